@@ -15,8 +15,8 @@ constexpr int kBusyPollMs = 5;
 // Waits for a lock that another process holds. Polls at equal intervals: SQLite's own waiting slows
 // down to 100 ms a try, so that a process that writes in a row starves the others.
 int WaitWhileBusy(void* locks_fail, int tries) {
-  // SQLite takes ENOLCK for a lock that somebody holds; but if a file system has no locks (NFS
-  // without its lock service), no lock will ever be free. errno is still that of fcntl.
+  // SQLite takes ENOLCK for a lock that another process holds. If a file system has no locks (NFS
+  // without its lock service), no lock will ever be free. errno is still the value that fcntl set.
   *static_cast<bool*>(locks_fail) = errno == ENOLCK;
   if (errno == ENOLCK || tries * kBusyPollMs >= kBusyTimeoutMs) return 0;
   sqlite3_sleep(kBusyPollMs);

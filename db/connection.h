@@ -62,14 +62,14 @@ class Connection {
   // not at all if files cannot be locked. Nothing is read or written yet.
   Status Open(const std::string& path, Access access);
   void Close();
-  // Forgets the connection without closing it: what the child of a fork must do.
+  // Forgets the connection without closing it. The child of a fork must do this.
   void Leak() {
     connection_ = nullptr;
     spare_.clear();
   }
   const std::string& path() const { return path_; }
   bool open() const { return connection_ != nullptr; }
-  // Whether the file system lets this process read the file but not write it.
+  // Returns whether the file system lets this process read the file but not write it.
   bool ReadOnly() const;
 
   // Prepares a statement, or reuses one that was prepared from the same SQL.
@@ -78,8 +78,8 @@ class Connection {
   Result<int64_t> Number(const std::string& sql);  // the first column of the first row
   int64_t Changes() const;                         // rows that the last statement inserted
 
-  // Why the file is no intact SQLite database, by the first failure since Open that said so; empty
-  // if none did.
+  // Returns why the file is no intact SQLite database, as the first failure since Open that showed
+  // it said; empty if none did.
   const std::string& damage() const { return damage_; }
 
  private:
@@ -92,7 +92,7 @@ class Connection {
   sqlite3* connection_ = nullptr;
   std::map<std::string, sqlite3_stmt*> spare_;  // by SQL; null: in use
   std::string damage_;
-  bool locks_fail_ = false;  // the last lock that could not be had was held by nobody
+  bool locks_fail_ = false;  // no process held the last lock that could not be taken
 };
 
 // A transaction that may write. Undone unless committed. If it follows another one of this process

@@ -16,7 +16,7 @@ namespace ucudnn::db {
 // last; they hold numbers even if the pads are even.
 const std::vector<std::string>& FamilyColumns();
 
-// The declared type of one of them.
+// Returns the declared type of a family column.
 const char* FamilyColumnType(const std::string& column);
 
 // The value of one of these columns, ready to be bound to the table's type.

@@ -43,7 +43,7 @@ Status WithFile(const std::string& path,
   }
 }
 
-// Checks what only the indexes show, and references to rows that do not exist.
+// Checks what only the indexes show, and finds references to rows that do not exist.
 Status CheckWhole(Connection& connection, StoreContents& contents) {
   UCUDNN_ASSIGN_OR_RETURN(Statement check, connection.Prepare("PRAGMA integrity_check(20)"));
   for (;;) {

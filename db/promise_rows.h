@@ -27,7 +27,7 @@ Result<bool> InsertPromise(Connection& connection, int64_t kernel,
 Status VisitPromises(Connection& connection, int64_t version,
                      const std::function<void(const Result<planning::EnginePromise>&)>& visit);
 
-// The promises that make sense; the others cause a warning.
+// Returns the promises that make sense; the others cause a warning.
 Result<std::vector<planning::EnginePromise>> ListPromises(Connection& connection, int64_t version);
 
 }  // namespace ucudnn::db

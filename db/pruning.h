@@ -15,8 +15,7 @@ namespace ucudnn::db {
 struct Pruned {
   std::vector<std::pair<planning::Platform, size_t>> platforms;  // with the number of their rows
   size_t kernels = 0;  // kernels that only these rows refer to
-  // the file with these rows: the one that was named, or the sibling in its place
-  std::string file;
+  std::string file;    // the file that the path names, or the sibling in its place
   uint64_t bytes_before = 0, bytes_after = 0;  // size of the file
 };
 

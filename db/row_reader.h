@@ -41,7 +41,7 @@ using RowVisitor =
     std::function<void(int64_t id, const Result<StoredMeasurement>& row, bool imported)>;
 Status VisitRows(Connection& connection, int64_t version, const RowVisitor& visit);
 
-// The rows that make sense; the others cause a warning.
+// Returns the rows that make sense; the others cause a warning.
 Result<std::vector<StoredMeasurement>> ListRows(Connection& connection, int64_t version);
 
 }  // namespace ucudnn::db

@@ -41,8 +41,8 @@ std::string FirstSql() {
          std::to_string(kApplicationId);
 }
 
-// From version 1 to 2. Version 1 held only complete sizes, and its verified rows had been imported:
-// no run had compared them.
+// Updates version 1 to 2. Version 1 held only complete sizes, and its verified rows had been
+// imported: no run had compared them.
 constexpr const char* kSecondSql =
     "ALTER TABLE measurements ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;"
     "UPDATE measurements SET imported=1 WHERE verified<>0;"
@@ -57,7 +57,7 @@ constexpr const char* kSecondSql =
     " micro_batch INTEGER NOT NULL, engine TEXT NOT NULL,"
     " PRIMARY KEY(kernel, device, cudnn, driver, micro_batch, engine)) WITHOUT ROWID";
 
-// From version 2 to 3.
+// Updates version 2 to 3.
 constexpr const char* kThirdSql =
     "CREATE TABLE promises(kernel INTEGER NOT NULL REFERENCES kernels(id), n INTEGER NOT NULL,"
     " device TEXT NOT NULL, cudnn INTEGER NOT NULL, driver INTEGER NOT NULL,"
@@ -65,9 +65,9 @@ constexpr const char* kThirdSql =
     " undivided TEXT NOT NULL, any_engine INTEGER NOT NULL,"
     " PRIMARY KEY(kernel, n, device, cudnn, driver, engine, limit_bytes)) WITHOUT ROWID";
 
-// From version 3 to 4. A table's UNIQUE cannot be changed, so the table is made anew; ids stay. It
-// has another name, so a program of an earlier version that has the file open fails to use it,
-// instead of filing rows under no kernel.
+// Updates version 3 to 4. A table's UNIQUE cannot be changed, so the table is made anew; ids stay.
+// The new table has another name: a program of an earlier version that has the file open then fails
+// to use it, instead of filing rows under no kernel.
 std::string FourthSql() {
   return "DROP VIEW IF EXISTS temp.families;ALTER TABLE kernels RENAME TO families;" +
          KernelsSql("families_4", FamilyColumns()) + "INSERT INTO main.families_4 SELECT id, " +
@@ -94,8 +94,8 @@ Identity Unusable(std::string reason) {
   return Identity{Identity::Kind::kUnusable, std::move(reason), 0};
 }
 
-// Whether a verdict of quick_check reports a page that could not be read: it ends with SQLite's
-// result code, and quick_check goes on.
+// Returns whether a verdict of quick_check reports a page that could not be read: it ends with
+// SQLite's result code, and quick_check goes on.
 bool IsReadFailure(const std::string& verdict) {
   constexpr int kIoError = 10;  // SQLITE_IOERR; bits above the lowest byte give details
   const size_t code = verdict.rfind("error code");

@@ -1,4 +1,4 @@
-// One file of measurements: it finds the file to use, opens it when it is first needed, and opens
+// One file of measurements. It finds the file to use, opens it when it is first needed, and opens
 // it anew in the child of a fork. Not thread-safe: the caller holds StoreMutex().
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace ucudnn::db {
 
-// Held around every use of SQLite in this process, and across fork, so that a child inherits
-// neither an unfinished transaction nor a mutex that stays locked for ever.
+// The mutex that is held around every use of SQLite in this process, and across fork, so that a
+// child inherits neither an unfinished transaction nor a mutex that stays locked for ever.
 Mutex& StoreMutex();
 
 // The length of `path` without its extension, behind which names of siblings get their suffix.

@@ -46,7 +46,7 @@ const char* ucudnnLayerParallelGetLastError(void);
 
 /* If this thread's last failed call returned UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED, returns the
  * value that the callback returned, or 0 if the callback made a null pointer. Returns 0 if the last
- * failed call returned another status. If several lanes failed at once, the value is that of the
+ * failed call returned another status. If several lanes failed at once, returns the value of the
  * callback that failed first. */
 int ucudnnLayerParallelGetCallbackCode(void);
 
@@ -148,7 +148,7 @@ typedef struct {
   int lanes;
   ucudnnLayerParallelThreads_t threads;
   /* Half the distance from 1 to the next larger number that a state can hold, below 1: 0x1p-24 for
-   * float. 0: that of double. It tells which residuals are rounding. */
+   * float. 0 stands for double's value. It determines which residuals are rounding. */
   double unit_roundoff;
 } ucudnnLayerParallelOptions_t;
 #define UCUDNN_LAYER_PARALLEL_MOST_LANES 1024

@@ -90,9 +90,9 @@ cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle);
  * calls. */
 
 /* 0: from now on this rank's calls, on all threads, run locally on its stripe alone; the other
- * ranks do not wait for them (an evaluation on rank 0, say). 1: its calls are split. If ranks are
- * threads, this holds for the calls of the rank whose split calls the calling thread has made;
- * CUDNN_STATUS_NOT_SUPPORTED before its first one. */
+ * ranks do not wait for them (an evaluation on rank 0, say). 1: this rank's calls are split. If
+ * ranks are threads, this holds for the calls of the rank whose split calls the calling thread has
+ * made. Returns CUDNN_STATUS_NOT_SUPPORTED before that rank's first split call. */
 cudnnStatus_t ucudnnSpatialEnable(int enabled);
 
 /* ucudnnSpatialEnable for the calling thread's calls alone: a thread may compute on rows that it
@@ -142,11 +142,11 @@ cudnnStatus_t ucudnnSpatialAwait(cudnnHandle_t handle);
 cudnnStatus_t ucudnnSpatialExchange(cudnnHandle_t handle, cudnnTensorDescriptor_t xDesc,
                                     const void* x, cudnnTensorDescriptor_t yDesc, void* y);
 
-/* For ranks that are threads of one process which no launcher started. With
+/* Gives `handle` to a rank, if ranks are threads of one process that no launcher started. With
  * UCUDNN_SPATIAL_TRANSPORT=loopback (all ranks on one device, for tests), calls on `handle` are
- * those of `rank`, and each rank has a thread of its own; with `peer` a call's rank is its
- * device's. To be called before the handle's first call. CUDNN_STATUS_NOT_SUPPORTED otherwise, and
- * for a rank outside the grid. */
+ * calls of `rank`, and each rank has a thread of its own; with `peer` the device of a call
+ * determines its rank. To be called before the handle's first call. Otherwise, and for a rank
+ * outside the grid, returns CUDNN_STATUS_NOT_SUPPORTED. */
 cudnnStatus_t ucudnnSpatialJoin(cudnnHandle_t handle, int rank);
 
 /* The part of each image that this process holds or, if ranks are threads, the part of the calling

@@ -1,4 +1,4 @@
-"""Names of a package that needs torch; torch is imported with the first of them and not before."""
+"""Loads the names of a package that needs torch: torch is imported with the first of them and not before."""
 import importlib
 import sys
 

@@ -1,4 +1,4 @@
-// The one private entry between the drop-in libcudnn.so.9 and libucudnn.so.1: the drop-in keeps no
+// The one private entry between the drop-in libcudnn.so.9 and libucudnn.so.1. The drop-in keeps no
 // state but its jump slots, and fetches their targets here at the first call of any export.
 #pragma once
 

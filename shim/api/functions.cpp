@@ -1,5 +1,5 @@
-// The functions of <ucudnn/ucudnn.h> with cuDNN's names: entries of libucudnn with the same targets
-// as those of the drop-in.
+// The functions of <ucudnn/ucudnn.h> with cuDNN's names. These entries of libucudnn have the same
+// targets as the drop-in's entries.
 #include <tuple>
 
 #include "api/answers.h"

@@ -14,9 +14,9 @@
 #include "base/options.h"
 #include "cudnn/descriptors.h"
 
-// The entry points: cuDNN's signatures, turned into ConvolutionCall and Descriptors. src/interposer
-// decides what happens; here the edge is the same for all: no exception passes it, and a call that
-// could not be read goes to the real library, if that keeps the promise.
+// The entry points: they turn cuDNN's signatures into ConvolutionCall and Descriptors, and
+// src/interposer decides what happens. All entry points let no exception pass. A call that could
+// not be read goes to the real library, if that keeps the promise.
 
 namespace ucudnn {
 namespace {
@@ -35,8 +35,8 @@ const cudnn::Functions& Real() { return Ucudnn().process().functions; }
 void* Mutable(const void* pointer) { return const_cast<void*>(pointer); }
 
 // An entry point that calls `method` of the interposer's `part`. When memory is out it calls
-// `otherwise`: the real function; or, if less may have been promised than that one would use or
-// tell, another method of the part, or an error.
+// `otherwise`. That is the real function or, if the real function could use or report more than was
+// promised, another method of the part, or an error.
 template <auto part, auto method, auto otherwise, typename Signature>
 struct EntryPoint;
 template <auto part, auto method, auto otherwise, typename... Arguments>
@@ -64,8 +64,8 @@ cudnnStatus_t GuardedConvolve(const ConvolutionCall& call) {
                  });
 }
 
-// An answer is a promise: none is given if nobody could read it, and the real library returns the
-// error.
+// An answer is a promise. None is given if the caller could not read it; the real library then
+// returns the error.
 bool MayDeliver(int requested, const int* returned, const void* results) {
   return requested > 0 && returned != nullptr && results != nullptr;
 }

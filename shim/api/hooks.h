@@ -9,8 +9,8 @@ namespace ucudnn {
 struct Hook {
   const char* name;
   void* function;
-  // Where to put the address of the real function, which the hook may call; null: the hook finds it
-  // by itself.
+  // Receives the address of the real function, which the hook may call. Null: the hook finds the
+  // real function by itself.
   std::atomic<void*>* real = nullptr;
 };
 

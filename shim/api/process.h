@@ -16,7 +16,7 @@ interposer::Interposer* ProcessInterposer();
 
 // The real library's functions, without making the interposer; null if there are none.
 const cudnn::Functions* RealFunctions();
-// Whether the library has been looked for; it does not change afterwards.
+// Returns whether the library has been looked for; it does not change afterwards.
 bool RealIsOpen();
 
 // Names kernels in the report, which may be made later. Returns false if there are too many names.

@@ -40,8 +40,8 @@ cudnnStatus_t Read(const cudnn::Functions& functions, const char* function, Oper
   return Refuse(CUDNN_STATUS_NOT_SUPPORTED, std::string(function) + ": left alone: " + why);
 }
 
-// Whether the program's struct has the size of this version's, which is the first. A later version
-// accepts its predecessors' sizes, too, and writes no more than that.
+// Returns whether the program's struct has the size of this version's struct, the first version. A
+// later version must also accept its predecessors' sizes, and write no more than these.
 template <typename Struct>
 cudnnStatus_t CheckSize(const char* function, const Struct& given) {
   if (given.struct_size == sizeof(Struct)) return CUDNN_STATUS_SUCCESS;

@@ -28,7 +28,7 @@ cudnnStatus_t ToSplitter(const char* name, Say say) noexcept {
   });
 }
 
-// Says what is wrong with the arguments about the convolution's axis; empty: nothing.
+// Says what is wrong with the arguments about the convolution's axis; empty if nothing is.
 std::string WrongIn(const ucudnnSpatialAxis_t* axis, int part, const ucudnnSpatialRows_t* rows) {
   if (axis == nullptr || axis->struct_size != sizeof *axis) {
     return "it takes an axis whose struct_size is " + std::to_string(sizeof *axis);

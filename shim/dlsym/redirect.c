@@ -1,8 +1,8 @@
 // Decides which look-ups the dlsym of entry.S answers itself: those for a cuDNN function that would
-// be found in a real libcudnn.so.9, from any caller but cuDNN and ucudnn; they get the drop-in's
+// be found in a real libcudnn.so.9, from any caller but cuDNN and ucudnn. They get the drop-in's
 // function. Any thread may call it, even while the loader starts the program, before any
-// constructor: only the first call initialises anything, and several threads may make it at once.
-// No allocation, no lock of its own.
+// constructor. Only the first call initialises anything, and several threads may make it at once.
+// It allocates nothing and takes no lock of its own.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -26,8 +26,8 @@ HIDDEN void* ucudnn_redirected(void* handle, const char* name, const void* calle
 static Dlsym RealDlsym(void) {
   Dlsym real = __atomic_load_n(&ucudnn_real_dlsym, __ATOMIC_ACQUIRE);
   if (real != NULL) return real;
-  // dlsym cannot find itself. glibc keeps the first version node beside that of 2.34, which moved
-  // it to libc.
+  // dlsym cannot find itself. glibc has two version nodes for it, the first one and 2.34, which
+  // moved it to libc.
   for (const char* const* version = (const char* const[]){"GLIBC_2.2.5", "GLIBC_2.34", NULL};
        real == NULL && *version != NULL; ++version) {
     real = (Dlsym)dlvsym(RTLD_NEXT, "dlsym", *version);
@@ -61,8 +61,8 @@ static int StartsWith(const char* text, const char* start) {
   return strncmp(text, start, strlen(start)) == 0;
 }
 
-// The drop-in beside this library, which is normally preloaded with it; null if it cannot be
-// opened.
+// Returns the drop-in beside this library, which is normally preloaded with it; null if it cannot
+// be opened.
 static void* DropIn(void) {
   static void* opened = NULL;
   void* drop_in = __atomic_load_n(&opened, __ATOMIC_ACQUIRE);

@@ -1,8 +1,7 @@
-// For glibc older than the one that this was built with: the one function that a libgcc built on
-// glibc 2.35 needs of it, written with functions that every glibc has. The static libgcc finds its
-// way through a thrown exception with _dl_find_object; a library that needs it does not load where
-// it is missing. `--wrap` leads libgcc here. Thread-safe. Source: glibc's manual, "Dynamic Linker
-// Introspection".
+// Replaces one function of newer glibc that a libgcc built on glibc 2.35 needs, with functions that
+// every glibc has. The static libgcc finds its way through a thrown exception with _dl_find_object;
+// a library that needs it does not load where it is missing. `--wrap` leads libgcc here.
+// Thread-safe. Source: glibc's manual, "Dynamic Linker Introspection".
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>

@@ -1,5 +1,5 @@
-// For glibc older than the one that this was built with: functions that came after 2.28 and are
-// linked in, written with functions that every glibc has. Thread-safe. Unused ones are dropped.
+// Replaces functions that glibc has only since versions after 2.28 and that are linked in, with
+// functions that every glibc has. Thread-safe. Unused ones are dropped.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,8 +13,9 @@
 
 #define HIDDEN __attribute__((visibility("hidden")))
 
-// Since 2.33 these are functions; before, the headers turned them into other calls. On x86-64 the
-// kernel's structure is glibc's, for both sizes of offsets. Source: the system calls' manual pages.
+// glibc has had these as functions since 2.33; before, the headers turned them into other calls. On
+// x86-64 the kernel's structure is glibc's, for both sizes of offsets. Source: the system calls'
+// manual pages.
 HIDDEN int fstatat(int folder, const char* restrict path, struct stat* restrict status, int flags) {
   return (int)syscall(SYS_newfstatat, folder, path, status, flags);
 }
@@ -40,7 +41,7 @@ HIDDEN int fstat64(int file, struct stat64* status) {
   return (int)syscall(SYS_fstat, file, status);
 }
 
-// Since 2.38 the headers rename functions that read numbers to variants that also read binary
+// The headers since 2.38 rename functions that read numbers to variants that also read binary
 // numbers, which nothing here uses.
 #define OLDER(type, name) type Older_##name(const char*, char**, int) __asm__(#name)
 OLDER(long, strtol);
@@ -69,12 +70,12 @@ HIDDEN int __isoc23_sscanf(const char* text, const char* format, ...) {
   return read;
 }
 
-// Since 2.32 this tells whether libstdc++ may count references without a lock. A library cannot
-// know that, so it is always 0.
+// glibc says here since 2.32 whether libstdc++ may count references without a lock. A library
+// cannot know that, so it is always 0.
 HIDDEN char __libc_single_threaded = 0;
 
-// Since 2.30 there is a wait by another clock than the wall clock. If glibc has it, it is used; an
-// older one waits by the wall clock, too long if that is set back meanwhile.
+// glibc can wait by another clock than the wall clock since 2.30. If the function exists, it is
+// used; an older glibc waits by the wall clock, too long if that is set back meanwhile.
 typedef int ClockWait(pthread_cond_t*, pthread_mutex_t*, clockid_t, const struct timespec*);
 HIDDEN int pthread_cond_clockwait(pthread_cond_t* restrict condition,
                                   pthread_mutex_t* restrict mutex, clockid_t clock,

@@ -9,7 +9,8 @@
 
 namespace hostgpu {
 
-// hostgpuEnqueue for a function object, which must not throw. `uses` are those of hostgpuWork.
+// Calls hostgpuEnqueue for a function object, which must not throw. `uses` has the meaning that it
+// has in hostgpuWork.
 inline bool EnqueueOn(void* stream, std::initializer_list<const void*> uses,
                       std::function<void()> work) {
   using Task = std::function<void()>;

@@ -14,12 +14,12 @@ void* hostgpuHostAlias(const void* device_address);
 // Bytes from a device address to the end of its allocation; 0 if it is in no live allocation.
 size_t hostgpuBytesFrom(const void* device_address);
 
-// A new descriptor (close-on-exec) of the file that holds all memory of `device` and keeps its
-// size, for a stand-in whose peers in other processes read this process's device memory; -1 if
-// there is none.
+// Returns a new descriptor (close-on-exec) of the file that holds all memory of `device` and keeps
+// its size, or -1 if there is none. A stand-in needs it if its peers in other processes read this
+// process's device memory.
 int hostgpuDeviceFile(int device);
-// The offset of a device address in that file of `device`; SIZE_MAX if it is in no live allocation
-// of that device's memory.
+// Returns the offset of a device address in that file of `device`; SIZE_MAX if it is in no live
+// allocation of that device's memory.
 size_t hostgpuDeviceOffset(int device, const void* device_address);
 
 // Work that a stand-in gives to a stream. If it is captured into a graph, it runs at every replay,
@@ -43,8 +43,8 @@ int hostgpuEnqueue(void* stream, const struct hostgpuWork* work);
 // identifies the function, whatever its arguments. Fails (0), with the argument released, if the
 // graph is unknown or a host function calls it.
 int hostgpuAddToGraph(void* graph, const struct hostgpuWork* work, unsigned long long kernel);
-// From now on the only node of `graph`, which hostgpuAddToGraph made with this `kernel`, does
-// `work`; executable graphs do not change. Fails as hostgpuAddToGraph does, and for any other
+// Makes `work` the work of the only node of `graph`, which hostgpuAddToGraph made with this
+// `kernel`; executable graphs do not change. Fails as hostgpuAddToGraph does, and for any other
 // graph.
 int hostgpuUpdateInGraph(void* graph, const struct hostgpuWork* work, unsigned long long kernel);
 

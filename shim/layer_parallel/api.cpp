@@ -12,7 +12,7 @@
 namespace ucudnn::layer_parallel {
 namespace {
 
-// It has a fixed size, because the message matters the most when memory is out.
+// The buffer has a fixed size, because the message matters the most when memory is out.
 thread_local char last_message[512] = "";
 thread_local int last_callback_code = 0;
 

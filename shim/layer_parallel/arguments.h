@@ -1,5 +1,5 @@
-// Translates the structs of <ucudnn/layer_parallel.h> into the solver's own values. Pure functions;
-// an error is one line with the value and what would be right.
+// Translates the structs of <ucudnn/layer_parallel.h> into the solver's own values. Pure functions.
+// An error is one line with the value and what would be right.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ Status CheckResult(const ucudnnLayerParallelResult_t* result);
 // `result` gets pointers into `solution`. REQUIRES: CheckResult returned ok.
 void WriteResult(const multigrid::Solution& solution, ucudnnLayerParallelResult_t* result);
 
-// The number of states that a direction needs; `hierarchy` is that of the direction.
+// Returns the number of states that a direction needs; `hierarchy` is the hierarchy of the
+// direction.
 int64_t StatesOf(const Setting& setting, const multigrid::Hierarchy& hierarchy);
 
 }  // namespace ucudnn::layer_parallel

@@ -26,10 +26,10 @@ class Caller {
     int layers = 0;
     long long state = -1;
   };
-  // Runs call(); Ok if it returns 0. `callback` is its name, a literal. The error has no message,
-  // so that a lane allocates nothing: Failed() has it. Several threads call this at once, each with
-  // its lane. An exception of the program ends the process here: its unwinder cannot pass through
-  // this library, which has another one.
+  // Runs call(); returns Ok if it returns 0. `callback` is its name, a literal. The error has no
+  // message, so that a lane allocates nothing; Failed() has the details. Several threads call Run
+  // at once, each with its lane. An exception of the program ends the process here: its unwinder
+  // cannot pass through this library, which has another one.
   template <typename Call>
   Status Run(const char* callback, const Subject& subject, int lane, Call&& call) noexcept {
     const int code = call();
@@ -47,7 +47,7 @@ class Caller {
     return Status::Error({});
   }
 
-  // For lanes that are queues; Ok if they are not.
+  // Joins the lanes if they are queues; returns Ok if they are not.
   Status Join() noexcept {
     if (callbacks_.join == nullptr) return Status::Ok();
     return Run("join", {}, 0, [&] { return callbacks_.join(callbacks_.user); });
@@ -56,15 +56,15 @@ class Caller {
     if (callbacks_.wait == nullptr) return Status::Ok();
     return Run("wait", {}, 0, [&] { return callbacks_.wait(callbacks_.user); });
   }
-  // Waits after a failure, which stays the one to report.
+  // Waits after a failure, which stays the failure to report.
   void WaitAfterFailure() noexcept {
     if (callbacks_.wait != nullptr) callbacks_.wait(callbacks_.user);
   }
 
   // To be called before a function of the API runs callbacks.
   void Forget() { failures_.assign(failures_.size(), std::nullopt); }
-  // The failure of a callback since Forget, if there was one: that of the first lane, whose status
-  // Lanes also return.
+  // Returns the failure of a callback since Forget(), if there was one. It is the failure of the
+  // first lane, whose status Lanes also return.
   std::optional<Answer> Failed() const;
 
  private:

@@ -37,7 +37,7 @@ class Solver {
   Answer ReadAdjoint(int number, State& adjoint);
   Answer VisitLayers(Visit visit, void* user);
 
-  // Set while a function of the API works with it.
+  // Set while a function of the API uses the solver.
   std::atomic<bool>& in_use() { return in_use_; }
 
   // Makes a solver without states, for Make.

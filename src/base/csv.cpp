@@ -11,7 +11,7 @@ constexpr size_t kLongestField = size_t{1} << 20;
 
 bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-// Cuts a text into lines of fields. Its position never moves back, so it ends on any input.
+// Cuts a text into lines of fields. Its position never moves back, so it terminates on any input.
 class Scanner {
  public:
   Scanner(std::string_view text, const std::string& file) : text_(text), file_(file) {

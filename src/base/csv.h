@@ -1,6 +1,6 @@
-// CSV files with a header: RFC 4180 quoting; LF or CRLF; a byte order mark, blank lines and lines
-// that start with # are skipped; spaces around unquoted fields do not count. Whatever the bytes
-// are, the answer is a table or an error that names file, line and what was expected. Pure
+// Reads and writes CSV files with a header: RFC 4180 quoting; LF or CRLF; a byte order mark, blank
+// lines and lines that start with # are skipped; spaces around unquoted fields do not count. For
+// any bytes the result is a table, or an error that names file, line and what was expected. Pure
 // functions; thread-compatible.
 #pragma once
 

@@ -1,6 +1,5 @@
-// JSON that is read into plain values whose destruction allocates nothing: nlohmann's own tree
-// allocates while it is destroyed, and would end the application's process when memory is out.
-// Thread-compatible.
+// JSON as plain values whose destruction allocates nothing. nlohmann's own tree allocates while it
+// is destroyed, and would end the application's process when memory is out. Thread-compatible.
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,8 @@ struct Launcher {
   const char* rank;
   std::vector<const char*> size;
   const char* local_rank;
-  // The variable for the number of the job's processes on this host, or the one for its number of
-  // hosts; null: the launcher sets none.
+  // The variable for the number of the job's processes on this host, and the variables for its
+  // number of hosts; null: the launcher sets none.
   const char* local_size;
   std::vector<const char*> hosts;
 };
@@ -105,8 +105,8 @@ void FindMeeting(const VariableLookup& lookup, const Launcher& launcher, Launche
   ranks.meeting_port = PortOf(job, master_port);
 }
 
-// Whether this process is a batch script, which SLURM starts as process 0 beside the tasks that
-// srun starts with numbers of their own: srun or another launcher tells the script's processes
+// Returns whether this process is a batch script, which SLURM starts as process 0 beside the tasks
+// that srun starts with numbers of their own: srun or another launcher tells the script's processes
 // their ranks. A step of one task looks the same.
 bool IsBatchStep(const VariableLookup& lookup, const Launcher& launcher, int rank) {
   if (std::string_view(launcher.rank) != "SLURM_PROCID" || rank != 0) return false;

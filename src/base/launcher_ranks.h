@@ -11,7 +11,7 @@ namespace ucudnn {
 using VariableLookup = std::function<const char*(const char*)>;
 
 struct LauncherRanks {
-  // -1: no variable says. All members come from the first launcher whose rank can be read.
+  // -1: no variable gives it. All members come from the first launcher whose rank can be read.
   int rank = -1;
   int size = -1;
   int local_rank = -1;        // among the job's processes of this host

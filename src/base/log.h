@@ -1,4 +1,4 @@
-// Lines for the user: UCUDNN_LOG and UCUDNN_LOG_FILE decide what is written where. Thread-safe; a
+// Lines for the user. UCUDNN_LOG and UCUDNN_LOG_FILE decide what is written where. Thread-safe; a
 // line is one write, so lines of several processes do not mix. Never throws, never fails the
 // caller.
 #pragma once
@@ -17,7 +17,7 @@ void ConfigureLog(LogLevel level, const std::string& file, int rank);
 
 bool LogEnabled(LogLevel level);
 void Log(LogLevel level, const std::string& message);
-// Writes a line. It may be used where no exception may escape: it needs memory only for a line that
+// Writes a line. It may be called where no exception may escape, and allocates only for a line that
 // is written.
 void Log(LogLevel level, const char* message);
 

@@ -1,6 +1,7 @@
-// Mutexes whose use clang checks (-Wthread-safety): a member names the mutex that guards it, a
-// function those that its callers hold. Other compilers see plain mutexes. A lambda is checked
-// apart from the function around it: one that is called under a lock says so by AssertHeld.
+// Mutexes whose use clang checks (-Wthread-safety). A member names the mutex that guards it, and a
+// function the mutexes that its callers hold. Other compilers see plain mutexes. A lambda is
+// checked apart from the function around it: a lambda that is called under a lock says so by
+// AssertHeld.
 #pragma once
 
 #include <chrono>
@@ -49,7 +50,7 @@ class UCUDNN_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-// A condition variable. Threads wait in a loop that tests what they wait for.
+// A condition variable. Threads wait in a loop that tests the condition.
 class Condition {
  public:
   void Wait(Mutex& mutex) UCUDNN_REQUIRES(mutex) {

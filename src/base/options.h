@@ -18,23 +18,23 @@
 namespace ucudnn {
 
 enum class Mode { kOn, kObserve, kOff };
-// Whose engines may serve a call. kLegacy forwards the graph API. kGraph divides legacy calls with
-// graph engines only; their own algorithms run undivided.
+// The engines that may serve a call. kLegacy forwards the graph API. kGraph divides legacy calls
+// with graph engines only; the legacy algorithms run undivided.
 enum class EngineSet { kLegacy, kGraph, kBoth };
 enum class BatchSizePolicy { kAuto, kUndivided, kPowerOfTwo, kAll };
-// How kernels share one workspace budget. kDisjoint: each has a segment of its own. kShared:
-// kernels that run one after the other share one. kConcurrent: as kShared, with a segment for each
-// stream.
+// How kernels share one workspace budget. kDisjoint: each kernel has a segment of its own. kShared:
+// kernels that run one after the other share one segment. kConcurrent: kernels of one stream share
+// a segment.
 enum class WorkspaceDivision { kDisjoint, kShared, kConcurrent };
 enum class Solver { kExact, kGlpk };
 
 // When kernels are measured, and how much measuring may take.
 struct Tuning {
   bool on = true;
-  // Callers that ask about a kernel wait until it is measured. If false, they are told what the
+  // If true, callers that ask about a kernel wait until it is measured. If false, they get what the
   // real library's heuristics know, and later plans must fit the promise.
   bool before_promising = true;
-  long after_calls = 2;  // calls of a kernel that nobody asked about, before it is measured
+  long after_calls = 2;  // calls before a kernel is measured that the program never asked about
   double kernel_seconds = 2;
   double process_seconds = 60;
   // device memory for measuring; none: a quarter of the free memory
@@ -69,7 +69,7 @@ struct Options {
   std::string workspace_plan;  // a workspace plan; empty: none
   BenchmarkDevices benchmark_devices;
   bool check = false;  // every call is compared with the undivided one
-  // The first is written, the others are only read; empty: no store.
+  // The first store is written, the others are only read; empty: no store.
   std::vector<std::string> stores;
   std::string report;  // path of the JSON report, %p is the process id; empty: none
   // Whether the terminal, if stderr is one, can rewrite its lines (by TERM).
@@ -118,8 +118,9 @@ Options OptionsOfEnvironment(std::vector<std::string>& warnings, Use use);
 // Returns the variable of this name, old names included; null if there is none.
 const Variable* FindVariable(std::string_view name);
 
-// This process's options: the environment as it was at the first call, and what was set since. The
-// first call configures the log. A returned reference stays valid, and its values never change.
+// Returns this process's options: the environment as it was at the first call, and what was set
+// since. The first call configures the log. A returned reference stays valid, and its values never
+// change.
 const Options& ProcessOptions();
 
 // Sets a variable as the environment could have done, for callers that ask for the options from now

@@ -1,7 +1,7 @@
-// The grid that a spatially split job is cut into: "h4", "h2w2", "d2h2w2", "n2h4". Plain value;
-// thread-compatible. Along d, h and w every image is cut into parts; n counts the groups of ranks
-// that each hold whole images between them. Rank r holds the r-th cell: n runs slowest, then d and
-// h, and w fastest, so that the ranks of a group follow one another.
+// The grid into which a spatially split job is cut: "h4", "h2w2", "d2h2w2", "n2h4". Plain value;
+// thread-compatible. Along d, h and w every image is cut into parts. n counts the groups of ranks;
+// each group holds whole images. Rank r holds the r-th cell: n runs slowest, then d and h, and w
+// fastest, so that the ranks of a group follow one another.
 #pragma once
 
 #include <array>

@@ -14,7 +14,7 @@
 
 namespace ucudnn {
 
-// When ranks gather their extents: at a kernel's first execution, or at each.
+// When ranks gather their extents: at a kernel's first execution, or at each execution.
 enum class SpatialAgreement { kFirst, kEach };
 enum class SpatialReduction { kAll, kNone };
 // How maps of extent 1 on every rank are treated.
@@ -27,8 +27,8 @@ struct SpatialOptions {
   int rank = -1;
   int size = -1;
   int local_rank = -1;
-  // All ranks of the grid are threads of this process, which no launcher started. With `peer` a
-  // call's rank is that of its device, with `loopback` that of its handle.
+  // True if all ranks of the grid are threads of this process, and no launcher started it. With
+  // `peer` a call's device determines its rank, with `loopback` its handle does.
   bool in_process = false;
   // Where ranks meet, by the user's variable or the launcher's; none: unknown.
   std::optional<RendezvousAddress> rendezvous;
@@ -56,10 +56,10 @@ const char* SpatialReductionName(SpatialReduction reduction);
 const char* SpatialOnesName(SpatialOnes ones);
 const char* TransportName(Transport transport);
 
-// Whether a variable of this name, known or not, is about splitting. A run that cannot obey such a
-// variable must not go on without it.
+// Returns whether a variable of this name, known or not, is about splitting. A run that cannot obey
+// such a variable must not go on without it.
 bool IsSpatialVariable(std::string_view name);
-// Whether the variable's value may be a secret.
+// Returns whether the variable's value may be a secret.
 bool IsSecretVariable(std::string_view name);
 
 // Sets the members that follow from the variables: ranks, where they meet, refusal.

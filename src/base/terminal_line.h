@@ -1,6 +1,6 @@
-// A line on a terminal that is rewritten in place: it says what long work is about, and how far it
-// is. Thread-safe. Never throws, never fails the caller; a text is one write, so nothing stays in a
-// buffer. A forked child does not touch its parent's line.
+// A line on a terminal that is rewritten in place. It says what a long operation is doing, and its
+// progress. Thread-safe. Never throws, never fails the caller; a text is one write, so nothing
+// stays in a buffer. A forked child does not touch its parent's line.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@ class TerminalLine {
   // file under its number.
   explicit TerminalLine(int descriptor) : descriptor_(descriptor) {}
 
-  // Whether `descriptor` is a terminal now, as the system says.
+  // Returns whether `descriptor` is a terminal now, as the system says.
   bool IsTerminal() const;
   // Shows `text` in place of the former text, cut to the terminal's width. Programs in the
   // background show nothing, because somebody else types there.

@@ -18,7 +18,7 @@ constexpr std::string_view kOfTools[] = {"UCUDNN_FUZZ_SETTLED", "UCUDNN_GPU_TEST
                                          "UCUDNN_IGNORE_TOOLKIT", "UCUDNN_TRACE"};
 constexpr size_t kMostLines = 8;
 
-// Returns what a person may have meant: a variable, or an option that stands for one. Names are
+// Returns what the user may have meant: a variable, or an option that stands for one. Names are
 // compared without their prefix, which would make all of them alike.
 std::string NearestVariable(std::string_view name) {
   std::vector<std::string> words;

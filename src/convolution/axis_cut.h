@@ -1,7 +1,7 @@
 // One spatial axis of a convolution cut into parts that ranks own, and whether a program that knows
 // nothing of the cut computes windows of the whole convolution. Plain values and pure functions;
-// thread-compatible. Elements are positions of x and dx, windows those of y and dy: tap j of window
-// o reads element o stride - pad + j dilation.
+// thread-compatible. Elements are positions of x and dx, windows are positions of y and dy: tap j
+// of window o reads element o stride - pad + j dilation.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ Interval Shifted(const Interval& interval, int64_t by) {
   return {interval.begin + by, interval.end + by};
 }
 
-// The windows whose tap `tap` reads an element of `elements`.
+// Returns the windows whose tap `tap` reads an element of `elements`.
 Interval WindowsAt(const SlidingWindow& window, int64_t tap, const Interval& elements) {
   const int64_t shift = window.pad - tap * window.dilation;
   return {CeilDivide(elements.begin + shift, window.stride),
@@ -25,8 +25,8 @@ Interval TapsAt(const SlidingWindow& window, int64_t at, const Interval& element
                       Interval{0, window.taps});
 }
 
-// The windows from the first one whose last tap is not before `elements` to the last one whose
-// first tap is not behind them.
+// Returns the windows from the first one whose last tap is not before `elements` to the last one
+// whose first tap is not behind them.
 Interval Reaching(const SlidingWindow& window, const Interval& elements) {
   return {CeilDivide(elements.begin + window.pad - window.Extent() + 1, window.stride),
           FloorDivide(elements.end - 1 + window.pad, window.stride) + 1};
@@ -43,7 +43,7 @@ Interval ReachingTaps(const SlidingWindow& window, const Interval& windows,
                       Interval{0, window.taps});
 }
 
-// Whether a window of `windows` reads `element`.
+// Returns whether a window of `windows` reads `element`.
 bool IsRead(const SlidingWindow& window, const Interval& windows, int64_t element) {
   const Interval taps = ReachingTaps(window, windows, {element, element + 1});
   // The taps that meet a window repeat after at most `stride` taps.
@@ -198,7 +198,7 @@ std::vector<Interval> RunsOf(const AxisCut& cut, int part, int owner, Exchanged 
 
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged) {
   const Interval reach = Reach(cut, part, exchanged);
-  // Parts beyond the ends of the interval that is read own nothing of it.
+  // Parts beyond the ends of the interval that is read own none of it.
   int first = part, last = part;
   while (first > 0 && OwnedBy(cut, part, first - 1, exchanged).end > reach.begin) --first;
   while (last + 1 < cut.Parts() && OwnedBy(cut, part, last + 1, exchanged).begin < reach.end) {

@@ -31,10 +31,10 @@ struct AxisTerm {
   bool operator==(const AxisTerm&) const = default;
 };
 
-// Disjoint rectangles, with pad 0, that together are all pairs of a window of `windows` and a tap
-// of it that reads an element of `elements`. All positions are counted from one place. The
-// rectangles have either the windows or the taps in common, whichever gives fewer. Where the pairs
-// form a staircase, as they do between neighbours, no other rectangles are fewer.
+// Returns disjoint rectangles, with pad 0, that together are all pairs of a window of `windows` and
+// a tap of it that reads an element of `elements`. All positions are counted from one place. The
+// rectangles have either the windows or the taps in common, whichever gives fewer rectangles. If
+// the pairs form a staircase, as between neighbours, no other choice gives fewer.
 std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval& windows,
                                      const Interval& elements);
 
@@ -64,8 +64,9 @@ std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchan
 // as in SourcesOf.
 std::vector<Interval> RunsOf(const AxisCut& cut, int part, int owner, Exchanged exchanged);
 
-// Positions of `part`'s result, windows or elements, to which another part contributes: one of
-// their pairs reads its positions. Maximal runs, rising. `sources` are those of `part`.
+// Returns the positions of `part`'s result, windows or elements, to which another part contributes
+// because one of their pairs reads its positions: maximal runs in ascending order. `sources` are
+// the sources of `part`.
 std::vector<Interval> TouchedRuns(const AxisCut& cut, int part, Exchanged exchanged,
                                   std::span<const AxisSource> sources);
 

@@ -107,11 +107,11 @@ Status ReadStrides(const FieldLookup& field, const char* column, const Convoluti
   return Status::Ok();
 }
 
-// Whether the bytes from a tensor's first to its last element need more than 63 bits.
+// Returns whether the bytes from a tensor's first to its last element need more than 63 bits.
 bool SpansTooMuch(int64_t n, int64_t channels, const Spatial& extents, const Strides& strides,
                   DataType type) {
   const int64_t counts[] = {n, channels, extents[0], extents[1], extents[2]};
-  // At most 5 * 2^31 * 2^59 * 8: fits 128 bits.
+  // The product is at most 5 * 2^31 * 2^59 * 8, which fits 128 bits.
   __int128 elements = 1;
   for (size_t axis = 0; axis < strides.size(); ++axis) {
     elements += static_cast<__int128>(std::max<int64_t>(counts[axis], 1) - 1) * strides[axis];

@@ -10,8 +10,8 @@
 
 namespace ucudnn {
 
-// The lengths of a part along the axes other than n, in elements of what it computes; 0: as long as
-// the whole. For a gradient of the filter, spatial lengths are lengths of the dy that it sums over.
+// The lengths of a part along the axes other than n, in elements of the part's result; 0: the whole
+// length. For a gradient of the filter, spatial lengths are lengths of the dy that it sums over.
 struct TileLengths {
   int32_t groups = 0;
   int32_t k = 0;
@@ -31,7 +31,7 @@ struct MicroConfiguration {
   double pack_ms = 0;  // the part of time_ms for packing a tile and copying its result back
 
   bool operator==(const MicroConfiguration&) const = default;
-  // Whether it runs a whole mini-batch of `n` images rather than one part of it.
+  // Returns whether this runs a whole mini-batch of `n` images rather than a part of it.
   bool IsWhole(int n) const { return micro_batch == n && tile == TileLengths{}; }
 };
 
@@ -72,7 +72,7 @@ struct Configuration {
   // whether it is of a whole mini-batch of `n` images
   bool Covers(int n) const { return Images() == n; }
   int Images() const;                         // the mini-batch: all images that the pieces compute
-  double TimeMs() const;                      // sum over the pieces: they run one after the other
+  double TimeMs() const;                      // sum over the pieces, which run one after the other
   size_t WorkspaceBytes() const;              // maximum over the pieces: they share one workspace
   bool Deterministic() const;                 // whether all pieces are deterministic
   const MicroConfiguration& Largest() const;  // the largest piece; runs must not be empty

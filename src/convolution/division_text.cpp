@@ -25,7 +25,7 @@ int64_t EndOf(const Tiles& tiles, size_t axis) {
   return end;
 }
 
-// Whether all tiles of the kind lie at the whole's first (or last) element of an axis.
+// Returns whether all tiles of the kind lie at the whole's first (or last) element of an axis.
 bool LieAt(const Tiles& tiles, size_t kind, size_t axis, bool first) {
   const int64_t end = EndOf(tiles, axis);
   return std::all_of(tiles.tiles.begin(), tiles.tiles.end(), [&](const Tile& tile) {
@@ -93,9 +93,9 @@ std::string TilesText(const Tiles& tiles) {
   return Join(axes, ", ");
 }
 
-// Returns how many parts an axis of `extent` elements has in a grid of `tiles` tiles whose lengths
-// along the axis add up to `sum`: each part belongs to tiles / parts of them. 0: that is no whole
-// number.
+// Returns into how many parts an axis of `extent` elements is divided in a grid of `tiles` tiles
+// whose lengths along the axis add up to `sum`. Each part belongs to tiles / parts of the tiles.
+// Returns 0 if that is no whole number.
 int64_t PartsOfAxis(int64_t extent, int64_t tiles, int64_t sum) {
   if (sum == 0) return 1;
   return extent * tiles % sum == 0 ? extent * tiles / sum : 0;

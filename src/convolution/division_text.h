@@ -20,8 +20,8 @@ std::string DivisionText(const Division& division);
 // plane and the last row. Empty: none.
 std::string BorderOf(const Tiles& tiles, size_t kind);
 
-// Finds the grid whose tiles have the extents of these runs, each as often as its run says, for a
-// plan that was read. Fails if no grid has such tiles.
+// Finds the grid whose tiles have the extents of these runs, each as often as its run says. The
+// runs come from a plan that was read. Fails if no grid has such tiles.
 Result<TileGrid> GridOfRuns(const ConvolutionProblem& whole, const std::vector<Run>& runs);
 
 }  // namespace ucudnn

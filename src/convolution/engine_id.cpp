@@ -85,8 +85,8 @@ std::optional<EngineId::Graph> ReadGraph(std::string_view text) {
 
 }  // namespace
 
-// An engine's text, which lies in the engine or in this object, so that comparing engines allocates
-// nothing.
+// A view of an engine's text, which is stored in the engine or in this object, so that comparing
+// engines allocates nothing.
 class EngineId::View {
  public:
   explicit View(const EngineId& engine) {

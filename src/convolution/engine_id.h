@@ -20,7 +20,7 @@
 
 namespace ucudnn {
 
-// Copies share what they hold and allocate nothing; a legacy engine holds nothing on the heap.
+// Copies share their content and allocate nothing; a legacy engine has nothing on the heap.
 class EngineId {
  public:
   // "legacy:1" is algorithm 1 with the problem's own math type, "legacy:1[math=1]" with math type 1
@@ -41,8 +41,8 @@ class EngineId {
 
     int64_t index = 0;
     std::vector<Knob> knobs;  // in the order of the text
-    // The rest of the text from "+", or from ":fp16" if what is fused reads an intermediate result
-    // of that type; empty: nothing is fused.
+    // The rest of the text from "+", or from ":fp16" if the fused operations read an intermediate
+    // result of that type; empty: nothing is fused.
     std::string fusion;
 
     bool operator==(const Graph&) const = default;
@@ -68,8 +68,8 @@ class EngineId {
     return *this;
   }
   ~EngineId() = default;
-  // The engine that `text` names. Any other text is foreign: it is kept as it is and names nothing
-  // that could run.
+  // Makes the engine that `text` names. Any other text is foreign: it is kept unchanged and names
+  // nothing that could run.
   EngineId(std::string_view text);                                  // NOLINT: implicit by design
   EngineId(const char* text) : EngineId(std::string_view(text)) {}  // NOLINT: implicit by design
   EngineId(const std::string& text) : EngineId(std::string_view(text)) {}  // NOLINT: as above
@@ -88,13 +88,14 @@ class EngineId {
   const Graph* graph() const;
   bool is_partial_sum() const { return std::holds_alternative<PartialSum>(value_); }
   bool is_packing() const { return std::holds_alternative<Packing>(value_); }
-  // Whether it computes no convolution, but is measured for the work of pieces beside their engine.
+  // Returns whether it computes no convolution, but is measured for the work of pieces beside their
+  // engine.
   bool is_auxiliary() const { return is_partial_sum() || is_packing(); }
-  // Whether the text claims to name an engine of the graph API, "graph:...", readable or not. Its
-  // measurements are kept apart from those of the legacy API.
+  // Returns whether the text claims to name an engine of the graph API, "graph:...", readable or
+  // not. Its measurements are kept apart from those of the legacy API.
   bool of_graph_api() const;
 
-  // The engine without what is fused behind the convolution.
+  // Returns the engine without the operations that are fused behind the convolution.
   EngineId Unfused() const;
 
   // Engines are ordered as their texts.

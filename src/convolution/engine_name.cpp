@@ -7,7 +7,7 @@
 namespace ucudnn {
 namespace {
 
-// In the order of cuDNN's enumerators, which are the algorithms' numbers.
+// These are in the order of cuDNN's enumerators, which are the algorithms' numbers.
 constexpr const char* kForwardAlgorithms[] = {
     "IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "DIRECT", "FFT", "FFT_TILING",
     "WINOGRAD",      "WINOGRAD_NONFUSED"};

@@ -13,7 +13,7 @@
 
 namespace ucudnn {
 
-// One axis of the exchanged tensor, by part; positions are those of the whole axis.
+// One axis of the exchanged tensor, by part. Positions are counted along the whole axis.
 struct AxisNeed {
   std::vector<Interval> owned;
   std::vector<Interval> needed;  // from the first to the last position that the part reads
@@ -23,8 +23,8 @@ struct AxisNeed {
 
 struct HaloNeed {
   std::array<AxisNeed, kMaxSpatial> axes;
-  // Positions per image and channel: those that the rank reads of others, and those that others
-  // read of it, added over all others.
+  // Positions per image and channel: those that the rank reads from others, and those that others
+  // read from it, added over all others.
   int64_t received = 0;
   int64_t sent = 0;
 };

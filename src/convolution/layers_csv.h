@@ -1,5 +1,5 @@
-// Layer files: one convolution a row, see columns.h for the columns. Errors name file, line, column
-// and what was expected. Pure functions but ReadLayersCsv.
+// Reads and writes layer files: one convolution per row, with the columns of columns.h. Errors name
+// file, line, column and what was expected. Pure functions except ReadLayersCsv.
 #pragma once
 
 #include <string>

@@ -20,18 +20,19 @@
 
 namespace ucudnn {
 
-// The engine under whose name the cost of one partial beside its piece is measured: adding it and,
-// as a bound of what every plan needs once, rounding the sum into the output.
+// The engine under whose name the cost of one partial beside its piece is measured. The cost is
+// that of adding the partial and, as a bound of what every plan needs once, of rounding the sum
+// into the output.
 inline constexpr EngineId::PartialSum kPartialSum;
 inline constexpr int kPartialSumBatch = 1;  // the micro-batch under which that measurement is filed
 
 // Sums, partials and the workspace of engines behind them have the workspace's alignment, up to
 // this.
 inline constexpr size_t kPartialSumAlignment = 256;
-// Rounds `bytes` up so that what follows is aligned again.
+// Rounds `bytes` up so that the next object in the workspace is aligned.
 size_t InWorkspace(size_t bytes);
 
-// Whether pieces of `problem` write partials that are summed apart from them.
+// Returns whether pieces of `problem` write partials that are summed apart from them.
 bool SumsPartials(const ConvolutionProblem& problem);
 inline bool IsPartial(const ConvolutionProblem& problem, int micro_batch) {
   return micro_batch < problem.n && SumsPartials(problem);
@@ -43,7 +44,7 @@ bool IsPartial(const ConvolutionProblem& problem, const MicroConfiguration& micr
 size_t AccumulatorBytes(const ConvolutionProblem& problem);
 size_t PartialSumBytes(const ConvolutionProblem& problem);  // bytes of the sum and one partial
 
-// Returns `measured`, an engine's measurement, as that of one of several pieces: its workspace
+// Converts `measured`, an engine's measurement, to that of one of several pieces: its workspace
 // begins with the sum, and `sum_ms` is added to its time.
 MicroConfiguration AsPartial(const ConvolutionProblem& problem, MicroConfiguration measured,
                              double sum_ms);

@@ -46,7 +46,8 @@ SlidingWindow WindowOf(const ConvolutionProblem& problem, size_t spatial_axis) {
 }
 
 Interval UnderWindows(const SlidingWindow& window, const Interval& outputs, int64_t image) {
-  // Windows that lie in the padding read nothing, so the interval is bounded by the others.
+  // Windows that lie entirely in the padding read nothing, so only the other windows bound the
+  // interval.
   const int64_t first =
       std::max(outputs.begin, FloorDivide(window.pad - window.Extent(), window.stride) + 1);
   const int64_t end = std::min(outputs.end, CeilDivide(image + window.pad, window.stride));

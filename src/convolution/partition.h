@@ -69,8 +69,8 @@ Interval UnderWindows(const SlidingWindow& window, const Interval& outputs, int6
 // Extent()).
 Interval WindowsOver(const SlidingWindow& window, const Interval& elements, int64_t windows);
 
-// The channels on the other side of a grouped convolution from which the channels `channels` of
-// this side are computed: all channels of the same groups. REQUIRES: both counts > 0.
+// Returns the channels on the other side of a grouped convolution from which the channels
+// `channels` of this side are computed: all channels of the same groups. REQUIRES: both counts > 0.
 Interval ChannelsOfGroups(const Interval& channels, int64_t per_group, int64_t others_per_group);
 
 }  // namespace ucudnn

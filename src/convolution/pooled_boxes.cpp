@@ -38,7 +38,7 @@ std::array<int, kMaxSpatial> PartsOfCell(const Stripes& stripes, int cell) {
   return {at.d, at.h, at.w};
 }
 
-// Whether the part's own pooling gives result `at`.
+// Returns whether the part's own pooling gives result `at`.
 bool IsOwnResult(const AxisPart& part, int64_t at) {
   if (part.forward) return part.IsOwn(at);
   const Interval over = part.Over({at, at + 1});
@@ -48,7 +48,7 @@ bool IsOwnResult(const AxisPart& part, int64_t at) {
   return true;
 }
 
-// The part's results as maximal runs: those that its own pooling gives, and the others.
+// The part's results as maximal runs: those that its own pooling gives, and all others.
 struct AxisRuns {
   std::vector<Interval> own, others;
 };
@@ -74,10 +74,10 @@ AxisBox OwnBox(const AxisPart& part) {
   return {part.result(), part.elements(), part.windows(), part.elements(), part.windows()};
 }
 
-// The boxes of one run of results. The pooling of a box has the same pad on both sides. What it
-// reads begins either so early that no window of interest reaches the pad before it, or where the
-// image begins. Behind what is read, the pad is that of the image, or no window of interest reaches
-// it.
+// Returns the boxes of one run of results. The pooling of a box has the same pad on both sides. The
+// elements that it reads begin either so early that no window of interest reaches the pad before
+// them, or where the image begins. Behind them, the pad is the image's pad, or no window of
+// interest reaches it.
 AxisBox BoxOfRun(const AxisPart& part, const Interval& result) {
   const SlidingWindow& window = part.cut.window;
   AxisBox box;
@@ -162,7 +162,7 @@ std::vector<PooledBox> PooledBoxes(const Stripes& stripes) {
   std::array<AxisRuns, kMaxSpatial> runs;
   const auto part = [&](size_t axis) { return PartOf(stripes, stripes.part, axis); };
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) runs[axis] = RunsOfResults(part(axis));
-  // Where no result along an axis reads beyond the own elements, results are pooled as in the own
+  // If no result along an axis reads beyond the own elements, results are pooled as in the own
   // call.
   const auto boxes_of = [&](size_t axis, const std::vector<Interval>& results) {
     std::vector<AxisBox> boxes;

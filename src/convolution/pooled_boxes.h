@@ -1,8 +1,8 @@
 // Pooling of a cut image, forward and backward: which rows ranks exchange, and what is pooled a
-// second time from own and received rows together. A maximum cannot be corrected by adding, nor an
-// average over the part of a window that is inside the image, so results at the cuts are computed
-// anew. Pure geometry, as in stripes.h; axes are d, h, w. Positions are those of the whole image:
-// elements of x and dx, windows of y and dy.
+// second time from own and received rows together. A maximum cannot be corrected by adding, nor can
+// an average over the part of a window that is inside the image, so results at the cuts are
+// computed anew. Pure geometry, as in stripes.h; axes are d, h, w. Positions are counted in the
+// whole image: elements of x and dx, windows of y and dy.
 #pragma once
 
 #include <vector>

@@ -39,8 +39,9 @@ struct ConvolutionProblem {
   DataType compute = DataType::kFloat;  // of the accumulation
   Layout layout = Layout::kNchw;        // of the filter
   ConvolutionMode mode = ConvolutionMode::kCrossCorrelation;
-  MathType math = MathType::kDefault;  // what the caller's convolution descriptor allows
-  // In bytes: every piece of a batched tensor must start at a multiple, relative to the tensor.
+  MathType math = MathType::kDefault;  // allowed by the caller's convolution descriptor
+  // In bytes. Every piece of a batched tensor must start at a multiple of it, relative to the
+  // tensor.
   int32_t alignment = 1;
   Strides x_strides = {};
   Strides y_strides = {};
@@ -67,8 +68,8 @@ void SetPackedStrides(ConvolutionProblem& problem);
 
 size_t ElementBytes(DataType type);
 
-// The smallest number of images after which both batched tensors are again aligned to `alignment`
-// bytes. A batch boundary is legal only at multiples of it.
+// Returns the smallest number of images after which both batched tensors are again aligned to
+// `alignment` bytes. A batch boundary is legal only at multiples of it.
 int LegalStep(const ConvolutionProblem& problem);
 
 // The kernel without its mini-batch (n = 0), under which measurements at any micro-batch are filed.

@@ -9,7 +9,7 @@ namespace {
 struct AxisRegion {
   Interval result;
   Interval assembled;  // counted in the own part of the exchanged tensor
-  Interval filled;     // the part of it that may differ from zero; likewise
+  Interval filled;     // the part of `all` that may differ from zero, counted likewise
   int64_t pad = 0;
 };
 
@@ -20,7 +20,7 @@ struct AxisRows {
   Exchanged exchanged = Exchanged::kElements;
   std::vector<AxisSource> sources;
   std::vector<Interval> touched;    // parts of the result to which halos of this axis contribute
-  std::vector<Interval> untouched;  // the other parts of the result
+  std::vector<Interval> untouched;  // parts of the result that stay as they are
 
   bool HasHalo() const { return !touched.empty(); }
   Interval Elements() const { return {0, cut->elements[part].Length()}; }
@@ -79,7 +79,7 @@ AxisRegion RegionOf(const AxisRows& rows, const Interval& result) {
 
 using ChosenSources = std::array<const AxisSource*, kMaxSpatial>;
 
-// The number of the message from the cell whose parts the sources are; kOwn for the own cell.
+// Returns the number of the message from the cell that owns the sources; kOwn for the own cell.
 int MessageOf(const Stripes& stripes, std::span<const HaloMessage> received,
               const ChosenSources& sources) {
   const int peer = stripes.CellAt({sources[0]->part, sources[1]->part, sources[2]->part});
@@ -146,8 +146,8 @@ std::vector<RecomputedBox> RecomputedBoxes(const Stripes& stripes,
   std::vector<RecomputedBox> boxes;
   if (stripes.local.operation == Operation::kBackwardFilter || received.empty()) return boxes;
   const SpatialRows rows = {RowsOf(stripes, 0), RowsOf(stripes, 1), RowsOf(stripes, 2)};
-  // For each axis: what its halos touch, within what the axes before it leave untouched, and across
-  // the axes behind it.
+  // Holds for each axis the results that its halos touch, restricted to what earlier axes leave
+  // untouched, over the whole extent of later axes.
   std::array<std::vector<Interval>, kMaxSpatial> choices;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) choices[axis] = {rows[axis].Result()};
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {

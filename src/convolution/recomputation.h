@@ -24,9 +24,8 @@ struct AssembledCopy {
 };
 
 // A box of the result and the convolution that computes it from an assembled tensor, with the
-// caller's operation, filter, stride and dilation. Its extents are those of a call of the legacy
-// API, whose pad is the same on both sides: `assembled` for x or dy and `result` for y or dx along
-// every axis.
+// caller's operation, filter, stride and dilation. Its extents suit a call of the legacy API, whose
+// pad is the same on both sides: `assembled` for x or dy and `result` for y or dx along every axis.
 struct RecomputedBox {
   SpatialBox result;  // of the own y (forward) or dx (backward_data)
   std::array<int64_t, kMaxSpatial> assembled = {0, 0, 0};

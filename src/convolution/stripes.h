@@ -44,8 +44,8 @@ struct HaloBlock {
   bool operator==(const HaloBlock&) const = default;
 };
 
-// The message that one peer sends to this rank, block after block. It has more than one block only
-// if the taps skip rows that nobody reads, as the taps of a filter with both a dilation and a
+// The message that one peer sends to this rank, block after block. It has several blocks only if
+// the taps skip rows that no window reads, as the taps of a filter with both a dilation and a
 // stride can.
 struct HaloMessage {
   int peer = 0;  // its number in the group
@@ -81,13 +81,13 @@ struct Stripes {
   static Result<Stripes> Make(const ConvolutionProblem& local, const SpatialGrid& grid, int cell,
                               const AxisExtents& extents);
 
-  // Messages are ordered by peer, at most one of each. A rank receives from another exactly what
-  // that one sends to it, box by box. Each halo row is in one message only, and all of them are
-  // read.
+  // Messages are in the order of peers, at most one for each. What a rank receives from another,
+  // box by box, is exactly what the other sends to it. Each halo row is in one message only, and
+  // all of them are read.
   std::vector<HaloMessage> Received() const;
   std::vector<HaloSend> Sent() const;
 
-  // Channels of an exchanged image: those of x or dy.
+  // Returns the channels of an exchanged image, which is x or dy.
   int ExchangedChannels() const;
   // Bytes of one image of a message that has so many elements per image and channel.
   int64_t BytesPerImage(int64_t elements_per_image) const;

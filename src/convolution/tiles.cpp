@@ -23,8 +23,8 @@ struct AxisTile {
   int32_t pad = 0, extra_pad = 0;
 };
 
-// The part that computes `computed`: what it reads, and the padding that it keeps of the whole
-// axis's.
+// Returns the part that computes `computed`: what it reads, and the padding that it keeps of the
+// whole axis's padding.
 AxisTile TileOf(const ConvolutionProblem& whole, size_t axis, const Interval& computed) {
   const SlidingWindow window = WindowOf(whole, axis);
   AxisTile tile;
@@ -87,7 +87,7 @@ Result<std::vector<AxisTile>> CutSpatialAxis(const ConvolutionProblem& whole, si
   return tiles;
 }
 
-// Whether n, groups and k may be cut as `grid` says.
+// Returns whether n, groups and k may be cut as `grid` says.
 Status CheckOtherAxes(const ConvolutionProblem& whole, const TileGrid& grid) {
   const auto fewer = [](const char* name, int parts, int extent) {
     return parts <= extent ? Status::Ok()

@@ -32,11 +32,11 @@ constexpr int32_t kChannelsLastAlignment = 16;
 
 // The properties that tiles share which differ in their places alone.
 struct TileKind {
-  // The strides are those of the whole tensors, or of a packed copy. If there is a single image,
-  // the stride of n is the span of the view. The alignment holds for all tiles of the grid: all
-  // their places in x, w and y are multiples of it, and it is at most the whole problem's.
+  // The strides are the strides of the whole tensors, or of a packed copy. If there is a single
+  // image, the stride of n is the span of the view. The alignment holds for all tiles of the grid:
+  // all their places in x, w and y are multiples of it, and it is at most the whole problem's.
   ConvolutionProblem problem;
-  // The view's span exceeds what engines take, so the tile has to be computed on a packed copy.
+  // The view spans more than engines accept, so the tile has to be computed on a packed copy.
   bool packs_x = false;
   bool packs_y = false;
   TileLengths lengths;
@@ -48,17 +48,17 @@ struct TileKind {
 size_t PackedImageBytes(const TileKind& kind);  // 0: x is a view
 size_t PackedBytes(const TileKind& kind);       // bytes of both copies
 
-// The tile as a part of tensors that are hardly larger than it: packed, but with one more place
-// along each axis that is cut (or as many more as keep the alignment where tiles lie side by side).
+// Returns the tile as a part of tensors that are hardly larger: packed, but with one more place
+// along each axis that is cut (or as many more as keep the alignment if tiles lie side by side).
 // Plans of it need as much workspace as plans of the tile itself, unlike plans of a packed tensor.
 // Engines are measured on it, however large the whole is.
 ConvolutionProblem SlackTwin(const TileKind& kind);
-// The slack twin with the tile's own views in place of the packed copies: copies are measured and
-// compared from these views and back to them.
+// Returns the slack twin with the tile's own views in place of the packed copies. Copies are
+// measured and compared from these views and back to them.
 ConvolutionProblem SlackViews(TileKind kind);
 
-// The engine under whose name the copies of a packed tile are measured, under its twin and its
-// images. Its workspace is PackedBytes.
+// The engine under whose name the copies of a packed tile are measured, for its twin and its number
+// of images. Its workspace is PackedBytes.
 inline constexpr EngineId::Packing kPacking;
 
 struct Tile {
@@ -77,7 +77,7 @@ struct Tiles {
   std::vector<Tile> tiles;  // tiles of one kind follow each other, by rising kind
 
   int CountOf(size_t kind) const;
-  // Whether a tile adds to the result of another one.
+  // Returns whether a tile adds to the result of another one.
   bool AddUp() const;
 };
 
@@ -90,10 +90,10 @@ struct Division {
     if (tiles != nullptr) configuration.grid = tiles->grid;
   }
 
-  // Fails with an error that names what the division leaves out of `problem`, or computes beside
-  // it.
+  // Fails if the division leaves out parts of `problem`, or computes beyond it; the error names
+  // them.
   Status CheckCovers(const ConvolutionProblem& problem) const;
-  // Whether a part adds to the result of another one.
+  // Returns whether a part adds to the result of another one.
   bool AddsUp(const ConvolutionProblem& problem) const;
 
   Configuration configuration;

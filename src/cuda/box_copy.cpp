@@ -13,8 +13,8 @@ constexpr int64_t kMostPitch = (int64_t{1} << 31) - 1;
 constexpr std::array<size_t, 5> kChannelsFirst = {4, 3, 2, 1, 0};  // axes, the innermost first
 constexpr std::array<size_t, 5> kChannelsLast = {1, 4, 3, 2, 0};
 
-// The axes of a box, without those of one element. Neighbours that lie behind each other in both
-// tensors become one axis; `run_bytes` becomes the number of bytes that lie side by side.
+// Returns the axes of a box, without axes of one element. Neighbours that lie one behind the other
+// in both tensors become one axis; `run_bytes` becomes the number of bytes that are contiguous.
 std::vector<CopyAxis> JoinedAxes(const BoxExtents& extents, const Strides& from, const Strides& to,
                                  int64_t element_bytes, int64_t& run_bytes) {
   std::vector<CopyAxis> axes;
@@ -66,7 +66,7 @@ BoxCopy::BoxCopy(const BoxExtents& extents, const Strides& from, const Strides& 
   if (Elements(extents) == 0) return;
   std::vector<CopyAxis> axes =
       JoinedAxes(extents, from, to, static_cast<int64_t>(element_bytes), run_bytes_);
-  // One copy covers two axes. It covers those with the most elements, so that there are as few
+  // One copy covers two axes. It covers the two with the most elements, so that there are as few
   // copies as possible.
   std::sort(axes.begin(), axes.end(),
             [](const CopyAxis& a, const CopyAxis& b) { return a.extent > b.extent; });

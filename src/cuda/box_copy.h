@@ -34,8 +34,8 @@ class BoxCopy {
   // Both tensors hold elements of `element_bytes`; no two elements of a side share an address.
   BoxCopy(const BoxExtents& extents, const Strides& from, const Strides& to, size_t element_bytes);
 
-  // Enqueues on `stream`. `from` and `to` are the addresses of the box's first element. An error
-  // contains the driver's name of it.
+  // Enqueues the copies on `stream`. `from` and `to` are the addresses of the box's first element.
+  // An error contains the driver's name of the error.
   Status Enqueue(const Driver& driver, CUdeviceptr from, CUdeviceptr to, CUstream stream) const;
   // The number of copies that one call of Enqueue enqueues.
   int64_t copies() const { return copies_; }

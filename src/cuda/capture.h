@@ -12,7 +12,7 @@
 namespace ucudnn::cuda {
 
 struct Capture {
-  cuuint64_t number = 0;  // no other capture of the process has it
+  cuuint64_t number = 0;  // unique among the captures of the process
   CUgraph graph = nullptr;
 };
 

@@ -45,7 +45,7 @@ const GraphFunctions* Load() {
   return all ? functions.release() : nullptr;
 }
 
-// Null if the driver lacks one of them.
+// Returns null if the driver lacks one of the functions.
 const GraphFunctions* Functions() {
   static const GraphFunctions* const functions = Load();
   return functions;

@@ -19,7 +19,7 @@ using OwnedGraph = std::unique_ptr<CUgraph_st, GraphDeleter>;
 // Makes an empty graph, which the caller owns. Fails if the driver lacks a function.
 Result<OwnedGraph> NewGraph();
 
-// Adds copies of `children` to `graph`, each behind the one before. On an error `graph` is
+// Adds copies of `children` to `graph`, each behind the previous one. On an error `graph` is
 // unchanged.
 Status AddInARow(CUgraph graph, const std::vector<OwnedGraph>& children);
 

@@ -91,11 +91,11 @@ struct Driver {
   CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
                                      const CUgraphNode**, size_t*) = nullptr;
 
-  // The name of a function of UCUDNN_DRIVER_EXCHANGE_FUNCTIONS that the driver lacks; null: it has
-  // all.
+  // Returns the name of a function of UCUDNN_DRIVER_EXCHANGE_FUNCTIONS that the driver lacks; null
+  // if it has all.
   const char* MissingForExchange() const;
-  // The name of a function of UCUDNN_DRIVER_GRAPH_FUNCTIONS that the driver lacks; null: it has
-  // all.
+  // Returns the name of a function of UCUDNN_DRIVER_GRAPH_FUNCTIONS that the driver lacks; null if
+  // it has all.
   const char* MissingForGraphs() const;
 };
 

@@ -57,8 +57,8 @@ class Stream {
 };
 
 // Memory that is allocated and freed in the order of one stream, so that neither waits for the
-// device. Freed memory returns to the device when the stream is next waited for. Must outlive its
-// buffers.
+// device. Freed memory returns to the device when the stream is next waited for. The pool must
+// outlive its buffers.
 class MemoryPool {
  public:
   explicit MemoryPool(const Driver& driver) : driver_(driver) {}
@@ -121,8 +121,8 @@ class Event {
   Status Record(CUstream stream);
   // Makes work that is enqueued on `stream` from now on wait for the event as it was recorded last.
   Status HoldBack(CUstream stream) const;
-  // Whether a stream has yet to reach it. False also if its context is gone or has failed, so that
-  // no stream ever will.
+  // Returns whether a stream has yet to reach the event. False also if the event's context is gone
+  // or has failed, so that no stream ever will.
   bool Pending() const;
   CUevent get() const { return event_; }
   // Milliseconds from `begin` to this event; waits for this event.

@@ -78,8 +78,8 @@ struct PackOperands {
   void* workspace = nullptr;
 };
 
-// Makes a finalized variant pack, which the caller destroys whatever is returned; null where it
-// could not be created. Allocates nothing of ours.
+// Makes a finalized variant pack, which the caller destroys whatever is returned; null if it could
+// not be created. ucudnn itself allocates nothing.
 cudnnStatus_t MakePack(const Functions& functions, const PackOperands& operands,
                        cudnnBackendDescriptor_t& pack);
 

@@ -1,4 +1,4 @@
-// Plans whose kernels the library compiles when the plan is made: their JSON holds the kernels,
+// Plans whose kernels the library compiles when the plan is made. Their JSON holds the kernels,
 // with the batch in their parameters, so editing the extents in it would still run the old batch.
 // They are compiled anew from the JSON, as a program would do.
 #pragma once

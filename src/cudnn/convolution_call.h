@@ -50,7 +50,7 @@ struct ConvolutionCall {
   size_t workspace_bytes = 0;
   // if set, the call is cudnnConvolutionBiasActivationForward
   const BiasActivation* bias = nullptr;
-  // operands of what is fused behind a graph plan's convolution
+  // operands of the operations that are fused behind a graph plan's convolution
   const FusedPointers* fused = nullptr;
   // If set, the call is the gradient of a pooling (cudnnPoolingBackward), which has no filter.
   const PoolingOperands* pooling = nullptr;
@@ -94,9 +94,9 @@ constexpr void* ConvolutionCall::*OutputOf(Operation operation) {
 
 // Calls the real convolution.
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call);
-// Calls the real convolution with these descriptors, algorithm and beta instead of the call's own;
-// if the call has no descriptor of z, z has that of y. The call is passed by reference: copying it
-// right after its pointers were set would stall until these writes are done.
+// Calls the real convolution with these descriptors, algorithm and beta instead of the call's own.
+// If the call has no descriptor of z, z has the descriptor of y. The call is passed by reference:
+// copying it right after its pointers were set would stall until these writes are done.
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call,
                        const Descriptors& descriptors, int algorithm, const void* beta);
 

@@ -15,7 +15,7 @@ namespace ucudnn::cudnn {
 // at least for 16-byte loads.
 constexpr int kLegacyAlignment = 16;
 
-// Whether any legacy engine may be given `pointer`.
+// Returns whether any legacy engine may be given `pointer`.
 inline bool IsAligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % kLegacyAlignment == 0;
 }
@@ -34,9 +34,9 @@ const char* ReadChannelwise(const Functions& functions, cudnnTensorDescriptor_t 
                             cudnnTensorDescriptor_t y, ConvolutionProblem& problem,
                             Spatial& y_extents);
 
-// Reads a stripe x, and a y that is x with equally many further rows on either side of each axis,
-// as a forward problem with a filter of its own for each channel that reads exactly these rows.
-// Returns null on success, else why they are no such tensors (static text).
+// Reads a stripe x, and a y that is x with equally many further rows on either side of each axis.
+// Makes of them a forward problem with a filter of its own for each channel that reads exactly
+// these rows. Returns null on success, else why they are no such tensors (static text).
 const char* ReadRowsBeside(const Functions& functions, cudnnTensorDescriptor_t x,
                            cudnnTensorDescriptor_t y, ConvolutionProblem& problem);
 
@@ -62,7 +62,7 @@ class OwnedDescriptors {
   OwnedDescriptors(OwnedDescriptors&& other) noexcept;
   OwnedDescriptors& operator=(OwnedDescriptors&&) = delete;
 
-  // Creates all four descriptors of `problem`, whose n is the (micro-)batch. Call it once.
+  // Creates all four descriptors of `problem`, whose n is the (micro-)batch. To be called once.
   Status Create(const ConvolutionProblem& problem);
   // Creates the x and y descriptors alone; filter and convolution stay null.
   Status CreateTensors(const ConvolutionProblem& problem);

@@ -1,5 +1,5 @@
-// The dynamic section of an ELF library, read from a file that nobody vouches for or from an object
-// that the loader has mapped. Pure but for reading; thread-safe.
+// The dynamic section of an ELF library, read from an untrusted file or from an object that the
+// loader has mapped. Pure except for reading; thread-safe.
 #pragma once
 
 #include <elf.h>
@@ -33,7 +33,7 @@ struct LibraryFile {
 };
 
 // Reads the file at `path` as a shared library of this machine. If it is none, the error says what
-// it is instead.
+// the file is instead.
 Result<LibraryFile> ReadLibraryFile(const std::string& path);
 
 struct LoadedObject {

@@ -22,13 +22,13 @@ struct EngineChoice {
   bool deterministic = false;
   size_t workspace_bytes = 0;
   // An engine that, as the library says, computes in the same way, so that one measurement serves
-  // both. Empty: there is none.
+  // both; empty: none.
   EngineId twin;
 };
 
 // The scales that a piece runs with.
 struct PieceScales {
-  bool are_plain = false;  // alpha = 1 and beta = 0, whatever the plan's own are
+  bool are_plain = false;  // alpha = 1 and beta = 0, whatever the plan's own values are
   bool may_add = false;    // Run may be asked to add; only for gradients of the filter
 };
 
@@ -39,8 +39,8 @@ struct ListedEngine {
   std::unique_ptr<Piece> piece;
 };
 
-// A problem here is that of a part: its n is the part's number of images. Engines and pieces that
-// are made outlive this object.
+// The problems in these calls describe a part: their n is the part's number of images. Engines and
+// pieces that are made outlive this object.
 class Engines {
  public:
   virtual ~Engines() = default;

@@ -158,7 +158,7 @@ Status LoadFunctions(Symbol symbol, Functions& functions) {
   return Status::Ok();
 }
 
-// Returns `status` as a Status whose message names `action`.
+// Converts `status` to a Status whose message names `action`.
 Status CudnnStatus(const Functions& functions, cudnnStatus_t status, const char* action);
 
 }  // namespace ucudnn::cudnn

@@ -133,7 +133,7 @@ class Reader {
   }
 
   // Reads the operations behind the convolution. `output` is the index of the convolution's result,
-  // and becomes that of the last operation's.
+  // and becomes the index of the last operation's result.
   Status ReadFused(const std::vector<JsonValue>& nodes, int& output) {
     FusedOperations operations(tensors_, output, convolution_.problem.type,
                                convolution_.problem.compute,

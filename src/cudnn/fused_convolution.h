@@ -29,7 +29,7 @@ struct FusedConvolution {
   int64_t x_uid = 0, w_uid = 0, y_uid = 0;
   std::vector<FusedOperand> operands;  // tensors that the fused operations read
   int64_t w_alignment = 1;             // declared, in bytes
-  // The library compiled the engine's kernels for this batch, so another batch needs others.
+  // The library compiled the engine's kernels for this batch, so another batch needs other kernels.
   bool compiled = false;
   // One bit for each tensor of the JSON, counted from 0: set where its leading extent is the
   // mini-batch. Virtual tensors count, too.
@@ -43,7 +43,7 @@ struct FusedConvolution {
 // null if the text has to be read.
 const char* UnfamiliarAtAGlance(std::string_view json);
 
-// Whether `json`, in any schema, contains a convolution.
+// Returns whether `json`, in any schema, contains a convolution.
 bool HoldsConvolution(std::string_view json);
 
 // Reads a plan. Every member, name and value must be known; an error says what is unfamiliar. If

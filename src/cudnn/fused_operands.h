@@ -1,5 +1,5 @@
-// The tensors that operations fused behind a convolution read, beside its own three: a bias, a
-// scale, a residual, the image of a ReLU whose gradient is taken. Plain values.
+// The tensors that operations fused behind a convolution read, beside the convolution's three: a
+// bias, a scale, a residual, the image of a ReLU whose gradient is taken. Plain values.
 #pragma once
 
 #include <array>
@@ -21,9 +21,9 @@ struct FusedOperand {
   Strides strides = {};
   size_t span_bytes = 0;  // from the first to the last element that one image reads
 
-  // Whether images read elements of their own.
+  // Returns whether images read elements of their own.
   bool is_batched() const { return strides[0] > 0; }
-  // Whether all images share elements that differ from place to place.
+  // Returns whether all images share elements that differ from place to place.
   bool differs_by_place() const {
     return !is_batched() && (strides[2] > 0 || strides[3] > 0 || strides[4] > 0);
   }

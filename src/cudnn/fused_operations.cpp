@@ -164,7 +164,7 @@ Status FusedOperations::Add(const JsonValue& node) {
   UCUDNN_ASSIGN_OR_RETURN(const Read first, Operand(node, roles.first));
   if (roles.second != nullptr) {
     UCUDNN_ASSIGN_OR_RETURN(const Read second, Operand(node, roles.second));
-    // One word names the scale of the result so far before the other operand's.
+    // The word names the scale of the result so far before the scale of the other operand.
     const bool swaps = Describe(mode->word, first, &second) && first.words != "this";
     if (alpha1 != 1 || alpha2 != 1) {
       text_ += swaps ? ScalesText(alpha2, alpha1) : ScalesText(alpha1, alpha2);

@@ -14,7 +14,7 @@
 
 namespace ucudnn::cudnn {
 
-// The operand that reads `tensor`. If `is_batched`, each image has elements of its own.
+// Returns the operand that reads `tensor`. If `is_batched`, each image has elements of its own.
 FusedOperand OperandOf(const plan_json::Tensor& tensor, bool is_batched);
 
 class FusedOperations {
@@ -32,8 +32,8 @@ class FusedOperations {
 
   // The index of the tensor that the latest operation wrote.
   int result() const { return results_.back(); }
-  // One bit for each tensor that was read or written, and for each whose leading extent is the
-  // mini-batch.
+  // used() has one bit for each tensor that was read or written, batched() one for each whose
+  // leading extent is the mini-batch.
   uint64_t used() const { return used_; }
   uint64_t batched() const { return batched_; }
   // Refuses operands with another layout than the output, which is known only when all operations

@@ -107,11 +107,11 @@ class GraphPiece : public Piece {
   const bool has_fused_, callers_beta_;
   const OperandOrder order_;
   const BackendDescriptor first_;    // with the plan's beta
-  const BackendDescriptor further_;  // adds to the output; only gradients of the filter have it
+  const BackendDescriptor further_;  // adds to the output; only for gradients of the filter
   const size_t workspace_bytes_;     // enough for both
 };
 
-// The template of a finalized plan whose JSON has been read.
+// Returns the template of a finalized plan whose JSON has been read.
 Result<GraphTemplate> TemplateOf(const Functions& functions, cudnnBackendDescriptor_t plan,
                                  EditedPlan text) {
   GraphTemplate read;
@@ -143,7 +143,7 @@ bool IsExactAs(const EngineNotes& engine, const EngineNotes& other) {
 }
 
 bool FallsToTf32(const EngineNotes& other, const GraphTemplate& own) {
-  // On tensor cores fp32 is computed in TF32.
+  // Tensor cores compute fp32 in TF32.
   return own.convolution.problem.type == DataType::kFloat &&
          other.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) &&
          !own.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);

@@ -20,22 +20,24 @@ struct GraphTemplate {
   NumericClass numeric = NumericClass::kDirect;
   bool deterministic = false;
   EngineNotes notes;
-  // It was made for a legacy kernel: the call's own beta, 0 or 1, counts instead of the plan's.
+  // True for a plan made for a legacy kernel: the call's own beta, 0 or 1, counts instead of the
+  // plan's.
   bool callers_beta = false;
 };
 
-// Whether `engine` rounds no worse than `other`, and is deterministic if `other` is. It may convert
-// to a narrower type, sum in lower precision or transform (Winograd, FFT) only if `other` does the
-// same. Tensor cores by themselves are no loss.
+// Returns whether `engine` rounds no worse than `other`, and is deterministic if `other` is. It may
+// convert to a narrower type, sum in lower precision or transform (Winograd, FFT) only if `other`
+// does the same. Tensor cores by themselves are no loss.
 bool RoundsNoWorse(const EngineNotes& engine, const EngineNotes& other);
-// Whether `engine` may replace `other`: it rounds no worse, and propagates NaNs if `other` does.
+// Returns whether `engine` may replace `other`: it rounds no worse, and propagates NaNs if `other`
+// does.
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other);
 
-// Whether an engine with the notes `other` computes in TF32, although the engine of `own` computes
-// in fp32.
+// Returns whether an engine with the notes `other` computes in TF32, although the engine of `own`
+// computes in fp32.
 bool FallsToTf32(const EngineNotes& other, const GraphTemplate& own);
-// Whether `other` computes what `own` does, as exactly (IsExactAs), and not in TF32 instead of
-// fp32.
+// Returns whether `other` computes the same as `own`, as exactly (IsExactAs), and not in TF32
+// instead of fp32.
 bool MayReplace(const GraphTemplate& other, const GraphTemplate& own);
 
 // Reads a finalized plan, whose JSON is `json`. The error says why the plan is left alone.
@@ -48,8 +50,8 @@ Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescr
 Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevice& device,
                                       const GraphTemplate& original, const EngineId& engine);
 
-// Builds a finalized plan of `original` as `edit` says. Fails if the library refuses it, or if the
-// built plan does not say what was asked for.
+// Builds a finalized plan of `original`, changed by `edit`. Fails if the library refuses it, or if
+// the built plan differs from the request.
 Result<BackendDescriptor> BuildPart(const Functions& functions, const PlanDevice& device,
                                     const GraphTemplate& original, const PlanEdit& edit);
 

@@ -1,5 +1,5 @@
-// The descriptors of which an operation graph with a convolution, and a plan of it, are made.
-// Thread-safe as far as cuDNN is.
+// The descriptors that make up an operation graph with a convolution, and a plan of it. Thread-safe
+// as far as cuDNN is.
 #pragma once
 
 #include <cstdint>

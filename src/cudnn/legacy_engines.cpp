@@ -21,7 +21,7 @@ std::set<MathType> MathTypesOf(const Ranking& ranking, int algorithm) {
   return types;
 }
 
-// Descriptors of one problem, by math type. They are never changed, so pieces share them.
+// Descriptors of one problem, by math type. They never change, so pieces share them.
 class DescriptorsByMath {
  public:
   DescriptorsByMath(const Functions& functions, const ConvolutionProblem& problem)
@@ -156,9 +156,9 @@ class LegacyList {
                                         {}});
   }
 
-  // Whether the library lists the algorithm with the same math types, `types`, for a descriptor
-  // with the problem's math type and for one with the math type of `listed`. `others` caches its
-  // answers for the latter.
+  // Returns whether the library lists the algorithm with the same math types, `types`, for a
+  // descriptor with the problem's math type and for one with the math type of `listed`. `others`
+  // caches its answers for the latter.
   Result<bool> RunsAlike(const AlgorithmPerformance& listed, const std::set<MathType>& types,
                          std::map<MathType, Ranking>& others) {
     if (types.size() != 1) return false;

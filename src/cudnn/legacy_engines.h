@@ -39,7 +39,8 @@ class LegacyEngines : public Engines {
   LegacyEngines(const Functions& functions, cudnnHandle_t handle)
       : functions_(functions), handle_(handle) {}
   Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) override;
-  // `engine` has the problem's own math type: that of the call's convolution descriptor counts.
+  // REQUIRES: `engine` has the problem's own math type, because the math type of the call's
+  // convolution descriptor counts.
   Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part, const EngineId& engine,
                                            const PieceScales& scales,
                                            size_t workspace_bytes) override;

@@ -26,7 +26,7 @@ std::string_view TextAt(std::string_view bytes, uint32_t offset) {
   return end == std::string_view::npos ? std::string_view() : bytes.substr(offset, end - offset);
 }
 
-// The part of the file in the new format, whose string offsets count from its start.
+// Returns the part of the file in the new format, whose string offsets count from its start.
 std::string_view NewPart(std::string_view bytes) {
   if (bytes.starts_with(kMagic)) return bytes;
   if (!bytes.starts_with(kOldMagic) || bytes.size() < kOldHeaderBytes) return {};

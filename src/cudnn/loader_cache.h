@@ -1,4 +1,4 @@
-// Reads /etc/ld.so.cache, in which the loader looks after the run paths. Pure.
+// Reads /etc/ld.so.cache, which the loader searches after the run paths. Pure.
 #pragma once
 
 #include <string>

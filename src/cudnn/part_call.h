@@ -20,8 +20,8 @@ struct Offsets {
   std::array<size_t, kMostFusedOperands> fused = {};  // in the order of the call's operands
 };
 
-// The offsets of the first element behind the first `images` images of `problem`, whose fused
-// operations read `fused`. All images share the filter.
+// Returns the offsets of the first element behind the first `images` images of `problem`, whose
+// fused operations read `fused`. All images share the filter.
 Offsets AtImage(const ConvolutionProblem& problem, std::span<const FusedOperand> fused,
                 int64_t images);
 
@@ -51,7 +51,7 @@ class PartCall {
   ConvolutionCall& get() { return call_; }
 
  private:
-  // Moves the pointers that the call has beside those of x, w and y to the part at `at`.
+  // Moves the pointers other than x, w and y to the part at `at`.
   void MoveOthersTo(const Offsets& at);
 
   const ConvolutionCall& whole_;

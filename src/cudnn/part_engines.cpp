@@ -12,7 +12,7 @@ namespace {
 // The number of the heuristics' choices that are looked at, since many may be coarser.
 constexpr int64_t kChoicesLookedAt = 16;
 
-// Returns `own` with the engine of `plan`, which is a plan of a part of it.
+// Returns `own` with the engine of `plan`, which is a plan of a part of `own`.
 Result<GraphTemplate> WithEngineOf(const GraphTemplate& plan, const GraphTemplate& own) {
   GraphTemplate other = own;
   UCUDNN_ASSIGN_OR_RETURN(EditedPlan edited,

@@ -20,8 +20,8 @@ class PartialSum {
   PartialSum& operator=(const PartialSum&) = delete;
   ~PartialSum();
 
-  // Places in `workspace`, which begins with PartialSumBytes: Partial is where a piece writes its
-  // gradient, with alpha = 1 and beta = 0; the other one is the workspace that its engine may use.
+  // Addresses in `workspace`, which begins with PartialSumBytes. A piece writes its gradient to
+  // Partial(), with alpha = 1 and beta = 0; its engine may use the memory from EngineWorkspace().
   void* Partial(void* workspace) const;
   void* EngineWorkspace(void* workspace) const;
 

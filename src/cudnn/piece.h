@@ -15,7 +15,7 @@ class Piece {
  public:
   virtual ~Piece() = default;
   // Enqueues the piece on call.handle's stream. The call's pointers are the part's own, and its
-  // workspace is the one that the piece may use. If the call lacks a descriptor that the piece
+  // workspace is the memory that the piece may use. If the call lacks a descriptor that the piece
   // needs, the piece uses its own. With `adds` it adds to the output, whatever the call's beta is.
   virtual cudnnStatus_t Run(const ConvolutionCall& call, bool adds) const = 0;
 

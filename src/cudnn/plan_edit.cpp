@@ -92,7 +92,7 @@ class FlatObject {
   size_t ValueEnd(size_t at) const {
     return text_[at - 1] == '[' ? text_.find(']', at) : NumberEnd(text_, at);
   }
-  // The value's numbers; none if one of them is not whole.
+  // Returns the value's numbers; none if one of them is not whole.
   NumberList Read(std::string_view name) const {
     const size_t at = Find(name);
     if (at >= end_) return {};
@@ -139,7 +139,7 @@ ConvolutionProblem WithPart(ConvolutionProblem whole, const ConvolutionProblem& 
   return whole;
 }
 
-// One edit of one plan. It also collects what reading the edited plan must give.
+// Makes one edit of one plan. It also collects what reading the edited plan must give.
 class PlanEditor {
  public:
   PlanEditor(std::string_view json, const FusedConvolution& convolution, const PlanEdit& edit)
@@ -242,8 +242,9 @@ class PlanEditor {
     }
   }
 
-  // A fused operand has its elements, of its own type, where the output has its elements. A value
-  // for each channel begins at a multiple of the part's channels if all parts have equally many.
+  // Returns the alignment of a fused operand: its elements, of its own type, correspond to the
+  // output's elements. A value for each channel begins at a multiple of the part's channels if all
+  // parts have equally many.
   int64_t OperandAlignment(const Tensor& tensor, DataType type, bool is_batched,
                            const NumberList& whole_dims) const {
     const auto element = static_cast<int64_t>(ElementBytes(type));

@@ -1,6 +1,6 @@
-// Makes the same execution plan for a part of its convolution, for other scales or for another
-// engine, by replacing single values of cuDNN's plan JSON. The result is read back and must say
-// exactly what was wanted; the rest of the text stays byte for byte. Pure functions.
+// Edits an execution plan for a part of its convolution, for other scales or for another engine, by
+// replacing single values of cuDNN's plan JSON. The result is read back and must say exactly what
+// was wanted; the rest of the text stays the same byte for byte. Pure functions.
 #pragma once
 
 #include <string>
@@ -18,9 +18,9 @@ struct PlanEdit {
   double alpha = 1, beta = 0;
 };
 
-// Returns `json`, whose content is `convolution`, edited as `edit` says, with the same engine and
-// knobs. A tensor whose extents change may begin anywhere that problem.alignment allows, so no more
-// than that is declared for it; all others keep their alignment. Fused operations read the part of
+// Returns `json`, whose content is `convolution`, edited by `edit`, with the same engine and knobs.
+// A tensor whose extents change may begin anywhere that problem.alignment allows, so its declared
+// alignment is at most that; all others keep their alignment. Fused operations read the part of
 // each of their tensors that belongs to the part of the output. Fails if one tensor has several
 // uses whose parts differ.
 Result<std::string> EditPlan(std::string_view json, const FusedConvolution& convolution,

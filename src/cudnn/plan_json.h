@@ -14,8 +14,8 @@
 
 namespace ucudnn::cudnn::plan_json {
 
-// Nobody runs convolutions with larger extents. All numbers that are computed from shapes, products
-// of filter extents included, stay inside int.
+// Convolutions in practice have smaller extents. With these bounds all numbers that are computed
+// from shapes, including products of filter extents, fit int.
 constexpr int64_t kMaxExtent = 1 << 28, kMaxFilterExtent = 1 << 14;
 
 Status Unfamiliar(const std::string& what);
@@ -47,8 +47,8 @@ Result<Tensor> ReadTensor(const JsonValue& value);
 // The layout in which the filter is packed; fails if it is packed in neither.
 Result<Layout> FilterLayout(const Tensor& tensor);
 
-// Whether the batch is the tensor's leading extent in memory, so that images lie one behind the
-// other.
+// Returns whether the batch is the tensor's leading extent in memory, so that images lie one behind
+// the other.
 bool IsBatchLeading(const Tensor& tensor);
 
 // The strides of a tensor of rank 4 or 5 in ConvolutionProblem's form.

@@ -24,7 +24,7 @@ const PointwiseMode* FindPointwiseMode(std::string_view name);
 // The tensors that an operation reads and writes, as plan JSON calls them.
 struct PointwiseRoles {
   const char* first;
-  const char* second;  // null: it reads one tensor
+  const char* second;  // null if the mode reads one tensor
   const char* output;
 };
 PointwiseRoles RolesOf(Arity arity);
@@ -36,7 +36,7 @@ struct PointwiseNumber {
 };
 std::span<const PointwiseNumber> PointwiseNumbers();
 
-// The attribute that sets `number` of an operation; none if the mode does not have it.
+// The attribute that sets `number` of an operation; none if the mode lacks it.
 struct PointwiseAttribute {
   cudnnPointwiseMode_t forward, backward;
   const char* number;

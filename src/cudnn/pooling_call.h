@@ -1,5 +1,5 @@
-// Poolings of the legacy API, seen as forward and backward_data of a convolution with a window of
-// its own for each channel. Plain values; the functions are thread-safe as far as cuDNN is.
+// Poolings of the legacy API, seen as forward and backward_data of a convolution in which each
+// channel has a window of its own. Plain values; the functions are thread-safe as far as cuDNN is.
 #pragma once
 
 #include <cudnn.h>

@@ -11,11 +11,11 @@
 
 namespace ucudnn::cudnn {
 
-// Whether an engine with these notes may serve a legacy call of `problem`, whose math type says
-// which arithmetic the caller allows. It must not sum in lower precision. For fp32, tensor cores
-// convert to TF32; under the default math type only the legacy engines know whether the device may
-// do that. An engine that is compiled at run time for every plan is refused, because every process
-// would compile it for every size.
+// Returns whether an engine with these notes may serve a legacy call of `problem`, whose math type
+// says which arithmetic the caller allows. It must not sum in lower precision. For fp32, tensor
+// cores convert to TF32; under the default math type only the legacy engines know whether the
+// device may do that. An engine that is compiled at run time for every plan is refused, because
+// every process would compile it for every size.
 bool MayServe(const EngineNotes& notes, const ConvolutionProblem& problem);
 
 class ProblemGraph {
@@ -25,8 +25,8 @@ class ProblemGraph {
   static Result<ProblemGraph> Create(const Functions& functions, const PlanDevice& device,
                                      const ConvolutionProblem& problem);
 
-  // At most `most` of the heuristics' choices that may serve the problem, the best first. The first
-  // one is built in any case, further ones only while `in_time` returns true.
+  // Returns at most `most` of the heuristics' choices that may serve the problem, the best first.
+  // The first one is built in any case, further ones only while `in_time` returns true.
   std::vector<GraphTemplate> Heuristics(
       size_t most, const std::function<bool()>& in_time = [] { return true; }) const;
   // The template of an unfused engine of the graph API; fails if it may not serve the problem.

@@ -14,8 +14,8 @@ struct RealLibrary {
   std::optional<SharedLibrary> library;  // none: no real cuDNN 9 was found
 };
 
-// Opens the library at the first call, whose arguments (see FindReal) decide; later calls return
-// the same library.
+// Opens the library at the first call, whose arguments (see FindReal) determine it; later calls
+// return the same library.
 const RealLibrary& OpenReal(const char* configured, const void* self);
 
 }  // namespace ucudnn::cudnn

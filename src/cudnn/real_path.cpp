@@ -67,8 +67,8 @@ void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
   }
 }
 
-// The loader's own folders end the list of folders that it searches; those of LD_LIBRARY_PATH come
-// before them.
+// The loader's own folders end the list of folders that it searches; the folders of LD_LIBRARY_PATH
+// come before them.
 bool IsDefaultDirectory(const std::string& directory) {
   static constexpr const char* kDefaults[] = {"/lib",
                                               "/usr/lib",
@@ -90,8 +90,8 @@ class Search {
     const std::string canonical = CanonicalPath(path);
     if (canonical.empty()) return Refuse(path, "no such file");
     // The canonical path is tried first, so that no name that the loader already knows stands for
-    // another file. If each file is a link of its own into a store, only the links' folder holds
-    // all the parts.
+    // another file. If each file is a link into a store, only the links' folder holds all the
+    // parts.
     Status status = CheckReal(canonical, self_);
     std::string chosen = canonical;
     if (!status.ok() && path.starts_with('/') && canonical != path && CheckReal(path, self_).ok()) {

@@ -1,4 +1,4 @@
-// Finds the real cuDNN 9 behind the drop-in that has its name: the file that the loader would have
+// Finds the real cuDNN 9 behind the drop-in with the same name: the file that the loader would have
 // found without ucudnn, never ucudnn itself. Thread-safe. Loads nothing unless `accept` does.
 #pragma once
 
@@ -25,8 +25,8 @@ using AcceptReal = std::function<Status(const std::string& path)>;
 // `self` is an address inside the drop-in, or null.
 RealSearch FindReal(const char* configured, const void* self, const AcceptReal& accept = {});
 
-// Ok if the file can be the real library: it is a cuDNN 9, no drop-in of ours, and has its
-// sub-libraries beside it. The error says what it is instead.
+// Returns Ok if the file can be the real library: it is a cuDNN 9, is no drop-in of ucudnn's, and
+// has its sub-libraries beside it. The error says what it is instead.
 Status CheckReal(const std::string& path, const void* self);
 
 // Expands $ORIGIN, $LIB and $PLATFORM in `paths` (colon separated, as in DT_RPATH of the object at

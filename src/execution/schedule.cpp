@@ -173,8 +173,8 @@ cudnnStatus_t Schedule::Work::EnqueueBeside(const Step& step) {
   return CUDNN_STATUS_BAD_PARAM;
 }
 
-// Whether the undivided engine may run after pieces have changed the output: only if it neither
-// reads that output nor reads inputs from its memory.
+// Returns whether the undivided engine may run after pieces have changed the output: only if it
+// neither reads that output nor reads inputs from its memory.
 bool Schedule::MayRerun(const cudnn::ConvolutionCall& call) const {
   const size_t x_bytes = cudnn::ImageBytes(problem_);
   const size_t w_bytes = cudnn::FilterBytes(problem_);

@@ -33,7 +33,7 @@ enum class Outcome {
 // One part and the piece that computes it.
 struct Part {
   const cudnn::Piece* piece = nullptr;
-  size_t workspace_bytes = 0;  // the piece's share of it
+  size_t workspace_bytes = 0;  // the piece's share of the workspace
   size_t run = 0;              // index of a run of the configuration
   int number = 0;              // in the order of the configuration, from 0
   cudnn::Offsets at;
@@ -106,8 +106,8 @@ class Schedule {
 
  private:
   explicit Schedule(const ConvolutionProblem& problem) : problem_(problem) {}
-  // Whether `part` must add to its output because another part has written to it before: `first`,
-  // or an earlier part of the configuration.
+  // Returns whether `part` must add to its output because an earlier part has written to it:
+  // `first`, or an earlier part of the configuration.
   static bool Adds(const Part& part, const Part& first) {
     return part.result != part.number || part.result == first.result;
   }
@@ -115,9 +115,9 @@ class Schedule {
   Status MakeRun(cudnn::Engines& engines, const Ingredients& of, const cudnn::PieceScales& scales,
                  size_t run);
   bool MayRerun(const cudnn::ConvolutionCall& call) const;
-  // Whether pieces of `call` may read the old content of their output.
+  // Returns whether pieces of `call` may read the old content of their output.
   bool MayKeepOutput(const cudnn::ConvolutionCall& call) const;
-  // Ends a call whose piece failed with `status`: by the undivided engine if that may run, else
+  // Ends a call whose piece failed with `status`, by the undivided engine if that may run, else
   // with the error. `untouched` is true if no piece has changed the output.
   cudnnStatus_t AfterFailure(const cudnn::ConvolutionCall& call, cudnnStatus_t status,
                              bool untouched, Outcome& outcome) const;
@@ -125,10 +125,10 @@ class Schedule {
   const ConvolutionProblem problem_;
   bool plain_scales_ = false;
   bool has_tiles_ = false;
-  // Whether every part could read the bias and z of a legacy call in place.
+  // True if every part could read the bias and z of a legacy call in place.
   bool takes_bias_ = true;
   std::vector<std::unique_ptr<cudnn::Piece>> pieces_;  // by run of the configuration
-  std::vector<TilePacking> packings_;                  // likewise; empty if no tile is packed
+  std::vector<TilePacking> packings_;                  // by run; empty if no tile is packed
   std::vector<Part> parts_;
   std::unique_ptr<cudnn::PartialSum> sum_;  // null: pieces write the output themselves
   size_t partial_alignment_ = cudnn::kLegacyAlignment;

@@ -1,6 +1,6 @@
-// Packed copies of the tensors of a tile whose views engines do not accept. They lie in the
-// workspace, in front of the engine's own. Immutable and thread-safe as far as the driver is; a
-// call allocates nothing.
+// Packed copies of the tensors of a tile whose views engines do not accept. The copies lie in the
+// workspace, in front of the engine's own workspace. Immutable and thread-safe as far as the driver
+// is; a call allocates nothing.
 #pragma once
 
 #include <cstddef>

@@ -14,9 +14,9 @@ namespace ucudnn::interposer {
 
 class Interposer {
  public:
-  // `driver` may be null (no CUDA): then every call is forwarded. `store` may be null: then
+  // `driver` may be null (no CUDA); then every call is forwarded. `store` may be null; then
   // measurements live as long as the process. `hosts_share_store` says whether processes of other
-  // hosts write to it, too. The caller owns all arguments and keeps them alive.
+  // hosts write to it too. The caller owns all arguments and keeps them alive.
   Interposer(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
              planning::MeasurementStore* store, bool hosts_share_store = true)
       : process_(options, functions, driver, store, hosts_share_store),

@@ -17,8 +17,8 @@ const char* ModeName(Mode mode) {
   return "";
 }
 
-// In a job, each rank runs on one of the host's devices: measuring on another device would disturb
-// that rank, and its work would distort the measurements.
+// In a job, each rank runs on one of the host's devices. Measuring on another device would disturb
+// that device's rank, and its work would distort the measurements.
 BenchmarkDevices HelpersOf(const Options& options) {
   if (!options.benchmark_devices.parallel() || options.rank < 0) return options.benchmark_devices;
   WarnOnce("benchmark devices", "UCUDNN_BENCHMARK_DEVICES is ignored in rank " +

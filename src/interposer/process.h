@@ -25,21 +25,22 @@
 namespace ucudnn::interposer {
 
 struct Process {
-  // Arguments are those of Interposer's constructor.
+  // The arguments are those of Interposer's constructor.
   Process(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
           planning::MeasurementStore* store, bool hosts_share_store);
 
-  // Whether the user wants reports of every kernel, even of those for which nothing can be done.
+  // Returns whether the user wants reports of every kernel, even of those for which nothing can be
+  // done.
   bool TellsAll() const { return options.mode == Mode::kObserve || !options.report.empty(); }
   std::string ReportText();
   // Rewrites the report file, if the user named one and this process called a convolution.
   void WriteReport();
-  // To be called at the end of the process: tells the user what it measured.
+  // To be called at the end of the process. Tells the user what it measured.
   void TellMeasured();
 
   const Options& options;
   const cudnn::Functions& functions;
-  const cuda::Driver* const driver;  // null: no CUDA, so every call is forwarded
+  const cuda::Driver* const driver;  // null without CUDA; every call is then forwarded
   MeasuringLine measuring;
   tuning::MeasuredKernels kernels;
   FollowedPlan followed_plan;

@@ -27,14 +27,15 @@ constexpr double kUnequal = 0.001;
 // A mini-batch with more steps than this is considered in at most so many equal parts, and in sizes
 // below the smallest of these.
 constexpr int kEveryPart = 256;
-// No workspace is expected to be larger. Others may have written the store, so its rows may hold
+// No real workspace is larger. Other programs may have written the store, so its rows may hold
 // anything.
 constexpr double kMostModelBytes = 0x1p62;
 
 using Sizes = std::set<int>;
 
-// The sizes that a piece may have: multiples of the step and, for the last piece, what a multiple
-// leaves of n. The value tells whether pieces of this size, as equal as they can be, make up n.
+// Returns the sizes that a piece may have: multiples of the step and, for the last piece, what a
+// multiple leaves of n. The value tells whether pieces of this size, as equal as they can be, make
+// up n.
 std::map<int, bool> LegalSizes(int n, int step) {
   const int steps = n / step, rest = n % step;
   std::map<int, bool> sizes = {{n, true}};
@@ -64,7 +65,7 @@ struct Point {
   double workspace_bytes = 0;
 };
 
-// One engine: its measured sizes, and what is expected of it between and beyond them.
+// One engine: its measured sizes, and its expected time between and beyond them.
 class Engine {
  public:
   explicit Engine(const Candidate& sample) : sample_(sample) {}
@@ -134,7 +135,8 @@ class Knowledge {
       if (!std::isfinite(micro.time_ms) || micro.time_ms < 0) continue;
       rows_.push_back(candidate);
     }
-    // The order of rows decides between equal times, so it must not depend on who measured first.
+    // The order of rows decides between equal times, so it must not depend on which process
+    // measured first.
     std::sort(rows_.begin(), rows_.end(), [](const Candidate& a, const Candidate& b) {
       const auto key = [](const Candidate& row) {
         const MicroConfiguration& micro = row.micro;
@@ -184,8 +186,8 @@ class Knowledge {
   Sizes measured_;
 };
 
-// Adds whole parts of n at which `engine` holds its workspace in the L2 cache, or in half of it,
-// where the undivided call does not.
+// Adds whole parts of n at which `engine` holds its workspace in the L2 cache, or in half of it, if
+// the undivided call does not.
 void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
                     const AutoRequest& request, const std::map<int, bool>& legal, Sizes& sizes) {
   const int n = request.promise.n, step = request.promise.step;
@@ -230,7 +232,7 @@ std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const 
   if (n < 1 || step < 1) return {};
   const Sizes asked(asked_sizes.begin(), asked_sizes.end());
   if (step >= n) return Fresh({n}, asked, 1);
-  // Where steps are powers of two, as many sizes as policy powerOfTwo has, or one less.
+  // If steps are powers of two, as many sizes as policy powerOfTwo has, or one less.
   const size_t powers =
       MicroBatchSizes(BatchSizePolicy::kPowerOfTwo, n / step, 1).size() + (n % step != 0 ? 1 : 0);
   const size_t most = 3 * powers / 2;

@@ -1,5 +1,5 @@
 // Compositions: the fastest ways to make up numbers of images from pieces, which are admitted one
-// after the other. Workspace Reuse and desirable sets are built on it. Thread-compatible.
+// after the other. Workspace Reuse and desirable sets are built on them. Thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ inline Cost Sum(const Cost& a, const Cost& b) { return {a.first + b.first, a.sec
 
 class Compositions {
  public:
-  // For up to `n` images, where every piece but the last is a multiple of `step`. REQUIRES: both >=
-  // 1.
+  // Serves up to `n` images. Every piece but the last must be a multiple of `step`. REQUIRES: both
+  // >= 1.
   Compositions(int n, int step);
 
   // Admits `row` as a piece of its size, in any order of sizes. The caller owns it and keeps it

@@ -44,7 +44,7 @@ std::vector<Configuration> DesirableSet(std::span<const MicroConfiguration> meas
     }
     if (!faster || compositions.Of(n).first >= fastest_ms) continue;
     Configuration configuration = compositions.Divide(n);
-    // The same times, summed in another order, may differ in the last bit.
+    // Equal times that are summed in another order may differ in the last bit.
     if (configuration.TimeMs() >= fastest_ms) continue;
     fastest_ms = configuration.TimeMs();
     assert(configuration.WorkspaceBytes() == workspace_bytes);

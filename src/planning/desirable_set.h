@@ -10,10 +10,11 @@
 
 namespace ucudnn::planning {
 
-// For every workspace of at most `limit_bytes`, the fastest configuration of `n` images that fits:
-// by rising workspace and falling time (ms), each workspace and each time once. `measured` is any
-// set of micro-configurations, in any order, of any sizes, with several engines for a size. Every
-// micro-batch but the last is a multiple of `step`. Empty when `n` cannot be composed.
+// Returns for every workspace of at most `limit_bytes` the fastest configuration of `n` images that
+// fits: by ascending workspace and descending time (ms), each workspace and each time once.
+// `measured` is any set of micro-configurations, in any order, of any sizes, with several engines
+// for a size. Every micro-batch but the last is a multiple of `step`. Empty if `n` cannot be
+// composed.
 //
 // Exact: no member is lost, so the last one takes as long as Workspace Reuse's optimum within the
 // limit. Among equal times and workspaces fewer pieces win, then the engine whose text sorts first;

@@ -31,7 +31,7 @@ class DivisionSolver {
   virtual const char* Name() const = 0;
 
   // Selects one choice for each kernel, of at most `budget_bytes` in total, in the least total
-  // time. An error when no selection fits, a time is negative or not finite, or the sizes exceed
+  // time. Fails if no selection fits, if a time is negative or not finite, or if the sizes exceed
   // what the solver can count.
   virtual Result<Selection> Solve(std::span<const Choices> kernels, size_t budget_bytes) = 0;
 };

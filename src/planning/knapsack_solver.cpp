@@ -23,7 +23,8 @@ struct Item {
   size_t choice;  // position in the kernel's choices
 };
 
-// The kernels' choices without those that another one beats, by rising bytes and falling ticks.
+// The kernels' choices without those that another choice beats, in ascending order of bytes and
+// descending order of ticks.
 struct Kernels {
   std::vector<Item> items;
   std::vector<size_t> first;  // the position of each kernel's first item, and of the end
@@ -84,7 +85,7 @@ Result<Kernels> Undominated(std::span<const Choices> kernels, size_t budget_byte
 // A step from one corner of a kernel's lower convex hull to the next.
 struct Step {
   Rate rate;      // ticks saved for bytes spent
-  size_t kernel;  // whose hull it is
+  size_t kernel;  // kernel that the hull belongs to
   size_t item;    // the item that it leads to
 };
 
@@ -115,7 +116,7 @@ std::vector<Step> HullSteps(const Kernels& kernels) {
   return steps;
 }
 
-// The optimum of the linear relaxation, without the one kernel that it would split: it takes whole
+// The optimum of the linear relaxation, without the one kernel that it would split. It takes whole
 // steps, and `price` is the rate at which the split step would fill the `slack` bytes left. This
 // bounds every selection: a choice that differs from its kernel's pick by (ticks, bytes) costs
 // ticks + price * bytes >= 0, and none saves more than price * slack over the picks.
@@ -185,7 +186,7 @@ struct Made {
   size_t item;
 };
 
-// Looks at the core's kernels one after the other, those closest to the price first. Drops states
+// Searches the core's kernels one after the other, those closest to the price first. Drops states
 // that another beats in bytes and ticks, and those that cannot beat the best selection so far. When
 // no state is left, or the end is reached, the best selection is proven optimal.
 class Search {
@@ -238,7 +239,7 @@ class Search {
     return Wide{ticks} * relaxation_.price.bytes + Wide{bytes} * relaxation_.price.ticks;
   }
 
-  // Whether no selection with this change comes near the best one.
+  // Returns whether no selection with this change comes near the best one.
   bool IsHopeless(const Change& change) const {
     return CostOf(change.bytes, change.ticks) > CostOf(relaxation_.slack, best_.ticks);
   }
@@ -282,15 +283,15 @@ class Search {
     return prospects;
   }
 
-  // Whether kernels still to come can save `ticks` (negative: can spare them) with `bytes` left
-  // (negative: missing).
+  // Returns whether kernels still to come can save `ticks` (negative: can spare them) with `bytes`
+  // left (negative: missing).
   static bool MayReach(int64_t ticks, int64_t bytes, const Prospects& to_come) {
     if (bytes >= 0) return Wide{ticks} * to_come.saves.bytes <= Wide{bytes} * to_come.saves.ticks;
     return Wide{-ticks} * to_come.costs.bytes >= Wide{-bytes} * to_come.costs.ticks;
   }
 
-  // Whether kernels still to come could make of the state a selection that is faster than the best,
-  // or as fast with fewer bytes.
+  // Returns whether kernels still to come could make of the state a selection that is faster than
+  // the best, or as fast with fewer bytes.
   bool MayImprove(const State& state, const Prospects& to_come) const {
     const int64_t behind = state.ticks - best_.ticks;
     return MayReach(behind + 1, relaxation_.slack - state.bytes, to_come) ||

@@ -1,7 +1,7 @@
-// The built-in solver of Workspace Division. It is exact and computes in whole numbers alone, so
+// The built-in solver of Workspace Division. It is exact and computes only in whole numbers, so
 // that every machine chooses the same. The reduction to the core of the linear relaxation, and the
 // expansion of that core by dynamic programming with bounds, are from Pisinger: "A minimal
-// algorithm for the multiple-choice knapsack problem", 1994; the code is ours.
+// algorithm for the multiple-choice knapsack problem", 1994; the code is new.
 #pragma once
 
 #include "planning/division_solver.h"

@@ -1,6 +1,5 @@
-// Where measurements live between processes: an interface that db/ and tests implement.
-// Implementations are thread-safe and never throw. A store that fails costs a warning, not a
-// result.
+// Stores measurements between processes. db/ and tests implement this interface. Implementations
+// are thread-safe and never throw. A store that fails costs a warning, not a result.
 #pragma once
 
 #include <optional>
@@ -66,15 +65,16 @@ class MeasurementStore {
  public:
   virtual ~MeasurementStore() = default;
 
-  // Where measurements are written, for people; empty if no other process will find them.
+  // Returns where measurements are written, for messages; empty if no other process will find them.
   virtual std::string Place() { return {}; }
 
   // All measurements of a kernel family (problem.n is ignored) on `platform`, unfiltered.
   virtual Result<KernelMeasurements> Read(const ConvolutionProblem& problem,
                                           const Platform& platform) = 0;
 
-  // Adds measurements, and that every engine was measured at `complete_sizes`, in one transaction.
-  // The first writer wins: a row whose engine and micro-batch are there already stays as it is.
+  // Adds measurements, and the statement that every engine was measured at `complete_sizes`, in one
+  // transaction. The first writer wins: a row whose engine and micro-batch are there already does
+  // not change.
   virtual Status Write(const ConvolutionProblem& problem, const Platform& platform,
                        const std::vector<Measurement>& measurements,
                        const std::vector<int>& complete_sizes) = 0;

@@ -1,6 +1,6 @@
 // Workspace Division of a running network: one budget for all kernels that a program was seen to
 // run, on all its lanes. A lane runs one call after the other, as a handle on a stream does. Pure,
-// but for the solver. Source: mu-cuDNN, section III-C, extended to several streams.
+// except for the solver. Source: mu-cuDNN, section III-C, extended to several streams.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Promises that need nothing of the caller's workspace: ucudnn brings what the plan needs, and
-// where it has no memory to bring, an engine that needs none runs instead. Pure functions over
+// Promises that need nothing of the caller's workspace. ucudnn brings the workspace that the plan
+// needs; if it has no memory to bring, an engine that needs none runs instead. Pure functions over
 // measurements (docs/design.md, invariants 2 and 7).
 #pragma once
 
@@ -12,10 +12,11 @@
 
 namespace ucudnn::planning {
 
-// The configurations that Workspace Division may choose from, by rising workspace and falling time;
-// the first needs no workspace. They are undivided ones, and those of the desirable set and of
-// `tilings` that are faster by kHysteresis than every undivided one in as much workspace. Empty
-// when no engine of the caller's API runs undivided without workspace.
+// Returns the configurations that Workspace Division may choose from, in ascending order of
+// workspace and descending order of time; the first needs no workspace. They are undivided ones,
+// and those of the desirable set and of `tilings` that are faster by kHysteresis than every
+// undivided one in as much workspace. Empty if no engine of the caller's API runs undivided without
+// workspace.
 std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
                                         const PromiseRequest& request,
                                         std::span<const Tiling> tilings = {});
@@ -27,7 +28,7 @@ std::optional<Promise> MakeOwnedPromise(std::span<const Candidate> measured,
                                         const PromiseRequest& request,
                                         std::span<const Tiling> tilings = {});
 
-// MakeOwnedPromise for a given plan, whose pieces are among `measured`.
+// Makes an owned promise for a given plan, whose pieces are among `measured`.
 std::optional<Promise> MakeOwnedPromiseOf(const Configuration& configuration,
                                           std::span<const Candidate> measured,
                                           const PromiseRequest& request);

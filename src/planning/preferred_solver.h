@@ -24,7 +24,7 @@ class PreferredSolver : public DivisionSolver {
   // The name of the solver that solved last; before that, the exact solver's.
   const char* Name() const override;
   Result<Selection> Solve(std::span<const Choices> kernels, size_t budget_bytes) override;
-  // Why the exact solver replaces the plug-in; empty: it does not.
+  // Returns why the exact solver replaces the plug-in; empty if it does not.
   const std::string& why() const { return why_; }
 
  private:

@@ -32,8 +32,8 @@ NumericClass ClassOf(const Candidates& candidates, const MicroConfiguration& mic
   return candidate != nullptr ? candidate->numeric : NumericClass::kDirect;
 }
 
-// Whether every piece is at least as exact and as deterministic as the largest one, whose engine is
-// reported.
+// Returns whether every piece is at least as exact and as deterministic as the largest one, whose
+// engine is reported.
 bool LargestIsLeast(const Configuration& configuration, const Candidates& allowed) {
   const NumericClass reported = ClassOf(allowed, configuration.Largest());
   return std::all_of(configuration.runs.begin(), configuration.runs.end(), [&](const Run& run) {
@@ -42,10 +42,10 @@ bool LargestIsLeast(const Configuration& configuration, const Candidates& allowe
   });
 }
 
-// The fastest division whose largest piece `may_be_largest` accepts and for which LargestIsLeast
-// holds; none where none takes less than `below_ms`. Solves Workspace Reuse once for each numeric
-// class and determinism that the largest piece may have, with only those pieces that may follow
-// such a piece. Among equal times the more exact one wins, then the deterministic one.
+// Returns the fastest division whose largest piece `may_be_largest` accepts and for which
+// LargestIsLeast holds; none if none takes less than `below_ms`. Solves Workspace Reuse once for
+// each numeric class and determinism that the largest piece may have, with only those pieces that
+// may follow such a piece. Among equal times the more exact one wins, then the deterministic one.
 template <typename MayBeLargest>
 std::optional<Configuration> BestDivision(const Candidates& allowed, const PromiseRequest& request,
                                           double below_ms, MayBeLargest may_be_largest) {
@@ -91,8 +91,8 @@ const Candidate* FastestNative(const Candidates& allowed, int n) {
   return Fastest(allowed, n, [](const Candidate& candidate) { return candidate.native; });
 }
 
-// Whether an undivided engine of class `undivided` may replace a plan whose largest piece is
-// `largest`: it must be at least as exact, and what is reported must not be more exact than the
+// Returns whether an undivided engine of class `undivided` may replace a plan whose largest piece
+// is `largest`: it must be at least as exact, and what is reported must not be more exact than the
 // plan.
 bool Replaces(NumericClass undivided, const Candidate& largest) {
   return largest.native ? IsExactAs(undivided, largest.numeric) : undivided == largest.numeric;
@@ -119,7 +119,7 @@ class Promisable {
   std::set<NumericClass> undivided_;
 };
 
-// The fastest undivided engine that the caller's API does not have, of those that can be promised.
+// Returns the fastest promisable undivided engine that the caller's API does not have.
 const Candidate* FastestForeign(const Candidates& allowed, int n) {
   const Promisable promisable(allowed, n);
   return Fastest(allowed, n, [&](const Candidate& candidate) {
@@ -149,8 +149,8 @@ std::optional<Configuration> BestDivided(const Candidates& allowed, const Promis
   });
 }
 
-// The candidate that replaces a plan which needs `plan_bytes`: the fastest undivided engine within
-// those bytes, else the one that exceeds them least. Null when `serves` accepts none.
+// Returns the candidate that replaces a plan which needs `plan_bytes`: the fastest undivided engine
+// within those bytes, else the one that exceeds them least. Null if `serves` accepts none.
 template <typename Serves>
 const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_bytes, Serves serves) {
   const auto better = [&](const Candidate& a, const Candidate& b) {
@@ -168,9 +168,9 @@ const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_byte
   return best;
 }
 
-// The promise of `configuration`, whose largest piece is given, with its own workspace or, where no
-// undivided engine fits that, with a little more. A deterministic plan that only a
-// non-deterministic engine can replace is promised as not deterministic. None when no undivided
+// Returns the promise of `configuration`, whose largest piece is given, with its own workspace or,
+// if no undivided engine fits that, with a little more. A deterministic plan that only a
+// non-deterministic engine can replace is promised as not deterministic. None if no undivided
 // engine within the limit is as exact as the plan.
 std::optional<Promise> PromiseOf(const Configuration& configuration,
                                  const Candidate& largest_candidate, const Candidates& allowed,
@@ -200,7 +200,7 @@ std::optional<Promise> PromiseOf(const Configuration& configuration,
   return promise;
 }
 
-// The promise of `configuration`, whose runs are all among `allowed`.
+// Returns the promise of `configuration`, whose runs are all among `allowed`.
 std::optional<Promise> PromiseOf(const Configuration& configuration, const Candidates& allowed,
                                  const PromiseRequest& request) {
   const Candidate* const largest = Find(allowed, configuration.Largest());
@@ -265,8 +265,8 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
   const Candidate* const native = FastestNative(allowed, request.n);
   if (native == nullptr) return std::nullopt;
   // A division must gain enough over the best undivided engine. That engine, if the caller's API
-  // lacks it, must gain enough over the best engine of the API. All three are the best ones that
-  // can be promised, so that one that cannot does not hide the next.
+  // lacks it, must gain enough over the best engine of the API. All three are the best that can be
+  // promised, so that an engine that cannot be promised does not hide the next.
   const Candidate* const foreign = FastestForeign(allowed, request.n);
   const bool foreign_gains =
       foreign != nullptr && foreign->micro.time_ms < (1 - kHysteresis) * native->micro.time_ms;

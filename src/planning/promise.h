@@ -1,5 +1,5 @@
-// Promises: what ucudnn tells a caller about a kernel (engine, workspace, determinism), and how
-// that is kept. Pure functions over measurements (docs/design.md, invariant 2).
+// Promises: what ucudnn tells a caller about a kernel (engine, workspace, determinism), and how it
+// keeps that. Pure functions over measurements (docs/design.md, invariant 2).
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace ucudnn::planning {
 
-// What the gains of a plan are measured against: the fastest engines within the limit that take the
+// The engines over which a plan's gain is measured: the fastest within the limit that take the
 // whole mini-batch in one piece. An empty engine means that none is known.
 struct Baselines {
   MicroConfiguration own_api;  // of the API that the program calls
@@ -58,23 +58,23 @@ struct Promise {
   Configuration configuration;
   MicroConfiguration undivided;
   Baselines baselines;
-  // Where no `undivided` can replace the pieces, they are compared with this: their own engine on
-  // the whole mini-batch, which does not fit the limit.
+  // If no `undivided` engine can replace the pieces, they are compared with this: their own engine
+  // on the whole mini-batch, which does not fit the limit.
   MicroConfiguration reference;
   size_t limit_bytes = 0;  // the ceiling that it was made under
   // Pieces of the reported algorithm alone that also fit `workspace_bytes`, for calls that no other
   // engine serves. Without runs where no such call can come.
   Configuration alone;
-  // It was made before everything was measured: a better plan may replace the plan, inside the
+  // The plan was made before everything was measured. A better one may replace it, inside the
   // promise.
   bool provisional = false;
-  // Its pieces were run and compared in this process, so a capture may contain them, and they keep
-  // the promise where no undivided engine does.
+  // The pieces were run and compared in this process, so a capture may contain them, and they keep
+  // the promise if no undivided engine does.
   bool ran_here = false;
   // The plan is from a workspace plan: no other one replaces it.
   bool of_workspace_plan = false;
   // Workspace that ucudnn brings for the plan; then `workspace_bytes` is 0, and `undivided` needs
-  // none. Where there is no `undivided`, so much must be assured (AssuredBytes).
+  // none. If there is no `undivided`, this much must be assured (AssuredBytes).
   size_t owned_bytes = 0;
 };
 
@@ -98,8 +98,8 @@ struct PromiseRequest {
 PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
                           bool deterministic);
 
-// The candidates that the request allows: within its limit, deterministic where it demands that,
-// and no coarser than what the caller chose. Pointers into `measured`.
+// Returns the candidates that the request allows: within its limit, deterministic if it demands
+// that, and no coarser than what the caller chose. The pointers point into `measured`.
 std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measured,
                                                 const PromiseRequest& request);
 
@@ -113,19 +113,19 @@ constexpr double kHysteresis = 0.03;
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request);
 
-// The time of the fastest plan that can be promised, whatever it gains over others. None if
+// Returns the time of the fastest plan that can be promised, whatever it gains over others. None if
 // MakePromise returns none; MakePromise's time times (1 - kHysteresis) is at most this time.
 std::optional<double> FastestPromisableMs(std::span<const Candidate> measured,
                                           const PromiseRequest& request);
 
-// The promise of a given plan, whose pieces are among `measured`. None where the request does not
-// allow it, or no undivided engine of the caller's API keeps it.
+// Returns the promise of a given plan, whose pieces are among `measured`. None if the request does
+// not allow it, or no undivided engine of the caller's API keeps it.
 std::optional<Promise> MakePromiseOf(const Configuration& configuration,
                                      std::span<const Candidate> measured,
                                      const PromiseRequest& request);
-// The division into tiles that takes least time, of all that the request allows; among equals the
-// one of fewest tiles. Each kind of tile has the engine that is the fastest there. None of them is
-// coarser than `coarsest`.
+// Returns the division into tiles that takes least time among those that the request allows; among
+// equals the one of fewest tiles. Each kind of tile has the engine that is fastest for it. None of
+// them is coarser than `coarsest`.
 std::optional<Configuration> FastestTiles(std::span<const Tiling> tilings,
                                           const PromiseRequest& request, NumericClass coarsest);
 // Returns `promise` or, if tiles are faster by kHysteresis, the promise of these tiles. `promise`
@@ -136,13 +136,13 @@ std::optional<Promise> OrInTiles(std::optional<Promise> promise, std::span<const
                                  std::span<const Candidate> measured,
                                  const PromiseRequest& request);
 
-// Whether the request allows every piece of `configuration`.
+// Returns whether the request allows every piece of `configuration`.
 bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
             const Configuration& configuration);
 
-// The fastest division that the request allows, in one piece or several, whose largest piece is the
-// least exact and the least deterministic of its pieces. Ignores hysteresis, and whether anything
-// could replace it.
+// Returns the fastest division that the request allows, in one piece or several, whose largest
+// piece is the least exact and the least deterministic of its pieces. Ignores hysteresis, and
+// whether anything could replace it.
 std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,
                                              const PromiseRequest& request);
 

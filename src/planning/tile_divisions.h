@@ -1,5 +1,5 @@
-// Divisions into tiles among what a kernel may choose from: those that no other division beats in
-// both time and workspace. Pure functions.
+// Divisions into tiles from which a kernel may choose: those that no other division beats in both
+// time and workspace. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,9 @@ std::vector<MicroConfiguration> RowsOfTiles(const ConvolutionProblem& problem, c
 std::vector<Division> DesirableTiles(const std::shared_ptr<const Tiles>& tiles,
                                      std::span<const std::vector<MicroConfiguration>> rows);
 
-// Returns the divisions that no other beats in both time and workspace, by rising workspace and
-// falling time, each workspace and each time once. Among equal ones the one of fewer pieces stays,
-// then the one that comes first.
+// Returns the divisions that no other beats in both time and workspace, in ascending order of
+// workspace and descending order of time, each workspace and each time once. Among equal divisions
+// the one of fewer pieces stays, then the one that comes first.
 std::vector<Division> Desirable(std::vector<Division> divisions);
 
 }  // namespace ucudnn::planning

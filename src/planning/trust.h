@@ -1,11 +1,11 @@
-// Whether a plan may run, and what that verdict rests on. Plain values.
+// Says whether a plan may run, and on which proof. Plain values.
 #pragma once
 
 #include <string>
 
 namespace ucudnn::planning {
 
-// Which comparison counts as proof.
+// The comparisons that count as proof.
 enum class Proof {
   kKnown,      // an earlier comparison by any process; none may be made now
   kKnownHere,  // an earlier comparison in this process; none may be made now

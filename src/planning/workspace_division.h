@@ -25,8 +25,8 @@ struct DividedWorkspace {
   double gap_ms = 0;           // no division is faster by more
 };
 
-// The bytes that kernels with these workspaces reserve together: the sum where each has a segment
-// of its own (disjoint), the largest where they take turns in one segment.
+// Returns the bytes that kernels with these workspaces reserve together: the sum if each has a
+// segment of its own (disjoint), the largest if they take turns in one segment.
 size_t ReservedBytes(std::span<const size_t> workspace_bytes, WorkspaceDivision division);
 
 // Says that a budget is less than the kernels' smallest workspaces need.
@@ -40,7 +40,7 @@ std::optional<Shortage> FindShortage(std::span<const DesirableConfigurations> ke
 
 // Chooses one configuration for each kernel so that all fit the budget in the least total time.
 // `layers` says how many layers run each kernel, one after the other in the same workspace; empty:
-// one each. An error when there is a shortage, or the solver fails.
+// one each. Fails if there is a shortage, or if the solver fails.
 Result<DividedWorkspace> DivideWorkspace(std::span<const DesirableConfigurations> kernels,
                                          size_t budget_bytes, WorkspaceDivision division,
                                          DivisionSolver& solver,

@@ -85,8 +85,8 @@ bool ComesAfter(const WorkspacePlanKernel& kernel, int other) {
   return std::binary_search(kernel.order_after.begin(), kernel.order_after.end(), other);
 }
 
-// Keeps the first entry of each problem. A kept entry comes after another one only if each entry of
-// its problem comes after each of the other's.
+// Keeps the first entry of each problem. A kept entry comes after another kept one only if each
+// entry of its problem comes after each entry of the other's problem.
 void KeepFirstOfEach(WorkspacePlan& plan) {
   std::vector<WorkspacePlanKernel> all = std::move(plan.kernels);
   plan.kernels.clear();

@@ -1,7 +1,7 @@
 // Workspace plans (`ucudnn-workspace-plan`, as `ucudnn workspace -o` writes them): which
-// configuration each kernel runs, and which workspace it shares with which others. Plain values.
-// Others may have written a file, so every value is checked here; only what the real library knows
-// is checked later.
+// configuration each kernel runs, and which kernels share a workspace. Plain values. Other programs
+// may have written a file, so every value is checked here; only what the real library knows is
+// checked later.
 #pragma once
 
 #include <optional>
@@ -29,19 +29,19 @@ struct WorkspacePlanKernel {
   int segment = -1;
   // number of lanes on which kernels of its segment run, as far as this entry knows
   size_t lanes = 1;
-  // Positions in WorkspacePlan::kernels, rising, possibly its own: the program promises that a call
-  // of this kernel begins on the device only after the latest call of each of those has ended,
-  // whatever their lanes.
+  // Positions in WorkspacePlan::kernels, ascending, possibly its own. The program promises that a
+  // call of this kernel begins on the device only after the latest call of each of those kernels
+  // has ended, whatever their lanes.
   std::vector<int> order_after;
 };
 
 // A part of ucudnn's own workspace that several kernels share.
 struct WorkspacePlanSegment {
-  size_t bytes = 0;  // what its largest kernel needs
-  // Each of its kernels comes after every other one and after itself, so all lanes may use the same
-  // bytes.
+  size_t bytes = 0;  // need of the largest kernel of the segment
+  // Each kernel of the segment comes after every other one and after itself, so all lanes may use
+  // the same bytes.
   bool ordered = false;
-  // As many as the kernel with the most lanes has; one for an ordered segment.
+  // Number of lanes of the kernel that has most lanes; 1 for an ordered segment.
   size_t copies = 1;
 };
 
@@ -55,9 +55,9 @@ struct WorkspacePlan {
   std::vector<WorkspacePlanSegment> segments;
   size_t reserved_bytes = 0;  // sum over all copies of all segments; within total_bytes
 
-  // The position of the kernel that calls of this problem and API follow, whatever its alignment;
-  // -1: none. Plans of the graph API follow the legacy API's kernel where they have none of their
-  // own.
+  // Returns the position of the kernel that calls of this problem and API follow, whatever its
+  // alignment; -1: none. Plans of the graph API follow the legacy API's kernel if they have none of
+  // their own.
   int Find(const ConvolutionProblem& problem, Api api) const;
   // The mini-batch sizes, rising, for which calls of this problem and API have a kernel to follow.
   std::vector<int> BatchesOf(const ConvolutionProblem& problem, Api api) const;
@@ -68,9 +68,9 @@ struct WorkspacePlan {
   std::unordered_map<ConvolutionProblem, int, Hash> legacy_positions, graph_positions;
 };
 
-// Parses a file's text. An error names the place of the wrong value and what was expected. Of
-// several entries for a problem, as for layers of one shape, the first counts, because a call does
-// not tell its layer.
+// Parses a file's text. An error names the place of the wrong value and what was expected. If a
+// problem has several entries, as layers of one shape do, the first counts, because a call does not
+// tell its layer.
 Result<WorkspacePlan> ParseWorkspacePlan(std::string_view json);
 // Reads and parses a file, which must be a regular one; errors begin with its name.
 Result<WorkspacePlan> ReadWorkspacePlan(const std::string& path);

@@ -28,7 +28,7 @@ class FastestOfEachSize {
   std::vector<const MicroConfiguration*> of_;
 };
 
-// Whether a division of `n` images may have a piece of `size`.
+// Returns whether a division of `n` images may have a piece of `size`.
 bool IsLegal(int size, int n, int step) { return size % step == 0 || (n - size) % step == 0; }
 
 void AdmitUpTo(int size, int n, int step, const FastestOfEachSize& fastest, Compositions& to) {
@@ -63,8 +63,8 @@ std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Pie
     fastest.Add(*piece.micro);
     if (piece.may_be_largest) largest_of_size.Add(*piece.micro);
   }
-  // When all pieces of up to some size are admitted, a largest piece of that size may be followed
-  // by any of them, and by nothing larger.
+  // When all pieces of up to some size are admitted, any of them may follow a largest piece of that
+  // size, and nothing larger may.
   Compositions admitted(n, step);
   const MicroConfiguration* largest = nullptr;
   Cost best = {below_ms, 0};

@@ -1,5 +1,5 @@
-// Workspace Reuse (WR): the fastest division of one kernel's mini-batch when its micro-batches run
-// one after the other in the same workspace. Pure functions. Source: mu-cuDNN, section III-B.
+// Workspace Reuse (WR): the fastest division of one kernel's mini-batch whose micro-batches run one
+// after the other in the same workspace. Pure functions. Source: mu-cuDNN, section III-B.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,16 @@ namespace ucudnn::planning {
 std::optional<Configuration> OptimizeWorkspaceReuse(std::span<const MicroConfiguration> measured,
                                                     int n, int step, size_t limit_bytes);
 
-// A micro-configuration, and whether it may be a division's Largest(), whose engine a caller is
-// told of.
+// A micro-configuration, and whether it may be a division's Largest(), whose engine is reported to
+// the caller.
 struct Piece {
   const MicroConfiguration* micro = nullptr;
   bool may_be_largest = false;
 };
 
-// OptimizeWorkspaceReuse among configurations whose largest piece may be Largest(), whatever
-// workspace they need. None if none takes less than `below_ms`. Where a faster piece of the same
-// size may not be the largest, it is repeated behind the one that is. It is exact, too.
+// Runs OptimizeWorkspaceReuse on configurations whose largest piece may be Largest(), whatever
+// workspace they need. None if none takes less than `below_ms`. If a faster piece of the same size
+// may not be the largest, it is repeated behind the one that is. This function is exact too.
 std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Piece> pieces, int n,
                                                              int step, double below_ms);
 

@@ -1,6 +1,6 @@
 // The claims that the ranks of a group exchange at a kernel's first execution, and the verdict that
-// each of them computes from all claims. It is the same function of the same texts, so all ranks
-// act alike. Pure functions over plain values.
+// each rank computes from all claims. Each computes the same function of the same texts, so all
+// ranks act alike. Pure functions over plain values.
 #pragma once
 
 #include <array>
@@ -70,9 +70,9 @@ struct Agreed {
   bool equal_inputs = false;  // all ranks hold the same bits: perhaps copies instead of stripes
 };
 
-// The verdict on the ranks' claims, by number in the group. Fails if the ranks do not make the same
-// call, so that they cannot go on together; the error names a rank and the values that differ.
-// `first` is the job's rank that is number 0 of the group.
+// Returns the verdict on the ranks' claims, which are ordered by number in the group. Fails if the
+// ranks do not make the same call, so that they cannot go on together; the error names a rank and
+// the values that differ. `first` is the job's rank that is number 0 of the group.
 Result<Agreed> Agree(std::span<const Claim> claims, int first = 0);
 
 // Decodes gathered claims and returns the verdict of Agree.
@@ -81,16 +81,17 @@ Result<Agreed> AgreeOn(std::span<const std::string> gathered, int first = 0);
 // Encodes the next text that ranks exchange: a rank's numbers, or the reason why its part cannot be
 // made.
 std::string EncodeNumbers(std::span<const uint64_t> numbers, const Status& own);
-// Decodes `count` numbers of each rank. The error is that of the first rank that has one.
+// Decodes `count` numbers of each rank. Returns the error of the first rank that has one.
 Result<std::vector<std::vector<uint64_t>>> DecodeNumbers(std::span<const std::string> gathered,
                                                          size_t count, int first = 0);
 
-// Whether `grid` cuts the axis and the extent along it is 1 on every rank: stripes, or copies.
+// Returns whether `grid` cuts the axis and the extent along it is 1 on every rank: stripes, or
+// copies.
 bool IsOneOnAll(const SpatialGrid& grid, std::span<const Spatial> extents, size_t axis);
 
-// The cut axes along which `extents`, those of each rank, show copies on all ranks instead of
-// stripes. `declared` is the user's statement about extents of 1. If it is none, either meaning is
-// accepted where it makes no difference; otherwise the error says what differs.
+// Returns the cut axes along which all ranks have copies instead of stripes, as `extents`, the
+// extents of each rank, show. `declared` is the user's statement about extents of 1. If it is none,
+// either meaning is accepted if it makes no difference; otherwise the error says what differs.
 Result<std::array<bool, kMaxSpatial>> CopiedAxes(const ConvolutionProblem& problem,
                                                  const SpatialGrid& grid,
                                                  std::span<const Spatial> extents,

@@ -16,8 +16,8 @@ enum class SplitWork : uint8_t {
   kNorm,          // batch normalisation in training; its gradient counts as backward_data
 };
 
-// Whether the call computes gradients of parameters, which ranks sum: of filters, biases, or a
-// norm's scale and bias.
+// Returns whether the call computes gradients of parameters, which ranks sum: of filters, biases,
+// or a norm's scale and bias.
 inline bool HasParameterGradient(Operation operation, SplitWork work) {
   return operation == Operation::kBackwardFilter ||
          (work == SplitWork::kNorm && operation == Operation::kBackwardData);
@@ -25,7 +25,7 @@ inline bool HasParameterGradient(Operation operation, SplitWork work) {
 
 struct CallForm {
   SplitWork work = SplitWork::kConvolution;
-  // The call runs an execution plan of the graph API, whose scales are part of it.
+  // True if the call runs an execution plan of the graph API, whose scales are part of it.
   bool is_plan = false;
   // The call is cudnnConvolutionBiasActivationForward, or a plan with operations behind its
   // convolution.

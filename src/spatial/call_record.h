@@ -1,5 +1,5 @@
-// The record that each rank posts about every split call, and the comparison of all ranks' records:
-// it detects ranks that no longer make the same calls, perhaps late, but always. Calls that devices
+// The record that each rank posts about every split call, and the comparison of all ranks' records.
+// It detects ranks that no longer make the same calls, perhaps late, but always. Calls that devices
 // begin have records and numbers of their own.
 #pragma once
 
@@ -50,8 +50,8 @@ inline constexpr const char* kPrivateCalls =
 // Formats a record of kBegun: "split call 7, which is in a CUDA graph".
 std::string BegunCallText(const CallRecord& record);
 
-// The last sentence of a message about `call`, the first one whose results may differ from those of
-// the whole.
+// Returns the last sentence of a message about `call`, the first call whose results may differ from
+// the whole's.
 std::string SuspectFrom(uint64_t call);
 
 // Compares this rank's records with those of the other ranks of its group. Thread-safe: the rank's
@@ -59,8 +59,9 @@ std::string SuspectFrom(uint64_t call);
 // long after many kernels as after one.
 class CallRecords {
  public:
-  // The most calls that a rank of a group of `ranks` may be ahead of the slowest other rank. It is
-  // less in large groups, so that the records kept of all ranks stay below some tens of MiB.
+  // Returns the most calls that a rank of a group of `ranks` may be ahead of the slowest other
+  // rank. It is less in large groups, so that the records kept of all ranks stay below some tens of
+  // MiB.
   static size_t MostAhead(int ranks);
 
   // `first` is the job's rank that is number 0 of the group: messages name ranks of the job.
@@ -83,8 +84,8 @@ class CallRecords {
   };
   std::optional<Early> NotAgreeing() const;
 
-  // Whether Add or AddOf has ever returned a difference. A thread that learns from `ahead` that a
-  // record has come can ask this before the thread that got the difference has acted.
+  // Returns whether Add or AddOf has ever returned a difference. A thread that learns from `ahead`
+  // that a record has come can ask this before the thread that got the difference has acted.
   bool differ() const;
 
   size_t most_ahead() const { return MostAhead(ranks_); }

@@ -162,7 +162,8 @@ Status ConvolutionSlice::PlanTerm(const PlanContext& context, const Block& recei
   step.is_added = true;
   Places places(received_end_);
 
-  // The received rows in place or, if the term reads only some of them, a packed copy of these.
+  // The received rows in place or, if the term reads only some of them, a packed copy of these
+  // rows.
   const SpatialBox read = BoxOf(term, forward ? &AxisTerm::elements : &AxisTerm::windows);
   const BoxExtents whole = ExtentsOf(problem_.n, ExchangedChannels(problem_), block.box);
   const BoxExtents part = ExtentsOf(whole[0], whole[1], read);

@@ -88,7 +88,8 @@ class ConvolutionSlice : public SlicePlan {
   // needs.
   void FetchFused(const PlanContext& context, const BoxExtents& extents, Places& places,
                   Step& step);
-  // From here on, private functions and the public ones that run are in convolution_slice_run.cpp.
+  // The following private functions, and the public functions that run, are in
+  // convolution_slice_run.cpp.
   bool exchanges_gradient() const { return problem_.operation != Operation::kForward; }
   CUdeviceptr Address(const SliceCall& slice, const Fetch& fetch) const;
   static CUdeviceptr ResultOf(const Step& step, const SliceCall& slice);

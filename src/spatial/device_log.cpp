@@ -47,8 +47,8 @@ Status DeviceLog::End(Point* point, CUstream stream) {
                             "counting a call on the device");
 }
 
-// Memory is out in a thread of the driver: the other ranks will miss the entry, and all ranks then
-// fail.
+// If memory runs out in a thread of the driver, the entry is lost: the other ranks will miss it,
+// and all ranks then fail.
 void DeviceLog::RunBegin(void* argument) {
   const Point& point = *static_cast<Point*>(argument);
   DeviceLog& log = *point.log;

@@ -1,9 +1,9 @@
 // A log of the split calls in CUDA graphs that the device begins and ends. A graph that is launched
 // again makes no call of cuDNN, so two host functions around each call log it. Once a rank has
-// captured a split call, its other split calls are logged, too: all of them have one order, which
+// captured a split call, its other split calls are logged too: all of them have one order, which
 // ranks compare.
 //
-// Thread-safe. Lives as long as the process: a graph may be launched whenever it exists.
+// Thread-safe. Lives as long as the process, because a graph may be launched as long as it exists.
 #pragma once
 
 #include <cuda.h>
@@ -47,7 +47,7 @@ class DeviceLog {
   std::optional<DeviceCall> NextBegun();
   uint64_t begun() const;
   uint64_t ended() const;
-  // Stops keeping begun calls, because nobody will ask for them.
+  // Stops keeping begun calls, because no rank will ask for them.
   void Close();
 
  private:

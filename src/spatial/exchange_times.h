@@ -6,10 +6,10 @@
 // that kernel has not come for kMostCalls calls, it begins with the next call. All ranks make the
 // same calls, so they time the same ones.
 //
-// Each timed call records events, which are read when a later call finds them reached, or when the
-// report is written: nobody ever waits for them. A call for which no events are left is not timed.
-// Allocates at the rank's first split call, and at each new kernel. Thread-safe: one thread at a
-// time makes calls, and any other reads.
+// Each timed call records events. They are read when a later call finds them reached, or when the
+// report is written: no thread ever waits for them. A call for which no events are left is not
+// timed. Allocates at the rank's first split call, and at each new kernel. Thread-safe: one thread
+// at a time makes calls, and any other reads.
 #pragma once
 
 #include <array>
@@ -63,8 +63,8 @@ class ExchangeTimes {
   void BeginStep(CUstream stream) UCUDNN_REQUIRES(mutex_);
   // Reads the events of calls whose end the device has reached.
   void Collect() UCUDNN_REQUIRES(mutex_);
-  // Whether the device has reached the end of the call. The call becomes lost if that cannot be
-  // known any more.
+  // Returns whether the device has reached the end of the call. The call becomes lost if that
+  // cannot be known any more.
   bool IsOver(PendingCall& call) const UCUDNN_REQUIRES(mutex_);
   void Add(const PendingCall& call) UCUDNN_REQUIRES(mutex_);
   bool Elapsed(size_t begin, size_t end, float& ms) const UCUDNN_REQUIRES(mutex_);

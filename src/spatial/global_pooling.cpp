@@ -213,7 +213,7 @@ KernelOutcome GlobalPooling::Run(const KernelCall& call, ExchangeResources& devi
     const SpanScope span(call.times, Span::kOwn, call.stream);
     outcome.exact = PoolStripe(call, device.buffer.address());
   }
-  // Even if that failed, the others must get their message.
+  // Even if that failed, the other ranks must get their message.
   const Status sent = slots_->Run(call, outcome.exact.ok(), device, channel);
   if (!sent.ok()) outcome.exact = sent;
   if (outcome.exact.ok()) {

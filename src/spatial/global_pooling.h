@@ -1,7 +1,7 @@
-// A pooling whose window covers the whole image: each rank pools its stripe, the ranks exchange the
+// A pooling whose window covers the whole image. Each rank pools its stripe, the ranks exchange the
 // results as a grid, and each rank pools this grid, so that all have the same result. An average is
-// weighted by the extents of the stripes. The gradient of an average needs no exchange; that of a
-// maximum goes to the first rank that has the maximum.
+// weighted by the extents of the stripes. The gradient of an average needs no exchange; the
+// gradient of a maximum goes to the first rank that has the maximum.
 #pragma once
 
 #include <memory>

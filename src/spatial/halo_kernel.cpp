@@ -255,8 +255,8 @@ KernelOutcome HaloKernel::Run(const KernelCall& call, ExchangeResources& device,
                               transport::Channel& channel) {
   if (form_.is_replicated) return {call.local.Run(call.call), Status::Ok()};
   const cudnn::ConvolutionCall own = OwnCall(call.call, device.buffer.address());
-  // The rows of the first slices travel before the rank's own call. If that call fails, the others
-  // get their rows all the same.
+  // The rows of the first slices travel before the rank's own call. If that call fails, the other
+  // ranks get their rows all the same.
   const int64_t at_once = std::min<int64_t>(problem_.n, static_cast<int64_t>(rooms_) * slice_);
   Status sent;
   for (int64_t image = 0; image < at_once && sent.ok() && !call.has_rows; image += slice_) {

@@ -1,6 +1,6 @@
 // A split kernel whose ranks exchange rows at the cuts, one slice of images after the other, while
-// the rank's own call runs: a convolution, or a pooling of windows. Gradients of filters are then
-// summed over ranks.
+// the rank's own call runs. It is a convolution, or a pooling of windows. Gradients of filters are
+// then summed over ranks.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace ucudnn::spatial {
 
 class HaloKernel : public SplitKernel {
  public:
-  // Arguments are those of SplitKernel.
+  // The arguments are those of SplitKernel.
   static Result<std::unique_ptr<SplitKernel>> MakeFitting(const PlanContext& context,
                                                           const GroupStripes& group,
                                                           const CallForm& form, bool sums_gradients,

@@ -16,7 +16,7 @@ enum class Verdict : uint8_t {
   kRefused,      // an error on all ranks
 };
 
-// The agreement on one kernel. Bytes are those of one call on this rank.
+// Facts about one kernel on which ranks agreed. Bytes are those of one call on this rank.
 struct KernelFacts {
   const char* kind = "convolution";  // static text
   ConvolutionProblem problem;        // the rank's own
@@ -38,15 +38,15 @@ struct KernelTimes {
   double call_ms = 0;         // from the call's beginning to its end on the caller's stream
   double own_ms = 0;          // the rank's own call
   double exchange_ms = 0;     // exchanges of rows, including waits for other ranks
-  double exposed_ms = 0;      // the part of it that the caller's stream waits for
+  double exposed_ms = 0;      // part of exchange_ms for which the caller's stream waits
   double sum_ms = 0;          // sums over ranks
-  double exposed_sum_ms = 0;  // the part of it that the caller's stream waits for
+  double exposed_sum_ms = 0;  // part of sum_ms for which the caller's stream waits
 };
 
 struct KernelFigures {
   KernelFacts facts;
   uint64_t calls = 0;
-  uint64_t paired_calls = 0;  // timed calls whose rows the call before had received
+  uint64_t paired_calls = 0;  // timed calls whose rows were received in the call before
   KernelTimes times;
 };
 
@@ -63,7 +63,7 @@ struct TimedSpan {
 struct StepTimes {
   struct Call {
     int kernel = 0;  // its number among the figures
-    size_t end = 0;  // end of its spans, which begin where those of the call before end
+    size_t end = 0;  // end of its spans, which begin at the end of the preceding call's spans
   };
   uint64_t number = 0;  // number of the step on this rank, from 1; 0: none was timed
   std::vector<Call> calls;

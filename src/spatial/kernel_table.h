@@ -1,6 +1,6 @@
-// The kernels that a rank agreed on with the others, by the properties that all ranks share. The
-// table is bounded: the oldest agreement is forgotten first, on all ranks alike, since they agree
-// at the same calls. Not thread-safe: a rank makes one call at a time.
+// The kernels on which a rank agreed with the others, by the properties that all ranks share. The
+// table is bounded: all ranks forget the oldest agreement first, and at the same time, since they
+// agree at the same calls. Not thread-safe: a rank makes one call at a time.
 #pragma once
 
 #include <cstdint>
@@ -55,12 +55,12 @@ class AgreedKernel {
 
 class KernelTable {
  public:
-  // By the extents of all ranks; there is more than one only if ranks agree at every call.
+  // One kernel for each set of extents of all ranks; several only if ranks agree at every call.
   using Kernels = std::vector<AgreedKernel>;
 
   // Empty if nothing was agreed on yet. Valid until the next Add.
   std::span<AgreedKernel> Find(const KernelKey& key);
-  // Adds a kernel, which replaces that of the same extents and windows.
+  // Adds a kernel, which replaces a kernel of the same extents and windows.
   AgreedKernel& Add(const KernelKey& key, std::unique_ptr<SplitKernel> kernel);
   // Forgets all kernels with gradients of parameters, so that ranks agree on them again.
   void ForgetGradients();

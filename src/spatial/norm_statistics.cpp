@@ -60,7 +60,7 @@ cudnnStatus_t NormStatistics::RunOwn(const cudnn::NormTraining& call, CUdevicept
   return WriteOwnStatistics(own, scratch);
 }
 
-// dx keeps its content: it may be dy, and beta may read it later.
+// dx keeps its content, because it may be dy, and beta may read it later.
 cudnnStatus_t NormStatistics::RunOwnStatistics(const cudnn::NormGradient& call,
                                                CUdeviceptr scratch) const {
   cudnn::NormTraining own;

@@ -44,7 +44,7 @@ struct NormSlices {
   std::vector<int64_t> counts;  // elements of each channel, in each slice; at least 1
   size_t own = 0;               // number of this rank's slice
   // The dscale and dbias that a gradient gives: the sums over all slices, this rank's part of them,
-  // or none. Its dx is that of the whole tensor in any case.
+  // or none. Its dx is the whole tensor's in any case.
   enum class Share { kAll, kOwn, kNone } share = Share::kAll;
 };
 
@@ -55,8 +55,8 @@ class NormStatistics {
                                                       const NormSlices& slices);
 
   size_t scratch_bytes() const { return Place(kNumbers); }
-  // Size and place of a slice's message in the scratch memory: RunOwn and RunOwnStatistics write
-  // the own one, the others are received there. Finish overwrites them.
+  // Size and place of a slice's message in the scratch memory. RunOwn and RunOwnStatistics write
+  // the own message; the others are received there. Finish overwrites them.
   size_t message_bytes() const { return 2 * numbers_->bytes(); }
   size_t message_place(size_t slice) const { return slice * message_bytes(); }
 
@@ -69,8 +69,8 @@ class NormStatistics {
   Status Finish(const cudnn::NormTraining& call, CUdeviceptr scratch) const;
   Status Finish(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
 
-  // For a gradient without saved statistics: the statistics stay in the scratch memory for RunOwn
-  // and Finish.
+  // These serve a gradient without saved statistics. The statistics stay in the scratch memory for
+  // RunOwn and Finish.
   cudnnStatus_t RunOwnStatistics(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
   Status FinishStatistics(const cudnn::NormGradient& call, CUdeviceptr scratch) const;
 

@@ -38,7 +38,7 @@ class PoolingSlice : public SlicePlan {
     Assembled x, dy;     // dy is for a gradient
     size_t y = 0;        // for a gradient of maxima: pooled from x
     size_t result = 0;   // y, or dx
-    size_t count = 0;    // elements of the result; not all of them are wanted
+    size_t count = 0;    // elements of the result; the caller may not need all of them
     size_t wanted = 0;   // place of the wanted elements in the result
     BoxCopy store;       // from the wanted elements to the caller's result
     int64_t stored = 0;  // bytes into the caller's result

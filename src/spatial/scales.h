@@ -10,7 +10,7 @@
 
 namespace ucudnn::spatial {
 
-// Objects in a rank's buffer begin at multiples of this, so that any engine accepts them.
+// Objects in a rank's buffer begin at multiples of this number, so that any engine accepts them.
 inline constexpr size_t kPlaceAlignment = 256;
 inline size_t Aligned(size_t bytes) {
   return (bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;

@@ -119,8 +119,8 @@ class SlicePlan {
         layout_(group.layout),
         functions_(&context.functions),
         driver_(&context.driver) {}
-  // Makes a message of its boxes one behind the other, each packed, and then the arrival number. It
-  // begins at `end`, which is moved behind it.
+  // Makes a message: its boxes one behind the other, each packed, and then the arrival number. The
+  // message begins at `end`, which is moved behind it.
   Packet MakePacket(int peer, std::span<const OwnBox> boxes, size_t& end) const;
   // Takes over the complete packets. Received rows end at `received_end`, rows to send at `end`.
   void TakePackets(std::vector<Packet> receives, std::vector<Packet> sends, size_t received_end,

@@ -1,6 +1,6 @@
 // A small convolution beside the caller's: it computes a halo's contribution to boundary rows, or
 // boundary rows anew. Its tensors are packed, so that every engine of cuDNN's legacy API accepts
-// them. Immutable once made; a call allocates nothing of ours. Thread-safe as far as cuDNN is.
+// them. Immutable once made; ucudnn allocates nothing in a call. Thread-safe as far as cuDNN is.
 #pragma once
 
 #include <memory>

@@ -23,7 +23,7 @@ class TensorAdd {
   // element. `type` is fp32 or fp64, `beta` points to a number of that type.
   Status Run(cudnnHandle_t handle, DataType type, CUdeviceptr from, size_t count, const void* beta,
              CUdeviceptr to);
-  // Adds the one number at `number` to each element of `to`.
+  // Adds the number at address `number` to each element of `to`.
   Status Spread(cudnnHandle_t handle, DataType type, CUdeviceptr number, size_t count,
                 CUdeviceptr to);
 

@@ -1,5 +1,6 @@
 // Wakes a thread that waits, in poll or in Wait. Thread-safe. An alarm that is raised before a wait
-// ends the wait at once. If several threads wait, one of them wakes, so all wait in short turns.
+// ends the wait at once. If several threads wait, one of them wakes; they therefore wait in short
+// turns.
 #pragma once
 
 #include <poll.h>
@@ -17,7 +18,7 @@ class Alarm {
  public:
   Alarm() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
-  // Whether the system had a descriptor for the alarm.
+  // Returns whether the system had a descriptor for the alarm.
   bool usable() const { return static_cast<bool>(event_); }
   int descriptor() const { return event_.get(); }
   void Raise() const {

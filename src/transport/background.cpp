@@ -11,7 +11,7 @@
 namespace ucudnn::transport {
 namespace {
 
-// How often a waiting thread asks whether the work was given up.
+// The interval at which a waiting thread asks whether the work was given up.
 constexpr std::chrono::milliseconds kAsking{20};
 
 struct Finish {

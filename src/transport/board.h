@@ -1,4 +1,4 @@
-// A board on which ranks that are threads of one process hand each other device buffers: it has a
+// A board on which ranks that are threads of one process hand each other device buffers. It has a
 // lane for each ordered pair of ranks, with one message on it at a time. Thread-safe.
 #pragma once
 
@@ -44,7 +44,7 @@ class Board {
   // The event that the receiver's stream reaches when it has copied the sender's message.
   cuda::Event& TakenOf(int receiver, int sender) { return *members_[receiver].taken[sender]; }
 
-  // The sender lays out a message. REQUIRES: the receiver has taken the one before.
+  // The sender lays out a message. REQUIRES: the receiver has taken the previous one.
   void LayOut(int sender, int receiver, const Parcel& parcel);
   // The receiver waits for the message.
   Result<Parcel> Await(int sender, int receiver, Deadline deadline);
@@ -62,8 +62,8 @@ class Board {
 
   // Ends all waits, now and later. The name of the rank that aborted first stays.
   void Abort(int rank);
-  // Ends all waits for that rank, and its events once nobody needs them. Its context must be
-  // current.
+  // Ends all waits for the rank, and destroys its events once no rank needs them. Its context must
+  // be current.
   void Leave(int rank, Deadline deadline);
   // Ok, or after an abort an error that says who aborted.
   Status State() const;
@@ -85,7 +85,7 @@ class Board {
   Lane& LaneOf(int sender, int receiver) UCUDNN_REQUIRES(mutex_) {
     return lanes_[sender * size_ + receiver];
   }
-  // Whether another rank uses the rank's events, or will use them.
+  // Returns whether another rank uses the rank's events, or will use them.
   bool OwesEvents(int rank) const UCUDNN_REQUIRES(mutex_);
   Status StateLocked() const UCUDNN_REQUIRES(mutex_);
   // Waits for `flag`. Fails if the board is aborted, `other` has left, or the deadline has passed.

@@ -1,9 +1,8 @@
 // Keeps the work that a channel enqueues in the order of its calls, whatever stream each call
-// names, and tells how far the device has come with it. Calls whose stream is captured are in the
-// order of the calls of their own capture alone: a capture must not wait for an event that was
-// recorded outside it, nor the reverse. Uncaptured calls follow each other as if there were no
-// captured ones. Done and Progress tell of uncaptured calls alone, since a launch of a graph is no
-// call.
+// names, and tells how far the device has come with it. Calls whose stream is captured follow only
+// the calls of their own capture: a capture must not wait for an event that was recorded outside
+// it, nor the reverse. Uncaptured calls follow each other as if there were no captured ones. Done
+// and Progress tell only of uncaptured calls, since a launch of a graph is no call.
 //
 // Thread-compatible, except that any thread may call Done and Progress, which disturb no other
 // thread's capture. The channel's context must be current.
@@ -30,10 +29,10 @@ class CallOrder {
   // To be called behind the last work of a call, even if the call failed before.
   Status End(CUstream stream);
 
-  // Whether the latest call that began is captured.
+  // Returns whether the latest call that began is captured.
   bool is_captured() const { return is_captured_; }
 
-  // Whether all enqueued work is done, or never will be.
+  // Returns whether all enqueued work is done, or never will be.
   bool Done() const;
   DeviceProgress Progress();
 
@@ -57,7 +56,7 @@ class CallOrder {
   CUstream captured_stream_ = nullptr;
   cuuint64_t capture_ = 0;  // 0: none
 
-  // Whether the latest call that began is captured.
+  // True if the latest call that began is captured.
   bool is_captured_ = false;
   cuuint64_t begun_capture_ = 0;
 

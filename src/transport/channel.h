@@ -58,10 +58,10 @@ inline size_t ReductionScratchBytes(size_t bytes) {
   return bytes < kReductionPieceBytes ? bytes : kReductionPieceBytes;
 }
 
-// How far the device has come with the calls that a channel has enqueued.
+// Says how far the device has come with the calls that a channel has enqueued.
 struct DeviceProgress {
   bool is_pending = false;  // it has not reached the end of the last call
-  // counts calls whose end it has reached; with many calls enqueued, not each
+  // calls whose end the device has reached; may lag behind with many calls enqueued
   uint64_t reached = 0;
 };
 
@@ -78,9 +78,9 @@ class Channel {
   // fails, also if it fails later.
   virtual Status AllReduce(CUdeviceptr data, size_t count, Element element, CUstream stream) = 0;
 
-  // Ok, or an error that says why calls cannot be captured. It is the same on all ranks, so that
-  // all can refuse before anything is enqueued; calls in a capture fail with it. Any thread may
-  // call it.
+  // Returns Ok, or an error that says why calls cannot be captured. The result is the same on all
+  // ranks, so that all can refuse before anything is enqueued; calls in a capture fail with it. Any
+  // thread may call this.
   virtual Status CanBeCaptured() const { return Status::Ok(); }
 
   // Prepares for messages and reductions of up to so many bytes; a smaller size than before changes
@@ -92,8 +92,8 @@ class Channel {
   // from the first one on, and keep it when a later one needs more.
   virtual size_t device_bytes() const = 0;
 
-  // An error that came up after a call had returned, on this rank or, if it can be seen here, on
-  // another.
+  // Returns an error that came up after a call had returned, on this rank or, if it can be seen
+  // here, on another.
   virtual Status Check() = 0;
 
   // The device's progress with uncaptured calls. A device that makes none is no error of the
@@ -115,8 +115,8 @@ struct ChannelSetup {
   int rank = 0, size = 1;
   Gatherer* gatherer = nullptr;               // outlives the channel
   std::chrono::milliseconds timeout{600000};  // for each wait for other ranks
-  // Whether the job has failed. Waits ask it now and then while there is no channel yet that could
-  // be aborted. May be empty.
+  // Returns whether the job has failed. Waits ask it now and then while there is no channel yet
+  // that could be aborted. May be empty.
   std::function<bool()> given_up;
   AddInto add;
 };

@@ -1,5 +1,5 @@
-// Chooses the transport of a group's exchanges. Every rank takes the same decision, from what all
-// ranks have told about themselves. Pure functions, but for OwnFacts.
+// Chooses the transport of a group's exchanges. Every rank makes the same decision from the facts
+// that all ranks have sent. Pure functions, except OwnFacts.
 #pragma once
 
 #include <span>
@@ -30,7 +30,7 @@ Result<RankFacts> OwnFacts(const cuda::Driver& driver, Transport wanted);
 struct Choice {
   // Never kAuto. Ranks of one process that ask for loopback exchange by peer copies.
   Transport transport = Transport::kNccl;
-  std::string note;  // what the user should know about it; empty: nothing
+  std::string note;  // what the user should know about the choice; empty: nothing
 };
 
 // Chooses from facts by group rank. A refusal names the ranks and the values that cause it.

@@ -20,9 +20,9 @@ enum class FrameKind : uint32_t {
   kOtherToken,          // to a stranger: the token is not this job's
   kStart,               // to all: every rank is here; the members of all groups
   kHeartbeat,
-  kDoing,   // what a rank does now, for warnings to its group; also a heartbeat
+  kDoing,   // the rank's present action, for warnings to its group; also a heartbeat
   kPost,    // to the group: a record
-  kSend,    // to one rank of the group: that rank's number in the job, a record
+  kSend,    // to one rank of the group: the receiver's number in the job, then a record
   kGather,  // to the group: the gather's number, its purpose, a contribution
   kFail,    // to all: the line of the job's failure
   kLeave,   // to all: the last text of a rank that leaves
@@ -62,13 +62,13 @@ class Connection {
 
   void set_largest_body(size_t bytes) { largest_body_ = bytes; }
   size_t queued() const { return out_.size() - sent_; }
-  // Whether the other side has closed the connection, or it failed.
+  // Returns whether the other side has closed the connection, or it failed.
   bool broken() const { return broken_; }
   // Why it is broken, such as "its connection was closed".
   const std::string& why_broken() const { return why_broken_; }
   int descriptor() const { return socket_.get(); }
   short events() const;
-  // Ends the connection for the other side, even if a forked child holds the socket, too.
+  // Ends the connection for the other side, even if a forked child also holds the socket.
   void Shutdown();
 
  private:

@@ -118,8 +118,8 @@ Result<Doors> FindDoors(const Meeting& meeting) {
         "UCUDNN_RENDEZVOUS_TOKEN to the same secret text on all ranks");
   }
   doors.addresses = found.value();
-  // Without a token rank 0 listens on the loopback interface alone, whatever address the host's
-  // name has.
+  // Without a token rank 0 listens only on the loopback interface, whatever address the host's name
+  // has.
   const bool four = std::any_of(found->begin(), found->end(), [](const SocketAddress& address) {
     return address.storage.ss_family == AF_INET;
   });

@@ -31,7 +31,7 @@ struct Answer {
 // each.
 Answer AskOnce(const SocketAddress& address, const Meeting& meeting, const std::string& token);
 
-// Whether the job that wrote `file` still admits ranks.
+// Returns whether the job that wrote `file` still admits ranks.
 bool IsMeetingNow(const MeetingFile& file, const Meeting& meeting);
 
 // Tries until rank 0 has accepted this rank. The error is a line that names this rank and the

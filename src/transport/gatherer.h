@@ -25,8 +25,8 @@ class Gatherer {
 Result<std::vector<std::string>> GatherAll(Gatherer& gatherer, int size, std::string_view mine,
                                            std::string_view doing);
 
-// Combines the status of all ranks: Ok if `own` is Ok on all of them, else everywhere the error of
-// the first rank that has one, with its number.
+// Combines the status of all ranks: returns Ok if `own` is Ok on all of them, else on every rank
+// the error of the first rank that has one, with its number.
 Status GatherVerdict(Gatherer& gatherer, int size, const Status& own, std::string_view doing);
 
 }  // namespace ucudnn::transport

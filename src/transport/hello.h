@@ -1,5 +1,5 @@
-// A rank's greeting: first the token, so that no other bytes of a stranger are looked at, then the
-// version, then the values that the ranks must agree on. Pure functions.
+// A rank's greeting: first the token, so that no other bytes of a stranger are read, then the
+// version, then the values on which the ranks must agree. Pure functions.
 #pragma once
 
 #include <optional>

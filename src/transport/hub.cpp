@@ -87,7 +87,7 @@ bool Hub::Finished() const {
 }
 
 void Hub::Watch(std::vector<pollfd>& wait) {
-  // The strangers come last: Serve lets some of them become members.
+  // Strangers are served last, because Serve makes some of them members.
   int slot = 0;
   const bool behind = SomebodyIsBehind();
   for (Member& member : members_) {
@@ -96,7 +96,7 @@ void Hub::Watch(std::vector<pollfd>& wait) {
     short events = member.connection->events();
     if (behind && GroupIsBehind(member.place.rank)) {
       events = static_cast<short>(events & ~POLLIN);
-      member.heard = Clock::now();  // it was not listened to, so it is not judged
+      member.heard = Clock::now();  // rank 0 did not listen to the member, so does not judge it
     }
     if (events == 0) continue;
     wait.push_back({.fd = member.connection->descriptor(), .events = events});
@@ -311,13 +311,13 @@ void Hub::Route(int from, const Frame& frame) {
   }
   const bool acts = frame.kind != FrameKind::kHeartbeat && frame.kind != FrameKind::kDoing;
   if (acts && sender.place.group != meeting_.membership.group) others_acted_ = Clock::now();
-  // All groups hear what rank 0 does: they name it when rank 0, and the hub with it, dies.
+  // All groups hear what rank 0 does, because they name it when rank 0, and the hub with it, dies.
   const bool to_group = frame.kind == FrameKind::kPost || frame.kind == FrameKind::kGather ||
                         (frame.kind == FrameKind::kDoing && from != 0);
   for (const Member& member : members_) {
     const int rank = static_cast<int>(&member - members_.data());
     bool listens = member.place.group == sender.place.group;
-    // A rank that has left still gets frames while it reads, but nobody waits for it.
+    // A rank that has left still gets frames while it reads, but no rank waits for it.
     if (member.left && member.connection != nullptr) {
       listens = listens && member.connection->queued() < kMostQueuedToMember;
     }

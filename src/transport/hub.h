@@ -18,7 +18,7 @@ namespace ucudnn::transport {
 
 class Hub final : public Link {
  public:
-  // Opens the door of `meeting` (rank 0's). It admits nobody before it is served.
+  // Opens the door of `meeting` on rank 0. The hub admits nobody before it is served.
   static Result<std::unique_ptr<Hub>> Open(const Meeting& meeting);
   ~Hub() override;
   // To be called once, before all other functions. The caller owns `sink`, which outlives this
@@ -28,7 +28,7 @@ class Hub final : public Link {
   bool Takes() const override;
   void Send(FrameKind kind, std::string_view body) override;
   void Flush() override;
-  // The other ranks close their connections first, so that none misses another's messages.
+  // The other ranks close their connections first, so that no rank misses another's messages.
   bool Finished() const override;
   void Watch(std::vector<pollfd>& wait) override;
   void Serve(std::span<const pollfd> ready) override;
@@ -39,7 +39,7 @@ class Hub final : public Link {
   // The time when a rank of another group than rank 0's last posted, gathered or left. Any thread
   // may call it.
   Clock::time_point others_acted() const { return others_acted_; }
-  // Whether every rank has come and has been told of the failure.
+  // Returns whether every rank has come and has been told of the failure.
   bool AllTold() const;
 
  private:
@@ -62,15 +62,15 @@ class Hub final : public Link {
   // Checks the groups that the greetings contain.
   Status CheckGroups() const;
   void TellWhoIsMissing();
-  // Tells the user that ranks are missing and that somebody with another token has come. That is
-  // most likely a missing rank, but it may be anybody, so the job goes on waiting.
+  // Tells the user that ranks are missing and that a connection with another token has come. It is
+  // most likely from a missing rank, but may be from any program, so the job goes on waiting.
   void TellOfOtherTokens(Clock::time_point now);
   void ServeMember(int rank, Clock::time_point now);
   void Route(int from, const Frame& frame);
   void RouteToOne(const Member& sender, std::string_view body);
   void Deliver(int to, const Frame& frame);
-  // Whether other ranks of the group of `from` are so far behind that no more frames are taken from
-  // it.
+  // Returns whether other ranks of the group of `from` are so far behind that no more frames are
+  // taken from it.
   bool GroupIsBehind(int from) const;
   bool SomebodyIsBehind() const;
   void Fail(const std::string& line);

@@ -13,7 +13,8 @@
 
 namespace ucudnn::transport {
 
-// Receives what a link hears. The thread that uses the link calls it; it must not call the link.
+// Receives what a link hears. The thread that uses the link calls the sink, which must not call the
+// link.
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -23,19 +24,19 @@ class Sink {
   // once, with the line of the job's first failure, which is the same on every rank that can still
   // be reached.
   virtual void Receive(const Frame& frame) = 0;
-  // Rank 0 has left and closed the connection: nobody can be reached any more.
+  // Rank 0 has left and closed the connection, so no rank can be reached any more.
   virtual void Unreachable() = 0;
 };
 
 class Link {
  public:
   virtual ~Link() = default;
-  // Whether frames may be sent now; false while receivers are too far behind.
+  // Returns whether frames may be sent now; false while receivers are too far behind.
   virtual bool Takes() const = 0;
   virtual void Send(FrameKind kind, std::string_view body) = 0;
   // Sends queued frames, as many as the sockets accept.
   virtual void Flush() = 0;
-  // Whether nothing is left to do after all ranks have left, or the job has failed.
+  // Returns whether nothing is left to do after all ranks have left, or the job has failed.
   virtual bool Finished() const = 0;
   // Appends the descriptors to wait for.
   virtual void Watch(std::vector<pollfd>& wait) = 0;

@@ -22,8 +22,8 @@ class LoopbackChannel final : public Channel {
     const cuda::RelaxedCaptureScope relaxed(driver_);
     if (!state_->AwaitIdle(std::min(setup_.timeout, kLeavingTime)).ok()) Abort();
     state_->Close();
-    // Shared memory is freed here, while the context certainly lives; but if streams still use it,
-    // it is freed with them. Letting graphs pass takes kLeavingTime.
+    // Shared memory is freed here, while the context certainly lives; if streams still use it, it
+    // is freed when they are done. Letting graphs pass takes kLeavingTime.
     const auto deadline = std::chrono::steady_clock::now() + 2 * kLeavingTime;
     while (state_.use_count() > 1 && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -174,7 +174,7 @@ void LoopbackState::Take(const Taking& taking) {
   }
   if (good) {
     std::memcpy(taking.landing, taking.slot, taking.bytes);
-    // Nobody rewrites the slot before this rank's stream frees it, unless words were raised
+    // No rank rewrites the slot before this rank's stream frees it, unless words were raised
     // meanwhile: then `aborted` is set. The addition is a write, so it cannot be ordered before the
     // reads of the slot.
     good = lanes.aborted().fetch_add(0) == 0;

@@ -46,7 +46,7 @@ class RegisteredMemory {
   CUdeviceptr device_ = 0;
 };
 
-// The memory for the data: each rank has kSlots slots for each other rank in a segment of its own,
+// The memory for the data. Each rank has kSlots slots for each other rank in a segment of its own,
 // and behind them two landings, into which it copies what it receives. There are two because graphs
 // may run beside uncaptured calls.
 inline constexpr size_t kLandings = 2;  // one for uncaptured messages, one for captured ones
@@ -68,7 +68,7 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
 
   Status Create();
 
-  // Makes this rank's slots. The caller opens those of the other ranks.
+  // Makes this rank's slots. The caller opens the other ranks' slots.
   Result<Slots> MakeSlots(size_t slot_bytes) const;
   // Makes messages go through these slots from now on. The former slots live on if a graph may hold
   // them.
@@ -101,8 +101,8 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   Status AwaitIdle(std::chrono::milliseconds timeout) const;
   // Ok, or after an abort an error that says who aborted.
   Status State() const;
-  // Tells the others that this rank gives up, and lets all streams pass until the channel is closed
-  // and its own streams are done. Does not wait.
+  // Tells the other ranks that this rank gives up, and lets all streams pass until the channel is
+  // closed and its own streams are done. Does not wait.
   void Abort();
   // Declares that the channel makes no more calls, and that no graph with a call of it is launched
   // any more.
@@ -142,8 +142,8 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   static void CUDA_CB RunTaking(void* taking);
   void Take(const Taking& taking);
 
-  // Whether a stream of this rank is in the work of a call. A graph that is between two of its
-  // calls does not show.
+  // Returns whether a stream of this rank is in the work of a call. A graph that is between two of
+  // its calls does not show.
   bool IsRunning() const { return !order.Done() || lanes.replaying(setup.rank) != 0; }
   // Makes the thread that Create started let streams pass until the channel is closed.
   void StartReleasing();

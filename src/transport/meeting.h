@@ -40,8 +40,8 @@ struct Term {
 struct Meeting {
   Membership membership;
   RendezvousAddress place;
-  // The job's secret, printable, at most kLongestToken bytes; empty: none. It is sent unencrypted:
-  // it keeps strangers out, but not those who read the network's traffic.
+  // The job's secret, printable, at most kLongestToken bytes; empty: none. It is sent unencrypted,
+  // so it keeps strangers out, but not those who read the network's traffic.
   std::string token;
   int local_size = 0;       // ranks on this host; 0: unknown
   std::string version;      // ucudnn's

@@ -1,5 +1,5 @@
-// The file of a rendezvous file:PATH: rank 0 writes its address and the job's token, the other
-// ranks read them. Everybody who can read it can join, so only its owner can (mode 0600).
+// The file of a rendezvous file:PATH. Rank 0 writes its address and the job's token; the other
+// ranks read them. Whoever can read the file can join, so only its owner can read it (mode 0600).
 // Thread-compatible.
 #pragma once
 

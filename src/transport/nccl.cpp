@@ -21,8 +21,8 @@ struct OwnedByNccl {
   CallOrder order;
   const cuda::MemoryPool plain;  // never created: plain allocations, in the order of no stream
   cuda::DeviceBuffer scratch;    // for uncaptured reductions, one at a time
-  // For captured reductions. Graphs hold the addresses, whatever Reserve does, and may run beside
-  // uncaptured reductions. New captured reductions use the last buffer.
+  // Buffers for captured reductions. Graphs hold the addresses, whatever Reserve does, and may run
+  // beside uncaptured reductions. New captured reductions use the last buffer.
   std::deque<cuda::DeviceBuffer> captured_scratch;
 };
 

@@ -16,8 +16,8 @@ namespace {
 constexpr int kMostExchangeCtas = 2;
 constexpr int kMostReductionCtas = 4;
 
-// How long an abort waits for another thread's CallWaiting. Such a call of NCCL only enqueues; a
-// longer one waits for an event that only the abort brings about.
+// How long an abort waits for another thread's CallWaiting. Such a call of NCCL only enqueues; if
+// it takes longer, it waits for an event that only the abort brings about.
 constexpr std::chrono::milliseconds kCallTime{2000};
 constexpr std::chrono::milliseconds kDestroyingTime{2000};
 
@@ -189,7 +189,7 @@ Status Communicators::Check() {
 void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
   if (communicators->ended_.exchange(true)) return;
   // NCCL gives up at once, but returns only when no graph holds the communicator any more. If
-  // aborting one communicator waited for the other, graphs would wait in that one for ever.
+  // aborting one communicator waited for the other, graphs would wait in the other one for ever.
   for (std::atomic<Communicator*>* const slot :
        {&communicators->exchanges_, &communicators->reductions_}) {
     const auto work = [communicators, slot] { communicators->AbortOne(*slot); };

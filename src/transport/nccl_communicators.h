@@ -19,8 +19,8 @@ class Communicators {
  public:
   explicit Communicators(Functions functions) : functions_(std::move(functions)) {}
 
-  // Makes both and lets them connect all ranks. If that fails, takes too long or is given up,
-  // destroys what it made.
+  // Makes both communicators and lets them connect all ranks. If that fails, takes too long or is
+  // given up, destroys what it made.
   static Result<std::shared_ptr<Communicators>> Make(const ChannelSetup& setup,
                                                      const Functions& functions,
                                                      const UniqueIds& ids);
@@ -32,9 +32,9 @@ class Communicators {
                    CUstream stream);
   // Returns an error that NCCL has noticed since the last call.
   Status Check();
-  // Ends kernels that wait for peers. Returns at once; a thread of its own does it.
+  // Ends kernels that wait for peers, on a thread of its own. Returns at once.
   static void Abort(const std::shared_ptr<Communicators>& communicators);
-  // To be called after the last call, when the device has finished all of them.
+  // To be called after the last call, when the device has finished all calls.
   static void Destroy(const std::shared_ptr<Communicators>& communicators);
 
  private:

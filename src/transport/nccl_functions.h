@@ -37,7 +37,8 @@ struct Config {
   int max_ctas = kUndefined;
   const char* net_name = nullptr;
   int split_share = kUndefined;
-  int after = kUndefined;  // last member; what a longer structure has behind it is undefined, too
+  // last member; the bytes behind it in a longer structure are undefined too
+  int after = kUndefined;
 };
 
 struct Functions {

@@ -7,7 +7,7 @@
 namespace ucudnn::transport {
 namespace {
 
-// Parts begin at multiples of this, so that additions find their operands aligned.
+// Parts begin at multiples of this number, so that additions find their operands aligned.
 constexpr size_t kPartAlignment = 512;
 
 size_t PartBytes(size_t piece_bytes, int size) {

@@ -1,6 +1,6 @@
-// All-reduce made of exchanges and additions: each rank sums one part of the numbers, in the order
-// of the ranks, and sends the sum to all others. Every rank therefore has the same bits, whatever
-// the transport. Thread-compatible.
+// All-reduce made of exchanges and additions. Each rank sums one part of the numbers, in the order
+// of the ranks, and sends the sum to all others. Every rank therefore has the same bits with every
+// transport. Thread-compatible.
 #pragma once
 
 #include <vector>

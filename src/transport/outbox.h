@@ -1,4 +1,4 @@
-// The frames that threads of a rank have for the others, until its service thread takes them.
+// The frames that threads of a rank send to other ranks, until its service thread takes them.
 // Putting a frame in allocates nothing, and makes a system call only if the service thread sleeps.
 // A service thread that looks at short intervals is not woken, since waking it would cost the
 // caller more than everything else. Thread-safe; one thread takes.

@@ -154,8 +154,8 @@ Status PeerChannel::TryExchange(std::span<const Message> sends, std::span<const 
   return owned_->order.End(stream);
 }
 
-// Later work on the stream may rewrite what was sent: the stream waits for those ranks that have
-// begun to copy.
+// Later work on the stream may rewrite the sent memory, so the stream waits for those ranks that
+// have begun to copy.
 void PeerChannel::GiveUp(std::span<const Message> sends, CUstream stream) {
   Abort();
   const Board::Deadline deadline =

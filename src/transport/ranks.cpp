@@ -1,4 +1,4 @@
-// The functions that a program calls; those of the service thread are in ranks_service.cpp.
+// The functions that a program calls. Functions of the service thread are in ranks_service.cpp.
 #include "transport/ranks.h"
 
 #include <pthread.h>
@@ -139,7 +139,7 @@ std::optional<Result<std::vector<std::string>>> Ranks::GatherResult(std::string_
       complete = false;
       if (peer.last || unreachable_) gone = std::to_string(peer.last ? rank : 0);
     }
-    if (complete) {  // the next heartbeat tells the others what this rank does now
+    if (complete) {  // the next heartbeat tells the other ranks what this rank does now
       in_gather_ = false;
       doing_told_ = false;
     }

@@ -1,10 +1,11 @@
 // The control plane of a job: its ranks meet, gather texts, post records to each other, and fail
-// together. It does not know the meaning of the texts. Thread-safe. A rank is an object of this
-// class: usually one for a process, several if threads are ranks. Each has a service thread of its
-// own, started by Join, which runs the callbacks. Every wait is bounded. No signal is raised. A
-// forked child has no part in the job: its calls fail or do nothing, and the sockets that it holds
-// open hide neither its parent's death (heartbeats end) nor its parent's leaving (connections are
-// shut down, not only closed).
+// together. It does not know the meaning of the texts. Thread-safe.
+//
+// A rank is an object of this class: usually one for a process, several if threads are ranks. Each
+// has a service thread of its own, started by Join, which runs the callbacks. Every wait is
+// bounded. No signal is raised. A forked child has no part in the job: its calls fail or do
+// nothing, and the sockets that it holds open hide neither its parent's death (heartbeats end) nor
+// its parent's leaving (connections are shut down, not only closed).
 #pragma once
 
 #include <atomic>
@@ -38,7 +39,7 @@ class Ranks final : private Sink {
   // timeout is over. The error is a line that names the rank and the value at fault, the same on
   // every rank that reached rank 0: rank 0 stays for times.refusing to tell late ranks.
   static Result<std::unique_ptr<Ranks>> Join(const Meeting& meeting);
-  // If Leave was not called before, the others take it for this rank's death.
+  // If Leave was not called before, the other ranks take this for the rank's death.
   ~Ranks() override;
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
@@ -52,34 +53,36 @@ class Ranks final : private Sink {
   // callback. Threads that gather at the same time take turns.
   Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view doing);
 
-  // Sends `record` (at most 1 MiB) to the other ranks of the group. Waits only while 256 KiB of
-  // records lie here that the service thread has not taken. Does nothing once the job has failed or
-  // this rank has left. Records and gathers of a rank reach each other rank in the order of the
-  // calls.
+  // Sends `record` (at most 1 MiB) to the other ranks of the group. Waits only while more than 256
+  // KiB of records await the service thread. Does nothing once the job has failed or this rank has
+  // left. Records and gathers of a rank reach each other rank in the order of the calls.
   void Post(std::string_view record);
   // Posts to one other rank of the group alone, which hears it as a post; the service thread is
   // woken for it. A record has at most kLargestRecord bytes.
   void Send(int group_rank, std::string_view record);
 
-  // Sets the text about this rank in the others' warnings, at most 200 bytes. They receive it with
-  // the next heartbeat or gather.
+  // Sets the text about this rank in the other ranks' warnings, at most 200 bytes. They receive it
+  // with the next heartbeat or gather.
   void Doing(std::string_view what);
   // Formats "rank 1 (which does: …)" with that rank's latest text.
   std::string NameWithDoing(int rank) const;
 
-  // Fails the job: on this rank at once, on the others as soon as they hear of it. The first line
-  // that reaches rank 0 becomes that of all ranks; until then this rank's Failure() is `line`.
+  // Fails the job: on this rank at once, on the other ranks as soon as they hear of it. The first
+  // line that reaches rank 0 becomes the Failure() of all ranks; until then this rank's Failure()
+  // is `line`.
   void Fail(std::string line);
   std::optional<std::string> Failure() const;  // an atomic load while there is no failure
 
   // Callbacks run on the service thread, one at a time, and must be quick: heartbeats wait for
-  // them, and on rank 0 those of all ranks. They may call Post, Doing, Fail and Failure. They are
-  // set from another thread, which holds no lock that a callback takes. Setting null removes a
+  // them, on rank 0 the heartbeats of all ranks. They may call Post, Doing, Fail and Failure. They
+  // are set from another thread, which holds no lock that a callback takes. Setting null removes a
   // callback: it no longer runs when the call returns. Records that arrive before the first call of
-  // OnPost are kept, and that call delivers them on the calling thread: set OnGather before OnPost.
+  // OnPost are kept, and that call delivers them on the calling thread; so set OnGather before
+  // OnPost.
   void OnPost(std::function<void(int group_rank, std::string_view record)> heard);
-  // Another rank of the group has come to its gather `number` (from 1). It comes in order with that
-  // rank's posts, so that a rank can be told that gathers where others post, or the reverse.
+  // Called when another rank of the group has come to its gather `number` (from 1). The call comes
+  // in order with that rank's posts, so that a rank that gathers while others post, or the reverse,
+  // is noticed.
   void OnGather(std::function<void(int group_rank, uint64_t number)> heard);
   // A rank (of the job) has left; `last` is its text. Ranks that do not wait for it go on.
   void OnLeave(std::function<void(int rank, std::string_view last)> heard);
@@ -87,9 +90,9 @@ class Ranks final : private Sink {
   // before.
   void OnFailure(std::function<void(std::string_view line)> heard);
 
-  // Tells the others that this rank leaves, with `last` (the rank's last numbers), and waits, for
-  // times.leaving at most, until all ranks of the job have left; rank 0 waits as long as ranks of
-  // other groups, which meet through it, have acted within times.timeout. From then on a closed
+  // Tells the other ranks that this rank leaves, with `last` (the rank's last numbers), and waits,
+  // for times.leaving at most, until all ranks of the job have left; rank 0 waits as long as ranks
+  // of other groups, which meet through it, have acted within times.timeout. From then on a closed
   // connection is no failure, but a gather that still waits for this rank is one. Returns the last
   // texts by rank; none for a rank that has not left. The caller holds no lock that a callback
   // takes. Later calls only return the texts.
@@ -111,7 +114,8 @@ class Ranks final : private Sink {
   Status Meet();
   Status FailToMeet(const std::string& line);
 
-  // Whether this rank may send its group a record of so many bytes. Fails the job for a longer one.
+  // Returns whether this rank may send its group a record of so many bytes. Fails the job for a
+  // longer one.
   bool MayPost(size_t bytes, size_t most);
   // Appends to the outbox, in bounded time; returns false if the job has failed meanwhile.
   bool Tell(FrameKind kind, std::string_view body);
@@ -123,12 +127,13 @@ class Ranks final : private Sink {
   std::optional<Result<std::vector<std::string>>> GatherResult(std::string_view mine,
                                                                std::string_view doing);
   std::string NameWithDoingLocked(int rank) const UCUDNN_REQUIRES(mutex_);
-  // The ranks that have not come to this rank's gather, and what they do.
+  // Describes the ranks that have not come to this rank's gather, and what they do.
   std::string Awaited() const;
   bool AllHaveLeft() const;
-  // On rank 0: the ranks of other groups that have not left; empty if there are none.
+  // Describes, on rank 0, the ranks of other groups that have not left; empty if there are none.
   std::string ServedGroups() const;
-  // On rank 0, which left at `since`: whether the others have been inactive for too long.
+  // Returns, on rank 0, which left at `since`, whether the other ranks have been inactive for too
+  // long.
   bool OthersStandStill(Clock::time_point since) const;
   Status HasLeft(std::string_view doing) const;
 

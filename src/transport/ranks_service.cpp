@@ -1,4 +1,4 @@
-// How a rank meets the others, and its service thread.
+// Lets a rank meet the other ranks, and runs its service thread.
 #include <pthread.h>
 #include <signal.h>
 
@@ -83,7 +83,7 @@ Status Ranks::Meet() {
 
 Status Ranks::FailToMeet(const std::string& line) {
   Fail(line);
-  // Rank 0 tells the others, including late ones; another rank makes sure that rank 0 knows.
+  // Rank 0 tells the other ranks, including late ones; another rank makes sure that rank 0 knows.
   const Milliseconds most = hub_ != nullptr ? meeting_.times.refusing : Milliseconds(1000);
   const Clock::time_point deadline = Clock::now() + most;
   const auto done = [this] {
@@ -123,12 +123,12 @@ void Ranks::ServeNoMore(const std::string& line) {
     link_->Send(FrameKind::kFail, line);
     link_->Flush();
     listeners_.Failure(line);
-  } catch (...) {  // the connection ends, which tells the others
+  } catch (...) {  // the connection ends, which tells the other ranks
   }
 }
 
-// How long the thread may wait for messages of others alone. If posts have come lately, more will
-// come: the thread then looks at short intervals, so that no post has to wake it.
+// Returns how long the thread may only wait for messages of other ranks. If posts have come lately,
+// more will come: the thread then looks at short intervals, so that no post has to wake it.
 Milliseconds Ranks::IdleTime() {
   constexpr Milliseconds kLately{50}, kLook{1};
   const Clock::time_point now = Clock::now();
@@ -270,8 +270,8 @@ void Ranks::ReceiveContribution(const Frame& frame) {
   {
     const MutexLock lock(mutex_);
     Peer& peer = peers_[static_cast<size_t>(frame.from)];
-    // A rank that has come to a gather can be one gather further than this rank, which has not yet
-    // read all contributions to the one before.
+    // A rank that has come to a gather can be one gather ahead of this rank, which has not yet read
+    // all contributions to the previous one.
     sane = sane && number == peer.gathers + 1 && peer.contributions.size() < 2;
     if (sane) {
       peer.gathers = number;

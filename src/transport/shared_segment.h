@@ -1,5 +1,5 @@
 // Memory that ranks of one user on one machine share. It has no name in any file system, so nothing
-// is left behind however its processes end, and nobody can shrink it while it is used.
+// is left behind however its processes end, and no process can shrink it while it is used.
 // Thread-compatible; movable.
 #pragma once
 
@@ -30,7 +30,7 @@ class SharedSegment {
   // Refuses anything but a segment of at least `bytes` that cannot shrink.
   static Result<SharedSegment> Open(const std::string& key, size_t bytes);
 
-  // The memory stays, but nobody can open the segment any more.
+  // The memory stays, but no process can open the segment any more.
   void Close();
 
   char* data() const { return data_; }

@@ -18,7 +18,7 @@ struct SocketAddress {
   socklen_t size = 0;
 
   bool IsLoopback() const;
-  // Whether an interface of this host has this address.
+  // Returns whether an interface of this host has this address.
   bool IsOfThisHost() const;
 };
 
@@ -26,8 +26,8 @@ struct SocketAddress {
 Result<std::vector<SocketAddress>> AddressesOf(const std::string& host, uint16_t port);
 SocketAddress LoopbackAddress(uint16_t port);
 
-// Whether the text is localhost or a numeric loopback address. A host's own name may resolve to a
-// loopback address on that host, and to another one elsewhere.
+// Returns whether the text is localhost or a numeric loopback address. A host's own name may
+// resolve to a loopback address on that host, and to another one elsewhere.
 bool IsLoopbackText(const std::string& host);
 
 enum class Interfaces { kLoopback, kLoopback6, kAll };
@@ -39,8 +39,8 @@ struct ListeningSocket {
 };
 // Listens at `port`; 0: at a free one.
 ListeningSocket ListenAt(Interfaces interfaces, uint16_t port);
-// Accepts the next connection; none if nobody waits (EAGAIN in errno) or there is no descriptor for
-// one.
+// Accepts the next connection. Returns none if none waits (EAGAIN in errno) or there is no
+// descriptor for it.
 Descriptor AcceptFrom(const Descriptor& listening);
 
 // The other end of a connection, as "10.0.0.7:51000".

@@ -1,5 +1,5 @@
-// The door of a job: it listens, and hears everybody who connects until a greeting with the job's
-// token is complete. Others are dropped: after a wrong first byte, too many bytes, or too long a
+// The door of a job. It listens, and hears every connection until a greeting with the job's token
+// is complete. It drops other connections: after a wrong first byte, too many bytes, or too long a
 // time. One thread uses it.
 #pragma once
 
@@ -32,13 +32,13 @@ class Strangers {
   void Watch(std::vector<pollfd>& wait) const;
   std::vector<Arrival> Serve(std::span<const pollfd> ready);
   size_t watched() const { return (listening_ ? 1 : 0) + waiting_.size(); }
-  // Closes the connection of an arrival that is refused, after its answer is sent and the other
-  // side has closed.
+  // Closes the connection of a refused arrival, once its answer is sent and the other side has
+  // closed.
   void SeeOff(std::unique_ptr<Connection> connection);
-  // Admits nobody else; the port is free again.
+  // Admits no further connections; the port is free again.
   void Close();
-  // Connections that greeted as ranks do, with another token, so that the user can be told when a
-  // rank is missing.
+  // Connections that greeted as ranks do, with another token. The user hears of them when a rank is
+  // missing.
   struct OtherTokens {
     int count = 0;
     Clock::time_point first;

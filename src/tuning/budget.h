@@ -15,8 +15,8 @@ namespace ucudnn::tuning {
 
 using Clock = std::chrono::steady_clock;
 
-// The purpose that time is spent on. Comparing a plan costs one run of it and one of the undivided
-// engine, and no plan runs before it was compared.
+// The purpose for which time is spent. Comparing a plan costs one run of it and one of the
+// undivided engine, and no plan runs before it was compared.
 enum class Use { kMeasuring, kComparing };
 
 class Budget {
@@ -81,7 +81,7 @@ class Budget {
 
   const std::optional<Tuning> bounds_;
   std::atomic<Clock::rep> spent_ = 0;      // by both uses
-  std::atomic<Clock::rep> measuring_ = 0;  // the part of it that measuring took
+  std::atomic<Clock::rep> measuring_ = 0;  // the part of spent_ that measuring took
   std::atomic<double> largest_ = 0;        // multiply-adds of the largest kernel so far
 };
 

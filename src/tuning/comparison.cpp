@@ -48,7 +48,7 @@ void WithElement(DataType type, const Body& body) {
   }
 }
 
-// The bits of an element, and those of its exponent, all of which are set in NaN and infinity.
+// Masks of an element's bits and of its exponent's bits, all of which are set in NaN and infinity.
 template <typename Element>
 struct Encoding {
   using Bits = uint32_t;
@@ -162,7 +162,7 @@ void CompareTyped(const Comparison& comparison, int64_t begin, std::span<std::by
   });
   if (!untouched || differences.gap) return;
   // The elements were overwritten, so now every byte must be `untouched`. That holds if the first
-  // one is, and each equals the next.
+  // byte is, and each byte equals the next.
   if (got_bytes.empty() ||
       (got_bytes[0] == *untouched &&
        std::memcmp(got_bytes.data(), got_bytes.data() + 1, got_bytes.size() - 1) == 0)) {

@@ -27,7 +27,7 @@ std::vector<int*> AxesOf(const ConvolutionProblem& problem, TileGrid& grid) {
   return axes;
 }
 
-// Whether the grid cuts more than one axis of an image.
+// Returns whether the grid cuts more than one axis of an image.
 bool CutsSeveral(const TileGrid& grid) {
   const int parts[] = {grid.groups, grid.k, grid.spatial[0], grid.spatial[1], grid.spatial[2]};
   return std::count_if(std::begin(parts), std::end(parts), [](int of) { return of > 1; }) > 1;
@@ -143,8 +143,8 @@ double ElementsOf(const ConvolutionProblem& part) {
          part.k * elements(static_cast<double>(part.c) / part.groups, part.w);
 }
 
-// One engine on grids of rising number of tiles. Making plans takes long, so a division is made
-// only once, and not at all if two other plans show that it does not fit.
+// One engine on grids with ascending numbers of tiles. Making plans takes long, so a division is
+// made only once, and not at all if two other plans show that it does not fit.
 class GridSearch {
  public:
   // `why` becomes the obstacle of the grid that was refused last.
@@ -226,7 +226,7 @@ class GridSearch {
                            point.beside);
     }
   }
-  // Whether a third plan confirms the estimates; if not, they are dropped.
+  // Returns whether a third plan confirms the estimates; if not, they are dropped.
   bool Confirms(size_t i, size_t need) {
     const double actual = static_cast<double>(need);
     if (std::abs(actual - estimates_[i]) <= kLawError * actual + kSmall) return true;
@@ -256,7 +256,7 @@ class GridSearch {
   const EngineId& engine_;
   const std::vector<TileGrid> grids_;
   const Clock::time_point deadline_;
-  std::vector<std::optional<Result<Division>>> divisions_;  // those that were made
+  std::vector<std::optional<Result<Division>>> divisions_;  // the divisions that were made
   std::vector<double> estimates_;  // bytes that the grids need; empty: unknown
   std::string& why_;
 };

@@ -14,18 +14,18 @@
 
 namespace ucudnn::tuning {
 
-// The grids to consider, by rising number of tiles. They cut single images into 2, 4, 8, ... parts
-// of their outermost spatial axis, and of the next axes when the places to cut run out; if no
-// spatial axis can be cut, they cut groups, then k. Policy powerOfTwo cuts one axis alone. The
-// grids are the same in every process, so one process finds the measurements of another without
-// asking cuDNN.
+// Returns the grids to consider, in ascending order of the number of tiles. They cut single images
+// into 2, 4, 8, ... parts of their outermost spatial axis, and of the next axes when the places to
+// cut run out. If no spatial axis can be cut, they cut groups, then k. Policy powerOfTwo cuts only
+// one axis. The grids are the same in every process, so one process finds the measurements of
+// another without asking cuDNN.
 std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem,
                               BatchSizePolicy policy = BatchSizePolicy::kAuto);
 
-// Tiles whose engines are representative of all grids of GridsOf: every kind of the first grid in
-// which most tiles are of one kind and none is vast, or else of the last grid; the most frequent
-// kind comes first. Empty if nothing can be cut. `most_span` is that of planning::IsVast and
-// CutIntoTiles.
+// Returns tiles whose engines are representative of all grids of GridsOf: every kind of the first
+// grid in which most tiles are of one kind and none is vast, or else of the last grid; the most
+// frequent kind comes first. Empty if nothing can be cut. `most_span` has the meaning that it has
+// in planning::IsVast and CutIntoTiles.
 std::vector<ConvolutionProblem> TypicalTiles(const ConvolutionProblem& problem,
                                              BatchSizePolicy policy,
                                              int64_t most_span = kMostViewSpan);
@@ -47,15 +47,16 @@ struct GridLimits {
 };
 
 struct FoundGrids {
-  // At most four grids within the workspace, by rising number of tiles: the fewest tiles that fit,
-  // twice as many, and the fewest whose workspace is at most the cache, or half of it.
+  // At most four grids within the workspace, in ascending order of the number of tiles: the fewest
+  // tiles that fit, twice as many, and the fewest whose workspace is at most the cache, or half of
+  // it.
   std::vector<Division> fitting;
   size_t least_bytes = 0;  // if none fits: the need of the grid that needs least; 0: none is served
   std::string why;         // if none is served: the obstacle of the last grid
 };
-// Finds grids of GridsOf for `engine`. The workspaces of two grids give an affine estimate of the
-// others'. Plans are made only for grids that fit by this estimate, or for all grids once a plan
-// contradicts it.
+// Finds grids of GridsOf for `engine`. The workspaces of two grids give an affine estimate for the
+// other grids. Plans are made only for grids that fit by this estimate, or for all grids once a
+// plan contradicts it.
 FoundGrids FittingGrids(cudnn::Engines& engines, const ConvolutionProblem& problem,
                         const EngineId& engine, const GridLimits& limits);
 

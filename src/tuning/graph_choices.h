@@ -49,7 +49,7 @@ class GraphChoices {
     }
   };
   struct Known {
-    std::map<EngineId, Template> engines;  // null: it may not serve
+    std::map<EngineId, Template> engines;  // null: the engine may not serve
     std::optional<std::vector<Template>> heuristics;
   };
 

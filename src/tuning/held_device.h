@@ -13,7 +13,7 @@
 namespace ucudnn::tuning {
 
 // A device whose primary context is retained as long as this object lives. Releasing the last
-// reference destroys the context with all of ucudnn's objects in it; if others retain it, too,
+// reference destroys the context with all of ucudnn's objects in it; if other code retains it too,
 // spare handles stay in it (spare_handles.h).
 class HeldDevice {
  public:

@@ -25,8 +25,9 @@ constexpr size_t kMostTileEngines = 4;
 // A graph engine that is slower by this factor on the whole mini-batch than the engine that it
 // could replace is not measured at other sizes.
 constexpr double kHopeless = 1.25;
-// A graph engine may take at most this share of the time that its kernel has left. So the legacy
-// algorithms, which are measured after kMostGraphEngines of them, keep more than two thirds of it.
+// A graph engine may take at most this share of the time that its kernel has left. The legacy
+// algorithms, which are measured after kMostGraphEngines such engines, thus keep more than two
+// thirds of it.
 constexpr double kTimeShare = 0.1;
 
 // Removes engines that serve pieces but not all of `images`: a program that is told of such an
@@ -83,8 +84,8 @@ LegacyRows LegacyKernels::Get(const LegacyKernel& kernel, const planning::Promis
     Question known = question;
     known.may_measure = false;
     // Graph engines are measured before the legacy algorithms, so if another process has measured
-    // those, it has measured everything. Measurements that `ucudnn bench` or an earlier release
-    // made without graph engines are enough.
+    // the latter, it has measured everything. Measurements that `ucudnn bench` or an earlier
+    // release made without graph engines are enough.
     const bool whole_tried = kernels_.Get(kernel.device, known).whole_tried;
     if (!graph) {
       // The first call that graph engines may serve then measures only these.

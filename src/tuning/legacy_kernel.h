@@ -23,7 +23,7 @@ struct LegacyKernel {
   bool capturing = false;          // its stream is captured: no plan is made
   bool graph = true;               // engines of the graph API may serve the kernel
   bool may_measure = false;        // unknown measurements are made
-  // Whether the heuristics' graph engines are measured although the legacy algorithms were already
+  // True if the heuristics' graph engines are measured although the legacy algorithms were already
   // measured without them.
   bool catch_up = false;
   // The user's limit of its workspace, if there is one; see Question::must_fit.
@@ -56,9 +56,9 @@ class LegacyKernels {
   // among them, returns no rows, and a status that says why.
   LegacyRows Get(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 
-  // Grids of tiles within request.limit_bytes, with the engines that serve plain calls: those that
-  // the heuristics choose for tiles and for the whole, and legacy algorithms on tiles of even
-  // paddings.
+  // Returns grids of tiles within request.limit_bytes, with the engines that serve plain calls:
+  // engines that the heuristics choose for tiles and for the whole, and legacy algorithms on tiles
+  // of even paddings.
   planning::Tilings GetTilings(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 
   // Templates of the graph engines in `configuration`.

@@ -175,7 +175,7 @@ class Measurer {
     return Status::Ok();
   }
 
-  // Adds the measurements at every size of `sizes`, and those of summing partials.
+  // Adds the measurements at every size of `sizes`, and the measurement of summing partials.
   Status MeasureSizes(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       EngineMeasurements& all) {
     UCUDNN_RETURN_IF_ERROR(MeasurePacking(all));

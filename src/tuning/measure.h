@@ -1,5 +1,5 @@
-// Measures engines on a device, with a stream, a handle and memory of its own, all released before
-// it returns. The caller's buffers are neither read nor written.
+// Measures engines on a device, with a stream, a handle and memory of its own, which are all
+// released before it returns. The caller's buffers are neither read nor written.
 #pragma once
 
 #include <functional>

@@ -15,8 +15,8 @@
 namespace ucudnn::tuning {
 namespace {
 
-// The engine whose family holds the measurements of `micro` in `configuration`: summing partials is
-// measured with every engine.
+// Returns the engine whose family holds the measurements of `micro` in `configuration`. Summing
+// partials is measured with every engine.
 const EngineId& Measurer(const Configuration& configuration, const MicroConfiguration& micro) {
   return micro.engine.is_partial_sum() ? configuration.Largest().engine : micro.engine;
 }
@@ -29,7 +29,7 @@ size_t MeasuredKernels::FamilyHash::operator()(const Family& family) const {
 }
 
 bool MeasuredKernels::Family::Holds(const EngineId& engine) const {
-  if (engine.is_packing()) return false;  // only tiles have it
+  if (engine.is_packing()) return false;  // only tiles have packing
   return graph_engine ? engine == *graph_engine || engine.is_partial_sum() : !engine.of_graph_api();
 }
 
@@ -42,7 +42,7 @@ void MeasuredKernels::Refresh(const Family& family, Known& known) {
   }
   const bool of_legacy = !family.graph_engine;
   MutexLock lock(mutex_);
-  // A legacy family that nobody asked about yet will be read whole when somebody does.
+  // A legacy family that no caller has asked about yet will be read whole when one does.
   const auto met = known_.find(LegacyFamily(family.problem, family.platform));
   Known* const legacy = of_legacy ? &known : met != known_.end() ? &met->second : nullptr;
   for (const planning::Measurement& row : stored->rows) {
@@ -378,7 +378,7 @@ MeasuredRows MeasuredKernels::Get(const Device& device, const Question& question
     } else if (!missing.empty() && question.read_again) {
       Refresh(family, known);
     }
-    // The next sizes depend on all of these, so they must be known before.
+    // The next sizes depend on all of these sizes, so they must be known first.
     if (!search || !Missing(question.problem, known, asked).empty()) break;
   }
   answer.settled = Missing(question.problem, known, asked).empty();

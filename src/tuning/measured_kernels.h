@@ -1,6 +1,6 @@
-// All measurements that this process knows, in front of the store: each is read or made once and
-// shared by all handles. Thread-safe. One thread of this host measures on a device at a time; the
-// others wait within their budget.
+// All measurements that this process knows, in front of the store. Each is read or made once and
+// shared by all handles. Thread-safe. Only one thread of this host measures on a device at a time;
+// the others wait within their budget.
 #pragma once
 
 #include <atomic>
@@ -43,15 +43,15 @@ struct Question {
   // If set, the engine may serve calls of a legacy kernel, and measuring it takes at most this
   // share of the time that the kernel has left.
   std::optional<double> legacy_share;
-  // If set, returns the bytes of workspace that cuDNN now demands of a legacy engine for so many
+  // If set, returns the bytes of workspace that cuDNN now demands of a legacy engine for `images`
   // images (cudnn::LegacyNeeds::Of). A store may come from other settings, or be wrong: if cuDNN's
-  // number is larger, it replaces that of a row, and a row of an engine that does not serve is
-  // dropped.
+  // number is larger, it replaces the number of a row, and a row of an engine that does not serve
+  // is dropped.
   std::function<std::optional<size_t>(int images, const EngineId& engine)> need;
   // If set, the user's limit of the kernel's workspace. Engines and pieces that bring it under the
   // limit are measured before any that only make it faster.
   std::optional<size_t> must_fit;
-  // Measuring ends at this time; what is unmeasured then is not settled.
+  // Measuring ends at this time; what is unmeasured then stays open.
   Clock::time_point until = Clock::time_point::max();
 };
 
@@ -68,13 +68,13 @@ struct MeasuredRows {
   bool whole_tried = false;
   // False if a later call may know more, because time was short or measuring was not allowed.
   bool settled = false;
-  // It is not settled, because the time for measuring is used up.
+  // True if the rest stays open because the time for measuring is used up.
   bool late = false;
 };
 
-// How grids of tiles are found and measured, in addition to a Question.
+// Says how grids of tiles are found and measured, in addition to a Question.
 struct TilingTask {
-  // Engines by whose workspaces grids are chosen, the most promising first.
+  // Engines whose workspaces determine the grids, the most promising first.
   std::vector<EngineId> engines;
   // Returns the measurements of an engine on `tile` that may be planned with.
   std::function<std::vector<planning::Candidate>(const ConvolutionProblem& tile,
@@ -101,10 +101,10 @@ class MeasuredKernels {
   // measurement that failed.
   MeasuredRows Get(const Device& device, const Question& question);
 
-  // The first step of Get, for callers that measure something else before the rest: measures what
-  // brings the kernel under question.must_fit, undivided engines and then pieces, each by rising
-  // workspace. Does nothing without must_fit, and nothing twice. Fails if measuring failed or was
-  // not possible.
+  // Runs the first step of Get, for callers that measure something else before the rest. Measures
+  // what brings the kernel under question.must_fit, undivided engines and then pieces, each in
+  // ascending order of workspace. Does nothing without must_fit, and nothing twice. Fails if
+  // measuring failed or was not possible.
   Status MeasureFitting(const Device& device, const Question& question);
 
   // Implemented in measured_tilings.cpp. Returns grids of tiles within question.request's limit,
@@ -115,9 +115,9 @@ class MeasuredKernels {
   planning::Tilings GetTilings(const Device& device, const Question& question,
                                const TilingTask& task);
 
-  // Whether the configuration of `question` may replace the engine that it is compared with.
-  // Compares their outputs if the proof demands it, within the budget of one kernel and of the
-  // process. `scope` contains the engines of both.
+  // Returns whether the configuration of `question` may replace the engine that it is compared
+  // with. Compares their outputs if the proof demands it, within the budget of one kernel and of
+  // the process. `scope` contains the engines of both.
   Trust Verify(const Device& device, const ConvolutionProblem& problem,
                const planning::Compare& question, const EngineScope& scope = LegacyScope());
 
@@ -125,8 +125,8 @@ class MeasuredKernels {
   // size, by rising time for an image.
   std::vector<EngineId> GraphEnginesOf(const Device& device, const ConvolutionProblem& problem);
 
-  // Whether the legacy kernel of `problem` has more than `needed` left of its time for measuring.
-  // Spend charges it with time that was spent elsewhere.
+  // Returns whether the legacy kernel of `problem` has more than `needed` left of its time for
+  // measuring. Spend charges it with time that was spent elsewhere.
   bool HasTime(const Device& device, const ConvolutionProblem& problem,
                Clock::duration needed = {});
   void Spend(const Device& device, const ConvolutionProblem& problem, Clock::duration taken);
@@ -142,7 +142,7 @@ class MeasuredKernels {
   // the fastest may be missing then.
   bool HasAllEngines(const Device& device, const ConvolutionProblem& problem);
 
-  // Whether this process has measurements that no other can read.
+  // Returns whether this process has measurements that no other can read.
   bool keeps_own() const { return (store_ == nullptr && measured_ > 0) || unstored_; }
 
   // Null if measurements live as long as the process.
@@ -154,7 +154,7 @@ class MeasuredKernels {
   // device.
   long measured_kernels() const { return measured_kernels_; }
 
-  // It is told of everything that a caller waits for.
+  // Returns the object that hears of everything for which a caller waits.
   MeasuringProgress& progress() { return progress_; }
 
  private:
@@ -163,7 +163,7 @@ class MeasuredKernels {
     planning::Platform platform;
     std::optional<EngineId> graph_engine;  // none: the family of the legacy algorithms
 
-    // Whether a stored measurement of `engine` belongs to this family.
+    // Returns whether a stored measurement of `engine` belongs to this family.
     bool Holds(const EngineId& engine) const;
     bool operator==(const Family&) const = default;
   };
@@ -183,8 +183,8 @@ class MeasuredKernels {
     std::set<int> measured_here;
     // Mini-batches and limits for which MeasureFitting has tried everything.
     std::set<std::pair<int, size_t>> fitting_tried;
-    // For the legacy algorithms: graph engines that others measured, with their best time for an
-    // image.
+    // For the legacy algorithms: graph engines that other objects measured, with their best time
+    // for an image.
     std::map<EngineId, double> graph_engines;
   };
 
@@ -210,7 +210,7 @@ class MeasuredKernels {
   };
 
   static Family LegacyFamily(const ConvolutionProblem& problem, const planning::Platform& platform);
-  // The family whose measurements `engine` belongs to.
+  // Returns the family to which the measurements of `engine` belong.
   static Family FamilyOf(const ConvolutionProblem& problem, const planning::Platform& platform,
                          const EngineId& engine);
   // The family with the measurements that `question` is about.
@@ -219,7 +219,7 @@ class MeasuredKernels {
   Known& Meet(const Family& family);
   // Adds the rows of `family` that the store has by now.
   void Refresh(const Family& family, Known& known);
-  // False if legacy algorithms were measured at `size`, but none with the math type of the
+  // Returns false if legacy algorithms were measured at `size`, but none with the math type of the
   // problem's descriptor: earlier releases left out those that the library does not list. Requires
   // the lock.
   static bool HasOwnMath(const Known& known, int size);
@@ -230,11 +230,12 @@ class MeasuredKernels {
   // measures. Fails if measuring failed or was not possible.
   Status MeasureMissing(const Device& device, const Question& question, const Family& family,
                         const std::vector<int>& sizes, Extent extent, Known& known);
-  // The entry whose time measuring for `question` takes: `known`, or the legacy kernel's.
+  // Returns the entry from whose time budget `question` is measured: `known`, or the legacy
+  // kernel's.
   Known& AccountOf(const Device& device, const Question& question, Known& known);
-  // Whether `account` has more than `needed` left for mini-batch `n`.
+  // Returns whether `account` has more than `needed` left for mini-batch `n`.
   bool HasTimeFor(int n, Known& account, Clock::duration needed = {});
-  // Measures `sizes` and adds the rows that the store then has of them to `known`.
+  // Measures `sizes` and adds the rows that the store then has for these sizes to `known`.
   Status Measure(const Device& device, const Question& question, const Family& family,
                  const std::vector<int>& sizes, const MeasureLimits& limits, Known& known);
   // The elements of `sizes` at which `problem` is still to be measured.
@@ -255,17 +256,17 @@ class MeasuredKernels {
   Verification CompareNow(const Device& device, const ConvolutionProblem& problem,
                           const Configuration& configuration, const MeasuringTurns::Turn& turn,
                           const std::function<Verification(const MeasureLimits&)>& compare);
-  // From here to DropTiles, functions are implemented in measured_tilings.cpp. VerifyTiles verifies
-  // tiles, and notes the result in the store: it compares each kind of tile and, if the memory for
-  // measuring holds the whole, all of them in place with it. If it does not, comparing the kinds
-  // suffices unless the question needs the whole.
+  // Verifies tiles, and notes the result in the store. It compares each kind of tile and, if the
+  // memory for measuring holds the whole, also compares all of them in place with it. If it does
+  // not, comparing the kinds suffices unless the question needs the whole. Functions from here to
+  // DropTiles are in measured_tilings.cpp.
   Trust VerifyTiles(const Device& device, const ConvolutionProblem& problem,
                     const planning::Compare& question, const EngineScope& scope);
   // Compares the kinds of tiles that are not trusted yet.
   Verification CompareKinds(const Device& device, const ConvolutionProblem& problem,
                             const Division& division, const MeasureLimits& limits,
                             const EngineScope& scope);
-  // The known tilings of `family`, whose problem has all its images, within `limit_bytes`.
+  // Returns the known tilings of `family`, whose problem has all its images, within `limit_bytes`.
   planning::Tilings KnownTilings(const Family& family, size_t limit_bytes);
   // Adds all grids that an earlier search found, by the store's notes; returns false if there is no
   // note, or a measurement is missing. If nothing may be measured, the store is asked only once.

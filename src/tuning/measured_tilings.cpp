@@ -82,7 +82,7 @@ std::string NoteOf(const Grids& grids) {
   return note + " " + grids.why;
 }
 
-// None if `note` is no note of grids.
+// Returns none if `note` is no note of grids.
 std::optional<Grids> GridsOfNote(const std::string& note) {
   std::istringstream text(note);
   Grids grids;
@@ -137,7 +137,7 @@ GridLimits LimitsOf(const Device& device, const Question& question) {
   return {question.request.limit_bytes, L2Bytes(device), question.policy};
 }
 
-// Whether every kind of the grid's tiles has an engine within `limit_bytes`.
+// Returns whether every kind of the grid's tiles has an engine within `limit_bytes`.
 bool Fits(const Tiling& tiling, size_t limit_bytes) {
   return std::all_of(tiling.kinds.begin(), tiling.kinds.end(), [&](const Tiling::Kind& kind) {
     return std::any_of(kind.candidates.begin(), kind.candidates.end(), [&](const auto& candidate) {

@@ -1,5 +1,5 @@
-// Tells what a thread of the program waits for while its kernels are measured. This floor calls it,
-// and an implementation shows it. Implementations are thread-safe.
+// Tells what a thread of the program waits for while its kernels are measured. src/tuning calls
+// this interface, and an implementation shows it. Implementations are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class MeasuringProgress {
   // it.
   virtual void Tell(const MeasuringStep&) noexcept {}
 
-  // The progress of measurements that nobody waits for.
+  // Returns the progress of measurements that no caller waits for.
   static MeasuringProgress& None();
 };
 

@@ -23,7 +23,7 @@ namespace ucudnn::tuning {
 
 class MeasuringTurns {
  public:
-  // Arguments are those of MeasuredKernels.
+  // The arguments are those of MeasuredKernels.
   MeasuringTurns(const std::optional<Tuning>& bounds, std::string lock_folder,
                  BenchmarkDevices helpers, MeasuringProgress& progress)
       : budget_(bounds),
@@ -31,7 +31,7 @@ class MeasuringTurns {
         helpers_(std::move(helpers)),
         progress_(progress) {}
 
-  // Whether a kernel that was measured for `spent` has time left to be measured.
+  // Returns whether a kernel that was measured for `spent` has time left to be measured.
   bool HasTime(Clock::duration spent) const {
     return budget_.Deadline(Use::kMeasuring, spent) > Clock::now();
   }
@@ -52,10 +52,10 @@ class MeasuringTurns {
   // The bounds of a use of the device that begins now.
   MeasureLimits LimitsNow(const Device& device, Clock::time_point deadline) const;
 
-  // MeasureEngines on `device`, whose turn it is, and on helper devices.
+  // Runs MeasureEngines on `device`, whose turn it is, and on helper devices.
   Result<EngineMeasurements> MeasureSizes(const Device& device, const MeasuringTask& task,
                                           const MeasureLimits& limits);
-  // Opens helper devices before a turn that may need them: that takes long, and is charged to no
+  // Opens helper devices before a turn that may need them. Opening takes long, and is charged to no
   // kernel.
   void OpenHelpers(const Device& device);
   // See HelperDevices::Release.

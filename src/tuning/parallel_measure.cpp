@@ -56,7 +56,7 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
     Result<EngineMeasurements> part = MeasureEngines(at.device, one_size, at.limits);
     // If the first place cannot measure either, no engine runs.
     if (!part.ok() && place != 0) return part.status();
-    // Another device may have less memory, or be broken, so the first one tries again.
+    // Another device may have less memory, or be broken, so the first device tries again.
     doubtful[unit] = place != 0 && part->engine_failed;
     parts[unit] = std::move(part);
     return Status::Ok();

@@ -8,8 +8,8 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Handles by the context's id, which unlike its address is never reused. Handles of a context that
-// is gone are gone with it.
+// Handles by the context's id, which unlike its address is never reused. If a context is gone, so
+// are its handles.
 struct SpareHandles {
   using Owner = std::pair<decltype(cudnn::Functions::cudnnCreate), unsigned long long>;
   Mutex mutex;

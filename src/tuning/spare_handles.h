@@ -1,7 +1,8 @@
-// Our own cuDNN handles that are not in use, by context. They are kept for the next use and never
-// destroyed, because cudnnDestroy waits for the whole device: that breaks every capture under way
-// on it, whatever the thread's capture mode, and other parts of the process may use the context.
-// The handles of a context that is gone cost host memory only. Thread-safe; leaked at exit.
+// ucudnn's own cuDNN handles that are not in use, by context. They are kept for the next use and
+// never destroyed, because cudnnDestroy waits for the whole device. That breaks every capture under
+// way on the device, whatever the thread's capture mode, and other parts of the process may use the
+// context. The handles of a context that is gone cost only host memory. Thread-safe; leaked at
+// exit.
 #pragma once
 
 #include "base/status.h"

@@ -31,7 +31,7 @@ class Spreading {
     return unit;
   }
 
-  // Works on `unit` and then on what Take returns.
+  // Works on `unit` and then on the units that Take returns.
   void Work(size_t device, std::optional<size_t> unit) {
     for (; unit; unit = Take()) {
       if (Status status = Try(device, *unit); !status.ok()) {
@@ -42,7 +42,7 @@ class Spreading {
     }
   }
 
-  // Notes that the device failed; `unit` is the one that it worked on.
+  // Notes that the device failed; `unit` is the unit on which it worked.
   void Fail(size_t device, std::optional<size_t> unit, Status why) {
     MutexLock lock(mutex_);
     if (unit) waiting_.push_back(*unit);  // never more than there was room for at first
@@ -53,7 +53,7 @@ class Spreading {
     try {
       lost_(device, last_);
     } catch (...) {
-      // Host memory is out: nobody is told of the lost device.
+      // Host memory is out, so the lost device is not reported.
     }
   }
 

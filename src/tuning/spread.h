@@ -1,5 +1,5 @@
-// Spreads work over devices: each has a thread of its own, which takes the next unit when it is
-// done with one. Blocks its caller; what it calls must be thread-safe.
+// Spreads work over devices. Each has a thread of its own, which takes the next unit when it is
+// done with one. Blocks its caller; the functions that it calls must be thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Measurements of tiles in a store. Every kind of tile is a kernel of its own there: the twin that
-// it is measured on (SlackTwin), so that all convolutions that are cut into equal tiles share its
-// rows. As thread-safe as measure.h.
+// Measurements of tiles in a store. Every kind of tile is a kernel of its own there: the twin on
+// which it is measured (SlackTwin), so that all convolutions that are cut into equal tiles share
+// its rows. As thread-safe as measure.h.
 #pragma once
 
 #include <vector>
@@ -26,9 +26,9 @@ struct TileEngines {
   bool may_measure = true;  // false: measurements that the store lacks are left out
 };
 
-// For each kind of `tiles`, the engines that the store holds or that are measured now, with the
-// full cost of a tile: including its sum if gradients are summed, and its copies if it is packed.
-// New measurements are written to the store. A kind has no rows if no engine runs it within
+// Returns for each kind of `tiles` the engines that the store holds or that are measured now, with
+// the full cost of a tile: including its sum if gradients are summed, and its copies if it is
+// packed. New measurements are written to the store. A kind has no rows if no engine runs it within
 // limits.fit_bytes. Fails if nothing could be tried.
 Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionProblem& problem,
                                        const Tiles& tiles, const TileEngines& engines,

@@ -22,8 +22,8 @@ struct Tensor {
   int64_t Elements() const;
   int64_t Span() const;  // elements of memory from the first to behind the last
   size_t Bytes() const { return static_cast<size_t>(Span()) * ElementBytes(type); }
-  // True if every axis steps over all elements that the axes with smaller strides span, so that no
-  // two elements share memory.
+  // Returns true if every axis steps over all elements that the axes with smaller strides span, so
+  // that no two elements share memory.
   bool IsNested() const;
   // The position, in the order of extents, of the element at `offset`. REQUIRES: the tensor is
   // nested.
@@ -35,10 +35,10 @@ Tensor FilterTensor(const ConvolutionProblem& problem);
 Tensor OutputTensor(const ConvolutionProblem& problem);
 // The tensor that the operation writes.
 Tensor ResultTensor(const ConvolutionProblem& problem);
-// The tensor that an operation fused behind `part`, a part of a convolution, reads of `operand`,
-// which is an operand of the whole. If images have elements of their own, they are laid out like
-// the part's result; otherwise there are only those of its places. Extents are 1 along axes of
-// which all places read the same element.
+// Returns the tensor that an operation fused behind `part`, a part of a convolution, reads of
+// `operand`, an operand of the whole. If images have elements of their own, they are laid out like
+// the part's result; otherwise there are only the elements of its places. Extents are 1 along axes
+// of which all places read the same element.
 Tensor FusedTensor(const cudnn::FusedOperand& operand, const ConvolutionProblem& part);
 
 // An axis of more than one element.

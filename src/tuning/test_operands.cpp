@@ -111,7 +111,8 @@ int64_t Spacing(const ConvolutionProblem& problem) {
   return (ReductionLength(problem) + most - 1) / most;
 }
 
-// In a row of each set, one of every `spacing` elements is +-1, and all others are 0.
+// Makes an operand in which, in each set, one of every `spacing` elements is +-1 and all others are
+// 0.
 OperandPattern Sparse(const ConvolutionProblem& problem, const Tensor& tensor, int64_t spacing,
                       uint64_t seed) {
   const size_t element = ElementBytes(tensor.type);

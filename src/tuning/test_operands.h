@@ -31,8 +31,8 @@ int64_t TestTerms(const ConvolutionProblem& problem);
 // May throw std::bad_alloc: if most terms must be zero, it builds a whole tensor in host memory.
 TestOperands MakeTestOperands(const ConvolutionProblem& problem);
 
-// An operand of fused operations: +-1 in `bytes` of memory, so that neither adding nor multiplying
-// makes the results much larger. Operands with other numbers differ.
+// Makes an operand of fused operations: +-1 in `bytes` of memory, so that neither adding nor
+// multiplying makes the results much larger. Operands with other numbers differ.
 OperandPattern MakeFusedOperand(DataType type, size_t bytes, size_t number);
 
 // Enqueues a copy of the operand into `to`, which holds operand.bytes. The caller keeps `operand`
@@ -40,8 +40,8 @@ OperandPattern MakeFusedOperand(DataType type, size_t bytes, size_t number);
 Status Upload(const cuda::Driver& driver, CUstream stream, const OperandPattern& operand,
               CUdeviceptr to);
 
-// Whether `from` still holds the operand. Waits for earlier work on `stream`. Fails if copying
-// fails or `deadline` passes first.
+// Returns whether `from` still holds the operand. Waits for earlier work on `stream`. Fails if
+// copying fails or `deadline` passes first.
 Result<bool> IsUnchanged(const cuda::Driver& driver, CUstream stream, const OperandPattern& operand,
                          CUdeviceptr from, Clock::time_point deadline);
 

@@ -69,7 +69,7 @@ bool Discriminates(const Tolerance& tolerance, int64_t terms);
 Result<Tolerance> DiscriminatingTolerance(const ConvolutionProblem& problem, NumericClass numeric,
                                           int64_t terms);
 
-// The tolerance for data of any kind. Only `largest` is known, the largest magnitude in the
+// Returns the tolerance for data of any kind. Only `largest` is known, the largest magnitude in the
 // undivided result. With sums of R terms whose signs are random, partial sums are about as large as
 // the results, and `largest` is at least q, the root of the sum of the squared terms. Then
 // (notation and independence as above)
@@ -78,7 +78,7 @@ Result<Tolerance> DiscriminatingTolerance(const ConvolutionProblem& problem, Num
 // rounded to the tensors' type before they are summed (convolution/partial_sums.h) add (u q)^2,
 // with u the unit roundoff of that type.
 //
-// Sums that cancel, whose partial sums are far above every result, round more: the tolerance allows
+// Sums that cancel, whose partial sums are far above every result, round more. The tolerance allows
 // kCancellation times as much, and sums that cancel more may be reported although they are right. A
 // bound that holds for all data would find nothing: it grows with the sum of |x||w|, which for
 // gradients of filters is 1000 times the result.

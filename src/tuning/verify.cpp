@@ -173,8 +173,8 @@ class Verifier {
     return handle_.stream().Synchronize();
   }
 
-  // Whether pieces of the plan add to the output: then replacing and adding may use two engines,
-  // and both are compared.
+  // Returns whether pieces of the plan add to the output: then replacing and adding may use two
+  // engines, and both are compared.
   bool PlanAddsUp() const {
     return problem_.operation == Operation::kBackwardFilter && !SumsPartials(problem_) &&
            !plan_.runs().empty();
@@ -355,7 +355,7 @@ class Verifier {
   std::vector<OperandPattern> read_contents_;
   cudnn::FusedPointers pointers_;
   Tolerance tolerance_;
-  // An undivided gradient is added to itself, so that adding is compared, too.
+  // An undivided gradient is added to itself, so that adding is compared too.
   bool twice_ = false;
   bool lacks_memory_ = false;
   GuardedBuffer x_, w_, y_;

@@ -25,7 +25,8 @@ enum class Verdict {
 struct Verification {
   Verdict verdict = Verdict::kNotCompared;
   std::string message;  // empty if equal; else what happened, with values
-  // It was not compared, because comparing takes more than MeasureLimits::memory_bytes.
+  // True if the plan was not compared, because comparing takes more than
+  // MeasureLimits::memory_bytes.
   bool lacks_memory = false;
 };
 

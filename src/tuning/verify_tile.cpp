@@ -37,7 +37,7 @@ ConvolutionProblem Packed(ConvolutionProblem part) {
   return part;
 }
 
-// The same convolution with its padding as a part of x.
+// Returns the same convolution with its padding as a part of x.
 ConvolutionProblem WithoutPadding(ConvolutionProblem part) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     part.x[axis] = static_cast<int32_t>(PaddedExtent(part, axis));
@@ -69,7 +69,7 @@ class Surrounded {
         driver_, driver_.cuMemsetD8Async(memory_.address(), cuda::kNanByte, Bytes(), stream),
         "filling a tensor");
   }
-  // Whether everything around the tile is as Clear left it. Fills the tile itself with NaN.
+  // Returns whether everything around the tile is as Clear left it. Fills the tile itself with NaN.
   Result<bool> IsClearAround(CUstream stream, Clock::time_point deadline) {
     UCUDNN_RETURN_IF_ERROR(cuda::Fill(
         driver_, {tensor_.extents, tensor_.strides, ElementBytes(tensor_.type), address()},
@@ -309,7 +309,7 @@ class TileVerifier {
   // Adds the engines of `listed` that may be references for the tile, the least workspace first.
   void AddReferences(std::vector<cudnn::ListedEngine> listed,
                      std::vector<cudnn::ListedEngine>& references) const {
-    // Only engines of the plan's own graph compute fused operations, so each of them may be a
+    // Only engines of the plan's own graph compute fused operations, so each such engine may be a
     // reference.
     std::erase_if(listed, [&](const auto& one) { return fused_.empty() && !IsDirect(one.choice); });
     std::stable_sort(listed.begin(), listed.end(), [&](const auto& a, const auto& b) {

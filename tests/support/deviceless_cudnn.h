@@ -28,7 +28,7 @@ inline cudnn::PlanEdit AtBatch(const cudnn::FusedConvolution& convolution, int n
 }
 
 constexpr int64_t kUidX = 120, kUidW = 119, kUidY = 121, kUidResidual = 122, kUidBias = 98;
-// uid of the first step's operand; those of the next steps are multiples
+// uid of the first step's operand; later steps have multiples of it
 constexpr int64_t kUidStep = 300;
 
 // A pointwise operation behind a convolution.
@@ -88,7 +88,8 @@ class Graph {
   // engine does not serve the graph.
   using Knobs = std::vector<std::pair<int, int64_t>>;
   std::optional<cudnn::BackendDescriptor> Plan(int engine, const Knobs& knobs = {}) const;
-  // Plans of the heuristics' configurations, best first; those that cannot be built are left out.
+  // Returns plans of the heuristics' configurations, best first; plans that cannot be built are
+  // left out.
   std::vector<cudnn::BackendDescriptor> HeuristicPlans(cudnnBackendHeurMode_t mode, int most) const;
 
  private:

@@ -1,5 +1,5 @@
-// A driver that has nothing but events: each is recorded a millisecond after the one before, and is
-// reached unless the device lags. Allocates nothing. Only one may exist at a time.
+// A driver that has nothing but events. Each is recorded a millisecond after the previous one, and
+// is reached unless the device lags. Allocates nothing. Only one may exist at a time.
 #pragma once
 
 #include <array>

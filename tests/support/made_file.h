@@ -29,7 +29,7 @@ struct MadeArray {
   std::vector<int64_t> shape;
   std::string bytes;  // its values
 };
-// A safetensors file with the arrays one behind the other.
+// Returns a safetensors file with the arrays one behind the other.
 std::string SafetensorsOf(const std::vector<MadeArray>& arrays);
 // A safetensors file with this header, even if it contradicts the bytes behind it.
 std::string SafetensorsOf(std::string_view header, std::string_view values);

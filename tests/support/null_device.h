@@ -12,7 +12,7 @@ struct NullDevice {
   cuda::Driver driver;
 };
 
-// Returns the tables. Thread-safe; counts are those of all such devices together.
+// Returns the tables. Thread-safe. All such devices share one set of counts.
 NullDevice MakeNullDevice();
 
 // The number of calls so far that enqueue work or wait for it.

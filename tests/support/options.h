@@ -1,4 +1,4 @@
-// Options of a program whose plans depend on the test's store alone.
+// Options of a program whose plans depend only on the test's store.
 #pragma once
 
 #include "base/options.h"

@@ -10,7 +10,7 @@ constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardDa
 
 // Fields that a test does not set give a small convolution: 8 images with 4 channels of 8x8
 // elements, 3x3 filters to 8 channels, and images padded so that they keep their size. The fields
-// and their order are those of ConvolutionProblem.
+// and their order are the same as in ConvolutionProblem.
 struct SmallProblem {
   Operation operation = Operation::kForward;
   int spatial_rank = 2;

@@ -18,7 +18,7 @@ class RandomGrids {
   // than the filter, which may be on one side alone; a third of the tensors have gaps between their
   // rows.
   ConvolutionProblem Problem();
-  // A grid; many of them cannot cut the problem.
+  // Draws a grid; many grids cannot cut the problem.
   TileGrid Grid(const ConvolutionProblem& problem);
 
   int Draw(int least, int most);

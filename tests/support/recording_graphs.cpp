@@ -49,8 +49,8 @@ cudnn::Functions RecordingGraphs() {
     }
     return NullFunctions().cudnnBackendGetAttribute(from, name, type, requested, count, values);
   };
-  // A newer library has this function. The shapes of a pack may be others, so the answer is not the
-  // plan's own number.
+  // A newer library has this function. The shapes of a pack may differ from the plan's, so the
+  // answer is not the plan's own number.
   functions.cudnnGetExecutionPlanWorkspaceSize = [](cudnnHandle_t, cudnnBackendDescriptor_t plan,
                                                     cudnnBackendDescriptor_t, size_t* bytes) {
     *bytes = static_cast<size_t>(100 + nullGraphEngine(plan));

@@ -347,7 +347,7 @@ struct CacheCommand {
   const char* name;
   const char* usage;  // words behind the name
   const char* help;
-  const char* device_help;  // null: it takes no --device
+  const char* device_help;  // null: the subcommand takes no --device
   Result<int> (*run)(const CLI::App&, const CacheOptions&, const std::vector<std::string>& paths);
   bool makes_store = false;
   bool reads_unsound = false;  // also reads files that are no stores

@@ -28,7 +28,7 @@ class HelpText : public CLI::Formatter {
   std::string usage_;
 };
 
-// What a run does by default; null: nothing to say.
+// Returns what a run does by default; null if there is nothing to say.
 const char* DefaultOf(const std::string& variable) {
   static constexpr std::pair<std::string_view, const char*> kDefaults[] = {
       {"UCUDNN_BATCH_SIZE_POLICY", "auto"},

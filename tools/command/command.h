@@ -90,14 +90,14 @@ class VariableOptions {
   // the variable is added.
   void Describe(const std::string& variable, const char* accepted, const char* by_default);
 
-  // Adds options for all variables but those in `except`, which the command has no use for: it does
-  // not know these.
+  // Adds options for all variables except those in `except`, which the command does not use and
+  // does not accept.
   void AddTo(CLI::App& app, const std::vector<std::string>& except = {});
   void AddOnly(CLI::App& app, const std::string& variable);
   // Adds an option for a variable under a name, without dashes, that only this command uses.
   void AddAs(CLI::App& app, const std::string& variable, const char* name);
 
-  // Whether the option of this variable was on the command line.
+  // Returns whether the option of this variable was on the command line.
   bool Given(const std::string& variable) const;
   // The value of the option; empty if it was not given.
   std::string Value(const std::string& variable) const;

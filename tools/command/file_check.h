@@ -20,10 +20,11 @@ Status CheckWritable(const std::string& path);
 // Why an existing file cannot serve as a measurement store; ok if it can.
 Status CheckContents(const std::string& path);
 
-// CheckContents for a path that may be mistyped: describes everything wrong with it in one line.
+// Runs CheckContents for a path that may be mistyped, and describes everything wrong with it in one
+// line.
 Status CheckIsStore(const std::string& path);
 
-// Whether the files of --report, --workspace-plan and --db can serve a run: reports and
+// Returns whether the files of --report, --workspace-plan and --db can serve a run: reports and
 // measurements are written, a plan is read.
 Status CheckFilesOfRun(const VariableOptions& variables);
 

@@ -12,7 +12,7 @@ struct Installation {
   std::string drop_in;  // lib/ucudnn/libcudnn.so.9
   std::string
       dlsym_hook;  // lib/ucudnn/libucudnn_dlsym.so: for programs that open cuDNN by its path
-  std::string glpk_solver;  // lib/ucudnn/libucudnn_glpk.so; not everyone installs it
+  std::string glpk_solver;  // lib/ucudnn/libucudnn_glpk.so; not every installation has it
   std::string host_folder;  // lib/ucudnn/host: the CPU stand-ins
   std::string host_cuda;
   std::string host_cudart;

@@ -1,4 +1,4 @@
-// How the commands show problems, engines and plans: as JSON and in words. Pure functions.
+// Shows problems, engines and plans for the commands: as JSON and in words. Pure functions.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -41,7 +41,7 @@ Json ListOf(const Items& items, const JsonOf& json_of) {
   return list;
 }
 
-// JSON text with one line per member, whatever bytes a name holds.
+// Returns JSON text with one line per member. Names may hold any bytes.
 std::string JsonText(const Json& json);
 
 }  // namespace ucudnn::command

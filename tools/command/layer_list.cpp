@@ -98,7 +98,7 @@ Result<std::vector<Layer>> FromNetwork(const LayerSource& source,
   return layers;
 }
 
-// The kernels of a report, each once, at its own mini-batch or the one that is asked for.
+// Returns the kernels of a report, each once, at its own mini-batch or the requested one.
 Result<std::vector<Layer>> FromTrace(const LayerSource& source,
                                      const std::vector<Operation>& operations) {
   const Result<RunReport> report = ReadReport(source.trace);

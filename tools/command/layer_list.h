@@ -13,7 +13,7 @@
 
 namespace ucudnn::command {
 
-// How a network's file is read, by the command line.
+// Options for reading a network's file, from the command line.
 struct ImportWords {
   bool pass_through = false;
   std::string input;

@@ -18,7 +18,7 @@ namespace ucudnn::command {
 struct OfflineKernel {
   Layer layer;  // with the alignment of its measurements
   const char* api = "legacy";
-  // Without any limit; not empty; by rising workspace and falling time.
+  // Without any limit; not empty; in ascending order of workspace and descending order of time.
   std::vector<Division> desirable_set;
   // Single engines for the whole mini-batch, by rising workspace and falling time.
   std::vector<MicroConfiguration> undivided;
@@ -30,11 +30,12 @@ struct OfflineKernels {
   size_t differing_rows = 0;           // rows that differ from those of an earlier store
 };
 
-// The layers' desirable sets from the stores of `options`, from the sizes that its policy considers
-// (auto: all measured ones) and, if it asks for them, deterministic engines alone. They are those
-// of `device` (empty: the only one) on its newest platform that has rows of all layers. Rows with a
-// run's alignment count before rows that demand none, and rows of the legacy API's engines before
-// those of the graph API's. The error is bad usage, or names the kernels that lack measurements.
+// Returns the layers' desirable sets from the stores of `options`, from the sizes that its policy
+// considers (auto: all measured ones) and, if it asks for them, deterministic engines alone. The
+// sets are for `device` (empty: the only one) on its newest platform that has rows of all layers.
+// Rows with a run's alignment count before rows that demand none, and rows of the legacy API's
+// engines before rows of the graph API's. The error is bad usage, or names the kernels that lack
+// measurements.
 Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, const Options& options,
                                           const std::string& device);
 
@@ -43,9 +44,9 @@ struct ApiKernel {
   Api api = Api::kLegacy;  // the API that it is called through
 };
 
-// The desirable set of each kernel on `device`, from engines of its own API, on the platform with
-// this cuDNN (0: any) and the newest driver that has rows of it; empty if no rows make up the
-// mini-batch.
+// Returns the desirable set of each kernel on `device`, from engines of its own API, on the
+// platform with this cuDNN (0: any) and the newest driver that has its rows; empty if no rows make
+// up the mini-batch.
 Result<std::vector<std::vector<Division>>> ReadDesirableSets(const std::vector<ApiKernel>& kernels,
                                                              const Options& options,
                                                              const std::string& device, int cudnn);

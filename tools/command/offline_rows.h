@@ -31,7 +31,7 @@ using Platforms = std::map<Versions, Measurements, std::greater<>>;  // the newe
 
 struct OfflineRows {
   std::string device;
-  size_t differing = 0;  // rows of later stores that differ from an earlier one's
+  size_t differing = 0;  // rows of later stores that differ from an earlier store's rows
   Platforms platforms;
 };
 
@@ -40,11 +40,11 @@ struct OfflineRows {
 Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& device,
                                     const std::string& device_from = "--device");
 
-// Whether a call through `api` may use the row. Engines that belong to neither API, which only
-// imported rows have, count as the legacy API's. The engine gets its name in plans.
+// Returns whether a call through `api` may use the row. Engines that belong to neither API, which
+// only imported rows have, count as the legacy API's. The engine gets its name in plans.
 bool ServesApi(const ConvolutionProblem& problem, Api api, MicroConfiguration& row);
 
-// The rows of one API's engines as a store that is only read: each kernel has those of the newest
+// The rows of one API's engines as a read-only store: each kernel has the rows of the newest
 // platform with rows.
 class ApiRows : public planning::MeasurementStore {
  public:

@@ -12,8 +12,8 @@ namespace ucudnn::command {
 // The command that the words chose, or `ucudnn` itself.
 const CLI::App& ChosenCommand(const CLI::App& ucudnn);
 
-// Refuses an option that is given twice, one whose value is another option, and an empty value,
-// which would mean the same as none. To be called after parsing `app`, even if that failed.
+// Refuses an option that is given twice, an option whose value is another option, and an empty
+// value, which would mean the same as none. To be called after parsing `app`, even if that failed.
 Status CheckWords(const CLI::App& app);
 
 // Says why parsing `ucudnn` failed.

@@ -27,12 +27,12 @@ def elements(box):
 
 
 def holds(a, b):
-    """Whether b lies in a."""
+    """Returns whether b lies in a."""
     return all(i[0] <= j[0] and j[1] <= i[1] for i, j in zip(a, b))
 
 
 def whole(shape, batch):
-    """The box of a whole tensor. `shape` is that of one image: channels, (d,) h, w."""
+    """Returns the box of a whole tensor. `shape` is the shape of one image: channels, (d,) h, w."""
     extents = (1,) * (4 - len(shape)) + tuple(shape[1:])
     return ((0, batch), (0, shape[0]), *((0, extent) for extent in extents))
 
@@ -124,8 +124,8 @@ def part_of_parameter(node, place, shape, source, computed, kept, summed):
 
 
 def needed(node, place, box, shapes, summed=None):
-    """The box of input `place` that is read for `box` of the output. `shapes` are those of the inputs' images.
-    `summed`: the channels that a part of a reduction sums over."""
+    """Returns the box of input `place` that is read for `box` of the output. `shapes` are the shapes of the inputs'
+    images. `summed`: the channels that a part of a reduction sums over."""
     shape = shapes[place]
     rank = len(shape) - 1
     full = whole(shape, 1)

@@ -13,8 +13,8 @@ from .reading import network_in
 
 
 def module(path):
-    """Makes the module of a ucudnn-net file. Its weights are drawn as torch's own layers draw them; its outputs are
-    those of the nodes that nothing reads. A softmax among these is left to the loss, F.cross_entropy."""
+    """Makes the module of a ucudnn-net file. Its weights are drawn as torch's own layers draw them. It returns the
+    outputs of the nodes that nothing reads. A softmax among these is left to the loss, F.cross_entropy."""
     return Built(network_in(pathlib.Path(path).read_text()))
 
 

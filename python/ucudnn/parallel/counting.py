@@ -13,9 +13,9 @@ from .transport import MetaTransport
 
 
 def count(model, plan, rank, loss=F.cross_entropy):
-    """The Report of one step of `model` by the schedule in the file `plan`, as the device `rank` would run it; if
-    `rank` has several ranks, a list of Reports. `loss` is that of `apply`; labels are one class for each image, or for
-    a logistic loss a number for each class."""
+    """Returns the Report of one step of `model` by the schedule in the file `plan`, as the device `rank` would run it;
+    if `rank` has several ranks, a list of Reports. `loss` has the meaning that it has in `apply`; labels are one class
+    for each image, or for a logistic loss a number for each class."""
     schedule = plan if isinstance(plan, schedules.Schedule) else schedules.read(plan)
     network, losses = fitting(model, schedule, loss)
     if isinstance(rank, int):

@@ -21,8 +21,8 @@ from .sums import Pass, Summed, Worker
 
 
 class Labels:
-    """The exchange of labels: `rows` are the images that each device loads, `wanted` those whose labels it needs. A
-    label that a device needs and has not loaded comes from the first device that has loaded it."""
+    """The exchange of labels. `rows` are the images that each device loads, `wanted` the images whose labels it needs.
+    A label that a device needs and has not loaded comes from the first device that has loaded it."""
 
     def __init__(self, rank, rows, wanted):
         self.rows, self.wanted = rows.get(rank), wanted.get(rank)
@@ -60,8 +60,8 @@ class Labels:
         return [count(self.sends, None), count(self.receives, None)]
 
     def bring(self, transport, labels, rank):
-        """Exchanges labels. `labels` are those of `rows`; if `rows` is None, any labels, which give the type. Returns
-        the labels of `wanted`, or None."""
+        """Exchanges labels. `labels` belong to `rows`; if `rows` is None, they only give the type. Returns the labels
+        of `wanted`, or None."""
         rest, device = labels.shape[1:], labels.device
 
         def packed(pieces):
@@ -116,8 +116,8 @@ class Plan:
 
 
 class Executor:
-    """The executor of one rank. Of a model it keeps only what the ranks have agreed on; parameters, buffers and
-    `training` are read from the model at each call. `losses`: (function, weight) for each output, or None."""
+    """The executor of one rank. It keeps of a model only what the ranks have agreed on, and reads parameters, buffers
+    and `training` from the model at each call. `losses`: (function, weight) for each output, or None."""
 
     def __init__(self, network, schedule, transport, summing, losses, device, seed=0, is_beside=True, checkpointed=(),
                  agreement=None, is_local=False):
@@ -167,7 +167,7 @@ class Executor:
         return () if self.is_local and statistics.kind == "batch_normalization" else statistics.groups
 
     def returning(self):
-        """The nodes whose output has a gradient that is read, because a parameter before it is trained."""
+        """Returns the nodes whose output needs a gradient, because a parameter before it is trained."""
         found = set()
         for node in self.network.nodes:
             if any(source in found for source in node.inputs) or any(self.is_trained[name] for name in node.parameters):
@@ -248,8 +248,8 @@ class Executor:
         return plan.passes[number]
 
     def _agreed_batch(self, model, images, labels):
-        """The number of images of the batch: if a sampler gives batches of two sizes, the size that the rows of all
-        ranks allow. All ranks refuse tensors that do not fit on one of them."""
+        """Returns the number of images of the batch: if a sampler gives batches of two sizes, the size that the rows of
+        all ranks allow. If tensors do not fit on one rank, all ranks refuse them."""
         sizes, fits, facts, refusal = sorted(self.sizes), 0, {}, None
         try:
             self.read_model(model)
@@ -369,7 +369,7 @@ class Run:
         self.values[data.name] = (cut(images, box, base, b.axes_of(len(shape) - 1)), box)
 
     def forward(self, labels):
-        """`labels` are those of the images that this rank has loaded; None: the outputs are wanted."""
+        """`labels` belong to the images that this rank has loaded. None: forward returns the outputs."""
         executor, places = self.executor, [place for place, step in enumerate(self.schedule.order) if step[0] == "backward"]
         if labels is not None:
             executor.label_elements = labels[:1].numel()
@@ -542,7 +542,7 @@ class Run:
         passed = self.in_passes.end() if self.in_passes else None
         for place, (output, (loss, weight)) in enumerate(zip(executor.network.outputs, executor.losses)):
             if self.in_passes:
-                # the first number is that of all outputs
+                # the first number counts for all outputs
                 number = passed if place == 0 else torch.zeros((), device=executor.device)
             else:
                 number = self.agreed_loss(output, loss) * weight
@@ -592,8 +592,8 @@ class Run:
 
 
 class Elsewhere(torch.autograd.Function):
-    """Parameters of other ranks: every rank has gradients of all parameters, which are empty for these, so that all
-    ranks make the same calls."""
+    """Stands for parameters of other ranks. Every rank has gradients of all parameters, which are empty for these, so
+    that all ranks make the same calls."""
 
     @staticmethod
     def forward(ctx, token, *parameters):

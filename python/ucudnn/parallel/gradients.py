@@ -1,6 +1,6 @@
-"""Gradients of parts. If a rank has a part of a parameter, its gradient is a Part: functions that reduce it to one
-number give that of the whole parameter, so torch's own clip_grad_norm_ and GradScaler do the same on every rank as on
-one device. All ranks have all parameters (those of other ranks are empty) and make the same calls."""
+"""Gradients of parts. If a rank has a part of a parameter, the gradient is a Part. Functions that reduce a Part to one
+number return the number of the whole parameter, so torch's own clip_grad_norm_ and GradScaler do the same on every rank
+as on one device. All ranks have all parameters (parameters of other ranks are empty) and make the same calls."""
 import torch
 
 from .errors import NotSupported
@@ -46,8 +46,8 @@ def mark(gradient, parts):
 
 
 class Parts:
-    """The parts of one parameter, as one rank sees them. `is_first`: no device of a lower number has the same part, so
-    this one counts."""
+    """The parts of one parameter on one rank. `is_first`: no device of a lower number has the same part, so this one
+    counts."""
 
     def __init__(self, is_first, transport):
         self.is_first, self.transport = is_first, transport

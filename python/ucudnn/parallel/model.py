@@ -33,12 +33,12 @@ class Parallel:
         return self._ucudnn.forward(self, images, labels)
 
     def no_sync(self):
-        """Gradients of passes in this context are summed with those of the next pass outside of it."""
+        """Sums the gradients of passes in this context with those of the next pass outside of it."""
         return self._ucudnn.no_sync()
 
     def step(self, images, labels, optimizer, scaler=None):
-        """Runs one step of training; returns the loss before it. A plan that updates after each pass can be run only
-        with it."""
+        """Runs one step of training; returns the loss before it. A plan that updates after each pass can only be run by
+        this function."""
         executor = self._ucudnn
         passes = executor.schedule.passes
         optimizer.zero_grad()
@@ -99,7 +99,8 @@ def _class_of(base):
 
 
 class Shard:
-    """This rank's part of a tensor of the model. `ranges` of its axes, or None if other ranks have it."""
+    """This rank's part of a tensor of the model. `ranges` gives the part's range along each axis; None if other ranks
+    have the tensor."""
 
     def __init__(self, shape, ranges, is_first):
         self.shape, self.ranges, self.is_first = tuple(shape), ranges, is_first

@@ -16,7 +16,7 @@ def shape_of(box, axes):
 
 
 def pieces(mine, others, rank):
-    """For each other rank, the part of its box that lies in `mine`."""
+    """Returns for each other rank the part of its box that lies in `mine`."""
     if mine is None:
         return {}
     found = {peer: b.meet(mine, box) for peer, box in others.items() if peer != rank}
@@ -43,8 +43,8 @@ class Move:
                                    {peer: (shape_of(box, self.axes), like) for peer, box in receives.items()}, device)
 
     def collected(self, flight, own, base, target, boxes, adds, like, device):
-        """The box `target`, made of the tensors that have arrived and the rank's own piece of `own`, whose box is
-        `base`."""
+        """Returns the box `target`, made of the tensors that have arrived and the rank's own piece of `own`, whose box
+        is `base`."""
         arrived = flight.wait()
         if not arrived and own is not None and self.own == target:
             return cut(own, target, base, self.axes)

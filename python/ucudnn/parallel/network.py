@@ -51,8 +51,8 @@ class Network:
         self.by_name = {node.name: node for node in self.nodes}
 
     def add_losses(self, operators):
-        """Adds for each output a node that passes it on, whose operator tells which loss is computed from it; None:
-        adds no node."""
+        """Adds for each output a node that passes the output on and whose operator tells which loss is computed from
+        it. For None, adds no node."""
         for place, (output, op) in enumerate(zip(self.outputs, operators)):
             if op is not None:
                 name = next(name for name in ("loss", *(f"loss@{again + 1}" for again in range(len(self.nodes))))

@@ -127,7 +127,7 @@ class Shares:
         return [2] if self.by_position else list(range(2, piece.ndim))
 
     def _of_all(self, numbers):
-        """Places the numbers of own groups among those of all groups, which are 0."""
+        """Places this rank's numbers among the numbers of all groups, which are otherwise 0."""
         own = torch.cat(numbers, 1)
         before, behind = (own.new_zeros(own.shape[0], count, *own.shape[2:]) for count in self.others)
         return torch.cat([before, own, behind], 1)

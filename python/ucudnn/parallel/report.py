@@ -1,4 +1,4 @@
-"""The elements that a step moved, and those that it kept, beside the plan's predictions."""
+"""Reports the elements that a step moved and kept, beside the plan's predictions."""
 import resource
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""The images of a data set that a rank reads: those that its part of the first layers needs."""
+"""Samples the images of a data set that a rank reads: the images that its part of the first layers needs."""
 import torch
 
 from .errors import NotSupported

@@ -59,7 +59,7 @@ class Exchange:
     id: int
     node: str
     consumer: str
-    input: int | None  # None: it moves partial sums
+    input: int | None  # None if it moves partial sums
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Schedule:
         return node.boxes, self.nodes[exchange.consumer].needs[exchange.input]
 
     def with_batch(self, batch):
-        """The same configurations for another number of images."""
+        """Returns the same configurations for another number of images."""
         if batch == self.batch:
             return self
         if self.passes:
@@ -369,8 +369,8 @@ def _check_statistics(schedule):
 
 
 def _groups(node, shared, forward, backward):
-    """{(devices, numbers of the forward pass, numbers of the backward pass)} for each set of devices whose boxes are
-    equal in `shared`."""
+    """Returns {(devices, numbers of the forward pass, numbers of the backward pass)} for each set of devices whose
+    boxes are equal in `shared`."""
     found = {}
     for device, box in node.boxes.items():
         found.setdefault(shared(box), []).append(device)
@@ -380,8 +380,8 @@ def _groups(node, shared, forward, backward):
 
 
 def _groups_of_channels(node):
-    """_groups for a group normalization: devices with channels of one group, joined with those of other groups if a box
-    has channels of both."""
+    """Returns the same for a group normalization: devices with channels of one group form a set, which is joined with
+    the set of another group if a box has channels of both."""
     found = {}
     for device, box in node.boxes.items():
         place = (box[b.N], *(box[b.D:] if node.by_position else ()))
@@ -509,8 +509,7 @@ def compare(schedule, network):
 
 
 def _compare_parts(node, scheduled, source, layer):
-    """Refuses parts of parameters that differ from those which the boxes of their devices need. `source`: the shape of
-    the input."""
+    """Refuses parts of parameters that the boxes of their devices do not need. `source`: the shape of the input."""
     for place, parameter in enumerate(scheduled.parameters):
         for device in scheduled.boxes | scheduled.partial:
             computed, kept = ((found.get(device) or ((0, 0),) * 5)[b.C] for found in (

@@ -62,7 +62,7 @@ class Summed:
 
 
 class Worker:
-    """Runs sums one after the other. `is_beside`: in a thread; otherwise at once."""
+    """Runs sums one after the other, in a thread if `is_beside`, otherwise at once."""
 
     def __init__(self, is_beside):
         self.is_beside, self.queue, self.thread = is_beside, queue.SimpleQueue(), None

@@ -345,7 +345,7 @@ class Tracer:
         return self.add("scale", [y], shape, has, "scale", parameters=names) if len(names) == 1 else y
 
     def lrn(self, a, module):
-        """torch computes it with a dozen operators: the first one becomes the node, and the others return its
+        """torch computes lrn with a dozen operators: the first one becomes the node, and the others return its
         result."""
         refs = [value for value in a.values() if isinstance(value, Ref)]
         for ref in refs:

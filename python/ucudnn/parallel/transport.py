@@ -34,7 +34,7 @@ class Counts:
         self.messages += 1
 
     def fly(self, elements, size):
-        """From now on, so many more elements of messages are kept; fewer if `elements` is negative."""
+        """Counts `elements` more elements of messages as kept from now on; fewer if `elements` is negative."""
         self.under_way = [self.under_way[0] + elements, self.under_way[1] + elements * size]
         self.most_under_way = max(self.most_under_way, self.under_way)
 
@@ -70,8 +70,8 @@ class Flight:
 
 
 class Transport:
-    """The transport of one rank in one process group. Two transports may work at the same time, such as those of
-    exchanges and of sums."""
+    """The transport of one rank in one process group. Two transports may work at the same time, for example one for
+    exchanges and one for sums."""
 
     def __init__(self, group, timeout_s):
         global _made

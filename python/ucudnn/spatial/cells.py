@@ -21,7 +21,7 @@ _made = 0  # number of grids so far, which is the same on every rank
 
 
 def is_capturing():
-    """Whether operations are captured into a CUDA graph, so that the device runs none of them yet."""
+    """Returns whether operations are captured into a CUDA graph, so that the device runs none of them yet."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
@@ -97,8 +97,8 @@ class Ranks:
         self._waiting.end()
 
     def _travels(self, tensor):
-        """Whether torch.distributed accepts the tensor as it is. gloo, which ranks that share a GPU use, accepts only
-        host memory."""
+        """Returns whether torch.distributed accepts the tensor as it is. gloo, which ranks that share a GPU use,
+        accepts only host memory."""
         if tensor.device.type == self._device():
             return True
         if is_capturing():
@@ -107,8 +107,8 @@ class Ranks:
         return False
 
     def _announced(self, kind, axes, shape):
-        """The name of an exchange, for ranks that wait for it. With UCUDNN_CHECK=1 all ranks of the group first tell
-        which exchange they begin: all raise unless it is the same, and has the same shape on those that differ along
+        """Names an exchange, for ranks that wait for it. With UCUDNN_CHECK=1 all ranks of the group first tell which
+        exchange they begin: all raise unless it is the same, and has the same shape on the ranks that differ along
         `axes`."""
         if self.is_checking and not is_capturing():
             self._exchanges += 1
@@ -192,8 +192,8 @@ class Ranks:
         self._uses = zlib.crc32(repr((tuple(shape), tuple(axes))).encode(), self._uses)
 
     def comparison(self):
-        """A function that compares the uses so far with the other ranks': to be called on all of them, before gradients
-        are summed."""
+        """Returns a function that compares the uses so far with the other ranks'. It must be called on all of them,
+        before gradients are summed."""
         uses = self._uses
 
         def compare(*_):

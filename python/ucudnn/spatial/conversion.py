@@ -33,10 +33,10 @@ def _listed(model):
 
 
 def convert(model, trust=()):
-    """Returns `model`, which then takes the results of shard; the gradients of its parameters are those of the whole
-    images of a group, complete on every rank of it. `trust` are classes, or their names, that the caller vouches for.
-    NotSupported lists every module that nobody vouches for. Call it before anything wraps the model; on one rank
-    without a grid nothing is changed."""
+    """Returns `model`, which then takes the results of shard. The gradients of its parameters are those of the whole
+    images of a group, complete on every rank of the group. `trust` are classes, or their names, that the caller vouches
+    for. NotSupported lists every module that nobody vouches for. Call convert before anything wraps the model. On one
+    rank without a grid it changes nothing."""
     if ranks() is None:
         return model
     trusted = {entry if isinstance(entry, str) else f"{entry.__module__}.{entry.__qualname__}" for entry in trust}

@@ -73,7 +73,8 @@ def _backend(x, weight, bias, arguments):
 
 
 def _operands(x, layout, weight, bias):
-    """The operands of a convolution whose result has `layout`. Gradients are summed before autocast rounds them."""
+    """Returns the operands of a convolution whose result has `layout`. Gradients are summed before autocast rounds
+    them."""
     weight, bias = (value if value is None else completed(value, layout) for value in (weight, bias))
     own, (x, weight, bias) = x.cut, lowered(x, weight, bias)
     return striped(x, own), weight, bias

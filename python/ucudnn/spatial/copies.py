@@ -1,6 +1,6 @@
-"""Values that must be the same on every rank of a group: weights and buffers of a model, images before they are cut.
-Ranks compare crc32s, so all of them refuse a difference. A capture of a CUDA graph compares nothing, because no bytes
-exist yet."""
+"""Checks values that must be the same on every rank of a group: weights and buffers of a model, images before they are
+cut. Ranks compare crc32s, so all of them refuse a difference. A capture of a CUDA graph compares nothing, because no
+bytes exist yet."""
 import random
 import weakref
 import zlib

@@ -42,7 +42,7 @@ def backward(tensors, grad_tensors=None, *args, **kwargs):
 
 
 def scripted(function, *args, **kwargs):
-    """The call of torch.jit.ScriptFunction, whose errors would lose the message of the original error."""
+    """Calls a torch.jit.ScriptFunction, whose errors would lose the message of the original error."""
     if any(_is_cut(x) for x in flat((args, kwargs))):
         raise NotSupported(f"{function.name}{place()} is a scripted function, whose calls cannot be seen")
     return _script(function, *args, **kwargs)
@@ -122,7 +122,8 @@ def _gradient(cls, gradient, layout):
 
 @functools.lru_cache(maxsize=None)
 def _on_stripes(cls):
-    """A class like `cls` whose backward gets stripes. `results`: the layouts of the latest results of forward."""
+    """Returns a class like `cls` whose backward gets stripes. `results`: the layouts of the latest results of
+    forward."""
     kept = []
 
     def note(ctx, inputs, outputs):

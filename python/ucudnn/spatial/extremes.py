@@ -99,7 +99,8 @@ def _negative(x):
 
 
 def _first(x, dims, keepdim):
-    """The largest over dimensions, and the first place in the whole that has it, counted over them row by row."""
+    """Returns the largest values over dimensions, and for each its first place in the whole, counted over them row by
+    row."""
     place = torch.zeros(1, dtype=torch.int64, device=x.device)
     for dim in dims:
         place = (place.unsqueeze(1) * count_of(x, [dim]) + places(x, dim)).flatten()

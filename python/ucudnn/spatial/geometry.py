@@ -1,5 +1,5 @@
-"""The rows of a cut axis that a part owns and needs. The answer is libucudnn's (ucudnnSpatialGetRows), so this module
-and the exchange inside cuDNN's calls cannot differ: nothing else computes it. Without torch."""
+"""The rows of a cut axis that a part owns and needs. libucudnn (ucudnnSpatialGetRows) computes them, and nothing else
+does, so this module and the exchange inside cuDNN's calls cannot differ. Needs no torch."""
 import ctypes
 import functools
 import os
@@ -117,10 +117,10 @@ class Read:
 
 
 def windows(geometry, axis, window, extents, front, back):
-    """The windows over an axis with `front` and `back` rows of padding, which may differ (`window.pad` is not read). If
-    they differ, libucudnn is asked about a window with the same pad on both sides and the same outputs: as it is, or
-    mirrored, counted from the last row. If there is no such window, or too little padding for a row of outputs for each
-    stride of rows, it is asked about a larger window, and the last part has fewer rows of outputs."""
+    """Returns the windows over an axis with `front` and `back` rows of padding, which may differ (`window.pad` is not
+    read). If they differ, libucudnn is asked about a window with the same pad on both sides and the same outputs,
+    counted from the first row, or from the last. If there is no such window, or too little padding for a row of outputs
+    for each stride of rows, it is asked about a larger window, and the last part has fewer rows of outputs."""
     total = sum(extents)
     count = (total + front + back - window.extent) // window.stride + 1
     rest = (total + front + back - window.extent) % window.stride
@@ -159,8 +159,8 @@ def _mirror(interval, total):
 
 
 def _read(window, front, rows, is_larger=False):
-    """The Read of libucudnn's `rows`. `is_larger`: the answer is for a larger window, so not all of its rows are
-    read."""
+    """Returns the Read of libucudnn's `rows`. `is_larger`: the answer is for a larger window, so not all of its rows
+    are read."""
     reads = tuple((r.y[0] * window.stride - front, (r.y[1] - 1) * window.stride - front + window.extent) for r in rows)
     total, needed = rows[-1].x[1], []
     for (begin, end), r in zip(reads, rows):

@@ -1,4 +1,5 @@
-"""Rows of other ranks: the one exchange that all operations use which read beyond their position, and its transpose."""
+"""Rows of other ranks: the one exchange, and its transpose, that all operations use which read beyond their
+position."""
 import torch
 
 from .grid import owned
@@ -10,8 +11,8 @@ def overlap(a, b):
 
 
 def _pieces(axis, extents, needed):
-    """(part, rows that it sends to this rank, rows that this rank sends to it) for every part with such rows, counted
-    in the whole."""
+    """Returns (part, rows that it sends to this rank, rows that this rank sends to it) for every part with such rows,
+    counted in the whole."""
     me, own = ranks().part(axis), owned(extents)
     for part in range(len(extents)):
         received, sent = overlap(own[part], needed[me]), overlap(own[me], needed[part])
@@ -44,7 +45,7 @@ def _made(like, dim, extent):
 
 
 def _swapped(x, dim, axis, first, pieces):
-    """[(rows of the whole, x of them)] as other parts send them. `pieces`: (part, rows that this rank sends, rows that
+    """Returns [(rows of the whole, x of them)] from other parts. `pieces`: (part, rows that this rank sends, rows that
     it gets) in the order of the parts; the first row of x is `first`."""
     others = [piece for piece in pieces if piece[0] != ranks().part(axis)]
     sent = {part: _narrow(x, dim, rows, first) for part, rows, _ in others if rows[0] < rows[1]}
@@ -99,9 +100,9 @@ class _GivenBack(torch.autograd.Function):
 
 
 def fetch(x, dim, axis, extents, needed, pads=(0, 0), value=0.0):
-    """The rows needed[part] of the whole, with `pads` rows of `value` before and behind them; x has this rank's rows of
-    `extents`, and `needed` is that of every part. The gradient goes back to the ranks that own the rows, and is added
-    there."""
+    """Returns the rows needed[part] of the whole, with `pads` rows of `value` before and behind them. x has this rank's
+    rows of `extents`, and `needed` has the rows of every part. The gradient goes back to the ranks that own the rows,
+    and is added there."""
     own = owned(extents)
     # true on every rank: nothing travels
     if all(overlap(rows, own[part]) == tuple(rows) for part, rows in enumerate(needed)):

@@ -52,7 +52,7 @@ def _elementwise(function, x, target, *args, **kwargs):
 
 
 def _check_variances(variances, x):
-    """Checks as torch does, but on all ranks alike: a rank that raised alone would leave the others waiting."""
+    """Checks as torch does, but on all ranks equally: a rank that raised alone would leave the others waiting."""
     if variances.ndim != x.ndim:
         raise NotSupported(f"variances of {variances.ndim} dimensions, where the input has {x.ndim}")
     if greatest((variances < 0).any().to(x.dtype), layout_of(variances).axes):

@@ -95,7 +95,7 @@ def _norm(function, x, p=None, dim=None, keepdim=False, *, ord=None, dtype=None)
 
 
 def _exponentials(x, dims):
-    """(e^(x - largest), its sum, the largest), whose gradients do not need that of the largest."""
+    """Returns (e^(x - largest), its sum, the largest). Their gradients do not need the gradient of the largest."""
     top = greatest(x.detach().amax(dims, keepdim=True), axes_in(x, dims))
     top = torch.where(top.isfinite(), top, 0)
     powers = striped(torch.exp(x - top), x.cut)

@@ -53,7 +53,8 @@ _FLIPPED = {"fliplr": (1,), "flipud": (0,)}
 
 @rule(*named("flip", *_FLIPPED))
 def _flip(function, x, *dims, **kwargs):
-    """Along a cut axis each rank fetches the rows that are as far from the other end as its own are from the first."""
+    """Reverses x: along a cut axis each rank fetches the rows that are as far from the last row as its own rows are
+    from the first."""
     dims = _FLIPPED.get(name_of(function)) or as_list(dims) or kwargs.get("dims", ())
     layout, result = Layout(x.cut.dims, x.cut.extents), x if len(dims) else x.clone()
     for dim in dims_of(x, dims) if len(dims) else ():

@@ -49,7 +49,7 @@ def _pad(function, x, pad, mode="constant", value=None):
 
 
 def _reflected(x, dim, axis, extents, front, back):
-    """Handles a reflection that reaches beyond the first or the last stripe: it uses rows of the next ones."""
+    """Handles a reflection that reaches beyond the first or the last stripe and so uses rows of the next stripes."""
     part, total, own = ranks().part(axis), sum(extents), owned(extents)
     needed = list(own)
     needed[0] = 0, max(extents[0], front + 1)

@@ -27,9 +27,9 @@ __le__ __gt__ __ge__ __and__ __or__ __xor__ __invert__ __mod__ __floordiv__
 
 
 def broadcast(operands, takes_whole=False, keeps_first=False):
-    """The layout of a result that these tensors are combined to, position by position. `completed` brings each tensor
-    into its stripes: those of the first tensor, or those that are `agreed`. `takes_whole`: replicated tensors may have
-    all rows of the whole, from which `met` takes this rank's."""
+    """Returns the layout of the result of combining these tensors position by position. `completed` brings each tensor
+    into the layout's stripes, which are the first tensor's, or those that are `agreed`. `takes_whole`: replicated
+    tensors may have all rows of the whole, from which `met` takes this rank's rows."""
     layouts = [layout_of(x) for x in operands]
     ndim = max(len(layout.dims) for layout in layouts)
     stripes = agreed(layouts, keeps_first)
@@ -67,13 +67,13 @@ def broadcast(operands, takes_whole=False, keeps_first=False):
 
 
 def _has_one_row(atoms, extents):
-    """Whether some part has only one row: all ranks decide alike."""
+    """Returns whether some part has only one row: all ranks decide alike."""
     return all(size == 1 if axis is None else min(extents[axis]) == 1 for axis, size in atoms)
 
 
 def completed(x, layout):
-    """x as an operand of a function whose result has `layout`, in its stripes. If x is not cut as `layout` is, its
-    gradient is summed."""
+    """Returns x as an operand of a function whose result has `layout`, in its stripes. If x is not cut as `layout` is,
+    its gradient is summed."""
     if layout.is_cut and ranks().is_checking and isinstance(x, torch.Tensor) and not isinstance(x, Stripe):
         same([(f"a tensor of shape {tuple(x.shape)} that meets a stripe", x)], "it counts as the same on all")
     axes = tuple(axis for axis in layout.axes if axis not in layout_of(x).axes)
@@ -81,8 +81,8 @@ def completed(x, layout):
 
 
 def met(x, layout):
-    """x as an operand, position by position, of a function whose result has `layout`. If x is replicated and has all
-    rows of the whole there, takes this rank's."""
+    """Returns x as an operand, position by position, of a function whose result has `layout`. If x is replicated and
+    has all rows of the whole, takes this rank's rows."""
     return own_part(completed(x, layout), layout_of(x), layout)
 
 

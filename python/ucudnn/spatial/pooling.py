@@ -43,8 +43,8 @@ def _plans(x, windows, pads, ceil_mode):
 
 
 def _read(x, axis, window, pad, count):
-    """The Read of `count` windows. ceil_mode may have added a window that sticks out at the end: it is treated as if
-    there were that much padding or, if the other windows leave no room for it, as a window of the last part."""
+    """Returns the Read of `count` windows. ceil_mode may have added a window that extends beyond the end. It is treated
+    as if there were that much padding or, if the other windows leave no room for it, as a window of the last part."""
     extent = sum(x.cut.extents[axis])
     behind = (count - 1) * window.stride + window.extent - extent - pad
     if behind <= pad:
@@ -59,7 +59,7 @@ def _read(x, axis, window, pad, count):
 
 
 def _covers(x, kernel, pads):
-    """Whether one window covers every cut axis, as in a program that pools by its own x.shape."""
+    """Returns whether one window covers every cut axis, as in a program that pools by its own x.shape."""
     dims = spatial_dims(x, len(kernel))
     return bool(dims) and all(kernel[i] == sum(x.cut.extents[axis]) and not pads[i] for axis, i in dims.items())
 
@@ -88,7 +88,8 @@ def _max_pool(function, x, kernel_size, stride=None, padding=0, dilation=1, ceil
 
 
 def _counts(x, axis, plan, window, pad):
-    """For this rank's windows along a cut axis, the number of rows that each reads, including `pad` rows of padding."""
+    """Returns for this rank's windows along a cut axis the number of rows that each reads, including `pad` rows of
+    padding."""
     part, extent = ranks().part(axis), sum(x.cut.extents[axis])
     begin = torch.arange(plan.outputs[part]) * window.stride + plan.reads[part][0]
     return (begin + window.filter).clamp(max=extent + pad) - begin.clamp(min=-pad)
@@ -103,7 +104,7 @@ def _avg_pool(function, x, kernel_size, stride=None, padding=0, ceil_mode=False,
     stride = kernel if stride is None or stride == [] else tuple_of(stride, count)
     pads = tuple_of(padding, count)
     if _covers(x, kernel, pads) and divisor_override is None:
-        dims = sorted(2 + i for i in spatial_dims(x, count).values())  # torch does the other dimensions
+        dims = sorted(2 + i for i in spatial_dims(x, count).values())  # torch handles the other dimensions
         whole = mean(None, x, dims, True, dtype=wide_type(x.dtype))
         kernel = [1 if 2 + i in dims else extent for i, extent in enumerate(kernel)]
         return striped(function(whole, kernel, stride, pads, ceil_mode, count_include_pad).to(x.dtype), whole.cut)
@@ -155,7 +156,8 @@ def _adaptive_avg(function, x, output_size):
 
 
 def _weighted(function, x, layout, pooled, native):
-    """The means over windows: along cut axes the part of this rank's rows, along the others complete."""
+    """Computes the means over windows: along cut axes only the part from this rank's rows, along other axes the
+    complete mean."""
     result = x if native == list(x.shape[2:]) else function(x, native)
     for axis, (i, size) in pooled.items():
         extents = layout.extents[axis]

@@ -1,6 +1,6 @@
-"""Positions of a dimension, also of one into which several were flattened: the places of this rank's in the whole, and
-those of all ranks. Both are in the whole's order, so values computed from all positions meet a plain tensor as on one
-rank."""
+"""Positions of a dimension, which may have been flattened from several: the places in the whole of this rank's
+positions, and the positions of all ranks. Both are in the whole's order, so values computed from all positions meet a
+plain tensor as on one rank."""
 import torch
 
 from .cells import ranks
@@ -25,7 +25,7 @@ class Cut(torch.autograd.Function):
 
 
 class Gather(torch.autograd.Function):
-    """The whole on every rank. Its gradient is the same on every rank, which keeps its own rows of it."""
+    """Gathers the whole on every rank. The gradient is the same on every rank, which keeps the part of its own rows."""
 
     @staticmethod
     def forward(ctx, x, dim, axis, extents):
@@ -38,8 +38,8 @@ class Gather(torch.autograd.Function):
 
 
 def all_of(x, dim, apart=()):
-    """x with the positions of all ranks in the dimension `dim`. Along the axes `apart` ranks compute different things
-    with them, and the gradients are added up; along the others they all compute the same."""
+    """Returns x with the positions of all ranks in the dimension `dim`. Ranks along the axes `apart` compute different
+    results from these positions, so their gradients are added; ranks along other axes compute the same."""
     layout, dim = layout_of(x), dim % x.ndim
     atoms = layout.dims[dim]
     if not atoms:
@@ -56,8 +56,8 @@ def all_of(x, dim, apart=()):
 
 
 def own_part(x, of_x, layout):
-    """This rank's rows of x, if x, whose layout is `of_x`, has all rows of the whole where `layout` is cut. x is
-    broadcast to the last dimensions of `layout`. Its gradient has these rows alone."""
+    """Returns this rank's rows of x, if x, whose layout is `of_x`, has all rows of the whole where `layout` is cut. x
+    is broadcast to the last dimensions of `layout`. The gradient has only these rows."""
     for dim, extent in enumerate(x.shape):
         atoms = layout.dims[len(layout.dims) - x.ndim + dim]
         if extent != 1 and atoms and of_x.is_plain(dim):

@@ -16,8 +16,9 @@ from .sums import summed, total
 
 
 def product(compute, operands, labels, result, uncut=()):
-    """The result of `compute(*operands)` for the whole. `labels` are those of each operand's dimensions, `result` those
-    of the result; labels in `uncut` are not only summed over, so `compute` gets all of their positions."""
+    """Returns the result of `compute(*operands)` for the whole. `labels` are the labels of each operand's dimensions,
+    `result` the labels of the result. Labels in `uncut` are not only summed over, so `compute` gets all of their
+    positions."""
     operands = [brought(x, layout_of(operands[0])) for x in operands]
     layouts, cut = [layout_of(x) for x in operands], {}
     for layout, names in zip(layouts, labels):

@@ -10,8 +10,9 @@ from .stripe import layout_of, striped
 
 
 def agreed(layouts, keeps_first):
-    """{axis: (rows by part, own rows)} of the axes along which these layouts have different stripes of as many rows:
-    the stripes whose largest is the smallest, or those of the first layout. All ranks decide alike."""
+    """Returns {axis: (rows by part, own rows)} for the axes along which these layouts have different stripes of equally
+    many rows: the stripes whose largest is the smallest, or the stripes of the first layout. All ranks decide the
+    same."""
     met = {}
     for layout in layouts:
         for axis, rows in layout.extents.items():

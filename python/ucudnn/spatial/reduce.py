@@ -13,10 +13,10 @@ from .sums import total
 
 
 def shard(x, dim=None, multiple=1):
-    """This rank's stripe of x, which is the same on every rank of a group. `dim` is the dimension to cut, or several;
-    by default those of the last three, d, h and w, that the grid cuts. Stripes are multiples of `multiple` rows, the
-    product of a network's strides, and differ by no more than that; the last one has the rest. On one rank it is x
-    itself."""
+    """Returns this rank's stripe of x, which is the same on every rank of a group. `dim` is the dimension to cut, or
+    several; by default the last three, d, h and w, if the grid cuts them. Stripes are multiples of `multiple` rows, the
+    product of a network's strides, and differ by at most `multiple` rows; the last one has the rest. On one rank the
+    stripe is x itself."""
     grid = ranks() and ranks().grid
     if grid is None:
         return x
@@ -45,9 +45,9 @@ def _axes(x, dim, grid):
 
 
 def from_local(x, dim=None):
-    """The stripe whose rows on this rank are x, a plain tensor: the counterpart of to_local, for data that each rank
-    has loaded by itself. `dim` is that of shard. Ranks tell each other their shapes, which may differ only in rows. On
-    one rank it is x itself."""
+    """Returns the stripe whose rows on this rank are x, a plain tensor: the counterpart of to_local, for data that each
+    rank has loaded by itself. `dim` has the meaning that it has in shard. Ranks tell each other their shapes, which may
+    differ only in rows. On one rank the stripe is x itself."""
     grid = ranks() and ranks().grid
     if grid is None:
         return x

@@ -103,8 +103,8 @@ def _spread(function, x, size, mode, align):
 
 
 def _outputs(x, axis, number):
-    """The rows by part for a size that a program gives along a cut axis: that of its own rows or, in a module of torch
-    that was made with it, the whole's."""
+    """Returns the rows by part for a size that a program gives along a cut axis. It is the size of its own rows or, in
+    a module of torch that was made with it, of the whole."""
     extents = x.cut.extents[axis]
     if isinstance(number, Own):
         found, rows = rows_of(number)

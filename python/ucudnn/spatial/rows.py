@@ -27,7 +27,7 @@ def _of_rows(x, first):
 
 
 def _by_row(x, first, *values):
-    """x as one image whose channels are its rows, and `values` as one value for each of them."""
+    """Returns x as one image whose channels are its rows, and `values` as one value for each row."""
     rows = x.view(1, math.prod(x.shape[:first]), -1)
     return rows, *(value.expand(_of_rows(x, first)).reshape(-1) for value in values)
 

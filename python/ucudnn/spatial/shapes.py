@@ -43,7 +43,7 @@ def _in_sizes(x, sizes):
         new[new.index(-1)] = math.prod(old) // max(1, math.prod(size for size in new if size != -1))
     if math.prod(new) != math.prod(old):
         raise NotSupported(f"the whole of shape {tuple(old)} as {tuple(new)}")
-    is_named = any(isinstance(size, Own) for size in sizes)  # these are the rows, so that -1 need not be
+    is_named = any(isinstance(size, Own) for size in sizes)  # the rows are named, so that -1 need not be
     is_clear = -1 not in sizes or not is_named and _is_of_plain(x.cut, old, new, list(sizes).index(-1))
     rows = [dim for dim, size in enumerate(sizes)
             if isinstance(size, Own) or (not (is_named and new[dim] == 1) if size == -1 else is_clear and new[dim] > 1)]
@@ -65,7 +65,7 @@ def _in_sizes(x, sizes):
 
 
 def _is_of_plain(cut, old, new, dim):
-    """Whether the dimension `dim` of `new` comes only from dimensions that are not cut."""
+    """Returns whether the dimension `dim` of `new` comes only from dimensions that are not cut."""
     ends = [math.prod(old[:count]) for count in range(len(old) + 1)]
     first = max((end for count in range(dim + 1) if (end := math.prod(new[:count])) in ends))
     last = min((end for count in range(dim + 1, len(new) + 1) if (end := math.prod(new[:count])) in ends))

@@ -65,9 +65,9 @@ class Stripe(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
-        """Called for operations that bypassed the rules. It allows those inside a rule (`plainly`) and in torch's
-        backward passes, whose gradients a rule has prepared, and refuses all others: those of scripts, vmap or
-        torch.func."""
+        """Called for operations that bypassed the rules. It allows operations inside a rule (`plainly`) and in torch's
+        backward passes, whose gradients a rule has prepared. It refuses all others, such as operations of scripts, vmap
+        or torch.func."""
         if not plainly.is_on() and torch._C._current_autograd_node() is None:
             raise NotSupported(f"{function}{place()} reached a stripe past the rules of ucudnn.spatial: from a script, vmap, "
                                "torch.func or a constructor of torch")
@@ -76,7 +76,7 @@ class Stripe(torch.Tensor):
 
 
 def is_compiled():
-    """Whether the running code was made by torch.compile, or is being compiled."""
+    """Returns whether the running code was made by torch.compile, or is being compiled."""
     return torch.compiler.is_compiling() or get_eval_frame_callback() or TracingContext.try_get()
 
 
@@ -206,8 +206,8 @@ def running():
 
 
 def is_weight(x):
-    """Whether a plain tensor is a parameter, or all of a parameter or buffer of the running model in any shape, or
-    computed from these alone while the model runs (factories.py)."""
+    """Returns whether a plain tensor is a parameter, or all of a parameter or buffer of the running model in any shape,
+    or computed from these alone while the model runs (factories.py)."""
     home = x.untyped_storage().data_ptr()
     model = _where[0][2] if _where else torch.nn.Module()
     return isinstance(x, torch.nn.Parameter) or getattr(x, "_ucudnn_is_of_weights", False) or any(
@@ -216,8 +216,8 @@ def is_weight(x):
 
 
 def is_trusted(name):
-    """Whether the caller vouches for the class of this full name in the running model. If no model runs, as in a
-    function that a checkpoint runs again in a backward pass, the classes that any converted model trusts count."""
+    """Returns whether the caller vouches for the class of this full name in the running model. If no model runs, as in
+    a function that a checkpoint runs again in a backward pass, the classes that any converted model trusts count."""
     return is_named(name, _where[-1][1] if _where else _trusted)
 
 

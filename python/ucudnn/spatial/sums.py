@@ -54,7 +54,7 @@ def summed(x, axes):
 
 
 def total(x, axes):
-    """The sum of all ranks' x: it is replicated, and so is its gradient."""
+    """Returns the sum of all ranks' x. It is replicated, and so is its gradient."""
     return _Total.apply(x, tuple(axes)) if axes else x
 
 
@@ -135,7 +135,7 @@ class _Begun(torch.autograd.Function):
         if torch.is_grad_enabled():  # gradients flow through these sums: each is computed by itself
             return None, *(None if each is None else total(each, group.axes) for each in gradients)
         group.begin(gradients)
-        return None, *(None if each is None else _token(each) for each in gradients)  # _Ended reads none of them
+        return None, *(None if each is None else _token(each) for each in gradients)  # _Ended reads none of the values
 
 
 class _Used(torch.autograd.Function):
@@ -158,13 +158,13 @@ def own(parameters):
 
 
 def _may_wait(x):
-    """Whether nothing reads a parameter's gradient before _Ended has run."""
+    """Returns whether nothing reads a parameter's gradient before _Ended has run."""
     hooks = x._backward_hooks or getattr(x, "_post_accumulate_grad_hooks", None)
     return x.requires_grad and x.is_leaf and not hooks and getattr(x, "_ucudnn_is_own", False)
 
 
 def _groups(parameters):
-    """At most MOST lists of consecutive parameters, of about the same size."""
+    """Returns at most MOST lists of consecutive parameters, of about the same size."""
     kinds = {}
     for x in parameters:
         kinds.setdefault((x.device, wide_type(x.dtype)), []).append(x)

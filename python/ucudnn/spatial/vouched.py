@@ -87,12 +87,12 @@ def looks_around(name):
 
 
 def is_named(name, trust):
-    """Whether `trust`, full or short names of classes, contains the class of this full name."""
+    """Returns whether `trust`, full or short names of classes, contains the class of this full name."""
     return name in trust or _short(name) in trust
 
 
 def reason(name, is_drawing=False):
-    """Why nobody vouches for a class of this full name; None if somebody does. `is_drawing`: the module draws random
+    """Returns why a class of this full name is not vouched for; None if it is. `is_drawing`: the module draws random
     numbers in training: a dropout or a stochastic depth with a probability above 0, or an RReLU."""
     home, short = name.rsplit(".", 1) if "." in name else ("", name)
     if home.startswith("torch.nn.modules."):

@@ -29,8 +29,8 @@ def patience(text=None):
 
 
 def late(rank, waits):
-    """The ranks that have not come, among those that `rank` waits for, those that these wait for, and so on. `waits`:
-    for each waiting rank, the ranks that it waits with."""
+    """Returns the ranks that have not come, among those that `rank` waits for, those that these wait for, and so on.
+    `waits`: for each waiting rank, the ranks that it waits for."""
     found, seen, todo = [], {rank}, list(waits[rank])
     while todo:
         other = todo.pop()
@@ -54,8 +54,8 @@ class _Wait:
 
 
 class Waiting:
-    """The waits of one rank. `store` is that of torch.distributed; `prefix` begins its keys there, and is the same on
-    all ranks and new for each grid. A thread looks at intervals; a short wait costs two assignments. `module`: the
+    """The waits of one rank. `store` is the store of torch.distributed; `prefix` begins its keys there, and is the same
+    on all ranks and new for each grid. A thread looks at intervals; a short wait costs two assignments. `module`: the
     module that waits, for messages."""
 
     def __init__(self, rank, count, store, prefix, seconds, module="ucudnn.spatial"):
@@ -86,7 +86,8 @@ class Waiting:
         self._current = None
 
     def why(self, wait):
-        """For a wait that failed: the ranks that have not come, as far as is known. Empty if all failed at once."""
+        """Returns, for a wait that failed, the ranks that have not come, as far as is known; empty if all failed at
+        once."""
         told = {self.rank: (wait.seconds(), wait.members, wait.what)} | self._others(wait)
         if max(seconds for seconds, _, _ in told.values()) < self._told_after:
             return ""
@@ -113,8 +114,8 @@ class Waiting:
         return found
 
     def _others(self, wait):
-        """For ranks that wait or have given up: for how long, with which ranks, and for what. This rank has given up,
-        too."""
+        """Describes ranks that wait or have given up: for how long, for which ranks, and for what. This rank has given
+        up too."""
         found = {}
 
         def ask():

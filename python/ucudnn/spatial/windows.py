@@ -34,7 +34,7 @@ def spatial_dims(x, count):
 
 
 def in_rows(x, dims=None):
-    """x with each of the dimensions `dims`, by default those of positions, as rows (Layout.in_rows)."""
+    """Returns x with each of the dimensions `dims`, by default its positions, as rows (Layout.in_rows)."""
     layout = layout_of(x).in_rows(range(2, x.ndim) if dims is None else dims)
     return striped(x, layout) if not isinstance(x, Stripe) or layout is not x.cut else x
 
@@ -44,9 +44,9 @@ def tuple_of(value, count):
 
 
 def read(x, axis, window, front, back):
-    """The rows that each part reads of x. Padding inside x counts as padding of the window, whose outputs are those
-    that each part would compute without it (geometry.windows); if that is more padding than a window allows, it counts
-    as rows."""
+    """Returns the rows of x that each part reads. Padding inside x counts as padding of the window, whose outputs are
+    those that each part would compute without it (geometry.windows). If it is more padding than a window allows, it
+    counts as rows."""
     extents, (before, behind) = x.cut.extents[axis], x.cut.pads.get(axis, (0, 0))
     rows = list(extents)
     rows[0] -= before

@@ -59,8 +59,8 @@ bool LegacyDependsOn(const Capture& capture, const Stream& legacy) {
   });
 }
 
-// Whether this use of the legacy stream is refused; it invalidates the captures that it would
-// depend on.
+// Returns whether this use of the legacy stream is refused; it invalidates the captures that it
+// would depend on.
 bool BreaksImplicitly(const Stream& stream) {
   return IsLegacy(stream) &&
          Invalidate([&](const Capture& capture) { return LegacyDependsOn(capture, stream); });
@@ -97,7 +97,7 @@ void Finish(const std::shared_ptr<Capture>& capture) {
   --TheCaptures().count;
 }
 
-// Whether everything recorded comes before the end of the origin stream.
+// Returns whether everything recorded comes before the end of the origin stream.
 bool AllJoined(const Capture& capture) {
   std::unordered_set<const Node*> reached(capture.origin->tail.begin(), capture.origin->tail.end());
   const Nodes& nodes = capture.graph->nodes;

@@ -33,8 +33,8 @@ struct Capture {
 CUstreamCaptureMode ExchangeThreadMode(CUstreamCaptureMode mode);
 
 CUresult BeginCapture(Stream& stream, CUstreamCaptureMode mode);
-// Ends the capture whatever the result, except for UNMATCHED, WRONG_THREAD and ILLEGAL_STATE.
-// `graph` is null unless it succeeds.
+// Ends the capture with any result except UNMATCHED, WRONG_THREAD and ILLEGAL_STATE. `graph` is
+// null unless it succeeds.
 CUresult EndCapture(Stream& stream, std::shared_ptr<Graph>* graph);
 
 struct CaptureInfo {

@@ -40,7 +40,7 @@ struct ChildNode : Node {
   }
 };
 
-// Copies a graph with nodes of its own, in the same order.
+// Copies a graph, with nodes of its own in the same order.
 Graph Copy(const Graph& graph) {
   Graph copy;
   std::unordered_map<const Node*, const Node*> copies;

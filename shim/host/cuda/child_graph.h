@@ -1,5 +1,6 @@
-// Nodes that are graphs themselves. A child graph belongs to its node: it has a handle as long as
-// the node lives, and its content when its parent is made executable is what runs.
+// Nodes that are graphs themselves. A child graph belongs to its node: its handle is valid as long
+// as the node lives. When its parent is made executable, its content at that moment is what will
+// run.
 #pragma once
 
 #include <memory>
@@ -18,8 +19,8 @@ std::shared_ptr<Graph> ChildOf(const Node* node);
 // order and have no dependencies.
 Nodes WithoutChildren(const Nodes& nodes);
 
-// Equal for graphs whose nodes have the same types, run the same kernels and wait for the same
-// nodes: such graphs differ only in parameters.
+// Returns a value that is equal for graphs whose nodes have the same types, run the same kernels
+// and wait for the same nodes. Such graphs differ only in parameters.
 std::vector<uint64_t> TopologyOf(const Graph& graph);
 
 }  // namespace hostgpu

@@ -24,7 +24,7 @@ namespace {
 constexpr size_t kStagedBytes = 64 << 10;
 
 enum class Wait { kNo, kYes };
-enum class Operand { kAny, kOnDevice };  // what the function's name demands of a pointer
+enum class Operand { kAny, kOnDevice };  // the pointers that the function's name demands
 
 // The layout of an operand's rows: bytes from row to row, rows from plane to plane.
 struct Strides {
@@ -48,7 +48,7 @@ struct Rows {
     }
     return bytes;
   }
-  // Whether no two rows, and no two planes, overlap.
+  // Returns whether no two rows, and no two planes, overlap.
   bool Disjoint(const Strides& strides) const {
     if ((height > 1 || depth > 1) && strides.pitch < width) return false;
     return depth == 1 || strides.height >= height;
@@ -89,7 +89,8 @@ CUresult Copy(Stream& stream, uintptr_t to, Operand to_operand, uintptr_t from,
   }
 
   if (wait == Wait::kYes) {
-    // A wait cannot be recorded: it is refused if it were for a capture, and is potentially unsafe.
+    // A wait cannot be recorded. It is refused if an event wait in a capture would be, and counts
+    // as potentially unsafe.
     CUresult refused = RefuseIfCapturing(stream);
     if (refused == CUDA_SUCCESS) refused = hostgpu::RefuseUnsafeCall();
     if (refused != CUDA_SUCCESS) return refused;
@@ -155,8 +156,8 @@ Operand OperandOf(CUmemorytype type) {
   return type == CU_MEMORYTYPE_DEVICE ? Operand::kOnDevice : Operand::kAny;
 }
 
-// Whether pitch and height of an operand include the origin, as documented; either may be 0 if no
-// second row, or no second plane, is copied.
+// Returns whether pitch and height of an operand include the origin, as documented; either may be 0
+// if no second row, or no second plane, is copied.
 bool HoldsOrigin(const Strides& strides, size_t x_end, size_t y_end) {
   return (strides.pitch == 0 || strides.pitch >= x_end) &&
          (strides.height == 0 || strides.height >= y_end);

@@ -26,8 +26,8 @@ std::atomic<hostgpuTimer> timer = nullptr;
 constexpr unsigned kEventFlags =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
-// With HOSTGPU_CLOCK=processor the time is that of all processors that this process has used, which
-// other programs do not affect.
+// With HOSTGPU_CLOCK=processor the time is the processor time of this process, which other programs
+// do not affect.
 int64_t Now() {
   static const char* const clock = std::getenv("HOSTGPU_CLOCK");
   static const bool of_processor = clock != nullptr && std::string_view(clock) == "processor";

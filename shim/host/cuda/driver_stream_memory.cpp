@@ -22,9 +22,9 @@ namespace {
 
 // A waiting thread looks this often before it sleeps.
 constexpr int kLooksBeforeSleep = 200;
-// It sleeps until a stream of the stand-in writes the word. Words that a program stores itself wake
-// nobody: they are noticed after this time at the latest, which grows from the first to the second
-// value.
+// A wait sleeps until a stream of the stand-in writes the word. Words that a program stores itself
+// wake nothing: they are noticed after this time at the latest, which grows from the first to the
+// second value.
 constexpr long kShortestSleepNs = 20'000;
 constexpr long kLongestSleepNs = 1'000'000;
 

@@ -1,4 +1,4 @@
-// User objects, and the references to them that graphs hold.
+// User objects, and the references that graphs hold to them.
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
@@ -72,7 +72,7 @@ CUresult cuUserObjectRelease(CUuserObject handle, unsigned count) {
   });
 }
 
-// The graph may be that of an ongoing capture.
+// The graph may belong to an ongoing capture.
 CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsigned count,
                                  unsigned flags) {
   std::vector<HeldObject> taken;

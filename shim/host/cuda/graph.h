@@ -59,11 +59,12 @@ struct GraphExec {
   Ticket last;  // of its latest launch: launches of one executable graph never overlap
 };
 
-// The first use whose memory has been freed since the node was recorded; null if there is none. On
-// a GPU such a graph reads and writes memory that belongs to somebody else by now.
+// Returns the first use whose memory has been freed since the node was recorded; null if there is
+// none. On a GPU such a graph would read and write memory that by now belongs to other code.
 const Use* FindStaleUse(const Nodes& nodes);
 
-// The function of a launch: it runs the nodes one after another. It holds `objects` until then.
+// Returns the function of a launch. It runs the nodes one after another, and holds `objects` until
+// it is destroyed.
 std::function<void()> RunAll(Nodes nodes, std::vector<HeldObject> objects);
 
 }  // namespace hostgpu

@@ -15,7 +15,7 @@ namespace hostgpu {
 struct Allocation {
   uintptr_t start = 0;
   size_t bytes = 0;
-  uint64_t number = 0;  // no other allocation of the device ever has it
+  uint64_t number = 0;  // never given to another allocation of the device
   size_t BytesFrom(uintptr_t address) const { return start + bytes - address; }
 };
 
@@ -30,19 +30,19 @@ class DeviceMemory {
   bool Free(uintptr_t address);
   void FreeAll();
 
-  // For memory pools: turns allocations into held ranges, and held ranges into allocations. Held
+  // Serves memory pools: turns allocations into held ranges, and held ranges into allocations. Held
   // memory counts as used and cannot be found.
   static size_t Rounded(size_t bytes);        // the size that an allocation of `bytes` takes up
   size_t Hold(uintptr_t address);             // the allocation's rounded size
   void Use(uintptr_t address, size_t bytes);  // at the start of a held range
   void Release(uintptr_t address, size_t rounded);  // a held range, or part of one
 
-  // Whether `address` lies in this device's address range, allocated or not.
+  // Returns whether `address` lies in this device's address range, allocated or not.
   bool Contains(uintptr_t address) const;
   std::optional<Allocation> Find(uintptr_t address) const;
   void* Alias(uintptr_t address) const { return alias_ + (address - base_); }
 
-  // The file behind all of it, as returned by hostgpuDeviceFile; -1 if the system refuses.
+  // Returns a new file for all of the memory; -1 if the system refuses.
   int NewFile();
   size_t OffsetOf(uintptr_t address) const { return address - base_; }
 

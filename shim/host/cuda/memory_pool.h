@@ -27,7 +27,7 @@ struct MemoryPool {
 
   size_t limit = std::numeric_limits<size_t>::max();
   uint64_t reserved = 0;
-  bool destroyed = false;  // by the application; the pool is kept while memory of it is allocated
+  bool destroyed = false;  // by the application; the pool is kept while its memory is allocated
   std::map<uintptr_t, Unused> unused;  // by address; neighbours are merged
 };
 
@@ -39,7 +39,7 @@ class StreamOrderedMemory {
   // Allocated memory of the pool stays valid until it is freed. Returns false if it is no live
   // pool.
   bool Destroy(MemoryPool* pool);
-  // Whether `pool` is a live pool of this device.
+  // Returns whether `pool` is a live pool of this device.
   bool Has(MemoryPool* pool);
 
   // Allocates memory for later work on `stream`; that work must wait for `after`, which is set.

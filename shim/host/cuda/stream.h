@@ -18,7 +18,7 @@ struct Capture;
 struct Context;
 struct Node;
 
-// How far a stream has come; it outlives the stream for those who wait for it.
+// How far a stream has come. It outlives the stream for code that waits for it.
 struct Progress {
   std::mutex mutex;
   std::condition_variable changed;
@@ -41,11 +41,13 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // its streams.
   Ticket Enqueue(std::function<void()> run, std::vector<Ticket> after);
   Ticket Last() const { return {progress_, issued_}; }
-  // Whether `ticket` is one of this stream's own: tasks that are enqueued from now on follow it.
+  // Returns whether `ticket` is one of this stream's own: tasks that are enqueued from now on
+  // follow it.
   bool Issued(const Ticket& ticket) const { return ticket.progress == progress_; }
   // Queued tasks still run; then the worker ends.
   void Close();
-  // Whether it is closed and has nothing left to run: no later task can be ordered after it.
+  // Returns whether it is closed and has nothing left to run: no later task can be ordered after
+  // it.
   bool Drained();
 
   Context& context;

@@ -1,5 +1,5 @@
-// Stream capture and graphs, by those of the driver. Handles and enumerations of the two APIs are
-// the same.
+// Stream capture and graphs, implemented by the driver's. Handles and enumerations of the two APIs
+// are the same.
 #include "shim/host/cudart/runtime.h"
 
 using namespace hostgpu::runtime;

@@ -36,7 +36,7 @@ Kernels& TheKernels() {
   return *kernels;
 }
 
-// The name as in its source; a name that is not C++'s stays as it is.
+// Returns the name as in its source; a name that is not C++'s stays as it is.
 std::string Demangled(const std::string& name) {
   const std::unique_ptr<char, decltype(&std::free)> text(
       abi::__cxa_demangle(name.c_str(), nullptr, nullptr, nullptr), &std::free);
@@ -161,7 +161,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
   });
 }
 
-// As many blocks as the threads of a multiprocessor allow: the use of registers is unknown.
+// Allows as many blocks as a multiprocessor has threads for, because the use of registers is
+// unknown.
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
                                                                    const void* function,
                                                                    int block_size, size_t,

@@ -1,4 +1,4 @@
-// Allocation, copies and fills, by those of the driver.
+// Allocation, copies and fills, implemented by the driver's.
 #include "shim/host/cudart/runtime.h"
 
 using namespace hostgpu::runtime;

@@ -1,5 +1,5 @@
-// Exports of the runtime that are not implemented. Their error becomes the thread's last error, as
-// that of every failed call.
+// Exports of the runtime that are not implemented. Their error becomes the thread's last error,
+// like the error of every failed call.
 #include "shim/host/not_implemented.h"
 
 #include "shim/host/cudart/runtime.h"

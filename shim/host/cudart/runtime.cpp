@@ -41,8 +41,8 @@ CUresult Retain(int device, CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-// The device whose primary context was `context` and was reset by this runtime; -1 if there is
-// none.
+// Returns the device whose primary context was `context` and was reset by this runtime; -1 if there
+// is none.
 int Forgotten(CUcontext context) {
   Primaries& primaries = ThePrimaries();
   std::lock_guard lock(primaries.mutex);

@@ -1,4 +1,4 @@
-// Streams, events and host functions, by those of the driver.
+// Streams, events and host functions, implemented by the driver's.
 #include "shim/host/cudart/runtime.h"
 
 using namespace hostgpu::runtime;

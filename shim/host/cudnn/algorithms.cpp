@@ -1,5 +1,6 @@
-// Every cudnnGetConvolution*Algorithm*, cudnnFindConvolution* and *WorkspaceSize function: the same
-// few bodies for three operations whose enumerations and result structs differ only in their names.
+// Every cudnnGetConvolution*Algorithm*, cudnnFindConvolution* and *WorkspaceSize function. The same
+// few bodies serve three operations, whose enumerations and result structs differ only in their
+// names.
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -7,7 +7,8 @@
 
 namespace hostgpu {
 
-// The `count` values from `first` on, for the last spatial axes; `otherwise` for the others.
+// Returns the `count` values from `first` on for the last spatial axes, and `otherwise` for the
+// other axes.
 template <class Values>
 std::array<int64_t, 3> PerAxis(const Values& values, int first, int count, int64_t otherwise) {
   std::array<int64_t, 3> result;

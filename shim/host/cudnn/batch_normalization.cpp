@@ -140,8 +140,8 @@ struct BackwardCall {
   void* saved_inverse = nullptr;
 };
 
-// With normal = (x - mean) inverse, over a group of m elements:
-// dbias = sum(dy), dscale = sum(dy normal), dx = scale inverse (dy - (dbias + normal dscale) / m).
+// Computes, with normal = (x - mean) inverse over a group of m elements: dbias = sum(dy), dscale =
+// sum(dy normal), dx = scale inverse (dy - (dbias + normal dscale) / m).
 template <class T>
 void Backward(const BackwardCall& call) {
   using P = Accumulator<T>;

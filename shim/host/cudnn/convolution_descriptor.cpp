@@ -127,7 +127,7 @@ cudnnStatus_t cudnnGetConvolutionNdForwardOutputDim(const cudnnConvolutionDescri
       inputTensorDesc->dims[1] != Multiply(convDesc->group_count, filterDesc->dims[1]),
       CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(tensorOuputDimA == nullptr, CUDNN_STATUS_BAD_PARAM);
-  tensorOuputDimA[0] = inputTensorDesc->dims[0];  // whatever nbDims is
+  tensorOuputDimA[0] = inputTensorDesc->dims[0];  // for every value of nbDims
   tensorOuputDimA[1] = filterDesc->dims[0];
   for (int i = 2; i < nbDims; ++i) {
     const int stride = convDesc->stride[i - 2];

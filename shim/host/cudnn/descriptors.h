@@ -1,5 +1,5 @@
 // The objects behind cuDNN's descriptor handles. Thread-compatible, owned by the application.
-// Setters equal those of the real 9.19 library, including the state after a refused call; that
+// Setters behave like the real 9.19 library's, including the state after a refused call. That
 // behaviour was observed (tests/unit/host/cudnn/descriptor_conformance_test.cpp compares it), not
 // read.
 #pragma once
@@ -15,7 +15,7 @@ namespace hostgpu {
 // Bytes of one element as cuDNN counts them (a vector type is one element); 0 for other types.
 size_t ElementBytes(cudnnDataType_t type);
 
-// Whether tensors and filters accept the type (the three vector types included).
+// Returns whether tensors and filters accept the type (the three vector types included).
 bool IsTensorType(cudnnDataType_t type);
 
 }  // namespace hostgpu

@@ -23,7 +23,7 @@ bool DeviceFaulted() { return faulted; }
 
 cudnnStatus_t Resolve(const char* name, const void* address, size_t bytes, size_t alignment,
                       Runs runs, void** host) {
-  // It is kept as this thread's last error, whose text is not copied.
+  // The message becomes this thread's last error, whose text is not copied, so it has to stay.
   thread_local char what[200];
   *host = nullptr;
   cudnnStatus_t wrong = CUDNN_STATUS_SUCCESS;

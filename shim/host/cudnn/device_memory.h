@@ -1,6 +1,6 @@
-// Resolves device addresses, and handles wrong ones: on a GPU the kernel would fault and the
-// context be lost, so here a line on stderr names the fault, the call fails, and so does every
-// later one in this process. Thread-safe.
+// Resolves device addresses, and handles wrong ones. On a GPU the kernel would fault and the
+// context be lost; here a line on stderr names the fault, the call fails, and so does every later
+// call in this process. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace hostgpu {
 void ReportDeviceFault(const char* what);
 bool DeviceFaulted();
 
-// When the enqueued work of a call runs: in stream order, or at a replay, if the stream captures it
-// or it becomes a node of a graph. Nothing touches memory until then.
+// When the enqueued work of a call runs: in stream order, or at a replay if the stream captures the
+// call or the call becomes a node of a graph. Nothing touches memory until then.
 enum class Runs { kNow, kAtReplay };
 
 // The host address of the `bytes` bytes at device `address`, which must lie in one live allocation

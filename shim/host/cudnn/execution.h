@@ -39,7 +39,7 @@ size_t RequiredAlignment(const Problem& problem, int algorithm);
 cudnnStatus_t Check(cudnnHandle_t handle, const Problem& problem, int algorithm,
                     const DevicePointers& pointers, Operands* operands);
 
-// On the stream's worker: runs the algorithm. A failure is reported as a device fault.
+// Runs the algorithm on the stream's worker. A failure is reported as a device fault.
 void Execute(const Problem& problem, int algorithm, double alpha, double beta,
              const Operands& operands);
 

@@ -1,4 +1,4 @@
-// An artificial cost of data that an engine has not just read:
+// An artificial cost of data that an engine has not just read.
 // HOSTGPU_FIRST_TOUCH=ALGORITHM:MICROSECONDS makes a run of that algorithm take so much longer if
 // its image differs from that of its last run, as if the image were not in the L2 cache. Measuring,
 // which repeats one piece, does not notice this; whole calls do.

@@ -99,7 +99,7 @@ cudnnStatus_t cudnnOpTensor(cudnnHandle_t handle, const cudnnOpTensorDescriptor_
                             const void* alpha2, const cudnnTensorDescriptor_t bDesc, const void* B,
                             const void* beta, const cudnnTensorDescriptor_t cDesc, void* C) {
   return Protect([&] {
-    // As in the real library, operations that ignore B still demand one.
+    // Operations that ignore B still demand one, as in the real library.
     HOSTGPU_REFUSE_IF(
         AnyNull(handle, opTensorDesc, aDesc, bDesc, cDesc, A, B, C, alpha1, alpha2, beta),
         CUDNN_STATUS_BAD_PARAM);

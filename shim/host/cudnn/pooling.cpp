@@ -13,7 +13,7 @@
 namespace hostgpu {
 namespace {
 
-// For both passes: dx has the layout of x, dy that of y.
+// Both passes: dx has the layout of x, dy the layout of y.
 struct Pooling {
   cudnnPoolingStruct pooling;
   cudnnTensorStruct x_layout, y_layout;
@@ -59,8 +59,8 @@ struct Window {
   }
 };
 
-// Whether a maximum replaces `best` by `value`: the first of equal elements in the window's order
-// wins; the first NaN beats everything, or nothing.
+// Returns whether a maximum replaces `best` by `value`: the first of equal elements in the window's
+// order wins; the first NaN beats everything, or nothing.
 template <class A>
 bool Beats(A value, A best, cudnnNanPropagation_t nan) {
   if (value != value) return nan == CUDNN_PROPAGATE_NAN && best == best;
@@ -122,7 +122,7 @@ void Backward(const Pooling& call) {
   const int axes = call.axes();
   const Extents dims = Spatial(call.x_layout.dims);
   const Extents strides = Spatial(call.x_layout.strides);
-  // These are the packed sums of one plane: windows overlap, and a result is rounded once.
+  // The packed sums of one plane, because windows overlap and a result is rounded once.
   Extents packed{};
   int64_t elements = 1;
   for (int i = axes - 1; i >= 0; --i) {
@@ -170,7 +170,7 @@ cudnnStatus_t CheckShapes(cudnnPoolingDescriptor_t pooling, cudnnTensorDescripto
                     CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(x->dim_count != 4 && x->dim_count != 5, CUDNN_STATUS_NOT_SUPPORTED);
   for (int i = 0; i < pooling->spatial_count; ++i) {
-    // With this every window reaches into the image.
+    // This check ensures that every window reaches into the image.
     HOSTGPU_REFUSE_IF(pooling->pad[i] < 0 || pooling->pad[i] >= pooling->window[i],
                       CUDNN_STATUS_NOT_SUPPORTED);
   }

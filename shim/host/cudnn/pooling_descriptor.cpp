@@ -64,7 +64,7 @@ cudnnStatus_t cudnnGetPoolingNdDescriptor(const cudnnPoolingDescriptor_t pooling
   Give(mode, poolingDesc->mode);
   Give(maxpoolingNanOpt, poolingDesc->nan_propagation);
   Give(nbDims, poolingDesc->spatial_count);
-  // As many values as were asked for are written, even if there are fewer.
+  // Writes as many values as were asked for, even if there are fewer.
   for (int i = 0; i < nbDimsRequested; ++i) {
     if (windowDimA != nullptr) windowDimA[i] = poolingDesc->window[i];
     if (paddingA != nullptr) paddingA[i] = poolingDesc->pad[i];

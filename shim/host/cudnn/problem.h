@@ -28,7 +28,7 @@ cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilt
 // The engines' type for a tensor type; returns false if there is none.
 bool EngineType(cudnnDataType_t type, DataType* engine_type);
 
-// Whether the engines may accumulate `data` in `compute`.
+// Returns whether the engines may accumulate `data` in `compute`.
 bool IsComputeTypeFor(DataType data, cudnnDataType_t compute);
 
 // Reads a scaling factor: double for fp64 tensors, else float.

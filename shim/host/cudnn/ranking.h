@@ -17,8 +17,8 @@ struct RankedAlgorithm {
   bool deterministic;
 };
 
-// Every algorithm of the operation, those that serve the problem first: blocked layouts, which need
-// workspace, before the one that needs none. Nothing runs.
+// Ranks every algorithm of the operation. Those that serve the problem come first: blocked layouts,
+// which need workspace, before the one that needs none. Nothing runs.
 std::vector<RankedAlgorithm> RankByModel(const Problem& problem);
 
 // Every algorithm, run on the handle's stream into the caller's buffers, the fastest first. Those

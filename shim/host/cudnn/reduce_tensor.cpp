@@ -19,7 +19,8 @@ struct Reduction {
 
 template <class T>
 void Reduce(const Reduction& reduction) {
-  // The extents of the axes that C has, and of those that are summed over, both with the rank of A.
+  // The extents of the axes that C has, and of the axes that are summed over, both with the rank of
+  // A.
   Extents kept = reduction.a.dims, summed = reduction.a.dims;
   for (int i = 0; i < reduction.a.dim_count; ++i) {
     (reduction.c.dims[i] == 1 ? kept : summed)[i] = 1;

@@ -5,7 +5,8 @@
 namespace hostgpu {
 namespace {
 
-// It is not owned: conditions are string literals, or texts that live as long as the thread.
+// The condition is not owned: conditions are string literals, or texts that live as long as the
+// thread.
 thread_local const char* last_condition = "";
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 struct Softmax {
   cudnnSoftmaxAlgorithm_t algorithm;
   cudnnSoftmaxMode_t mode;
-  cudnnTensorStruct y_layout, x_layout;  // dy has the layout of y, dx that of x
+  cudnnTensorStruct y_layout, x_layout;  // dy has the layout of y, dx the layout of x
   Scales scales;
   const void* from;   // x; backward: y
   const void* slope;  // backward: dy

@@ -47,7 +47,7 @@ inline bool SameShape(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
   return true;
 }
 
-// Whether both have the same shape, type and place of every element.
+// Returns whether both have the same shape, type and place of every element.
 inline bool SameTensor(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
   if (a.type != b.type || !SameShape(a, b)) return false;
   for (int i = 0; i < a.dim_count; ++i) {
@@ -56,7 +56,7 @@ inline bool SameTensor(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
   return true;
 }
 
-// Whether each dimension of `small` is that of `large` or 1.
+// Returns whether each dimension of `small` equals that of `large` or is 1.
 inline bool Broadcasts(const cudnnTensorStruct& small, const cudnnTensorStruct& large) {
   if (small.dim_count != large.dim_count) return false;
   for (int i = 0; i < small.dim_count; ++i) {
@@ -65,7 +65,7 @@ inline bool Broadcasts(const cudnnTensorStruct& small, const cudnnTensorStruct& 
   return true;
 }
 
-// Whether it has one value per channel: the second dimension of `of`, all others 1.
+// Returns whether it has one value per channel: the second dimension of `of`, all others 1.
 inline bool IsPerChannel(const cudnnTensorStruct& tensor, const cudnnTensorStruct& of) {
   if (!Broadcasts(tensor, of)) return false;
   for (int i = 0; i < tensor.dim_count; ++i) {

@@ -79,8 +79,8 @@ void PackedStrides(bool channels_last, int nbDims, const int* dims, int* strides
     strides[i] = Multiply(strides[i + 1], dims[i + 1]);
   }
   if (channels_last) {
-    // With two dimensions the channel is also the last one; the real library reads past its array
-    // there, so any answer will do.
+    // With two dimensions the channel is also the last dimension. The real library reads past its
+    // array there, so any answer will do.
     strides[0] = nbDims > 2 ? Multiply(strides[2], dims[2]) : dims[1];
     if (nbDims > 2) strides[1] = 1;
   }

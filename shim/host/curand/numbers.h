@@ -1,5 +1,5 @@
 // A sequence of random numbers in which each is computed from its place, so the number of calls
-// that draw it does not matter. It is none of cuRAND's sequences. Pure functions.
+// that draw it does not matter. It differs from all of cuRAND's sequences. Pure functions.
 #pragma once
 
 #include <cstddef>

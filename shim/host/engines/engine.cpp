@@ -8,7 +8,7 @@
 namespace hostgpu {
 namespace {
 
-// Algorithm numbers are those of cuDNN's enumeration for each operation.
+// Algorithm numbers are the enumerators of cuDNN's enumeration for each operation.
 std::optional<OnednnVariant> VariantOf(Operation operation, int algorithm) {
   if (algorithm == 1) return OnednnVariant::kBlocked;
   switch (operation) {

@@ -48,8 +48,8 @@ FilterStrides StridesOfFilter(const ConvolutionShape& shape) {
           shape.w[2] * tap, tap};
 }
 
-// y from x and w, or x from y and w: for every pixel of the result, whose elements are of type R,
-// it sums over source channels and taps.
+// Computes y from x and w, or x from y and w. For every pixel of the result, whose elements are of
+// type R, it sums over source channels and taps.
 template <class T, class R = T>
 class GatheringProduct {
   using Acc = Accumulator<T>;
@@ -65,7 +65,7 @@ class GatheringProduct {
         result_strides_(forward_ ? shape.y_strides : shape.x_strides),
         filter_strides_(StridesOfFilter(shape)),
         group_filter_stride_(filter_strides_.k * (shape.k / shape.groups)),
-        // If the gathered order is that of w's own memory, forward multiplies with w in place.
+        // If the gathered order is the order of w's memory, forward multiplies with w in place.
         tap_major_(forward_ ? shape.filter_nhwc : source_strides_[1] == 1),
         columns_(tap_major_ && source_strides_[1] == 1 && source_channels_ > 1),
         filter_in_place_(forward_ && std::is_same_v<T, Acc>),
@@ -214,7 +214,8 @@ class GatheringProduct {
 
 constexpr int64_t kSmallImage = 96;  // pixels
 
-// Whether each channel of y is one run of memory that is long enough to multiply with in place.
+// Returns whether each channel of y is one run of memory that is long enough to multiply with in
+// place.
 bool HasLargeGaplessPlanes(const ConvolutionShape& shape) {
   int64_t run = 1;
   for (int axis = 2; axis >= 0; --axis) {
@@ -224,8 +225,8 @@ bool HasLargeGaplessPlanes(const ConvolutionShape& shape) {
   return run >= kSmallImage && shape.y_strides[1] >= run;
 }
 
-// w from x and y. A task owns a tile of w and walks over the whole batch, so the sum stays in one
-// fp32 tile and is rounded to the filter's type once.
+// Computes w from x and y. A task owns a tile of w and walks over the whole batch, so the sum stays
+// in one fp32 tile and is rounded to the filter's type once.
 template <class T>
 class FilterProduct {
   using Acc = Accumulator<T>;

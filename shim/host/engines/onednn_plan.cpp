@@ -34,7 +34,8 @@ Extents DenseStrides(const Extents& extents, bool channels_last) {
   return strides;
 }
 
-// Whether strides are equal where they matter: the stride of an axis of one element does not.
+// Returns whether strides are equal where they matter: the stride of an axis of one element does
+// not.
 bool SameStrides(const Extents& extents, const Extents& a, const Extents& b) {
   for (int i = 0; i < 5; ++i) {
     if (extents[i] != 1 && a[i] != b[i]) return false;
@@ -190,7 +191,7 @@ bool OnednnPlan::Describe(const ConvolutionShape& shape, OnednnVariant variant) 
     const bool is_last = !is_heuristics_first && SameStrides(extents[i], strides[i], last);
     if (variant == OnednnVariant::kPlain && !is_heuristics_first && !is_last) return false;
     operand.copy = {extents[i], strides[i], is_last ? last : first};
-    // Strides of axes of one element are made those of a dense tensor, so that oneDNN sees one.
+    // Axes of one element get the strides of a dense tensor, so that oneDNN sees a dense tensor.
     if (is_heuristics_first || is_last) operand.copy.user_strides = operand.copy.dense_strides;
     operand.staged = type_ != DataType::kFloat;
   }
@@ -283,8 +284,8 @@ void OnednnPlan::LayOutWorkspace() {
     need(copy);
     dnnl::engine& engine = CpuEngine();
     if (i == output_) {
-      // Reorders that blend are made when alpha and beta are known; none of them is known to need a
-      // scratchpad, and BlendingReorder refuses one that does.
+      // Reorders that blend are made when alpha and beta are known. No such reorder is known to
+      // need a scratchpad; BlendingReorder refuses one that does.
       continue;
     }
     const dnnl::reorder::primitive_desc pd(engine, operand.plain, engine, operand.primitive,

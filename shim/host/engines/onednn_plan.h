@@ -14,7 +14,7 @@ namespace hostgpu {
 
 dnnl::engine& CpuEngine();
 
-// How one of x, w and y is moved between the caller's memory and the primitive's.
+// Describes how one of x, w and y is moved between the caller's memory and the primitive's memory.
 struct Operand {
   TensorCopy copy;               // strides of the caller and of the dense fp32 copy
   int64_t user_offset = 0;       // in elements; to the first element of mirrored axes
@@ -26,8 +26,8 @@ struct Operand {
   size_t buffer_offset = 0;
 };
 
-// Blocked layouts pad channels to 16, so an image with 3 channels would grow fivefold: fewer
-// channels stay in a plain layout, the first of these for which oneDNN has a primitive.
+// Blocked layouts pad channels to 16, so an image with 3 channels would grow fivefold. Tensors with
+// fewer channels stay in a plain layout: the first of these for which oneDNN has a primitive.
 enum class FewChannels { kAsStored, kNchw, kAny };
 
 class OnednnPlan {
@@ -60,7 +60,8 @@ class OnednnPlan {
   dnnl::memory::desc scratchpad_;
   std::array<dnnl::reorder, 3> reorders_;  // for the inputs
   std::array<dnnl::memory::desc, 3> reorder_scratchpads_;
-  size_t shared_offset_ = 0;  // dense copies and scratchpads, one after the other in time
+  // dense copies and scratchpads share the space, one after the other in time
+  size_t shared_offset_ = 0;
   size_t workspace_bytes_ = 0;
   mutable std::mutex mutex_;
   mutable std::vector<Blend> blends_;  // guarded by mutex_; most recently made last

@@ -37,7 +37,8 @@ __attribute__((noinline)) void RunTasks(Loop* loop) {
   loop->finished.fetch_add(1, std::memory_order_release);
 }
 
-// It is not sanitized, because the region's arguments travel between threads inside libgomp.
+// The function is not sanitized, because the region's arguments travel between threads inside
+// libgomp.
 __attribute__((noinline, no_sanitize("thread"))) void Region(Loop* loop, int threads) {
 #pragma omp parallel num_threads(threads)
   RunTasks(loop);

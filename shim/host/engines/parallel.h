@@ -1,5 +1,5 @@
-// Parallel loops of the engines, on the OpenMP threads that oneDNN also uses. Any thread may call;
-// the number of threads is one figure per process, so plans that one thread makes fit another.
+// Parallel loops of the engines, on the OpenMP threads that oneDNN also uses. Any thread may call.
+// A process has one number of threads, so plans that one thread makes fit another.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class ScopedThreadCount {
 };
 
 // Runs body(context, task) for task = 0 … tasks-1, in any order and concurrently. Returns false if
-// any of them did.
+// a call of body returned false.
 bool ParallelTasks(int64_t tasks, bool (*body)(void* context, int64_t task), void* context);
 
 template <class Body>

@@ -48,7 +48,7 @@ struct PatchGeometry {
 PatchGeometry ForwardGeometry(const ConvolutionShape& shape);
 // The geometries of backward_data, which together cover x: pixels of x, gathered from y.
 std::vector<PatchGeometry> BackwardDataPhases(const ConvolutionShape& shape);
-// The geometry of every pixel of y itself: it gathers y as a matrix of channels by pixels.
+// Returns the geometry of y itself: it gathers y as a matrix of channels by pixels.
 PatchGeometry IdentityGeometry(const ConvolutionShape& shape);
 
 // A row of the matrix, in the order in which the caller multiplies: tap-major or channel-major.

@@ -8,8 +8,8 @@
 
 namespace hostgpu {
 
-// A tensor of up to five axes; strides in elements, negative if an axis is mirrored (the address is
-// then that of element 0 of the mirrored axis, which is the last in memory).
+// A tensor of up to five axes. Strides are in elements, and negative if an axis is mirrored; the
+// address is then that of element 0 of the mirrored axis, which is the last in memory.
 struct TensorCopy {
   std::array<int64_t, 5> extents;
   std::array<int64_t, 5> user_strides;

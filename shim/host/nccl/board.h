@@ -39,7 +39,7 @@ struct alignas(64) Channel {
 enum class Presence : uint32_t {
   kHere,
   kLeft,    // destroyed after all its operations
-  kFailed,  // aborted, or it met an error: it sends nothing more
+  kFailed,  // aborted or failed: it sends nothing more
 };
 
 // While the communicator is made: the number of ranks by the first one, and why making it fails.
@@ -65,10 +65,10 @@ enum class SeatState : uint32_t {
 };
 
 struct alignas(64) Seat {
-  std::atomic<uint32_t> bell;  // a futex: it changes whenever something has changed for this rank
+  std::atomic<uint32_t> bell;  // a futex that changes whenever something has changed for this rank
   std::atomic<uint32_t> sleepers;  // threads that wait for the bell
   std::atomic<Presence> presence;
-  std::atomic<int32_t> pid;  // of the process that took the seat; 0: it is free
+  std::atomic<int32_t> pid;  // process that took the seat; 0 if the seat is free
   std::atomic<SeatState> state;
   Member member;
 };

@@ -181,7 +181,7 @@ void Joining::RefuseAll(const Outcome& outcome) {
   Roll& roll = board_.roll();
   if (Refusal none = Refusal::kNone;
       roll.refusal.compare_exchange_strong(none, Refusal::kBeingTold)) {
-    // To the others, an error that concerns this rank alone is a lost rank.
+    // For the other ranks, an error that concerns this rank alone means a lost rank.
     const bool usage = outcome.result == ncclInvalidUsage && !cancelled_;
     roll.result = usage ? ncclInvalidUsage : ncclRemoteError;
     const std::string reason = usage ? outcome.reason : NameOf(place_.rank) + ": " + outcome.reason;

@@ -16,7 +16,7 @@ namespace hostgpu::nccl {
 Outcome NewUniqueId(ncclUniqueId* id);
 bool IsUniqueId(const ncclUniqueId& id);
 
-// A number that no other process has; a forked child has one of its own.
+// Returns a number that no other process has; a forked child has another one.
 uint64_t ThisProcess();
 
 // A rank that wants to join: the `rank`-th of `ranks`, with `device` of this process.

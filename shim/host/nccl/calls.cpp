@@ -159,7 +159,7 @@ bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return x < y + b_bytes && y < x + a_bytes;
 }
 
-// Every rank reduces everything, each part in another order, so all have the same bits.
+// Every rank reduces all elements, each part in another order, so all ranks have the same bits.
 Outcome BuildAllReduce(Builder& call, ncclRedOp_t op) {
   const Arguments& a = call.arguments;
   const Reduction reduction{a.type, op, -1};

@@ -36,7 +36,7 @@ void Communicator::Settle(ncclResult_t result, Membership membership) {
     settled_ = true;
   }
   state_ = result;
-  if (GivenUp() && settled_) Abort();  // aborted meanwhile: the others may learn of it now
+  if (GivenUp() && settled_) Abort();  // aborted meanwhile, and only now may the others learn of it
 }
 
 Outcome Communicator::CheckUsable() const {

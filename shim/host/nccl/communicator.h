@@ -1,4 +1,4 @@
-// One rank of a communicator: its place among the others, its state, and the order of its
+// One rank of a communicator: its place among the other ranks, its state, and the order of its
 // operations. Thread-safe. The handle shares it with the work on streams, which may outlive the
 // handle.
 #pragma once
@@ -41,11 +41,11 @@ class Communicator {
 
   // Success, in progress, or the error that made it useless.
   ncclResult_t State() const { return state_.load(); }
-  // Whether a call may use it: only in the state of success, and before it is ended.
+  // Returns whether a call may use it: only in the state of success, and before it is ended.
   Outcome CheckUsable() const;
 
-  // These end all operations, and tell the other ranks the reason: the first error, an abort, or an
-  // orderly end.
+  // These functions end all operations, and tell the other ranks the reason: the first error, an
+  // abort, or an orderly end.
   void Fail(const Outcome& outcome);
   void Abort();
   void SayGoodbye();
@@ -63,7 +63,7 @@ class Communicator {
   void AddHeld(int change);
   void AwaitNoneHeld();
 
-  // For the code that exchanges messages.
+  // The following members serve the code that exchanges messages.
   const Board& board() const { return membership_.board; }
   const Mapping& memory(int rank) const { return membership_.memories[rank]; }
   // The error if nothing more is to be expected of the rank. Checking processes costs a system
@@ -82,7 +82,7 @@ class Communicator {
   std::atomic<bool> settled_{false};
   std::atomic<bool> aborted_{false};
   Membership membership_;              // constant once settled
-  std::vector<ProcessWatch> watches_;  // by rank; this rank's watches nobody
+  std::vector<ProcessWatch> watches_;  // by rank; the entry of this rank watches no process
   Turns turns_;
   std::vector<char> scratch_;
   std::mutex held_mutex_;

@@ -11,7 +11,7 @@ struct Config {
   std::optional<bool> blocking;  // its member `blocking`, if it is set
 };
 
-// Refuses what the real library would refuse, except for hints. A null pointer is an empty
+// Refuses what the real library would refuse, except in hints. A null pointer is an empty
 // configuration.
 Outcome ReadConfig(const ncclConfig_t* given, Config* config);
 

@@ -16,7 +16,7 @@ Outcome CurrentDevice(int* device);
 Outcome RetainContext(int device, CUcontext* context);
 void ReleaseContext(int device);
 
-// Makes a context current, so that the default streams' handles mean its own.
+// Makes a context current, so that the handles of default streams mean this context's streams.
 class ContextScope {
  public:
   explicit ContextScope(CUcontext context) { entered_ = cuCtxPushCurrent(context) == CUDA_SUCCESS; }
@@ -32,8 +32,9 @@ class ContextScope {
   bool entered_;
 };
 
-// Joins streams: later work on `stream` follows earlier work on the others, and work on the others
-// after Part follows the work on `stream` in between. It is captured like any event.
+// Joins streams. After Join, later work on `stream` follows earlier work on the others; after Part,
+// later work on the others follows the work on `stream` in between. A capture records the
+// dependencies like any event.
 class StreamKnot {
  public:
   StreamKnot(CUstream stream, std::vector<CUstream> others)

@@ -7,7 +7,8 @@
 namespace hostgpu::nccl {
 namespace {
 
-// Earlier calls are on their streams: it waits for them, even if it is called in a group.
+// Earlier calls are already on their streams. Destroy waits for them, even if it is called in a
+// group.
 Outcome Destroy(ncclComm_t comm) {
   if (!comm) return {};
   const auto communicator = Find(comm);

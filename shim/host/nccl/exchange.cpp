@@ -115,7 +115,8 @@ void Exchange::AdvanceIn(size_t i) {
   Take(i);
 }
 
-// Whether every rank has offered its message; each message is checked when it is first seen.
+// Returns whether every rank has offered its message; each message is checked when it is first
+// seen.
 bool Exchange::Arrive(size_t i) {
   const Incoming& incoming = operation_.in[i];
   Receiving& receiving = receiving_[i];

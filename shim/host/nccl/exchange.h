@@ -30,8 +30,8 @@ class Exchange {
     size_t staged_at = 0;              // place in the communicator's scratch
   };
 
-  // Each function does what can be done now. `moved_` tells that something was done, `error_` what
-  // failed.
+  // Each function does what can be done now. `moved_` tells whether something was done, `error_`
+  // what failed.
   void Advance();
   void AdvanceOut(size_t i);
   void AdvanceIn(size_t i);
@@ -44,7 +44,8 @@ class Exchange {
   bool AllRead(int call) const;
   // The error of the first awaited rank that is lost.
   Outcome LostPeer(Communicator::Look look) const;
-  // Whether an earlier message occupies the channel; if not, this message occupies it from now on.
+  // Returns whether an earlier message occupies the channel; if not, this message occupies it from
+  // now on.
   bool Busy(std::vector<char>& channels, Kind kind, int peer);
 
   Communicator& communicator_;

@@ -28,8 +28,8 @@ class File {
   int number_;
 };
 
-// A mapping of all of a sealed file, so that no other process can shrink it. A forked child does
-// not have it.
+// A mapping of a whole file that is sealed, so that no other process can shrink it. A forked child
+// does not have the mapping.
 class Mapping {
  public:
   enum class Access { kRead, kWrite };
@@ -56,7 +56,7 @@ class Mapping {
 // A new sealed file of `bytes` zeros, in no file system. Not open if the system refuses.
 File NewSharedFile(size_t bytes);
 
-// The address by which other processes of this user open such a file, while this process has it
+// The address by which other processes of this user open a shared file, while this process has it
 // open.
 struct SharedFile {
   int32_t process;

@@ -28,7 +28,7 @@ Outcome RunOne(const Job& job) {
   }
 }
 
-// Runs each job on a thread of its own, and waits until all are done; jobs that nobody waits for
+// Runs each job on a thread of its own, and waits until all blocking jobs are done; the other jobs
 // run in the background.
 Outcome RunAll(std::vector<Job> jobs) {
   if (jobs.size() == 1 && jobs[0].blocking) return RunOne(jobs[0]);

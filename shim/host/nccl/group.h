@@ -28,8 +28,8 @@ ncclResult_t Guarded(const std::function<Outcome()>& body);
 // Submits a call, which takes effect now or at the group's end.
 Outcome Submit(Call call);
 // Submits a job that makes a communicator. All jobs of a group run at once, each on a thread of its
-// own. `blocking` ones are awaited; the others' results become their communicators' states. If the
-// group fails before, a job is destroyed without being run.
+// own. The group's end waits for `blocking` jobs; the results of other jobs become their
+// communicators' states. If the group fails before, a job is destroyed without being run.
 struct Job {
   std::function<Outcome()> run;
   bool blocking = true;

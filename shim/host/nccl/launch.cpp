@@ -72,8 +72,8 @@ Outcome CheckSelf(const Part& part) {
                                 ", or others: both belong into one group"};
 }
 
-// Whether work that is enqueued on the stream now runs whenever a graph is launched, instead of
-// once.
+// Returns whether work that is enqueued on the stream now runs whenever a graph is launched,
+// instead of once.
 bool IsCaptured(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&

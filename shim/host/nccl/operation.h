@@ -1,5 +1,5 @@
 // One rank's part in one group of calls, as messages: those that it offers to others, and what it
-// makes of theirs. Plain data.
+// makes of the messages of others. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ struct Incoming {
   uint64_t signature = 0;
   int call = 0;
   std::optional<Reduction> reduction;  // over all ranks
-  // This call also offers `to` to others, so it is written only after all of them have read it.
+  // This call also offers `to` to other ranks, so `to` is written only after all of them have read
+  // it.
   bool in_place = false;
 };
 

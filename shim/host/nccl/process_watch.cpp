@@ -24,7 +24,7 @@ bool ProcessWatch::Gone() const {
     pollfd watched{pidfd_.number(), POLLIN, 0};
     return poll(&watched, 1, 0) == 1;
   }
-  // For Linux before 5.3: a process that nobody has waited for counts as running.
+  // This serves Linux before 5.3. A process whose end was not collected counts as running.
   return kill(process_, 0) != 0 && errno == ESRCH;
 }
 

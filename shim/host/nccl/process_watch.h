@@ -9,10 +9,10 @@ namespace hostgpu::nccl {
 
 class ProcessWatch {
  public:
-  // Watches nobody, and is never gone.
+  // Watches no process; Gone() is then always false.
   ProcessWatch() = default;
-  // REQUIRES: the process is alive, so that the number is still its own. A number of another
-  // namespace (0 or less) belongs to nobody.
+  // REQUIRES: the process is alive, so that no other process has taken its number. A number of
+  // another namespace (0 or less) belongs to no process.
   explicit ProcessWatch(pid_t process);
   bool Gone() const;
 

@@ -17,9 +17,8 @@ bool CanReduce(ncclDataType_t type);
 struct Reduction {
   ncclDataType_t type = ncclInt8;
   ncclRedOp_t op = ncclSum;
-  // The rank whose element comes first; the others follow as in a ring. If negative, the elements
-  // are cut into as many parts as there are ranks, and each part begins at another rank, as in a
-  // ring of all ranks.
+  // The rank whose element comes first; the others follow in the order of a ring. If negative, the
+  // elements are cut into as many parts as there are ranks, and each part begins at another rank.
   int first = -1;
 };
 

@@ -13,7 +13,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Relative to the folder of libucudnn.so.1, in the build tree and the install tree.
+// The path is relative to the folder of libucudnn.so.1, in the build tree and the install tree.
 constexpr char kGlpkPlugin[] = "ucudnn/libucudnn_glpk.so";
 
 // The path of the GLPK plug-in; empty if the exact solver is asked for.
@@ -197,7 +197,7 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
     budget.Stop();
     return;
   }
-  // Every kernel that runs was measured, so devices that helped are let go.
+  // Every kernel that runs was measured, so devices that helped are released.
   if (known == KernelSequence::Known::kRepeated) process_.kernels.ReleaseHelpers();
   const WorkspaceBudget::Summary summary = budget.summary();
   NoteBudget(budget);

@@ -18,7 +18,7 @@ namespace ucudnn::interposer {
 struct Process;
 class Session;
 
-// A kernel that a division is to include, and what may be used to learn about it.
+// A kernel that a division is to include, and what may be used to learn about the kernel.
 struct DivisionQuestion {
   const BudgetKernel& kernel;
   Session& session;

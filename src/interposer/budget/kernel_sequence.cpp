@@ -75,7 +75,8 @@ KernelSequence::Known KernelSequence::Run(const KernelRun& run, int lane, bool a
     return entry.second.gone || entry.second.period > 0;
   });
   const bool enough = own.period > 0 && own.ran >= kPatience * own.known_after;
-  // A program whose calls never repeat is taken as the network that it has run so far.
+  // A program whose calls never repeat is treated as if its network were the calls that it has run
+  // so far.
   const bool endless = own.period == 0 && own.ran >= kMostCalls;
   complete_ = all || enough || endless;
   if (!complete_) return Known::kNotYet;

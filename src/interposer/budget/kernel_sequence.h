@@ -1,10 +1,11 @@
 // Learns a program's network: which kernels it asks about, and which it runs in which order, until
 // enough is known to divide one workspace among them. Plain values, no CUDA. Thread-compatible.
-// Source: mu-cuDNN, section III-E, which learns from queries only; recording is ours.
+// Source: mu-cuDNN, section III-E, which learns from queries only; recording is new here.
 //
-// A lane runs one call after the other. Each lane's calls are recorded by themselves, because lanes
-// mix differently in each iteration. Programs also time what they could run, in bursts before their
-// loop or within its first iteration; such calls are no part of what repeats afterwards.
+// A lane runs one call after the other. Each lane's calls are recorded separately, because lanes
+// mix differently in each iteration. Programs also time kernels that they might run, in bursts
+// before their loop or within its first iteration; such calls do not belong to what repeats
+// afterwards.
 #pragma once
 
 #include <cstddef>
@@ -33,11 +34,11 @@ class KernelSequence {
  public:
   // The most calls of a lane that are recorded.
   static constexpr size_t kMostCalls = 20000;
-  // A lane that runs a single problem counts as a network after so many calls. Fewer calls are no
+  // A lane that runs a single problem counts as a network after this many calls. Fewer calls are no
   // evidence, since programs time one kernel after the other, each several times.
   static constexpr size_t kOfOneProblem = 128;
-  // The number of calls for a lane that runs a single kernel while other lanes run others: each
-  // layer may have a lane of its own.
+  // The number of calls after which a lane that runs a single kernel counts, while other lanes run
+  // other kernels. Each layer may have a lane of its own.
   static constexpr size_t kOfOneKernel = 4;
   // A repeat that lacks problems which ran before counts as the network once it has kLongRepeat
   // calls and is kDwarfs times as long as all calls before it. A shorter one may be a block of
@@ -65,21 +66,21 @@ class KernelSequence {
   // again.
   void Leave(int lane);
 
-  // Whether a kernel that was not among those of kAsked was asked about, or ran.
+  // Returns whether a kernel was asked about or ran that was not among those of kAsked.
   bool surprised() const { return surprised_; }
   bool complete() const { return complete_; }
 
   // Stops recording.
   void End() { complete_ = true; }
 
-  // The network's kernels by rising number: the kernels that were asked about or, once learning is
-  // complete, those of each lane's repeat.
+  // Returns the network's kernels in ascending order of number: the kernels that were asked about
+  // or, once learning is complete, the kernels of each lane's repeat.
   std::vector<KernelUse> Uses() const;
 
  private:
   struct Lane {
     std::vector<int> calls;  // as numbers of ways_
-    // At index d - 1: how many of the latest calls equal the call d before them.
+    // At index d - 1: how many of the latest calls equal the call d calls before.
     std::vector<uint32_t> repeated;
     std::map<int, size_t> latest;     // by problem: the index of its latest call
     std::set<int> met;                // all distinct calls

@@ -16,8 +16,7 @@ constexpr size_t kMostLanes = 4096;
 
 WorkspaceBudget::Key::Key(Api api, const ConvolutionProblem& of, uint64_t plan)
     : api(api), problem(of), plan(plan) {
-  // Callers ask before they set the math type that they are told, so it does not distinguish
-  // kernels.
+  // Callers ask before they set the math type of the answer, so it does not distinguish kernels.
   problem.math = MathType::kDefault;
 }
 
@@ -119,9 +118,9 @@ KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel,
   const auto problem =
       problems_.emplace(Key(Api::kLegacy, kernel.problem, 0), problems_.size()).first;
   const KernelRun run = {number, static_cast<int>(problem->second), kernel.algorithm};
-  // If there are several handles, it is unknown which of them runs which kernel, and most plans
-  // that were made to choose from never run. Kernels of one lane can share a segment, but kernels
-  // that may run anywhere would each need their own.
+  // If there are several handles, it is unknown which of them runs which kernel, and most of a
+  // program's plans only serve to choose from and never run. Kernels of one lane can share a
+  // segment, but kernels that may run anywhere would each need their own.
   const bool asked_counts = handles_.size() <= 1 || !HasPlans();
   const KernelSequence::Known known = sequence_.Run(run, static_cast<int>(lane), asked_counts);
   return known == KernelSequence::Known::kRepeated ? Learned() : known;

@@ -72,8 +72,9 @@ class WorkspaceBudget {
   Result<KernelSequence::Known> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
-  // Whether handles may become one lane, whose name is then their owner. `owners` are these
-  // handles, and the lanes that they are on already (null: on none). Fails if one of them has run.
+  // Returns whether handles may become one lane, whose name is then their owner. `owners` are these
+  // handles, and the lanes that they are on already (null: on none). Fails if one of the handles
+  // has run.
   Status MayOrder(std::initializer_list<const void*> owners);
 
   // The kernels that are known so far.
@@ -83,7 +84,7 @@ class WorkspaceBudget {
   // EndLearning has returned `known`, and learning() is over unless that is kAsked.
   Status Divide(const std::vector<BudgetKernel>& kernels,
                 std::vector<std::vector<Configuration>> choices, KernelSequence::Known known);
-  // Ends learning after dividing failed; kernels use what the budget has left.
+  // Ends learning after dividing failed; kernels use the rest of the budget.
   void Stop() noexcept;
 
   // Rises with every division. Decisions of an earlier epoch must be taken anew.
@@ -95,8 +96,8 @@ class WorkspaceBudget {
   };
   Share ShareOf(const BudgetKernel& kernel, const execution::ArenaOwner& owner);
 
-  // Whether the division waits for memory that is still in use. A thread that may allocate then
-  // calls SettleNow.
+  // Returns whether the division waits for memory that is still in use. A thread that may allocate
+  // then calls SettleNow.
   bool waiting() const { return waiting_.load(std::memory_order_acquire); }
   void SettleNow();
 
@@ -151,8 +152,8 @@ class WorkspaceBudget {
 
  private:
   int NumberOf(const BudgetKernel& kernel) UCUDNN_REQUIRES(mutex_);
-  // Whether plans have come: some may never run, and kernels that were only asked about were not
-  // measured for the budget.
+  // Returns whether plans have come: some may never run, and kernels that were only asked about
+  // were not measured for the budget.
   bool HasPlans() const UCUDNN_REQUIRES(mutex_);
   // Divides and makes the memory ready, or notes that it is still in use.
   Status Settle() UCUDNN_REQUIRES(mutex_);
@@ -172,12 +173,12 @@ class WorkspaceBudget {
                           CUstream stream);
   execution::Arena::Segment TakeShare(const execution::ArenaOwner& owner, const OwnedPart& part,
                                       CUstream stream);
-  // The position in lanes_ of `owner`'s lane or, if it has none, of a lane on the same stream whose
-  // handle was destroyed; lanes_.size() if there is neither.
+  // Returns the position in lanes_ of `owner`'s lane or, if it has none, of a lane on the same
+  // stream whose handle was destroyed; lanes_.size() if there is neither.
   size_t LaneOf(const execution::ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
   void Leave(const void* owner) UCUDNN_REQUIRES(mutex_);
   void WarnBeyondBudget() const;
-  // The kernel's place in the latest division; -1: it has none.
+  // Returns the kernel's place in the latest division; -1 if it has none.
   int PlannedAt(int kernel) const UCUDNN_REQUIRES(mutex_);
   void ReadyCapture(size_t bytes) UCUDNN_REQUIRES(mutex_);
   // Owners hold `taken` copies of the workspace plan's segment `number`. Reserves memory for the
@@ -214,7 +215,7 @@ class WorkspaceBudget {
   };
   std::unordered_map<Key, int, Hash> numbers_ UCUDNN_GUARDED_BY(mutex_);
   // Numbers the problems of kernels that ran. Kernels of one problem have one number, whatever
-  // their API and plan, so the keys are those of the legacy API.
+  // their API and plan, so the keys are legacy-API keys.
   std::unordered_map<Key, size_t, Hash> problems_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<BudgetKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // by number
   std::vector<execution::ArenaOwner> lanes_ UCUDNN_GUARDED_BY(mutex_);
@@ -229,8 +230,8 @@ class WorkspaceBudget {
   size_t planned_budget_ UCUDNN_GUARDED_BY(mutex_) = 0;
   planning::DividedNetwork divided_ UCUDNN_GUARDED_BY(mutex_);
   bool solved_ UCUDNN_GUARDED_BY(mutex_) = false;  // divided_ divides planned_budget_
-  // Its kernels were only asked about, and it is unknown which lanes run them: each has a share
-  // that it may use on any lane.
+  // True if the kernels were only asked about, and it is unknown which lanes run them. Each then
+  // has a share that it may use on any lane.
   bool asked_only_ UCUDNN_GUARDED_BY(mutex_) = false;
   size_t capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;    // bytes that it leaves for a capture
   bool capture_ready_ UCUDNN_GUARDED_BY(mutex_) = false;  // these were reserved, if there was room

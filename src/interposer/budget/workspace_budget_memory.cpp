@@ -64,7 +64,8 @@ void WorkspaceBudget::Lower(size_t budget_bytes) {
 
 void WorkspaceBudget::Fix() {
   arena_.Fix();
-  // Memory that the division leaves serves one capture: all of its kernels, or those that fit.
+  // Memory that the division leaves serves one capture: all kernels of the capture, or those that
+  // fit.
   size_t largest = 0;
   for (const planning::Slot& slot : divided_.slots) {
     if (asked_only_) break;  // their lanes are not known
@@ -135,7 +136,7 @@ execution::Arena::Segment WorkspaceBudget::TakeShare(const execution::ArenaOwner
   const int position = PlannedAt(part.kernel);
   const size_t share = position < 0 ? 0 : divided_.share_bytes[position];
   // If a lane grew to its share kernel by kernel, it would hold old and new segments at once, so it
-  // takes all of it now.
+  // takes the whole share now.
   const bool whole = share > part.bytes && share <= arena_.Available(owner);
   const execution::Arena::Segment segment = arena_.Take(owner, whole ? share : part.bytes, stream);
   if (segment.data != nullptr && owner.capturable && !capture_ready_) ReadyCapture(capture_bytes_);

@@ -5,8 +5,8 @@
 
 namespace ucudnn::interposer {
 
-// A kernel costs a few KiB. The bound keeps a program whose shapes never repeat from growing for
-// ever.
+// A kernel costs a few KiB. The bound prevents endless growth in a program whose shapes never
+// repeat.
 constexpr size_t kMostKernels = 10000;
 
 }  // namespace ucudnn::interposer

@@ -1,6 +1,6 @@
-// UCUDNN_CHECK=1: compares each planned call with the undivided one on the caller's own data. A
-// debugging mode: it allocates, copies to the host and waits for the stream, and must not run
-// inside a capture. Called on the thread of the call.
+// UCUDNN_CHECK=1: compares each planned call with the undivided one on the caller's own data. This
+// debugging mode allocates, copies to the host and waits for the stream, and must not run inside a
+// capture. Called on the thread of the call.
 #pragma once
 
 #include "convolution/numeric_class.h"
@@ -34,7 +34,7 @@ struct CheckRequest {
 };
 
 // Runs the plan into scratch memory, then the undivided engine into the caller's output, and
-// compares the two; a wrong plan can touch the caller's data only through the workspace, which both
+// compares the two. A wrong plan can touch the caller's data only through the workspace, which both
 // use. The scratch memory lies between guards and starts as a copy of the caller's output, so beta,
 // z in place and gaps between elements mean the same there.
 //

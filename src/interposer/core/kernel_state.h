@@ -45,8 +45,8 @@ struct KernelState {
   std::atomic<int> looked_at = 0;
 
   bool refused() const { return decision.course == planning::Course::kRefusal; }
-  // Whether more may be known by now: the kernel has had enough `calls`, or its budget was divided
-  // anew (`epoch`).
+  // Returns whether more may be known by now: the kernel has had enough `calls`, or its budget was
+  // divided anew (`epoch`).
   bool IsDue(const std::atomic<long>& calls, int epoch) const {
     if (looked_at.load(std::memory_order_relaxed) != epoch) return true;
     const long due = due_at.load(std::memory_order_relaxed);

@@ -35,7 +35,7 @@ struct AnswerStep {
       const auto cause = question.configuration.Pieces() > 1 ? planning::Cause::kDivisionWrong
                                                              : planning::Cause::kGraphEngineWrong;
       if (reporter != nullptr) reporter->Fallback(facts.problem, cause, trust.message);
-      // The rows of the wrong plan's pieces were dropped, so the measurements are asked for again.
+      // The rows of the wrong plan's pieces were dropped, so the measurements must be read again.
       facts.measured.Clear();
       facts.tilings.Clear();
     }
@@ -49,7 +49,7 @@ struct AnswerStep {
 };
 
 // Stores the promise of a decision. Returns false if another process has given a different promise
-// before: that one becomes a fact, and the caller decides anew.
+// before; that promise becomes a fact, and the caller decides anew.
 bool IsKept(const Decision& decision, planning::Facts& facts, Steps& steps) {
   if (!decision.gives_promise) return true;
   const planning::KeptPromise kept = steps.Keep(decision);

@@ -24,7 +24,7 @@ class Steps {
   // Asked only about plans of the graph API.
   virtual std::vector<MicroConfiguration> Answer(const planning::FindSubstitutes& question) = 0;
   virtual planning::Trust Answer(const planning::Compare& question) = 0;
-  // Keeps what it builds, the pieces in `schedule_`, in place of what it built before.
+  // Keeps what it builds, with the pieces in `schedule_`, in place of what it built before.
   virtual planning::BuildOutcome Answer(const planning::Build& question) = 0;
   // Stores the decision's promise and returns it; if one was given before, returns that one.
   virtual planning::KeptPromise Keep(const planning::Decision& decision) = 0;

@@ -1,4 +1,4 @@
-// Whether and when a kernel is measured, and the user's workspace ceiling for it.
+// Determines whether and when a kernel is measured, and the user's workspace ceiling for it.
 #pragma once
 
 #include "convolution/api.h"
@@ -8,15 +8,15 @@
 
 namespace ucudnn::interposer {
 
-// Whether this process may measure the kernel on the session's device: the user allows it, and no
-// workspace plan names the kernel.
+// Returns whether this process may measure the kernel on the session's device: the user allows it,
+// and no workspace plan names the kernel.
 bool Tunes(Process& process, const Session& session, const ConvolutionProblem& problem, Api api);
-// Whether a caller that asks about the kernel waits until it is measured.
+// Returns whether a caller that asks about the kernel waits until it is measured.
 bool MeasuresBeforePromising(Process& process, const Session& session,
                              const ConvolutionProblem& problem, Api api);
 // The user's ceiling for each kernel's part of the caller's workspace, in bytes; kNoLimit: none.
 size_t UserLimit(Process& process, const Session& session);
-// The facts about a kernel that do not depend on what the program named.
+// Returns the facts about a kernel that do not depend on what the program named.
 planning::Facts FactsOfKernel(Process& process, const Session& session,
                               const ConvolutionProblem& problem, Api api);
 // Why the kernel may be cut into tiles, if the program would run an engine that needs `need_bytes`

@@ -13,7 +13,7 @@ using execution::Outcome;
 using planning::Cause;
 using planning::Otherwise;
 
-// Whether no undivided engine or call can replace the pieces.
+// Returns whether no undivided engine or call can replace the pieces.
 bool IsAlone(const planning::Decision& decision) {
   return decision.otherwise == Otherwise::kPieces;
 }
@@ -93,7 +93,7 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
       NoteFailure(request);
       return status;
     case Outcome::kUndivided:
-      // No piece was enqueued, or the undivided engine overwrites what pieces wrote, so the
+      // No piece was enqueued, or the undivided engine overwrites the output of pieces, so the
       // program's own call is still a correct fallback.
       if (status != CUDNN_STATUS_SUCCESS) return RunOtherwise(state, other, true);
       state.CountUndivided();

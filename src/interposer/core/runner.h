@@ -1,5 +1,5 @@
-// Runs a kernel's decision, or what Decision::otherwise names if that cannot run. No other code
-// runs pieces, or chooses what replaces them.
+// Runs a kernel's decision, or the way that Decision::otherwise names if that cannot run. No other
+// code runs pieces, or chooses what replaces them.
 #pragma once
 
 #include "interposer/core/kernel_state.h"
@@ -30,7 +30,7 @@ struct RunRequest {
 };
 cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other);
 
-// Runs what `state`'s decision names in place of pieces, and counts that. REQUIRES: nothing was
+// Runs what `state`'s decision names in place of pieces, and counts the run. REQUIRES: nothing was
 // enqueued, or all of it is overwritten.
 cudnnStatus_t RunOtherwise(const KernelState& state, OtherWays& other,
                            bool undivided_failed = false);

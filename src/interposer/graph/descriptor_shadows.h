@@ -42,25 +42,25 @@ struct DescriptorShadow {
   GraphKind kind = GraphKind::kUnknown;
   // every operation reads only one element for each element of its result
   bool is_pointwise = false;
-  // For an operation graph, and objects made of it: the first such operation; none: it has none
-  // that is known.
+  // For an operation graph, and objects made from it: the first wide operation; none if no wide
+  // operation is known in it.
   std::optional<WideOperation> wide;
   std::optional<cudnnBackendNormMode_t> norm;  // for a norm operation
-  // True for pointwise modes whose result depends on an element's position, and for their
-  // operations.
+  // True for pointwise modes whose result depends on an element's position, and for operations with
+  // such a mode.
   bool reads_position = false;
   bool is_heuristics_first = false;  // the first of a list of the heuristics, or made from that one
   std::shared_ptr<const ListedConfigurations> list;  // the list it belongs to; null: none
   cudnnHandle_t handle = nullptr;  // the handle that it, or its operation graph, was made with
-  // Tensors have the two members that follow; a convolution has those of its image.
+  // For a tensor: its own values. For a convolution: the values of its image.
   int64_t batch = 0;
   bool ragged = false;
   std::array<int64_t, CUDNN_DIM_MAX> extents = {}, strides = {};  // for tensors; 0 behind the last
-  // For a convolution, and objects made of it: the elements from the first to the last of one image
-  // of x or of y, whichever spans more.
+  // For a convolution, and objects made from it: the number of elements from the first to the last
+  // of one image of x or of y, whichever spans more.
   double span = 0;
   bool dynamic = false;  // the operation graph was made with dynamic shapes
-  // For engines: the configuration that they were read from (null: it no longer exists), and the
+  // For engines: the configuration from which they were read (null: it no longer exists), and the
   // answer that was given about native CUDA graphs of their plans, which must not change.
   cudnnBackendDescriptor_t configuration = nullptr;
   uint64_t configuration_number = 0;
@@ -83,14 +83,14 @@ class DescriptorShadows {
 
   std::optional<DescriptorShadow> Find(cudnnBackendDescriptor_t descriptor);
 
-  // The configurations of `list` that still exist. They continue to exist until Return was called
-  // for each of them.
+  // Returns the configurations of `list` that still exist. They continue to exist until Return was
+  // called for each of them.
   std::vector<cudnnBackendDescriptor_t> Lend(const ListedConfigurations& list);
-  // Whether a configuration that the application destroys is lent: it is then destroyed when the
-  // last loan is returned.
+  // Returns whether a configuration that the application destroys is lent: it is then destroyed
+  // when the last loan is returned.
   bool DestroyLater(cudnnBackendDescriptor_t configuration);
   // Returns a loan. True if the application has destroyed the configuration, and no other loan of
-  // it is left: then the caller destroys it.
+  // it is left; the caller then destroys it.
   bool Return(cudnnBackendDescriptor_t configuration);
 
   // Sets DescriptorShadow::keeps_native if it is not set, and returns it; returns `keeps` for an

@@ -109,7 +109,7 @@ planning::Rows GraphSteps::Answer(const planning::Measure& question) {
   if (engine == nullptr) return {{}, true};
   tuning::Question asked;
   asked.problem = kernel_.problem();
-  // A substitute runs only undivided, so it is measured on the whole mini-batch alone.
+  // A substitute runs only undivided, so it is measured only on the whole mini-batch.
   asked.policy = engine == kernel_.own ? process_.options.policy : BatchSizePolicy::kUndivided;
   asked.request = question.request;
   asked.may_measure = kernel_.is_measured();
@@ -237,7 +237,7 @@ std::vector<EngineId> GraphSteps::MeasuredWhole(size_t limit_bytes) const {
   for (const planning::Measurement& row : stored->rows) {
     const MicroConfiguration& micro = row.micro;
     const EngineId::Graph* const graph = micro.engine.graph();
-    // Others may have written the store, so its rows may hold anything.
+    // Other programs may have written the store, so its rows may hold anything.
     const bool fits = micro.IsWhole(kernel_.problem().n) && micro.workspace_bytes <= limit_bytes &&
                       micro.time_ms >= 0;
     if (fits && graph != nullptr && graph->fusion == own->fusion) {

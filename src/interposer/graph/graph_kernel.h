@@ -29,7 +29,7 @@ struct GraphKernel {
   std::shared_ptr<const LentConfigurations> listed;
   bool again = false;        // it was decided about before, and the store may have more rows by now
   bool may_measure = false;  // unknown measurements are made now, unless it comes late
-  // It came when the most plans were already remembered, so it is never measured.
+  // True for a plan that came when the most plans were already remembered, so it is never measured.
   bool comes_late = false;
 
   const ConvolutionProblem& problem() const { return own->convolution.problem; }
@@ -57,7 +57,7 @@ Result<cudnn::BackendDescriptor> PlanOf(const Process& process,
                                         cudnnBackendDescriptor_t configuration,
                                         cudnnHandle_t handle);
 
-// Whether plans of an engine with these notes can become native CUDA graphs.
+// Returns whether plans of an engine with these notes can become native CUDA graphs.
 bool BecomesNative(const cudnn::EngineNotes& notes);
 
 class GraphSteps : public Steps {
@@ -77,9 +77,9 @@ class GraphSteps : public Steps {
   planning::BuildOutcome Answer(const planning::Build& question) override;
   planning::KeptPromise Keep(const planning::Decision& decision) override;
 
-  // In confirmed_kernel.cpp. Applies the workspace plan's `kernel` to this plan, in at most
-  // `limit_bytes` of workspace (the caller's or, under a budget, ucudnn's). If it does not hold,
-  // the error says why.
+  // Applies the workspace plan's `kernel` to this plan, in at most `limit_bytes` of workspace (the
+  // caller's or, under a budget, ucudnn's). If it does not hold, the error says why. In
+  // confirmed_kernel.cpp.
   Result<planning::ConfirmedGraphKernel> ConfirmKernel(const planning::WorkspacePlanKernel& kernel,
                                                        size_t limit_bytes);
 
@@ -94,12 +94,12 @@ class GraphSteps : public Steps {
   const EngineTemplates& known() const { return known_; }
 
  private:
-  // The plan's own engine, then those of `configuration` and `undivided`, each once.
+  // Returns the plan's own engine, then the engines of `configuration` and `undivided`, each once.
   EngineTemplates Used(const Configuration& configuration,
                        const MicroConfiguration& undivided) const;
   tuning::GraphScope ScopeOf(const EngineTemplates& engines) const;
-  // The engines that tiles of a vast plan may run: its own, then those that the heuristics choose
-  // for typical tiles.
+  // Returns the engines that tiles of a vast plan may run: the plan's own, then those that the
+  // heuristics choose for typical tiles.
   const EngineTemplates& EnginesOfTiles();
   // Compares the division of the known rows of the plan's own engine while more rows are still to
   // be measured for `question`: if time runs out, that division may run.
@@ -119,8 +119,8 @@ class GraphSteps : public Steps {
   bool Add(EngineTemplate other, size_t limit_bytes, std::vector<MicroConfiguration>& found);
   void AddAny(size_t limit_bytes, std::vector<MicroConfiguration>& found);
 
-  // In confirmed_kernel.cpp. The engines that the file names, one for each run; empty if the plan
-  // may not use them.
+  // Returns the engines that the file names, one for each run; empty if the plan may not use them.
+  // In confirmed_kernel.cpp.
   EngineTemplates EnginesOfFile(const Configuration& configuration);
   // Returns `configuration` with `engines`, one for each run, and the sizes that the library
   // states. Fails if these exceed those of `configuration`.

@@ -52,8 +52,8 @@ class GraphPlans : public DivisionChoices {
   // cuDNN 9.23 and newer: the workspace that `plan` needs for the shapes of `pack`.
   cudnnStatus_t WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                               cudnnBackendDescriptor_t pack, size_t* bytes);
-  // In native_graphs.cpp. A divided plan becomes a graph of its pieces, one child behind the other.
-  // If pieces cannot become native graphs, the undivided plan inside the promise does.
+  // Makes a divided plan a graph of its pieces, one child behind the other. If pieces cannot become
+  // native graphs, the undivided plan inside the promise does. In native_graphs.cpp.
   cudnnStatus_t PopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph);
   cudnnStatus_t UpdateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -63,7 +63,7 @@ class GraphPlans : public DivisionChoices {
   // and allocate nothing.
   cudnnStatus_t ExecuteUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                  cudnnBackendDescriptor_t pack) noexcept;
-  // In native_graphs.cpp.
+  // This function is in native_graphs.cpp.
   cudnnStatus_t PopulateUndivided(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
 
@@ -78,18 +78,18 @@ class GraphPlans : public DivisionChoices {
 
   using Plans = AddressTable<PlanState>;
 
-  // In split_plans.cpp, as are the next two. If the process's calls are split, plans of pointwise
-  // operations run as they are, convolutions run over all ranks, and all other plans are refused by
-  // name. Finalizes any descriptor but a pack.
+  // Finishes finalizing any descriptor but a pack, if the process's calls are split. Plans of
+  // pointwise operations then run locally, convolutions run over all ranks, and all other plans are
+  // refused by name. In split_plans.cpp, as are the next two.
   cudnnStatus_t FinalizeSplit(cudnnBackendDescriptor_t descriptor);
   class OwnSplitCall;
   cudnnStatus_t ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                              cudnnBackendDescriptor_t pack);
-  // Whether the plan cannot become a native CUDA graph because it is not pointwise; if so, reports
-  // that.
+  // Returns whether the plan cannot become a native CUDA graph because it is not pointwise; if so,
+  // reports that.
   bool IsRefusedNative(cudnnBackendDescriptor_t plan);
 
-  // In native_graphs.cpp: the undivided plan inside the promise as a native graph.
+  // Makes the undivided plan inside the promise a native graph. In native_graphs.cpp.
   cudnnStatus_t PopulateAsOne(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                               cudnnBackendDescriptor_t pack, cudaGraph_t graph) noexcept;
 
@@ -100,7 +100,7 @@ class GraphPlans : public DivisionChoices {
   // Makes `state` the state of the plan. Returns false, with a report, if the table is full.
   bool Enter(cudnnBackendDescriptor_t plan, PlanState& state);
   // Calls run(plan), where `plan` is the one for the real library: the substitute if there is one.
-  // NOT_SUPPORTED if only pieces keep the promise. `state` is the plan's; null: none.
+  // NOT_SUPPORTED if only pieces keep the promise. `state` belongs to the plan; null: none.
   template <typename Run>
   static cudnnStatus_t WithUndivided(PlanState* state, cudnnBackendDescriptor_t plan,
                                      const Run& run) {
@@ -117,8 +117,8 @@ class GraphPlans : public DivisionChoices {
   // Executes on this rank alone.
   cudnnStatus_t ExecuteHere(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                             cudnnBackendDescriptor_t pack);
-  // The convolution call that executing the plan makes, with its operands in `fused`; none if the
-  // pack lacks one of them.
+  // Returns the convolution call that executing the plan makes, with its operands in `fused`; none
+  // if the pack lacks one of them.
   static std::optional<cudnn::ConvolutionCall> CallOf(cudnnHandle_t handle, const PlanState& state,
                                                       const VariantPack& operands,
                                                       cudnn::FusedPointers& fused);
@@ -129,8 +129,8 @@ class GraphPlans : public DivisionChoices {
   // Tells the budget, if the plan is under one, that it is about to run.
   void Follow(cudnnHandle_t handle, const PlanState& state);
 
-  // From here to PopulatePieces, functions are in native_graphs.cpp. BehaviorNotes returns the
-  // engine's notes, without native support if a plan of it may run another engine that lacks it.
+  // Returns the engine's behavior notes, without native support if a plan of it may run another
+  // engine that lacks it. Functions from here to PopulatePieces are in native_graphs.cpp.
   cudnnStatus_t BehaviorNotes(cudnnBackendDescriptor_t engine, cudnnBackendAttributeType_t type,
                               int64_t requested, int64_t* count, void* values);
   bool KeepsNativeSupport(const DescriptorShadow& engine);
@@ -143,16 +143,16 @@ class GraphPlans : public DivisionChoices {
   bool PopulatePieces(cudnnHandle_t handle, PlanState& state, cudnnBackendDescriptor_t pack,
                       cudaGraph_t graph);
 
-  // From here on, and ChoicesOf: functions are in plan_decision.cpp. Decides about a plan that is
-  // finalized; null if it is left alone. In a process whose calls are split, plans that come after
-  // kMostKernels others are decided about, too, but never measured.
+  // Decides about a plan that is finalized; null if it is left alone. In a process whose calls are
+  // split, plans after the first kMostKernels are decided about too, but never measured. Functions
+  // from here on, and ChoicesOf, are in plan_decision.cpp.
   PlanState* Decide(cudnnBackendDescriptor_t plan, const DescriptorShadow& shadow);
   // Decides about a plan that comes for the first time, and publishes its state.
   PlanState* DecideFirst(const GraphKernel& kernel, Key key);
   // Records why the plan stays as it is. Returns null, or the refusal if a strict limit or
   // determinism forbids it to run.
   PlanState* LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_bytes, const std::string& why);
-  // Whether the user's options forbid some plans.
+  // Returns whether the user's options forbid some plans.
   bool ForbidsSome() const {
     return process_.options.deterministic || process_.options.strict_limit;
   }

@@ -32,7 +32,7 @@ std::optional<EnginePromise> KeptPromises::Find(const EnginePromise& asked) {
     return std::nullopt;
   }
   if (!*stored) return std::nullopt;
-  // From now on this process keeps the promise, even if the store fails.
+  // This process keeps the promise from now on, even if the store fails.
   MutexLock lock(mutex_);
   if (const EnginePromise* known = Known(asked)) return *known;
   known_[asked.problem.Hash()].push_back(**stored);

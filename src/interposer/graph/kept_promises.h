@@ -1,6 +1,6 @@
-// Promises of less workspace than a plan of the graph API needs: those of this process and, as far
-// as a store has them, of earlier ones. A promise is given once, and later plans get the same one.
-// Thread-safe. Used while plans are made, never while they run.
+// Promises of less workspace than a plan of the graph API needs. They were given by this process
+// or, as far as a store has them, by earlier ones. A promise is given once, and later plans get the
+// same one. Thread-safe. Used while plans are made, never while they run.
 #pragma once
 
 #include <cstdint>

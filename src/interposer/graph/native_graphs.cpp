@@ -1,4 +1,4 @@
-// Makes native CUDA graphs of execution plans (cudnnBackendPopulateCudaGraph and its update): a
+// Makes native CUDA graphs of execution plans (cudnnBackendPopulateCudaGraph and its update). A
 // divided plan becomes a graph of its pieces, one child behind the other.
 #include <algorithm>
 
@@ -31,15 +31,15 @@ class AskedOnly : public GraphSteps {
   planning::Trust Answer(const planning::Compare&) override { return {}; }
   planning::BuildOutcome Answer(const planning::Build&) override { return {}; }
 
-  // Whether all measurements that were asked for exist.
+  // Returns whether all measurements that were asked for exist.
   bool settled() const { return settled_; }
 
  private:
   bool settled_ = true;
 };
 
-// Whether a native graph is made of the state's pieces. Its nodes are not calls of a captured
-// stream.
+// Returns whether a native graph is made of the state's pieces. Its nodes are not calls of a
+// captured stream.
 bool MakesPieces(const PlanState& state) {
   planning::Obstacles obstacles;
   obstacles.failed = *state.failed;
@@ -178,8 +178,8 @@ bool GraphPlans::KeepsNativeSupport(const DescriptorShadow& engine) {
   const LentConfigurations own_configuration(shadows_, process_.functions,
                                              {{engine.configuration, engine.configuration_number}});
   if (own_configuration.all().empty()) return true;
-  // For configurations that the library refuses, or that are left alone, the library's own answer
-  // is returned.
+  // If the library refuses the configuration, or it is left alone, the library's own answer is
+  // returned.
   const auto plan = PlanOf(process_, engine.configuration, engine.handle);
   const auto need = plan.ok() ? cudnn::PlanWorkspace(process_.functions, plan->get())
                               : Result<size_t>(plan.status());
@@ -228,8 +228,8 @@ cudnnStatus_t GraphPlans::BehaviorNotes(cudnnBackendDescriptor_t engine,
                                         int64_t* count, void* values) {
   constexpr auto kName = CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE;
   constexpr int64_t kMost = CUDNN_BEHAVIOR_NOTE_TYPE_COUNT;
-  // The application's array may be only as long as the count that it was told before, so the answer
-  // contains no note that the engine itself lacks.
+  // The application's array may be only as long as the count that was returned before, so the
+  // answer contains no note that the engine itself lacks.
   cudnnBackendBehaviorNote_t notes[kMost] = {};
   int64_t all = 0;
   const auto real = [&] {

@@ -1,5 +1,5 @@
-// Decides about an execution plan when the application finalizes it, and again when more is known:
-// what it promises, and how the promise is kept.
+// Decides about an execution plan when the application finalizes it, and again when more is known.
+// The decision says what the plan promises, and how the promise is kept.
 #include <algorithm>
 #include <cassert>
 
@@ -209,7 +209,7 @@ PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_by
   const Options& options = process_.options;
   const auto need = cudnn::PlanWorkspace(process_.functions, plan);
   const bool over_limit = need.ok() && *need > limit_bytes;
-  // Reading the plan takes time, so it is not read if nobody asked for a report of it.
+  // Reading the plan takes time, so it is read only if a report of it is asked for.
   std::string kernel = "a plan of the graph API";
   if (over_limit || process_.TellsAll()) {
     const auto json = cudnn::PlanJson(process_.functions, plan);

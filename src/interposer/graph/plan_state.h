@@ -27,8 +27,8 @@ struct PlanState : KernelState {
   bool is_heuristics_first = false;  // the first of a list of the heuristics
   bool comes_late = false;           // see GraphKernel::comes_late
   size_t limit_bytes = 0;            // the user's limit when the plan was finalized
-  // The state whose pieces become native CUDA graphs: among all states that replace each other, the
-  // first one that did. The update of a graph therefore finds the graph's division.
+  // The state whose pieces become native CUDA graphs: the first among the states that replaced each
+  // other that became one. The update of a graph therefore finds the graph's division.
   std::shared_ptr<std::atomic<PlanState*>> native =
       std::make_shared<std::atomic<PlanState*>>(nullptr);
   // Set if less was promised than the plan needs: an undivided plan inside the promise, which runs
@@ -47,13 +47,13 @@ struct PlanState : KernelState {
   float alpha = 1, beta = 0;
   double wide_alpha = 1, wide_beta = 0;
   std::atomic<PlanState*> better = nullptr;  // null: none yet; it keeps the same promise
-  // The number is given when the plan is finalized. Equal plans, and states that replace their
+  // The number that the plan got when it was finalized. Equal plans, and states that replace their
   // state, have the same number; no other plan has it.
   uint64_t number = 0;
 
   BudgetKernel budget_kernel() const { return {Api::kGraph, own->convolution.problem, number}; }
   bool promises_less() const { return decision.promises_less; }
-  // Whether the program is told Decision::promised_bytes, not the plan's need.
+  // Returns whether the program is told Decision::promised_bytes, not the plan's need.
   bool promises_other() const { return decision.promises_less || decision.promises_more; }
   PlanState& Native() {
     PlanState* const chosen = native->load(std::memory_order_acquire);

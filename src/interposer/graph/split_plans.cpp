@@ -80,8 +80,8 @@ const char* WhyNotSplit(const PlanState* state) {
   if (!convolution.problem.HasEvenPads()) {
     return "a convolution whose padding differs before and behind is not split";
   }
-  // A fused operand whose extents are in the engine's text is neither one value for each channel
-  // nor laid out like the output.
+  // A fused operand whose extents are in the engine's text has neither one value for each channel
+  // nor the output's layout.
   if (engine->fusion.find("shared") != std::string::npos) {
     return "a convolution of the graph API is not split whose fused operations read a tensor that "
            "is "
@@ -204,7 +204,7 @@ cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescrip
   cudnn::FusedPointers fused;
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, *state, *operands, fused);
   if (!call) return CUDNN_STATUS_BAD_PARAM;
-  // The arithmetic of a plan is that of its engine, which each rank may choose for itself. The
+  // A plan has the arithmetic of its engine, which each rank may choose for itself. The
   // computations with received rows must not depend on it, and must be no less exact.
   if (problem.type == DataType::kFloat) problem.math = MathType::kFma;
   OwnSplitCall own(*this, *state, *operands, plan, pack, session->stream());

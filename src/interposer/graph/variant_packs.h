@@ -1,7 +1,7 @@
 // Shadows of the application's variant packs, whose pointers cuDNN does not give back. Frameworks
 // make a pack for every execution, so shadows come from a pool of the thread's own: after a
-// thread's first pack they take no lock and allocate nothing. A pack may be used and destroyed on
-// another thread, too. Thread-safe. The pools belong to the process and are leaked at exit.
+// thread's first pack they take no lock and allocate nothing. Another thread may use or destroy a
+// pack. Thread-safe. The pools belong to the process and are leaked at exit.
 #pragma once
 
 #include <cudnn.h>

@@ -16,7 +16,7 @@ void LegacyCalls::NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes
   if (!process_.limit.is_auto()) return;
   const auto reported = process_.promises.LastReported(key);
   if (!reported || passed_bytes >= reported->workspace_bytes) return;
-  // A caller that was told several sizes may have chosen any of them.
+  // A caller that got several sizes may have chosen any of them.
   if (process_.promises.Find(key, passed_bytes)) return;
   // A caller that passes no workspace at all may simply want none; it does not show that memory is
   // out.

@@ -20,7 +20,7 @@ bool HasAllPointers(const cudnn::ConvolutionCall& call) {
   return call.bias->alpha2 != nullptr && call.bias->z != nullptr && call.bias->bias != nullptr;
 }
 
-// Whether the algorithm is deterministic by cuDNN's documentation.
+// Returns whether the algorithm is deterministic by cuDNN's documentation.
 bool IsReproducible(Operation operation, int algorithm) {
   switch (operation) {
     case Operation::kForward:

@@ -17,10 +17,12 @@ class LegacyCalls : public DivisionChoices {
  public:
   explicit LegacyCalls(Process& process) : process_(process) {}
 
-  // In a process whose calls are split, the call is the rank's part of a larger one.
+  // Runs a convolution. In a process whose calls are split, the call is the rank's part of a larger
+  // one.
   cudnnStatus_t Convolve(const cudnn::ConvolutionCall& call);
 
-  // In queries.cpp, as are FindAlgorithms and GetAlgorithms: what callers are told.
+  // Answers a caller that asks for a workspace size. This function, FindAlgorithms and
+  // GetAlgorithms are in queries.cpp.
   cudnnStatus_t WorkspaceSize(Operation operation, cudnnHandle_t handle,
                               const cudnn::Descriptors& descriptors, int algorithm, size_t* bytes);
   using Performances = std::vector<cudnn::AlgorithmPerformance>;
@@ -44,27 +46,27 @@ class LegacyCalls : public DivisionChoices {
   // The kind of a call; none if the call is left alone.
   std::optional<CallKind> KindOf(const cudnn::ConvolutionCall& call,
                                  const ConvolutionProblem& problem) const;
-  // Whether a decision may be kept for a call that its session has not met before.
+  // Returns whether a decision may be kept for a call that its session has not met before.
   bool MayRemember(const Session& session, const CallKey& key);
-  // Whether only pieces may keep the promise for such calls.
+  // Returns whether only pieces may keep the promise for such calls.
   bool NeedsPlan(const Session& session, const CallKey& key) const;
 
-  // In call_decision.cpp, as are FactsOf, NoteScarceWorkspace and ChoicesOf. Decides about a call
-  // and keeps the decision on its session. `earlier` is the decision in force; null at the first
-  // call. Returns null if nothing was decided: the call then runs as it is.
+  // Decides about a call and keeps the decision on its session. `earlier` is the decision in force;
+  // null at the first call. Returns null if nothing was decided: the call then runs unchanged. This
+  // function, FactsOf, NoteScarceWorkspace and ChoicesOf are in call_decision.cpp.
   CallState* Decide(const cudnn::ConvolutionCall& call, Session& session, const CallKey& key,
                     CallState* earlier);
   planning::Facts FactsOf(const cudnn::ConvolutionCall& call, const LegacyKernel& kernel,
                           const CallKey& key);
-  // Lowers a limit from free memory if a caller passes less than it was told, which shows that its
-  // allocation failed; but at most to half of what it was told.
+  // Lowers a limit from free memory if a caller passes less than the promised workspace, which
+  // shows that its allocation failed. The new limit is at least half of the promise.
   void NoteScarceWorkspace(const PromiseKey& key, size_t passed_bytes);
 
-  // From here to NoteAsked, functions are in queries.cpp. Meet returns the kernel that a caller
-  // asks about; none if nothing can be promised for it.
+  // Returns the kernel that a caller asks about; none if nothing can be promised for it. Functions
+  // from here to NoteAsked are in queries.cpp.
   std::optional<LegacyKernel> Meet(Operation operation, cudnnHandle_t handle,
                                    const cudnn::Descriptors& descriptors);
-  // Whether `measured` shows which engine is the fastest, or will never show more.
+  // Returns whether `measured` shows which engine is the fastest, or will never show more.
   bool Compares(const LegacyKernel& kernel, const tuning::LegacyRows& measured);
   // The limit to measure for if the caller's is `limit_bytes`: under a budget, the budget's.
   size_t MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes) const;
@@ -91,8 +93,8 @@ class LegacyCalls : public DivisionChoices {
   std::optional<Performances> AnswerUnmeasured(const LegacyKernel& kernel,
                                                const cudnn::Descriptors& descriptors,
                                                size_t limit_bytes);
-  // The answer if nothing fits the user's limit: empty if the limit is strict, else none, so that
-  // the real library answers.
+  // Returns the answer if nothing fits the user's limit: empty if the limit is strict, else none,
+  // so that the real library answers.
   std::optional<Performances> NothingFits(const ConvolutionProblem& problem, planning::Cause cause);
   // A promise for the algorithm that a caller chose without asking; none, with the reason, if no
   // engine is as exact, as deterministic and within the limit.
@@ -102,7 +104,8 @@ class LegacyCalls : public DivisionChoices {
   };
   NamedAnswer PromiseFor(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                          int algorithm, size_t need_bytes, size_t limit_bytes);
-  // Whether such pieces have run in this process and were compared; runs and compares them if not.
+  // Returns whether such pieces have run in this process and were compared; runs and compares them
+  // if not.
   planning::Trust Prove(const LegacyKernel& kernel, const planning::Promise& pieces);
   // Sets `bytes` of the budget aside for the kernel's device. Returns false if there is no room.
   bool Assure(const LegacyKernel& kernel, size_t bytes) const;
@@ -121,9 +124,8 @@ class LegacyCalls : public DivisionChoices {
   // Tells the workspace budget, while it learns, that the program was told of `algorithm`.
   void NoteAsked(const LegacyKernel& kernel, int algorithm, MathType math);
 
-  // From here on, functions are in workspace_plan_answers.cpp: answers from a workspace plan. Named
-  // describes a caller that names `algorithm`; if that is none, the caller asks which algorithm to
-  // use.
+  // Describes a caller that names `algorithm`; if that is none, the caller asks which algorithm to
+  // use. Functions from here on answer from a workspace plan and are in workspace_plan_answers.cpp.
   planning::NamedRequest Named(const LegacyKernel& kernel, std::optional<int> algorithm,
                                size_t limit_bytes) const;
   // The answer to Find and Get: the workspace plan's, then the engines that run undivided within

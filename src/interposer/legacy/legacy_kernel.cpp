@@ -21,9 +21,9 @@ tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel) 
 
 namespace {
 
-// Compares the plan of the known rows while more rows are still to be measured: if time runs out,
+// Compares the plan of the known rows while more rows are still to be measured. If time runs out,
 // that plan may run. Under one budget the plan depends on the kernel's share, so it is compared
-// once that is known.
+// once the share is known.
 void CompareKnown(Process& process, LegacyKernel kernel, const planning::PromiseRequest& request) {
   if (kernel.session->budget() != nullptr) return;
   kernel.may_measure = false;

@@ -23,13 +23,13 @@ struct LegacyKernel {
 // The kernel as tuning names it.
 tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel);
 
-// Its measurements at the policy's micro-batch sizes for `request`; no rows if the undivided kernel
-// is not among them. If it may be measured and not all is known, the plan of the known rows is
-// compared first.
+// Returns the kernel's measurements at the policy's micro-batch sizes for `request`; no rows if the
+// undivided kernel is not among them. If it may be measured and not all is known, the plan of the
+// known rows is compared first.
 tuning::LegacyRows Measured(Process& process, const LegacyKernel& kernel,
                             const planning::PromiseRequest& request);
 
-// Its grids of tiles for `request`.
+// Returns the kernel's grids of tiles for `request`.
 planning::Tilings TilingsOf(Process& process, const LegacyKernel& kernel,
                             const planning::PromiseRequest& request);
 

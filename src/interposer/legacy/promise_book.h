@@ -31,10 +31,11 @@ class PromiseBook {
   using Page = PromisePage;
   Page& PageOf(const PromiseKey& key);
 
-  // Whether there are kMostKernels pages. The book accepts more, but callers should not open any.
+  // Returns whether there are kMostKernels pages. The book accepts more, but callers should not
+  // open any.
   bool full() const { return full_.load(std::memory_order_relaxed); }
   bool Knows(const PromiseKey& key) const;
-  // Whether there is a page for the problem, whatever the algorithm.
+  // Returns whether there is a page for the problem, whatever the algorithm.
   bool Knows(int platform, const ConvolutionProblem& problem) const;
 
   void Add(const PromiseKey& key, planning::Promise promise);
@@ -46,8 +47,8 @@ class PromiseBook {
   // and nothing can replace them.
   std::optional<planning::Promise> FindAlone(const PromiseKey& key, size_t workspace_bytes);
 
-  // The undivided algorithm of the promise that Find returns. Allocates nothing, so it works when
-  // memory is out.
+  // Returns the undivided algorithm of the promise that Find returns. Allocates nothing, so it
+  // works when memory is out.
   std::optional<int> FindUndivided(const PromiseKey& key, size_t workspace_bytes);
 
   // The latest report for `key`, which a caller that asks again must be told, and the workspace

@@ -23,7 +23,7 @@ bool SameEngine(const AlgorithmPerformance& a, const AlgorithmPerformance& b) {
   return a.algorithm == b.algorithm && a.math == b.math;
 }
 
-// Whether the engine is as deterministic as the user demands.
+// Returns whether the engine is as deterministic as the user demands.
 bool IsDemanded(const Options& options, const AlgorithmPerformance& performance) {
   return !options.deterministic || performance.determinism == CUDNN_DETERMINISTIC;
 }
@@ -42,8 +42,8 @@ std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choic
   return std::nullopt;
 }
 
-// The workspace of the fastest undivided engine of any math type: the real library's own choice
-// uses it if nobody names a limit.
+// Returns the workspace of the fastest undivided engine of any math type. The real library's own
+// choice uses it if the program names no limit.
 size_t NeedOfFastest(const ConvolutionProblem& problem, const tuning::LegacyRows& measured,
                      const planning::PromiseRequest& request) {
   std::optional<MicroConfiguration> fastest;
@@ -54,7 +54,7 @@ size_t NeedOfFastest(const ConvolutionProblem& problem, const tuning::LegacyRows
   return fastest ? fastest->workspace_bytes : 0;
 }
 
-// Whether a caller that asks about a kernel waits for its pieces to be compared.
+// Returns whether a caller that asks about a kernel waits for its pieces to be compared.
 bool MayProve(const Process& process, const Session& session) {
   return process.options.tuning.before_promising && !process.sessions.Capturing(session);
 }

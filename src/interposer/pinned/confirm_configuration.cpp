@@ -11,7 +11,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Why an engine of the legacy API cannot run this tile of `problem`; empty: it can.
+// Returns why an engine of the legacy API cannot run this tile of `problem`; empty if it can.
 std::string LegacyRefusal(const ConvolutionProblem& problem, const ConvolutionProblem& tile) {
   if (!tile.HasEvenPads())
     return "descriptors of the legacy API have the same padding on both sides";

@@ -19,7 +19,7 @@ void WarnIgnored(const std::string& why) {
   WarnOnce("workspace plan", "the workspace plan is ignored: " + why);
 }
 
-// Why the file cannot be followed on any device; empty: it can.
+// Returns why the file cannot be followed on any device; empty if it can.
 std::string Conflict(const planning::WorkspacePlan& file, const Options& options) {
   if (file.kernels.empty()) return Sentence(Detail::kWorkspacePlanEmpty);
   if (!options.total_workspace) return {};

@@ -31,9 +31,9 @@ class FollowedPlan {
   // The file, which this object owns; null if there is none, if it is not followed or, with one
   // warning, if it is for another device or cuDNN.
   const planning::WorkspacePlan* For(const planning::Platform& platform);
-  // Whether the file is for this platform and followed.
+  // Returns whether the file is for this platform and followed.
   bool Follows(const planning::Platform& platform) const;
-  // Whether the file is followed and has the kernel, which is then not measured.
+  // Returns whether the file is followed and has the kernel, which is then not measured.
   bool Has(const planning::Platform& platform, const ConvolutionProblem& problem, Api api) const;
   // For a kernel that the followed file lacks, returns at the first call what the file has instead,
   // in words (empty: nothing). Returns none at later calls, and if the file has the kernel or is
@@ -47,8 +47,8 @@ class FollowedPlan {
     bool unanswered = false;         // the library gave no answer, but may do so at a later call
     std::optional<std::string> why;  // why it does not hold; set only the first time
   };
-  // The file's entry of a legacy kernel, confirmed by the library with `handle`, which is one of
-  // the platform's; without a handle (null), only if it was confirmed before. Threads that ask at
+  // Returns the file's entry of a legacy kernel, confirmed by the library with `handle`, a handle
+  // of the platform; without a handle (null), only if it was confirmed before. Threads that ask at
   // the same time wait for the first one's answer. The result lives as long as this object.
   Found Find(const planning::Platform& platform, int platform_number,
              const ConvolutionProblem& problem, cudnnHandle_t handle);
@@ -57,7 +57,7 @@ class FollowedPlan {
   enum class State { kNotAsked, kAsking, kUnanswered, kAnswered };
   struct Entry {
     State state = State::kNotAsked;
-    std::unique_ptr<planning::ConfirmedLegacyKernel> confirmed;  // null: it does not hold
+    std::unique_ptr<planning::ConfirmedLegacyKernel> confirmed;  // null if it does not hold
   };
   // Asks the library for the workspace of each piece. `unanswered` becomes true if the error is
   // that the library gave no answer.

@@ -17,7 +17,7 @@ class LayerNames {
   // Names the kernels of this shape, in every operation and math type. Returns false if
   // kMostLayerNames names are kept.
   bool Add(const ConvolutionProblem& problem, const std::string& name);
-  // The names of the layers that the kernel belongs to; null: nobody named any.
+  // Returns the names of the layers that the kernel belongs to; null if it has no names.
   const std::set<std::string>* Find(const ConvolutionProblem& problem) const;
 
  private:

@@ -30,8 +30,8 @@ std::string SecondsText(double seconds) {
 }  // namespace
 
 MeasuringLineUse MeasuringLineUseOf(const Options& options) {
-  // The ranks of a job wait alike, so the first one reports for all. A user who wants errors alone,
-  // or has the log in a file, wants a quiet terminal.
+  // The ranks of a job wait at the same time, so the first one reports for all. A user who wants
+  // only errors, or has the log in a file, wants a quiet terminal.
   const bool tells =
       options.log_level >= LogLevel::kWarn && options.log_file.empty() && options.rank <= 0;
   return {tells, options.rewrites_lines};

@@ -77,8 +77,8 @@ std::string LanesText(uint64_t lanes, uint64_t all) {
   return "[" + text + "]";
 }
 
-// `names` are those of the layers that the kernel belongs to; null: nobody named any. `lanes` are
-// those of all kernels.
+// `names` are the names of the layers that the kernel belongs to; null: it has none. `lanes` are
+// the lanes of all kernels.
 std::string KernelText(const CountedKernel& kernel, const std::set<std::string>* names,
                        uint64_t lanes, int depth) {
   const KernelRecord& record = kernel.record;

@@ -32,7 +32,7 @@ struct KernelRecord {
   size_t limit_bytes = 0;       // limit that the kernel was planned under
   size_t workspace_bytes = 0;   // part of the caller's workspace that it uses
   size_t owned_bytes = 0;       // part of ucudnn's own workspace that it uses
-  Configuration configuration;  // what runs; a single piece when undivided
+  Configuration configuration;  // what runs; a single piece if undivided
   planning::Baselines baselines;
   std::string reason;
   const char* api = "legacy";  // or "graph"; static text
@@ -74,7 +74,7 @@ struct BudgetRecord {
   bool divided = false;              // false: the network is not known yet
   size_t kernels = 0;                // number of kernels with a share
   size_t total_workspace_bytes = 0;  // bytes that ucudnn holds on the device
-  size_t capture_bytes = 0;          // the part of them that is reserved for captured graphs
+  size_t capture_bytes = 0;          // the part of `bytes` that is reserved for captured graphs
   const char* solver = "";           // static text; empty: nothing was solved
   std::optional<bool>
       optimal;  // proven by the solver, or not; none: a workspace plan defines the shares
@@ -84,8 +84,8 @@ class Report {
  public:
   // Adds a record, on which calls of this decision are counted; the report owns it and keeps its
   // address. Calls counted on `earlier` (null: none), the decision that this one replaces, move to
-  // it. `fresh` becomes true if the report file should be written: the record is new and, if there
-  // are very many, enough of them are.
+  // it. `fresh` becomes true if the report file should be written: the record is new or, with very
+  // many records, enough of them are new.
   CountedKernel* Record(KernelRecord record, CountedKernel* earlier, bool& fresh);
 
   // Records that something ran otherwise than planned; both texts are for people.

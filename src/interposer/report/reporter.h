@@ -1,5 +1,5 @@
-// Tells the user what did not go as planned: one warning for each cause and process, and an entry
-// in the report for each kernel. Thread-safe.
+// Tells the user what did not go as planned: one warning per cause and process, and an entry in the
+// report for each kernel. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ class Reporter {
   void Unread(const std::string& plan, planning::Cause cause, std::string_view detail) noexcept;
   // Reports that a kernel came after kMostKernels others.
   void TooManyKernels() noexcept;
-  // In a process of a job, adds one entry to the report if other ranks may plan otherwise.
+  // Adds one entry to the report if other ranks may plan differently, in a process of a job.
   void NoteUnlikeRanks();
 
  private:

@@ -12,7 +12,7 @@ namespace {
 using json::Fields;
 using json::Scalar;
 
-// An axis with more parts is left out: its owned and needed positions are those of many ranks.
+// An axis with more parts is left out, because its owned and needed positions concern many ranks.
 constexpr size_t kMostParts = 64;
 
 const char* VerdictName(spatial::Verdict verdict) {

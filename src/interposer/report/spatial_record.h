@@ -15,7 +15,7 @@ namespace ucudnn::interposer {
 struct RankRecord {
   int rank = 0;
   std::string transport;  // empty: no exchange was opened yet
-  std::string library;    // the transport's library and its version; empty: it has none
+  std::string library;    // the transport's library and its version; empty if it has none
   uint64_t calls = 0;     // split, refused and replicated calls
   size_t owned_bytes = 0;
   spatial::RankFigures figures;

@@ -14,7 +14,8 @@
 
 namespace ucudnn::interposer {
 
-template <typename Value, size_t kSlots = 65536>  // a power of two; at most half of them are used
+// kSlots is a power of two; at most half of the slots are used
+template <typename Value, size_t kSlots = 65536>
 class AddressTable {
  public:
   // Null if the table lacks `key`.
@@ -57,7 +58,7 @@ class AddressTable {
     std::atomic<Value*> value = nullptr;
   };
 
-  // The key of a slot whose entry was removed: an address that no handle or descriptor has.
+  // Returns the key of a slot whose entry was removed: an address that no handle or descriptor has.
   static const void* Gone() {
     static const char gone = 0;
     return &gone;

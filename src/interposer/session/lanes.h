@@ -26,7 +26,7 @@ class Lanes {
 
  private:
   struct Lane {
-    const void* owner = nullptr;  // null: it was destroyed
+    const void* owner = nullptr;  // null: the handle was destroyed
     bool ordered = false;
     CUstream stream = nullptr;
     bool operator==(const Lane&) const = default;

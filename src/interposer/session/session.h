@@ -45,7 +45,8 @@ class Session {
     set_lane(0);
   }
 
-  // Names the lane of all handles whose work the program orders with this one; null: there is none.
+  // Returns the name of the lane of all handles whose work the program orders with this one; null
+  // if there is none.
   const void* order() const { return order_.load(std::memory_order_acquire); }
   void set_order(const void* lane) {
     order_.store(lane, std::memory_order_release);
@@ -132,7 +133,7 @@ class SessionTable {
   // Puts the sessions of both handles, and of all handles that the program ordered with either
   // before, on one lane from now on.
   void Order(cudnnHandle_t first, cudnnHandle_t second);
-  // Whether no handle is open.
+  // Returns whether no handle is open.
   bool empty();
 
  private:

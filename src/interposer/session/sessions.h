@@ -34,7 +34,7 @@ class Sessions {
   Session* Find(cudnnHandle_t handle) const { return table_.Find(handle); }
 
   tuning::Device DeviceOf(const Session& session);
-  // Whether the session's stream is captured now.
+  // Returns whether the session's stream is captured now.
   bool Capturing(const Session& session) const;
   // The bit of the lane that the session's next call is on, for CountedKernel::Count.
   uint64_t LaneOf(Session& session, cudnnHandle_t handle);

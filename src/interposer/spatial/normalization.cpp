@@ -97,7 +97,7 @@ cudnnStatus_t RunSplit(Process& process, const Call& call, const cudnn::NormSpac
   if (!HasAll(call)) return CUDNN_STATUS_BAD_PARAM;
   // The operands of a fused operation are not passed on (NormSpaces), even if it is local.
   const bool is_fused = spaces != nullptr && spaces->operations != CUDNN_BATCHNORM_OPS_BN;
-  // Each position has its own statistics over the images, so those of a stripe are right.
+  // Each position has its own statistics over the images, so a stripe's statistics are right.
   if (call.mode == CUDNN_BATCHNORM_PER_ACTIVATION && !is_fused) {
     return Normalize(process.functions, call, spaces);
   }

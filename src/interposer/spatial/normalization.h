@@ -6,8 +6,9 @@
 
 namespace ucudnn::interposer {
 
-// `spaces` are the further arguments of an Ex call; null: it is no Ex call. REQUIRES, for both: the
-// process's calls are split, and the program has not excluded this one (Splitter::enabled).
+// `spaces` are the further arguments of an Ex call; null: it is no Ex call. REQUIRES, for both
+// functions: the process's calls are split, and the program has not excluded this call
+// (Splitter::enabled).
 cudnnStatus_t RunNorm(Process& process, const cudnn::NormTraining& call,
                       const cudnn::NormSpaces* spaces);
 cudnnStatus_t RunNorm(Process& process, const cudnn::NormGradient& call,

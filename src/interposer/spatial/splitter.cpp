@@ -23,7 +23,7 @@ constexpr size_t kMostBufferBytes = size_t{256} << 20;
 
 constexpr size_t kMostRefused = 256;  // names of refused calls for the report
 
-// Whether gradients are summed over ranks; none: the API decides.
+// Returns whether gradients are summed over ranks; none: the API decides.
 std::optional<bool> SumsOf(const SpatialOptions& spatial) {
   if (!spatial.reduce) return std::nullopt;
   return *spatial.reduce == SpatialReduction::kAll;
@@ -230,15 +230,15 @@ cudnnStatus_t Splitter::RefuseCall(Operation operation, cudnnHandle_t handle,
 cudnnStatus_t Splitter::Fail(const char* why) noexcept {
   if (!refusal().empty() || getpid() != process_) return CUDNN_STATUS_NOT_SUPPORTED;
   try {
-    // Ranks that have yet to meet wait for this one. With ranks that are threads, it is unknown
-    // whose call this was.
+    // Ranks that have yet to meet wait for this one. If ranks are threads, it is unknown whose call
+    // this was.
     if (!options_.spatial.in_process) CallsOf(options_.spatial.rank);
     for (const auto& rank : ranks_) {
       spatial::SplitCalls* const calls = rank->calls.load(std::memory_order_acquire);
       if (calls != nullptr) calls->Fail(why);
     }
   } catch (...) {
-    // Memory is out even for the message: the others miss this rank's next record.
+    // Memory is out even for the message, so the other ranks will miss this rank's next record.
   }
   return CUDNN_STATUS_EXECUTION_FAILED;
 }
@@ -353,7 +353,7 @@ void Splitter::Leave() {
     try {
       leaving.emplace_back(leave);
     } catch (...) {
-      // The system has no thread, or no memory for one: the others wait a bounded time for this
+      // The system has no thread, or no memory for one, so the others wait a bounded time for this
       // rank's end.
     }
   }

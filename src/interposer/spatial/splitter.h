@@ -1,8 +1,8 @@
-// Decides for this process whether calls are split and which rank a call belongs to, and lets ranks
-// meet at the first split call of each. Either the process is one rank, or its threads are ranks:
-// then each rank has a thread, and a call's rank is that of its device (peer) or its handle
-// (loopback). If calls are split, every convolution comes through here, and its own call alone is
-// never the answer. Thread-safe.
+// Decides for this process whether calls are split and to which rank a call belongs, and lets ranks
+// meet at the first split call of each. Either the process is one rank, or its threads are ranks.
+// In the second case each rank has a thread, and a call belongs to the rank of its device (peer) or
+// of its handle (loopback). If calls are split, every convolution comes through here, and its own
+// call alone is never the answer. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -33,8 +33,8 @@ class Splitter {
   Splitter(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
            const WorkspaceLimit& limit);
 
-  // Whether calls of this process are split, or refused because they should be split and cannot:
-  // then no call reaches the real library in another way.
+  // Returns whether calls of this process are split, or refused because they should be split and
+  // cannot: then no call reaches the real library in another way.
   bool active() const { return options_.spatial.grid.has_value() || !refusal().empty(); }
   // Why every call is refused; empty: calls are not refused.
   const std::string& refusal() const { return options_.spatial.refusal; }
@@ -45,12 +45,12 @@ class Splitter {
     const int rank = ThisRank();
     return rank < 0 || At(rank).enabled.load(std::memory_order_relaxed);
   }
-  // Whether the calling thread's next call is split or refused.
+  // Returns whether the calling thread's next call is split or refused.
   bool splits() const { return active() && (enabled() || !refusal().empty()); }
   // The calling thread's declarations about its calls.
   static spatial::Declared& declared() { return declared_; }
-  // Whether operations that read more than one position of an image give the right result on this
-  // rank alone.
+  // Returns whether operations that read more than one position of an image give the right result
+  // on this rank alone.
   bool RunsAlone() const { return refusal().empty() && (!enabled() || declared_.is_replicated); }
   // Fails if ranks are threads and the calling thread belongs to no rank yet.
   Status Enable(bool enabled);
@@ -71,8 +71,8 @@ class Splitter {
 
   // Runs one convolution of the program on `session`. REQUIRES: active().
   cudnnStatus_t Run(const spatial::SplitCall& call, spatial::LocalCall& local);
-  // The part of a workspace limit that exchanges may use, beside all kernels. It depends on the
-  // process's options alone, so that all ranks tell their programs the same.
+  // Returns the part of a workspace limit that exchanges may use, beside all kernels. It depends on
+  // the process's options only, so that all ranks tell their programs the same.
   size_t ShareOf(size_t limit_bytes) const { return active() ? limit_bytes / 4 : 0; }
 
   // Refuses an operation that cannot be split: logs one line that names it, and returns
@@ -83,7 +83,7 @@ class Splitter {
   // Refuses a call on `session` that all ranks refuse by themselves, because it cannot be read.
   cudnnStatus_t RefuseCall(Operation operation, cudnnHandle_t handle, const Session& session,
                            const std::string& what);
-  // Makes calls on `handle` those of `rank`, a thread of this process. If that is not possible, the
+  // Makes calls on `handle` calls of `rank`, a thread of this process. If that is not possible, the
   // error says why.
   Status Join(cudnnHandle_t handle, int rank);
   // Makes later work on the handle's stream wait for the sums of gradients that its calls deferred.
@@ -98,12 +98,13 @@ class Splitter {
   // One rank of this process.
   struct Rank {
     Mutex mutex;
-    bool met UCUDNN_GUARDED_BY(mutex) = false;  // the rank has met the others, or failed to
+    // the rank has met the others, or has failed to meet them
+    bool met UCUDNN_GUARDED_BY(mutex) = false;
     std::unique_ptr<spatial::SplitCalls> owned UCUDNN_GUARDED_BY(mutex);
     std::atomic<spatial::SplitCalls*> calls = nullptr;
     std::atomic<bool> enabled = true;
     std::string transport UCUDNN_GUARDED_BY(mutex);  // empty: no exchange was opened yet
-    std::string library UCUDNN_GUARDED_BY(mutex);    // the transport's library; empty: it has none
+    std::string library UCUDNN_GUARDED_BY(mutex);  // the transport's library; empty if it has none
   };
   size_t MostBufferBytes() const;
   // The number of the rank that a call on `handle`, in `context`, belongs to.

@@ -54,8 +54,8 @@ class Asker {
   std::optional<Step> open_;
 };
 
-// How a call of the legacy API runs, and how a plan of the graph API does. The results count only
-// where `ask.open()` is none.
+// Decide how a call of the legacy API runs, and how a plan of the graph API does. The results count
+// only if `ask.open()` is none.
 Decision DecideCall(const Facts& facts, Asker& ask);
 Decision DecidePlan(const Facts& facts, Asker& ask);
 

@@ -18,15 +18,15 @@ enum class Course {
   kSchedule,  // the pieces of Decision::configuration
   kRefusal,   // the call, or finalizing the plan, returns CUDNN_STATUS_NOT_SUPPORTED
 };
-// What runs in place of a schedule that cannot run: memory is missing, a piece failed, a capture
-// forbids it.
+// What runs in place of a schedule that cannot run because memory is missing, a piece failed, or a
+// capture forbids it.
 enum class Otherwise {
   kReal,       // the program's own call, whose need was promised
   kUndivided,  // the undivided engine, which fits the promise
-  // Nothing: no undivided engine fits the promise, so the error of the pieces is the answer.
+  // nothing, because no undivided engine fits the promise: the error of the pieces is the answer
   kPieces,
 };
-// When a call of the kernel decides anew, because more may be known then.
+// When a call of the kernel decides again, because more may be known by then.
 enum class When { kNever, kNextCall, kLater };
 
 struct Decision {
@@ -48,7 +48,7 @@ struct Decision {
   bool standing = false;
   // A plan of the graph API is told less than its need; `promise` says how that is kept.
   bool promises_less = false;
-  // The promise exceeds the plan's need, within the user's limit, so that tiles have room; what
+  // The promise exceeds the plan's need, within the user's limit, so that tiles have room. What
   // runs may need less.
   bool promises_more = false;
   std::optional<KeptPromise> promise;
@@ -75,15 +75,15 @@ std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
                                           const std::vector<Candidate>& other, int n,
                                           size_t need_bytes);
 
-// Whether tiles of a kernel are looked for: to gain time, or to fit the request's limit where no
-// division of the mini-batch into pieces of `candidates` does.
+// Returns whether tiles of a kernel are looked for: to gain time, or to fit the request's limit
+// where no division of the mini-batch into pieces of `candidates` does.
 bool MayTile(TileUse tiles, const std::vector<Candidate>& candidates,
              const PromiseRequest& request);
-// Whether tiles are measured under one budget, where the kernel may use `limit_bytes`: tiles that
-// are only to fit are measured only if `need_bytes`, what the kernel needs without any limit,
-// exceeds that.
+// Returns whether tiles are measured under one budget, in which the kernel may use `limit_bytes`.
+// Tiles that only serve to fit are measured only if `need_bytes`, the kernel's need without any
+// limit, exceeds that.
 bool MayMeasureTiles(TileUse tiles, size_t need_bytes, size_t limit_bytes);
-// The workspace of the fastest undivided engine among `candidates`, whatever it takes.
+// Returns the workspace of the fastest undivided engine among `candidates`, of whatever size.
 size_t WorkspaceOfFastest(const std::vector<Candidate>& candidates,
                           const ConvolutionProblem& problem);
 // Why tiles do not serve a program that nothing else serves within a limit. `tilings` were asked
@@ -108,8 +108,8 @@ const char* BrokenInvariant(const Facts& facts, const Decision& decision);
 
 // After so many plans of a kernel were found wrong, no further one is compared.
 constexpr int kMostWrong = 4;
-// No decision takes more steps. More steps mean that the answer to a question is not found again,
-// so that the question would be asked for ever.
+// An upper bound on the steps of a decision. More steps mean that the answer to a question is not
+// found again, so that the question would be asked for ever.
 constexpr int kMostSteps = 100;
 
 }  // namespace ucudnn::planning

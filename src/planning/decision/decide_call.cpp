@@ -10,8 +10,8 @@
 namespace ucudnn::planning {
 namespace {
 
-// Whether the promise exceeds the needs of the plan and of its undivided engine because pieces of
-// the named algorithm alone need as much: these pieces serve an identity activation.
+// Returns whether the promise exceeds the needs of the plan and of its undivided engine because
+// pieces of the named algorithm alone need as much: these pieces serve an identity activation.
 bool IsSizedForAlone(const Promise& promise) {
   const size_t own =
       std::max(promise.configuration.WorkspaceBytes(), promise.undivided.workspace_bytes);
@@ -30,7 +30,7 @@ class CallDecider {
   Decision Decide();
 
  private:
-  // Whether an engine other than the algorithm that the call names may serve it.
+  // Returns whether an engine other than the algorithm that the call names may serve it.
   bool any_engine() const {
     return call_.kind != CallKind::kMisaligned && call_.kind != CallKind::kIdentity;
   }
@@ -52,8 +52,8 @@ class CallDecider {
     return rows;
   }
 
-  // Whether something keeps `told`: pieces that keep it alone may be found wrong, or lack ucudnn's
-  // workspace on this device.
+  // Returns whether something keeps `told`: pieces that keep it alone may be found wrong, or lack
+  // ucudnn's workspace on this device.
   bool Holds(const std::optional<Promise>& told) const {
     if (!told || !told->undivided.engine.empty()) return told.has_value();
     return !LacksMemory(told) && !ask_.WasWrong(told->configuration);
@@ -72,8 +72,9 @@ class CallDecider {
   // Returns `promise` with the fastest plan inside it that is known by now. REQUIRES: the promise
   // was made before everything was measured, or its plan cannot run.
   Promise Improved(Promise promise);
-  // A plan within what the caller passes, as exact and as deterministic as the algorithm that it
-  // names. None when the call should run as it is; the decision's reason then says why.
+  // Returns a plan within the workspace that the caller passes, as exact and as deterministic as
+  // the algorithm that it names. None if the call should run unchanged; the decision's reason then
+  // says why.
   std::optional<Promise> Unasked();
   // The promise of the workspace plan's kernel, for a caller that did not ask.
   std::optional<Promise> FromFile(size_t limit_bytes);
@@ -84,22 +85,22 @@ class CallDecider {
                                  const std::vector<Candidate>& candidates,
                                  const PromiseRequest& request, size_t limit_bytes);
   void NoteUnmeasured(bool over_limit);
-  // Whether `promise` is kept by pieces of an algorithm other than the named one alone.
+  // Returns whether `promise` is kept by pieces of an algorithm other than the named one alone.
   bool OnlyOthersPiecesFit(const Promise& promise) const {
     return promise.undivided.engine.empty() &&
            promise.configuration.Largest().engine != facts_.asked;
   }
-  // Whether the plan of `promise_` may run. Where it was found wrong and nothing can take its
-  // place, `promise_` becomes none.
+  // Returns whether the plan of `promise_` may run. Where it was found wrong and nothing can take
+  // its place, `promise_` becomes none.
   Trust Trusted();
-  // Whether the algorithm that was named fits and suits.
+  // Returns whether the algorithm that was named fits and suits.
   bool AskedServes() const;
   bool MayRunAsAsked() const;
   void Explain();
   void NotPrepared(const std::string& why);
   void Run(bool trusted);
   void LookAgain(bool trusted);
-  // Whether only the undivided engine runs, because a piece failed before.
+  // Returns whether only the undivided engine runs, because a piece failed before.
   bool StaysWhole() const {
     return facts_.failed && promise_ && !promise_->undivided.engine.empty();
   }
@@ -114,7 +115,7 @@ class CallDecider {
   bool file_is_wrong_ = false;  // the workspace plan's pieces were told, and found wrong
   bool settled_ = true;
   bool late_ = false;     // something is not settled, and there was no time to measure it
-  std::string no_tiles_;  // why tiles do not fit; empty: nobody looked for any
+  std::string no_tiles_;  // why tiles do not fit; empty if none were sought
 };
 
 std::optional<Promise> CallDecider::InBudget() {
@@ -135,8 +136,8 @@ std::vector<Tiling> CallDecider::TilingsInShare(const std::vector<Candidate>& ca
   if (!call_.graph_engines || !MayTile(facts_.tiles, candidates, request)) return {};
   const size_t need =
       std::max(call_.need_bytes.value_or(0), WorkspaceOfFastest(candidates, facts_.problem));
-  // The share may change, but the grids stay those of the limit of every kernel. The measurements
-  // that divided the budget are known by now.
+  // The share may change, but the grids are always those for the limit of every kernel. The
+  // measurements that divided the budget are known by now.
   const bool measures = MayMeasureTiles(facts_.tiles, need, request.limit_bytes);
   const Tilings& tilings = ask_(FindTilings{
       {}, RequestFor(facts_.problem, facts_.share->limit_bytes, facts_.deterministic), measures});
@@ -252,8 +253,8 @@ std::optional<Promise> CallDecider::Unasked() {
   const Candidate* const own = FindUndivided(candidates, facts_.asked, problem.n);
   if (own != nullptr) decision_.configuration.runs[0].micro = own->micro;
   if (own == nullptr && need <= limit && !facts_.deterministic) {
-    // Time or memory for measuring ran out before this engine, so it may be faster than all that
-    // were measured.
+    // Time or memory for measuring ran out before this engine, so it may be faster than all engines
+    // that were measured.
     decision_.reason = {Because::kAskedNotMeasured};
     return std::nullopt;
   }
@@ -264,7 +265,7 @@ std::optional<Promise> CallDecider::Unasked() {
   const bool own_serves =
       need <= limit && own != nullptr && (own->micro.deterministic || !facts_.deterministic);
   if (promise && own_serves) {
-    // The fastest plan counts, not the one that gains enough over others to be promised: that one
+    // The fastest plan counts here, not the promised one, which gains enough over others: that one
     // is slower by up to kHysteresis, so running what was asked could be slower by twice that.
     const double worth_ms = (1 - kHysteresis) * own->micro.time_ms;
     const bool gains = promise->configuration.TimeMs() < worth_ms ||
@@ -342,7 +343,7 @@ Trust CallDecider::Trusted() {
   if (!promise_ || StaysWhole() || !NeedsTrust(promise_->configuration)) return {};
   const bool alone = promise_->undivided.engine.empty();
   const MicroConfiguration& against = alone ? promise_->reference : promise_->undivided;
-  // These pieces keep the promise alone: there is nothing to compare them with.
+  // Only these pieces keep the promise, so there is nothing to compare them with.
   if (against.engine.empty()) return {};
   const Proof proof = ask_.wrong_plans() < kMostWrong ? Proof::kOnce : Proof::kKnown;
   Trust trust =
@@ -381,11 +382,12 @@ bool CallDecider::AskedServes() const {
          (!facts_.deterministic || decision_.configuration.Largest().deterministic);
 }
 
-// Whether the program's own call may run while the plan is not compared or built, or after a piece
-// failed. It may where it fits the limit and is as deterministic as demanded: the plan was then
-// only a gain of time. If nothing undivided keeps the promise, it may where it fits what the caller
-// passes, or where the caller was told of nothing less and the error is the real library's,
-// unless it was told of less under a strict limit that the call would exceed.
+// Returns whether the program's own call may run while the plan is not compared or built, or after
+// a piece failed. It may if it fits the limit and is as deterministic as demanded: the plan was
+// then only a gain of time. If nothing undivided keeps the promise, it may also run if it fits the
+// workspace that the caller passes, or if the caller was told of nothing less and the error is the
+// real library's; but not if the caller was told of less under a strict limit that the call would
+// exceed.
 bool CallDecider::MayRunAsAsked() const {
   const bool real =
       decision_.promised_bytes <= call_.passed_bytes || (any_engine() && !call_.was_told);
@@ -448,7 +450,7 @@ void CallDecider::LookAgain(bool trusted) {
                     (!settled_ && (facts_.tunes || !trusted)) || LacksMemory(call_.told) ||
                     LacksMemory(call_.told_alone);
   if (!more || StaysWhole()) return;
-  // A capture forbids measuring and building, so the first call after it decides anew.
+  // A capture forbids measuring and building, so the first call after it decides again.
   decision_.look_again = facts_.capturing ? When::kNextCall : When::kLater;
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 using Substitutes = std::vector<MicroConfiguration>;
 
-// The row of all `n` images among those of one engine; null where that was not measured.
+// Returns the row of all `n` images among the rows of one engine; null if that was not measured.
 const MicroConfiguration* UndividedOf(const std::vector<Candidate>& candidates, int n) {
   for (const Candidate& candidate : candidates) {
     const MicroConfiguration& micro = candidate.micro;
@@ -60,7 +60,7 @@ class PlanDecider {
   // Returns `promise`, of the plan's own engine within the plan's need, or one in tiles that gains
   // over it. Tiles that need more workspace than the plan must also gain over tiles that do not.
   Promise OrTiles(Promise promise, const std::vector<Candidate>& own);
-  // Whether the program was told of more than the plan needs, for tiles to have room.
+  // Returns whether the program was told of more than the plan needs, for tiles to have room.
   bool HasRoom() const;
   // The most workspace that tiles may need if the plan itself fits the limit.
   size_t RoomForTiles() const;
@@ -72,7 +72,7 @@ class PlanDecider {
   // Promises pieces of the plan's own engine that keep the promise alone, for plans that no
   // undivided engine can replace within the limit.
   std::optional<Promise> PiecesAlone(const KeptPromise* told, const PromiseRequest& request);
-  // The fastest pieces of the plan's own engine or, where none fits, tiles of it.
+  // Returns the fastest pieces of the plan's own engine or, if none fits, tiles of it.
   std::optional<Promise> OwnPieces(const KeptPromise* told, const PromiseRequest& request);
   // Grids of tiles of the plan's own engine or, of a vast plan, of any that may serve its tiles.
   const Tilings& AskTilings(const PromiseRequest& request, bool may_measure = true);
@@ -99,7 +99,7 @@ class PlanDecider {
   bool measured_ = true;  // some row of the plan's own engine is known
   bool late_ = false;     // there was no time to measure all of the plan's own engine
   bool compared_ = true;  // the plan's division was compared, and could be built
-  std::string no_tiles_;  // why tiles do not fit; empty: nobody looked for any
+  std::string no_tiles_;  // why tiles do not fit; empty if none were sought
 };
 
 void PlanDecider::Stay(Reason why) {
@@ -143,13 +143,13 @@ std::optional<MicroConfiguration> PlanDecider::BestSubstitute(const KeptPromise*
   const Substitutes& others =
       ask_(FindSubstitutes{told != nullptr ? told->undivided : EngineId(), request.limit_bytes});
   if (others.empty()) return std::nullopt;
-  // Where pieces are expected to run, the substitute only waits for them to fail: its speed does
-  // not matter, and it is not measured.
+  // If pieces are expected to run, the substitute only waits for them to fail: its speed does not
+  // matter, and it is not measured.
   const bool runs =
       facts_.share || (told != nullptr ? told->any_engine : plan_.is_heuristics_first);
   if (others.size() < 2 || !runs) return others[0];
-  // The first engine of the list is the one that the heuristics take for the fastest. Another one
-  // replaces it only if both were timed.
+  // The heuristics take the first engine of the list for the fastest. Another one replaces it only
+  // if both were timed.
   const MicroConfiguration* best = nullptr;
   double best_ms = 0;
   for (const MicroConfiguration& other : others) {
@@ -178,7 +178,7 @@ Promise PlanDecider::InBudget(const MicroConfiguration& other) {
   if (auto promise = MakeOwnedPromise(candidates, Request(limit), tilings)) {
     return std::move(*promise);
   }
-  // The undivided engine runs, although nobody timed it.
+  // The undivided engine runs, although it was not timed.
   Promise promise;
   promise.undivided = {other.engine, n, kUnknownTime, 0, other.deterministic};
   promise.configuration = {{{promise.undivided, 1}}};
@@ -203,7 +203,7 @@ std::optional<Promise> PlanDecider::OwnPieces(const KeptPromise* told,
   // A promise that only pieces keep needs them, even if the options allow no tiles now.
   const bool by_pieces = told != nullptr && told->undivided.empty();
   if (promise || (facts_.tiles == TileUse::kNone && !by_pieces)) return promise;
-  // An earlier process's promise is among the grids within the limit that it was given under, so
+  // An earlier process's promise is among the grids within the limit under which it was given, so
   // their measurements are in the store.
   auto tiles = FastestTiles(AskTilings(Request(limit_)).measured, request, facts_.numeric);
   if (!tiles) tiles = FastestTiles(AskTilings(request).measured, request, facts_.numeric);
@@ -233,14 +233,14 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   if (facts_.share) return InBudget(*other);
   std::optional<Promise> promise = OwnPieces(told, request);
   const Rows undivided_rows = Measured(other->engine, request);
-  // Where nobody timed the substitute, it runs with the workspace that the library states for it.
+  // If the substitute was not timed, it runs with the workspace that the library states for it.
   const MicroConfiguration* const timed = UndividedOf(undivided_rows.candidates, facts_.problem.n);
   const MicroConfiguration undivided = timed != nullptr ? *timed : *other;
   // A plan keeps its own engine and knobs in pieces: applications time plans against each other,
   // and build the fastest again from its engine and knobs, also in another process. Applications
   // that time nothing take the first plan of a list, so it alone may change its engine.
   const bool any_engine = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
-  // Tiles must gain over what replaces them; pieces of the mini-batch need not lose.
+  // Tiles must be faster than what replaces them; pieces of the mini-batch only must not be slower.
   const bool other_is_faster =
       promise && undivided.time_ms >= 0 &&
       (promise->configuration.IsTiled()
@@ -358,7 +358,7 @@ bool PlanDecider::HasRoom() const {
 
 size_t PlanDecider::RoomForTiles() const {
   if (HasRoom()) return plan_.told->workspace_bytes;
-  // An earlier promise stays as it is, and without a limit the user allows no more than the need.
+  // An earlier promise never changes, and without a limit the user allows no more than the need.
   const bool may_tell = plan_.is_vast && !facts_.earlier && !facts_.share;
   return may_tell && facts_.user_limit != kNoLimit ? facts_.user_limit : limit_;
 }
@@ -387,7 +387,7 @@ void PlanDecider::GainTime() {
   const PromiseRequest request = Request(limit_);
   const Rows rows = Measured(facts_.asked, request);
   std::optional<Promise> promise = MakePromise(rows.candidates, request);
-  // Nobody knows what tiles gain if the whole was not timed.
+  // The gain of tiles is unknown if the whole was not timed.
   if (promise && facts_.tiles == TileUse::kToGain) {
     promise = OrTiles(std::move(*promise), rows.candidates);
   }

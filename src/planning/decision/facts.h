@@ -1,4 +1,4 @@
-// Everything that is known of one kernel when Decide decides how it runs: what the program asked
+// Everything that is known about one kernel when Decide decides how it runs: what the program asked
 // for and was told, what the user demands, and the answers to Decide's questions so far. Plain
 // values.
 #pragma once
@@ -64,8 +64,8 @@ struct Measure {
 // vast plan. Asked only where Facts::tiles allows it, or such a promise was given.
 struct Tilings {
   std::vector<Tiling> measured;
-  size_t least_bytes = 0;  // where none fits: what the grid that needs least would need; 0: unknown
-  std::string why;         // no grid is served at all: what prevents the last one
+  size_t least_bytes = 0;  // if no grid fits: the need of the grid that needs least; 0: unknown
+  std::string why;         // if no grid is served at all: what prevents the last one
   bool settled = true;     // see Rows::settled
   bool late = false;       // see Rows::late
 };
@@ -78,8 +78,8 @@ struct FindTilings {
 };
 
 // Asks for engines that may replace a plan undivided within `limit_bytes`, as exact and as
-// deterministic as it, the most promising first: the plan's own where it fits, else the `promised`
-// one, else those of the heuristics' list.
+// deterministic as the plan, the most promising first: the plan's own engine if it fits, else the
+// `promised` one, else the engines of the heuristics' list.
 struct FindSubstitutes {
   using Answer = std::vector<MicroConfiguration>;
   EngineId promised;  // the engine of an earlier promise; empty: there was none
@@ -99,8 +99,8 @@ struct Compare {
   bool operator==(const Compare&) const = default;
 };
 
-// Asks for what the decision runs to be built: the pieces of `configuration`, where it has runs,
-// and `undivided`, which may replace them.
+// Asks to build what the decision runs: the pieces of `configuration`, if it has runs, and
+// `undivided`, which may replace them.
 struct BuildOutcome {
   enum class Kind { kReady, kNoPieces, kNoUndivided };
   Kind kind = Kind::kReady;
@@ -172,7 +172,7 @@ struct KeptPromise {
   bool operator==(const KeptPromise&) const = default;
 };
 
-// What is known of a call of the legacy API.
+// Facts about a call of the legacy API.
 struct CallFacts {
   CallKind kind = CallKind::kPlain;
   size_t passed_bytes = 0;           // workspace that the caller passes
@@ -182,26 +182,26 @@ struct CallFacts {
   std::optional<Promise> told;       // the fastest promise within passed_bytes
   // The fastest promise within passed_bytes that the named algorithm can keep alone.
   std::optional<Promise> told_alone;
-  bool was_told = false;  // some promise was given for this algorithm, of whatever size
+  bool was_told = false;  // a promise of some size was given for this algorithm
   std::optional<ConfirmedLegacyKernel> confirmed;
   bool confirmed_later = false;  // the library may confirm the workspace plan at a later call
 };
 
-// What is known of an execution plan of the graph API.
+// Facts about an execution plan of the graph API.
 struct PlanFacts {
   size_t need_bytes = 0;
   bool deterministic = false;
   bool is_heuristics_first = false;  // the first of a list of the heuristics
-  // The library has hardly another engine for the whole (IsVast), so its tiles may run engines that
-  // are as exact as the plan's, but do not propagate NaNs as strictly as that may.
+  // True if the library has hardly another engine for the whole (IsVast). The plan's tiles may then
+  // run engines that are as exact as the plan's engine, but do not propagate NaNs as strictly.
   bool is_vast = false;
   std::optional<KeptPromise> told;  // the promise that holds under this limit
   bool told_here = false;           // this process gave `told`, so it must not change
-  bool store = false;               // other processes may add measurements to it
+  bool store = false;               // other processes may add measurements to the store
   bool in_workspace_plan = false;   // the workspace plan has the kernel
   // the plan's share of a budget by the file is known only when the plan runs
   bool file_waits = false;
-  // The kernel of the workspace plan; none: it does not hold for this plan.
+  // The kernel of the workspace plan; none if it does not hold for this plan.
   std::optional<ConfirmedGraphKernel> confirmed;
   std::string unconfirmed_why;  // why it does not hold
 };

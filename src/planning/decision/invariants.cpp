@@ -8,7 +8,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// Says what is broken; null: nothing is.
+// Says what is broken; null if nothing is.
 using Broken = const char*;
 
 template <typename Promised>
@@ -78,7 +78,7 @@ class Invariants {
   }
   Broken ExactInCall(const MicroConfiguration& micro) const;
   Broken ExactInPlan(const MicroConfiguration& micro) const;
-  // Whether a call must not become less deterministic.
+  // Returns whether a call must not become less deterministic.
   bool IsDeterministic() const;
   const MicroConfiguration* AskedAsMeasured() const;
 

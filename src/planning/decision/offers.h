@@ -1,4 +1,4 @@
-// Decides what a caller is told that asks about a kernel of the legacy API: for each math type the
+// Decides what a caller gets that asks about a kernel of the legacy API: for each math type the
 // engines, undivided or as a promise. Pure functions.
 #pragma once
 
@@ -36,8 +36,8 @@ void AddOffersInBudget(Operation operation, MathType math, const std::vector<Can
                        const PromiseRequest& request, std::vector<Offer>& offers,
                        std::span<const Tiling> tilings = {});
 
-// Adds the promises in tiles of `tilings` that are faster than those of AddOffers: the fastest and
-// the fastest deterministic one.
+// Adds the promises in tiles of `tilings` that are faster than the promises of AddOffers: the
+// fastest and the fastest deterministic one.
 void AddTiles(Operation operation, MathType math, const std::vector<Candidate>& candidates,
               std::span<const Tiling> tilings, const PromiseRequest& request,
               std::vector<Offer>& offers);
@@ -52,11 +52,11 @@ struct NamedOffer {
   bool ranked = false;    // the candidates were not measured: their times are only an order
   bool settled = true;    // a later measurement cannot add anything
   bool tunes = true;      // this process may measure later
-  // Under one budget: its size. A part of it may be assured to the kernel.
+  // Under one budget: the size of the budget. A part of it may be assured to the kernel.
   size_t budget_bytes = 0;
 };
-// The promise for the caller of `offer`, in tiles if those of `tilings` gain. None if no undivided
-// engine is as exact, as deterministic and within the limit.
+// Returns the promise for the caller of `offer`, in tiles if tiles of `tilings` gain. None if no
+// undivided engine is as exact, as deterministic and within the limit.
 std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candidate>& candidates,
                                 std::span<const Tiling> tilings = {});
 
@@ -64,17 +64,18 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
 // within the limit. It may be given once the pieces have run in this process and were compared with
 // `reference`, which becomes `undivided`: the engine itself on the whole mini-batch.
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided);
-// A promise of PiecesAlone for the algorithm that a caller named, by its own pieces or, if these do
-// not fit, by those of another algorithm of the caller's API that is as exact and as deterministic.
-// Only the algorithm itself serves an identity activation; whether the other one serves pointers
-// that are aligned to less than 16 bytes is known when it runs. AddPieces adds such promises of
-// every algorithm, by its own pieces, for callers that have not been told of one.
+// PiecesFor returns a promise of PiecesAlone for the algorithm that a caller named, by its own
+// pieces or, if these do not fit, by pieces of another algorithm of the caller's API that is as
+// exact and as deterministic. Only the algorithm itself serves an identity activation. Whether the
+// other one serves pointers that are aligned to less than 16 bytes is known when it runs. AddPieces
+// adds such promises of every algorithm, by its own pieces, for callers that have not been told of
+// one.
 std::optional<Promise> PiecesFor(const NamedOffer& offer, const std::vector<Candidate>& candidates);
 void AddPieces(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                const PromiseRequest& request, std::vector<Offer>& offers);
-// Adds promises of PiecesAlone under one budget, whose bytes are `request`'s limit: the caller
-// brings no workspace, and AssuredBytes must be set aside. These are at most a fourth of the budget
-// or, if no pieces fit that, the least that pieces need.
+// Adds promises of PiecesAlone under one budget, whose bytes are `request`'s limit. The caller
+// brings no workspace, and AssuredBytes must be set aside: at most a fourth of the budget or, if no
+// pieces fit that, the least that pieces need.
 void AddPiecesInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                        const PromiseRequest& request, std::vector<Offer>& offers);
 

@@ -1,5 +1,5 @@
-// What a call runs where the schedule of its decision cannot run, and where there is no decision.
-// Pure functions that allocate nothing, for every call.
+// What a call runs if the schedule of its decision cannot run, or if there is no decision. Pure
+// functions that allocate nothing, for every call.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace ucudnn::planning {
 
-// What may keep a schedule's pieces from running at one call.
+// The obstacles that may keep a schedule's pieces from running at one call.
 struct Obstacles {
   // The stream is captured, and the pieces never ran outside a capture. Their first run may load
   // modules or allocate, which breaks the capture.
@@ -19,15 +19,15 @@ struct Obstacles {
   bool misaligned = false;    // the pieces cannot use the workspace at its address
 };
 
-// Whether the pieces of `decision` run. Where they do not, Decision::otherwise runs. Pieces that
-// nothing replaces are tried again after a failure.
+// Returns whether the pieces of `decision` run. Where they do not, Decision::otherwise runs. Pieces
+// that nothing replaces are tried again after a failure.
 bool RunsPieces(const Decision& decision, const Obstacles& obstacles);
 
 // A call of the legacy API that nothing can be remembered about, because memory is out or there are
 // too many kernels, or one that only pieces may serve, which cannot run.
 struct UnplannedCall {
   CallKind kind = CallKind::kPlain;
-  int algorithm = 0;                 // the one that the program names
+  int algorithm = 0;                 // the algorithm that the program names
   std::optional<int> told;           // the undivided algorithm of the promise that holds
   std::optional<size_t> need_bytes;  // of `algorithm`; read only under a strict limit
   size_t user_limit = kNoLimit;      // of the caller's workspace, in bytes
@@ -37,10 +37,10 @@ struct UnplannedCall {
 };
 struct Unplanned {
   Course course = Course::kReal;  // or kRefusal
-  int algorithm = 0;              // runs undivided in what the caller passes
+  int algorithm = 0;              // runs undivided in the workspace that the caller passes
   bool operator==(const Unplanned&) const = default;
 };
-// Decides an unplanned call. A promise may be smaller than the need of the caller's algorithm, so
+// Decides an unplanned call. A promise may be smaller than the need of the caller's algorithm; then
 // the undivided algorithm that keeps the promise runs.
 Unplanned DecideUnplanned(const UnplannedCall& call);
 

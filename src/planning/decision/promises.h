@@ -10,10 +10,10 @@
 
 namespace ucudnn::planning {
 
-// Whether `configuration`, of a legacy kernel, has engines of the graph API.
+// Returns whether `configuration`, of a legacy kernel, has engines of the graph API.
 bool UsesGraph(const Configuration& configuration);
-// Whether `configuration`, of a legacy kernel, runs only after it was compared with the undivided
-// engine of the caller's API.
+// Returns whether `configuration`, of a legacy kernel, runs only after it was compared with the
+// undivided engine of the caller's API.
 bool NeedsTrust(const Configuration& configuration);
 
 // The candidate that runs `engine` on all `n` images; null where that was not measured.

@@ -1,4 +1,4 @@
-// Why a kernel runs as it does, and what did not go as planned: values, each with its one sentence
+// Why a kernel runs in its way, and what did not go as planned: values, each with its one sentence
 // for the report and the log. Plain values.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace ucudnn::planning {
 enum class Because {
   kObserved,
   kDoesNotServe,    // the real library refuses the algorithm
-  kNotMeasured,     // and never will be measured
+  kNotMeasured,     // and it never will be measured
   kNotMeasuredYet,  // a later call may know more
   kNoTime,          // the time for measuring was used up before
   // the time was used up before anything that may fit was measured; the caller's own call runs
@@ -19,7 +19,7 @@ enum class Because {
   kAskedNotMeasured,       // other engines are measured, this one is not
   kNothingFaster,          // within a limit that excludes engines
   kNothingFasterAnywhere,  // and no limit excludes an engine
-  kNothingFasterInTime,    // of what there was time to measure
+  kNothingFasterInTime,    // among those that there was time to measure
   kNothingFits,            // no engine as exact and deterministic fits; the caller's own call runs
   kNoSubstituteFits,       // no engine as exact and deterministic as a graph plan fits
   kDivisionsNotMeasured,
@@ -36,7 +36,7 @@ enum class Because {
   kGraphEngine,
   kOwnWorkspace,       // undivided, in ucudnn's own workspace
   kAsTold,             // undivided, as ucudnn answered when it was asked
-  kAsToldForIdentity,  // more was told than it uses, so that an identity activation runs, too
+  kAsToldForIdentity,  // more was told than it uses, so that an identity activation can also run
   kAskedAfterFailure,  // as the caller asked, because a piece failed
   kAskedNotCompared,   // as the caller asked, because the plan was not compared yet
   kUndividedAfterFailure,
@@ -58,7 +58,7 @@ struct Reason {
   size_t bytes = 0, limit_bytes = 0;
   std::string detail;
   bool in_tiles = false;  // the pieces are tiles
-  std::string no_tiles;   // why no tiles run; empty: nobody looked for any
+  std::string no_tiles;   // why no tiles run; empty if none were sought
 
   bool operator==(const Reason&) const = default;
 };
@@ -101,7 +101,7 @@ enum class Detail {
   kServesIdentity,  // why the workspace of a named algorithm exceeds the limit
   kNoRoomInTotal,   // nothing of the total workspace can be set aside
   kNothingUndivided,
-  kPromisedBefore,  // and a promise must not grow
+  kPromisedBefore,  // a promise was given before and must not grow
   kPromiseOverLimit,
   kNotDeterministic,
   kStaysWhole,
@@ -113,7 +113,7 @@ enum class Detail {
   kWorkspacePlanTooLarge,
   kWorkspacePlanOfOtherBatches,
   kTilesNeedMore,  // even the grid that needs least exceeds the limit
-  kOnlyTilesFit,   // and no undivided engine fits that serves other calls
+  kOnlyTilesFit,   // no undivided engine fits that serves other calls
 };
 // The values that fill the places of a sentence. `words` are an engine, a message or a list.
 struct Particulars {
@@ -125,7 +125,7 @@ std::string Sentence(Detail detail, const Particulars& particulars = {});
 
 struct Note {
   Cause cause = Cause::kOverLimit;
-  std::string detail;  // what differs from kernel to kernel; may be empty
+  std::string detail;  // the part that differs between kernels; may be empty
 
   bool operator==(const Note&) const = default;
 };

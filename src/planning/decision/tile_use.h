@@ -16,9 +16,9 @@ enum class TileUse : int32_t {
   kToGain,  // to gain time
 };
 
-// Whether an image of x or y spans more than `most_span` elements. Engines that count elements in
-// 32 bits do not serve such a convolution, so that cuDNN has one slow engine for it, or two; they
-// do serve tiles of it.
+// Returns whether an image of x or y spans more than `most_span` elements. Engines that count
+// elements in 32 bits do not serve such a convolution, so that cuDNN has only one or two slow
+// engines for it; but they serve tiles of it.
 bool IsVast(const ConvolutionProblem& problem, int64_t most_span = kMostViewSpan);
 
 // Conditions beside the problem that decide whether tiles are used.
@@ -31,10 +31,11 @@ struct TileConditions {
   int64_t most_span = kMostViewSpan;  // see IsVast
 };
 
-// Tiles need a limit that excludes what the program would run, or a reason why they may be faster:
-// the policy looks everywhere; fast engines serve parts of one image alone (IsVast); or, of
-// channels that come first, fast engines convert x and y in the workspace, and the
-// copies of not even one image stay in the L2 cache. Everything else would be measured in vain.
+// Returns what tiles are good for. Tiles need a limit that excludes what the program would run, or
+// a reason why they may be faster. The reasons are: the policy looks everywhere; fast engines serve
+// only parts of one image (IsVast); or, with channels first, fast engines convert x and y in the
+// workspace, and the copies of not even one image stay in the L2 cache. All other tiles would be
+// measured in vain.
 TileUse UseOfTiles(const ConvolutionProblem& problem, const TileConditions& conditions);
 
 }  // namespace ucudnn::planning

@@ -11,7 +11,7 @@ extern "C" {
 /* Sets the engines, as bits, whose plans can become CUDA graphs: none before it is called. */
 void nullGraphSetNative(uint64_t engines);
 
-/* Sets the plans that heuristics list from now on: those of `count` JSON texts, which must stay
+/* Sets the plans that heuristics list from now on: plans of `count` JSON texts, which must stay
  * alive. Before it is called, and with a count of 0, heuristics leave the given descriptors empty.
  */
 void nullGraphSetListed(const char* const* jsons, int64_t count);

@@ -199,7 +199,7 @@ Result<Cliff> MeasureCliff(tuning::LegacyKernel kernel, const Layer& layer, cons
   };
   UCUDNN_RETURN_IF_ERROR(add(cliff.best, best.workspace_bytes));
   if (cliff.real) UCUDNN_RETURN_IF_ERROR(add(*cliff.real, cliff.limit_bytes));
-  // If ucudnn leaves the call as it is, there is one contender to run, not two.
+  // If ucudnn leaves the call unchanged, there is one contender to run, not two.
   const bool same = cliff.real && cliff.ucudnn &&
                     cliff.real->division.configuration == cliff.ucudnn->division.configuration;
   if (cliff.ucudnn && !same) UCUDNN_RETURN_IF_ERROR(add(*cliff.ucudnn, cliff.limit_bytes));

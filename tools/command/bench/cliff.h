@@ -25,7 +25,7 @@ struct Contender {
 
 struct Cliff {
   Layer layer;
-  Contender best;          // the fastest undivided engine, whatever its need
+  Contender best;          // the fastest undivided engine with any need
   size_t limit_bytes = 0;  // the user's or, without one, one byte less than the need of `best`
   // The contenders within the limit; none: nothing fits (or, if the best one fits, there is no
   // cliff).
@@ -46,16 +46,16 @@ struct CliffTotal {
 
 struct Cliffs {
   planning::Platform platform;
-  long measured = 0;  // new measurements; the others came from the store
+  long measured = 0;  // new measurements; all others came from the store
   std::vector<Cliff> kernels;
 
   CliffTotal Total() const;
 };
 
-// Measures what the store (null: none) lacks at the policy's sizes and of tiles, then runs the
+// Measures what the store (null: none) lacks at the policy's sizes and for tiles, then runs the
 // contenders. `engines` run whole or on parts of the mini-batch; tiles have all engines that a
-// program's would have. `progress` is told before each layer. Fails if there is no device, no real
-// cuDNN, or no engine for a layer.
+// program's tiles would have. `progress` is called before each layer. Fails if there is no device,
+// no real cuDNN, or no engine for a layer.
 Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& options,
                              EngineSet engines, planning::MeasurementStore* store,
                              const std::function<void(const Layer&)>& progress);

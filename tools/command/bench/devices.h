@@ -19,7 +19,7 @@ class BenchDevices {
   Status Open(const Options& options, const BenchmarkDevices& wanted,
               std::vector<std::string>& refused);
 
-  // At least one device.
+  // Returns the open devices; there is at least one.
   const std::vector<std::unique_ptr<tuning::HeldDevice>>& devices() const { return devices_; }
   tuning::HeldDevice& first() const { return *devices_.front(); }
   const cudnn::Functions& functions() const { return functions_; }

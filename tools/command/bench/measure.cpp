@@ -108,7 +108,7 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
       chosen.unverified = trust.message;
       return chosen;
     }
-    // Its pieces are now excluded, so the next choice is another one.
+    // The pieces of this division are now excluded, so the next choice is another one.
     wrong.push_back(DivisionText(*chosen.divided) + ": " + trust.message);
     if (attempt + 1 == kAttempts) {
       chosen.divided.reset();
@@ -142,7 +142,7 @@ std::vector<LayerUnit> UnitsOf(const std::vector<Layer>& layers) {
   return units;
 }
 
-// A device with its measurements: what fails on one device is tried on another.
+// A device with its measurements. What fails on one device is tried on another.
 struct DeviceBench {
   DeviceBench(tuning::HeldDevice& held, const Options& options, planning::MeasurementStore* store)
       : held(held),
@@ -160,7 +160,7 @@ struct DeviceBench {
     if (!chosen.ok()) return Status::Error(layer.name + ": " + chosen.message());
     return chosen;
   }
-  // Whether the device still works; if it does, a failed measurement is not its fault.
+  // Returns whether the device still works; if it does, a failed measurement is not its fault.
   bool Works() const {
     const cuda::Driver& driver = *held.device().driver;
     const cuda::ContextScope context(driver, held.device().context);

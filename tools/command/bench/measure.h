@@ -24,8 +24,8 @@ struct MeasuredLayer {
   // engine. None: nothing fits, or (divided) a division would change the numerics.
   std::optional<MicroConfiguration> undivided, best_undivided;
   std::optional<Division> divided;
-  // Whether the output of `divided` was compared with an undivided engine's and is equal, now or
-  // before, as a run demands; if not, the reason. True if nothing is divided.
+  // True if the output of `divided` equals an undivided engine's in a comparison, now or before, as
+  // a run demands, or if nothing is divided. If false, `unverified` says why.
   bool verified = true;
   std::string unverified;
   // The results of comparing wrong divisions; `divided` is made without their pieces.
@@ -35,15 +35,15 @@ struct MeasuredLayer {
 struct Measured {
   planning::Platform platform;
   size_t devices = 1;  // number of devices that measured
-  long measured = 0;   // new measurements; the others came from the store
+  long measured = 0;   // new measurements; all others came from the store
   std::vector<MeasuredLayer> layers;
 };
 
 // Measures what `options` asks for (engines, policy, limit, determinism) and the store (null: none)
 // does not hold yet, and compares the divisions that it chooses, so that a run finds both done. It
-// uses the devices that `options` names, in parallel. `progress` is told of devices that are left
-// out or fail; the others do their work. Fails if there is no device, no real cuDNN, or no engine
-// for a layer.
+// uses the devices that `options` names, in parallel. `progress` hears of devices that are left out
+// or fail; the others do their work. Fails if there is no device, no real cuDNN, or no engine for a
+// layer.
 Result<Measured> MeasureLayers(const std::vector<Layer>& layers, const Options& options,
                                planning::MeasurementStore* store, Progress& progress);
 

@@ -45,7 +45,8 @@ FoundMachine CheckMachine(const Installation& installation, const Options& optio
                           Diagnosis& diagnosis);
 
 // Adds a warning, once for each library, that names functions which `real` exports and `drop_in`
-// does not: a program linked with such a function does not start with the drop-in in front of it.
+// does not. A program linked with such a function does not start with the drop-in in front of
+// `real`.
 void CheckExports(const std::string& drop_in, const std::string& real, Diagnosis& diagnosis);
 
 // The remedy for a missing driver on this machine.

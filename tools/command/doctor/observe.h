@@ -19,7 +19,7 @@ struct ObservedProcess {
 struct Observation {
   // the program itself first, then the processes that it started
   std::vector<ObservedProcess> processes;
-  std::string ending;  // "ended with exit code 3"; empty: it succeeded
+  std::string ending;  // "ended with exit code 3"; empty if it succeeded
   bool logged = true;  // false: the program's loader wrote no log
 };
 

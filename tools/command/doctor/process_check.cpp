@@ -71,8 +71,8 @@ void LookAt(const ProcessView& view, const std::string& mapped, CudnnUse& use) {
   FindUser(path, *elf, use);
 }
 
-// Whether objects other than the drop-in call the cuDNN at `path`; `reopened`: the drop-in opened
-// it, too.
+// Returns whether objects other than the drop-in call the cuDNN at `path`; `reopened`: the drop-in
+// opened it, too.
 bool IsCalled(const ProcessView& view, const std::string& path, bool reopened) {
   return std::any_of(view.bindings.begin(), view.bindings.end(), [&](const CudnnBinding& binding) {
     if (binding.library != path || IsPartOfCudnn(NameOf(binding.user))) return false;

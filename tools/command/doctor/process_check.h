@@ -44,7 +44,7 @@ struct CudnnUse {
   bool opened = false;                // dlopen returned the drop-in (known from the log only)
   bool called = false;                // the drop-in has forwarded a call to the real library
 
-  // Whether the process uses cuDNN at all; the drop-in alone is in every process that it is
+  // Returns whether the process uses cuDNN at all; the drop-in alone is in every process that it is
   // preloaded into.
   bool Any() const;
 };

@@ -81,7 +81,7 @@ void ReadBinding(const std::string& line, ProcessView& view) {
   std::string user = LoggedName(line, "binding file ", user_end);
   if (user.empty()) return;
   std::string library = LoggedName(std::string_view(line).substr(user_end), "] to ", end);
-  // A library's calls of its own functions name their version; those by dlsym() name none.
+  // A library's calls of its own functions name their version; look-ups by dlsym() name none.
   if (user == library && line.back() == ']') return;
   const bool known =
       std::any_of(view.bindings.begin(), view.bindings.end(), [&](const CudnnBinding& binding) {

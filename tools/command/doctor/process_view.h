@@ -1,7 +1,7 @@
-// What can be observed of a process from outside: its program, the files that the loader mapped,
-// its environment. The process is either running, and read from /proc, or has ended, and read from
-// the loader's log (LD_DEBUG). Thread-compatible. Everything that the process wrote is taken as
-// text and not trusted.
+// Facts that can be observed about a process from outside: its program, the files that the loader
+// mapped, its environment. The process is either running, and read from /proc, or has ended, and
+// read from the loader's log (LD_DEBUG). Thread-compatible. Everything that the process wrote is
+// taken as text and not trusted.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@ namespace ucudnn::command {
 
 struct OpenedLibrary {
   std::string path;
-  std::string by;  // the object whose code asked for it
+  std::string by;  // the object whose code asked for the symbol
 };
 
 // Functions of cuDNN that the loader bound.
@@ -36,7 +36,7 @@ struct ProcessView {
   bool elsewhere = false;  // in another mount namespace: a container
   std::string root;        // prefix of its paths to read them here; empty: none
   std::string folder;      // its working folder
-  bool has_log = false;    // the loader's log is known: it gives the members that follow
+  bool has_log = false;    // the loader's log is known: it gives the following members
   std::vector<OpenedLibrary> opened;   // libraries opened at run time that were not loaded before
   std::vector<std::string> reopened;   // paths that dlopen returned, new or not
   std::vector<std::string> repeated;   // paths that dlopen returned more than once

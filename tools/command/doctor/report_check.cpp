@@ -20,7 +20,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Whether the file is a report of this version.
+// Returns whether the file is a report of this version.
 Status CheckVersion(const std::string& path) {
   const Result<JsonValue> json = ParseJson(TextFileOrEmpty(path));
   const JsonValue* const format = json.ok() ? json->Find("format") : nullptr;

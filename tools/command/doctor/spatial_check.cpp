@@ -72,7 +72,7 @@ void CheckRendezvous(const SpatialOptions& spatial, Diagnosis& diagnosis) {
   }
 }
 
-// None if there is no driver.
+// Returns none if there is no driver.
 std::optional<int> CountDevices() {
   const Result<SharedLibrary> library = SharedLibrary::Open("libcuda.so.1");
   if (!library.ok()) return std::nullopt;
@@ -174,8 +174,8 @@ void CheckStep(const RankEntry& rank, Diagnosis& diagnosis) {
 
 bool Exchanges(const SplitKernelEntry& kernel) { return kernel.moved_bytes() > 0; }
 
-// Whether dy is sent twice, for both gradients of a layer: it is unless the program says that it is
-// the same.
+// Returns whether dy is sent twice, for both gradients of a layer. It is, unless the program says
+// that dy is the same.
 bool SendsTwice(const RankEntry& rank) {
   for (const SplitKernelEntry& data : rank.kernels) {
     if (data.op != "backward_data" || !data.problem || !Exchanges(data)) continue;

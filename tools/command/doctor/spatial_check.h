@@ -1,6 +1,6 @@
-// Findings of `ucudnn doctor` about splitting images over ranks: who starts the ranks, where they
-// meet, what carries their exchanges, and what would make those faster. Used from main's thread
-// only; opens the driver and NCCL.
+// Findings of `ucudnn doctor` about splitting images over ranks: what starts the ranks, where they
+// meet, what carries their exchanges, and what would make the exchanges faster. For use from main's
+// thread only; opens the driver and NCCL.
 #pragma once
 
 #include <string>

@@ -19,8 +19,8 @@ namespace ucudnn::command {
 
 // The values of the command line; CLI11 fills the members.
 struct CostWords {
-  std::string cost;    // empty: it follows from other options
-  std::string update;  // empty: it follows from other options
+  std::string cost;    // empty: other options determine it
+  std::string update;  // empty: other options determine it
   std::string device;
   VariableOptions variables;  // --db and --workspace-limit
 
@@ -47,7 +47,7 @@ class PlanCosts {
   std::optional<planner::ComputeTable> table_;
   OfflineRows rows_;
   std::deque<ApiRows> stores_;
-  std::deque<planner::MeasuredCompute> measured_;  // each asks the one before it for missing times
+  std::deque<planner::MeasuredCompute> measured_;  // each asks its predecessor for missing times
   const planner::ComputeModel* compute_ = nullptr;
   std::unique_ptr<planner::CostModel> model_;
 };

@@ -188,7 +188,8 @@ void PrintTables(const PlanningProblem& problem, const LayoutSetting& setting,
   PrintChoices(problem, chosen, deepa, what_if);
 }
 
-// Checks that --pin and --what-if name layers of the network, each pin another one.
+// Checks that --pin and --what-if name layers of the network, and that no two pins name the same
+// one.
 Status CheckLayers(const PlanOptions& plan, const std::vector<Pin>& pins,
                    const LayerGraph& layers) {
   const auto check = [&](const char* option, const std::string& name) {
@@ -241,7 +242,7 @@ Result<Question> PoseProblem(const PlanOptions& plan, const Machine& machine,
   return Question{std::move(graph), std::move(problem)};
 }
 
-// Chooses how gradients are summed. A schedule executes another model than that of deepa-paper.
+// Chooses how gradients are summed. A schedule cannot execute the update model of deepa-paper.
 Result<UpdateModel> ChooseUpdate(const PlanOptions& plan, CostWords& costs) {
   if (!plan.schedule.IsAsked()) {
     if (costs.update.empty()) costs.update = UpdateName(UpdateModel::kParameterServer);
@@ -265,8 +266,8 @@ Status PrintMore(const PlanningProblem& problem, int best, int frontier) {
   return frontier > 0 ? Named("--frontier", PrintFrontier(problem, frontier)) : Status::Ok();
 }
 
-// Whether to show the best whole plan for every configuration of every layer, without a further
-// search; --what-if searches for those of its layer one by one.
+// Returns whether to show the best whole plan for every configuration of every layer, without a
+// further search; --what-if searches for the best plans of its layer one by one.
 bool ShowsAllBestPlans(const PlanOptions& plan, Strategy strategy, int what_if) {
   if (plan.json) return true;
   if (plan.schedule.schedule) return false;

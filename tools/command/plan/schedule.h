@@ -1,5 +1,5 @@
-// `ucudnn plan --schedule` and `--simulate`: the plan as a schedule, and the time of a step of it.
-// Used from main's thread only.
+// `ucudnn plan --schedule` and `--simulate`: the plan as a schedule, and the time of one of its
+// steps. For use from main's thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>

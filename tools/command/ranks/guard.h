@@ -17,7 +17,7 @@ class RankGuard {
   ~RankGuard() { Leave(); }
 
   Status Start();
-  // From now on the session `rank` is killed when this process dies.
+  // Kills the session `rank` when this process dies.
   void Watch(pid_t rank);
   // Ends the guard, and nothing else.
   void Dismiss();

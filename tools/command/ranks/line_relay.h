@@ -15,19 +15,20 @@ class LineOutput {
   // The caller keeps owning `descriptor`.
   explicit LineOutput(int descriptor);
 
-  // Adds text of `source` (a number from 0), behind what it added before. If it ends within a line,
-  // the source may continue it; if another source comes in between, that begins a line of its own.
+  // Adds text of `source` (a number from 0), behind its earlier text. If the text ends within a
+  // line, the source may continue the line; if another source comes in between, its text begins a
+  // new line.
   void Add(int source, std::string_view text);
 
   int descriptor() const { return descriptor_; }
   bool is_terminal() const { return is_terminal_; }
   size_t waiting() const { return text_.size() - written_; }  // bytes
-  // Whether so much is waiting that sources should not be read.
+  // Returns whether so much is waiting that sources should not be read.
   bool full() const { return waiting() > kMuch; }
   // Writes some of the waiting text. REQUIRES: poll() said that the file is writable.
   void Write();
 
-  // False: nobody reads the output any more.
+  // Returns false if nobody reads the output any more.
   bool has_reader() const;
   // errno of output that is incomplete although somebody would read it; 0: none.
   int loss() const { return has_reader() ? error_ : 0; }
@@ -56,8 +57,8 @@ class LineRelay {
 
   int descriptor() const { return descriptor_; }  // -1: closed
   bool wants_to_read() const { return descriptor_ >= 0 && !output_->full(); }
-  // Reads at most 64 KiB of what is there. At the end of the source its last line is passed on,
-  // complete or not, and the relay is closed. Returns false if there was nothing.
+  // Reads at most 64 KiB of the available bytes. At the end of the source its last line is passed
+  // on, complete or not, and the relay is closed. Returns false if there was nothing.
   bool Read(Time now);
   // On a terminal an unfinished line is shown when nothing was added to it for a while, because it
   // may be a question that a person has to answer.

@@ -18,7 +18,7 @@ Status MeetingFailure(const std::string& what) {
   return Status::Error(what + ": " + std::strerror(errno));
 }
 
-// Whether the datagram's sender is a process of this user.
+// Returns whether the datagram's sender is a process of this user.
 bool IsOurs(const msghdr& message) {
   for (const cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
        part = CMSG_NXTHDR(const_cast<msghdr*>(&message), const_cast<cmsghdr*>(part))) {

@@ -21,7 +21,7 @@ struct RankProgram {
   std::string path;
   ProgramWords words;
   const JobSignals* signals = nullptr;  // our signals, which a rank does not inherit
-  int input = -1;                       // rank 0's input; the others read nothing
+  int input = -1;                       // rank 0's input; other ranks read nothing
 };
 
 struct RankProcess {
@@ -34,14 +34,14 @@ struct RankProcess {
 
 using RankVariables = std::vector<std::pair<std::string, std::string>>;
 
-// Starts a process for each of `variables`, which are added to this process's environment. All of
-// them start, or none: the error says why, and `errno_of_exec` is not 0 if the program itself
-// cannot be started.
+// Starts a process for each of `variables`, which are added to this process's environment. Either
+// all of them start, or none. The error says why, and `errno_of_exec` is not 0 if the program
+// itself cannot be started.
 Result<std::vector<RankProcess>> StartRanks(const RankProgram& program,
                                             const std::vector<RankVariables>& variables,
                                             RankGuard& guard, int& errno_of_exec);
 
-// Whether the rank has ended; sets how. Its process id stays reserved until it is reaped.
+// Returns whether the rank has ended; sets how. Its process id stays reserved until it is reaped.
 bool SeeEnd(RankProcess& rank);
 void Reap(const std::vector<RankProcess>& ranks);
 

@@ -70,7 +70,7 @@ JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
   JobSignals signals;
   NoteSocket notes;
   TerminalInput input;
-  // Signals come first, so that no signal finds a rank that nobody ends.
+  // Signals are taken first, so that no signal finds a rank that would be left running.
   for (const Status& status : {signals.Take(), guard.Start(), notes.Open(), input.Open()}) {
     if (!status.ok()) return refused(status);
   }

@@ -18,7 +18,7 @@ struct SessionMember {
   pid_t pid, group;
 };
 
-// Reads the group and session of a process; false: it has ended, or cannot be read.
+// Reads the group and session of a process; returns false if it has ended, or cannot be read.
 bool ReadStat(const std::filesystem::path& process, pid_t& group, pid_t& session) {
   const Result<std::string> read = ReadTextFile(process / "stat");
   if (!read.ok()) return false;

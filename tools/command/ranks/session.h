@@ -13,7 +13,7 @@ namespace ucudnn::command {
 // process groups.
 void SignalSessions(const std::vector<pid_t>& sessions, int signal);
 
-// Whether a process of these sessions lives, which only /proc tells.
+// Returns whether a process of these sessions lives, which only /proc tells.
 bool AnyLives(const std::vector<pid_t>& sessions);
 
 }  // namespace ucudnn::command

@@ -24,7 +24,7 @@ class JobSignals {
   // The next signal; 0: none.
   int Receive();
 
-  // Whether the signal asks a program to end.
+  // Returns whether the signal asks a program to end.
   static bool Ends(int signal);
 
  private:

@@ -1,5 +1,5 @@
-// Passes on what a person types at our terminal to rank 0, which has a session of its own and
-// therefore cannot read the terminal itself. Used from main's thread only; nothing here waits.
+// Passes on what is typed at this process's terminal to rank 0, which has a session of its own and
+// therefore cannot read the terminal itself. For use from main's thread only; nothing here waits.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ class TerminalInput {
   // If standard input is no terminal, nothing is passed on and `reader()` is standard input.
   Status Open();
   int reader() const { return reader_; }
-  void CloseReader();  // once rank 0 has it
+  void CloseReader();  // to be called once rank 0 has the reader
 
   // Descriptors to poll; -1: not now. Only a job in the foreground may read its terminal.
   int wants_to_read() const;

@@ -45,8 +45,8 @@ struct ReportedKernel {
 
   bool divided() const { return division.configuration.Pieces() > 1; }
   size_t all_workspace_bytes() const { return workspace_bytes + owned_workspace_bytes; }
-  // Milliseconds of `undivided` and of `best_undivided`. In a run, the configuration itself may be
-  // either of them.
+  // Return the milliseconds of `undivided` and of `best_undivided`. In a run, the configuration
+  // itself may be either of them.
   std::optional<double> UndividedMs() const;
   std::optional<double> BestUndividedMs(bool offline) const;
 };

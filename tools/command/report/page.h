@@ -1,6 +1,6 @@
-// A report, or those of a split job's ranks, as one HTML page: what was divided, how, and the gain;
-// what was split, and the cost of exchanges. Shows the contents of the report (and of the store),
-// and says what is missing. Pure functions.
+// A report, or the reports of a split job's ranks, as one HTML page: what was divided, how, and the
+// gain; what was split, and the cost of exchanges. Shows the contents of the report (and of the
+// store), and says what is missing. Pure functions.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace ucudnn::command {
 
-// `sources` are the names of the files that were read; `report` is that of the first one, but its
-// split job is that of all.
+// `sources` are the names of the files that were read. `report` is the report of the first one,
+// except that its split job covers all files.
 std::string FormatReportPage(const RunReport& report, const std::vector<std::string>& sources);
 
 // Formats "64x27x27 -> 192, 5x5 stride 2x2": image, filters and their size.

@@ -72,10 +72,10 @@ HaloShape ShapeOf(const SplitKernelEntry& kernel) {
 
 constexpr double kOwnWidth = 84;
 constexpr double kOwnHeight = 26;
-constexpr double kBand = 15;  // drawn size of a halo's piece, whatever it holds
+constexpr double kBand = 15;  // drawn size of a halo's piece, whatever its rows
 constexpr double kCellGap = 12;
 
-// Where the pieces of each part are drawn along one axis.
+// Positions where the pieces of each part are drawn along one axis.
 struct DrawnAxis {
   std::vector<double> begins;  // of each part's own piece
   double end = 0;
@@ -148,7 +148,7 @@ void AddCell(const SpatialGrid& grid, const HaloShape& shape, const GridCell& ce
   }
 }
 
-// The text beside a panel: what its ranks read of other panels.
+// Returns the text beside a panel: what its ranks read from other panels.
 std::string DepthText(const std::vector<HaloPiece>& pieces, size_t part) {
   std::string text = "d part " + std::to_string(part + 1);
   for (const HaloPiece& piece : pieces) {

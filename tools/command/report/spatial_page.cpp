@@ -141,7 +141,7 @@ Element RanksSection(const SplitJob& job) {
       "hidden the rest of them.")));
 }
 
-// The times of the rank whose calls wait longest for exchanges; none if no rank was timed.
+// Returns the times of the rank whose calls wait longest for exchanges; none if no rank was timed.
 const SplitTimes* SlowestOf(const SplitJob& job, const JobKernel& kernel) {
   const SplitTimes* slowest = nullptr;
   for (const JobKernel::OfRank& at : kernel.ranks) {

@@ -10,7 +10,7 @@
 
 namespace ucudnn::command {
 
-// A kernel of the job, which is the same on all ranks that have it.
+// A kernel of the job. It is the same on all ranks that have it.
 struct JobKernel {
   struct OfRank {
     size_t rank = 0;    // index of the job's entry

@@ -92,8 +92,8 @@ struct SplitJob {
   std::vector<RefusedEntry> refused;
 };
 
-// None if the report has no `spatial`, or one of an older ucudnn without `tracks`. The place keeps
-// faults.
+// Returns none if the report has no `spatial`, or the `spatial` of an older ucudnn without
+// `tracks`. The place keeps faults.
 std::optional<SplitJob> ReadSplitJob(const JsonPlace& spatial);
 
 // Adds another report's ranks. The error says why the two do not belong to one job.

@@ -19,7 +19,7 @@ using planner::Section;
 // Colours of the timeline.
 enum StepColour { kOwnCall, kExchangeOfRows, kRestOfCall, kSumOverRanks, kWait };
 
-// How a span is drawn and named.
+// The colour and the name of a span.
 struct SpanLook {
   StepColour colour;
   const char* words;
@@ -34,7 +34,7 @@ const SpanLook& LookOf(StepSpan span) {
   return kLooks[static_cast<size_t>(span)];
 }
 
-// When the first exchange of the step's call number `at` ends; none if it has none.
+// Returns when the first exchange of the step's call number `at` ends; none if it has no exchange.
 std::optional<double> EndOfExchange(const RankEntry& rank, size_t at) {
   if (at >= rank.step.size()) return std::nullopt;
   for (const StepSpanEntry& span : rank.step[at].spans) {
@@ -43,8 +43,8 @@ std::optional<double> EndOfExchange(const RankEntry& rank, size_t at) {
   return std::nullopt;
 }
 
-// The shift of each rank's times by which an exchange that all of them make ends at the same time
-// on all: devices have no common clock.
+// Returns a shift for each rank's times so that a common exchange ends at the same time on all
+// ranks, because devices have no common clock.
 std::vector<double> ShiftsOf(const std::vector<const RankEntry*>& ranks) {
   std::vector<double> shifts(ranks.size(), 0);
   for (size_t at = 0; at < ranks.front()->step.size(); ++at) {
@@ -60,7 +60,7 @@ std::vector<double> ShiftsOf(const std::vector<const RankEntry*>& ranks) {
   return shifts;
 }
 
-// For each of a rank's kernels, its number in the job.
+// Returns for each of a rank's kernels its number in the job.
 std::vector<size_t> NumbersOf(const SplitJob& job, size_t rank) {
   std::vector<size_t> numbers(job.ranks[rank].kernels.size());
   const std::vector<JobKernel> kernels = KernelsOf(job);

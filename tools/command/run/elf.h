@@ -19,7 +19,7 @@ struct ElfFile {
   bool has_static_cudart = false;  // the CUDA runtime is linked in
   bool defines_cudnn = false;      // cuDNN is linked in: its functions are this file's own
   bool names_cudnn = false;  // its texts contain "libcudnn.so", as those of a file that opens it do
-  bool names_cudnn_path = false;  // its texts contain a path to it: "/libcudnn.so"
+  bool names_cudnn_path = false;  // its texts contain a path to cuDNN: "/libcudnn.so"
   cudnn::DynamicSection dynamic;
 };
 

@@ -19,8 +19,8 @@ std::vector<std::string> Preloads(const Installation& installation, const Launch
   if (!launch.off && reach.dlsym_hook) preloads.push_back(installation.dlsym_hook);
   if (launch.host) {
     if (launch.off) preloads.push_back(installation.host_cudnn);
-    // They are given by path, so that they also reach programs whose DT_RPATH leads to the real
-    // libraries.
+    // These libraries are given by path, so that they also reach programs whose DT_RPATH leads to
+    // the real libraries.
     preloads.push_back(installation.host_cuda);
     preloads.push_back(installation.host_cudart);
   }

@@ -26,8 +26,8 @@ struct Launch {
 // Adds --dlsym.
 void AddDlsym(CLI::App& app, Launch& launch);
 
-// How `program`, the file of the first of `words`, and the programs that it starts will be reached.
-// The error lists the values of `launch.dlsym`.
+// Determines how `program`, the file of the first of `words`, and the programs that it starts will
+// be reached. The error lists the values of `launch.dlsym`.
 Result<Reach> ReachOf(const Launch& launch, const std::string& program, const ProgramWords& words);
 
 // Sets this process's environment for the program that it will become or start. The error names

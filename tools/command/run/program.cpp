@@ -32,7 +32,8 @@ Status CheckExecutable(const std::string& path) {
   return Status::Ok();
 }
 
-// Whether the program runs with more rights than its user: the loader then drops LD_PRELOAD.
+// Returns whether the program runs with more rights than its user: the loader then drops
+// LD_PRELOAD.
 bool GainsRights(const std::string& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return false;

@@ -39,8 +39,8 @@ struct HostGaps {
   std::vector<std::string> with_runtime;  // libraries with a static CUDA runtime, such as NVIDIA's
 };
 
-// Whether the CPU stand-ins in `host_folder` can start `program` with the libraries that it needs,
-// which are looked for where the loader will: run paths, `library_path` (in the form of
+// Returns whether the CPU stand-ins in `host_folder` can start `program` with the libraries that it
+// needs, which are looked for where the loader will: run paths, `library_path` (in the form of
 // LD_LIBRARY_PATH), its cache, default folders.
 Result<HostGaps> CheckHost(const std::string& program, const std::string& host_folder,
                            const std::string& library_path);

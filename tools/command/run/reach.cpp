@@ -82,7 +82,7 @@ class Search {
     if (added_.insert(path).second) waiting_.push_back({path, reader});
   }
 
-  // Puts first in line what the present file certainly starts; `path` may be empty.
+  // Puts at the front of the queue what the present file certainly starts; `path` may be empty.
   void AddFirst(const std::string& path) {
     if (!path.empty()) waiting_.push_front({path, Reader::kNone});
   }
@@ -166,7 +166,7 @@ class Search {
   }
 
   // A manager of Python versions puts scripts in front of them, each of which starts the program of
-  // its name in one version.
+  // the same name in one version.
   void AddVersions(const std::string& program) {
     const std::string folder = FolderOf(program);
     if (NameOf(folder) != "shims") return;
@@ -216,7 +216,7 @@ class Search {
   std::set<std::string> read_;               // programs and libraries that were read
   std::map<std::string, Meaning> meanings_;  // by word
   std::string opens_;   // the file that opens cuDNN by its path, once it is found
-  std::string unseen_;  // what cannot be looked through
+  std::string unseen_;  // a file that cannot be searched
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
-// How a program can be reached: nearly always by preloading the drop-in; a program that opens cuDNN
-// by its path, and looks its functions up on that handle, also needs the dlsym hook. This is found
-// beforehand from the files and words of the command: the program, the programs and scripts that
-// its arguments name (as behind env, timeout or mpirun), the files that those scripts name in turn,
-// and the modules of each Python among them. Reads files, starts nothing. Thread-compatible.
+// How a program can be reached. Preloading the drop-in nearly always suffices; a program that opens
+// cuDNN by its path, and looks its functions up on that handle, also needs the dlsym hook. This is
+// found beforehand from the files and words of the command: the program, the programs and scripts
+// that its arguments name (as behind env, timeout or mpirun), the files that those scripts name in
+// turn, and the modules of each Python among them. Reads files, starts nothing. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -35,7 +35,7 @@ struct ReachEnvironment {
 Reach ChooseReach(DlsymHook wanted, const std::string& program,
                   const std::vector<std::string>& arguments, const ReachEnvironment& environment);
 
-// Whether `program` takes its instructions from a file or a text: a shell or a Python.
+// Returns whether `program` takes its instructions from a file or a text: a shell or a Python.
 bool ReadsScripts(const std::string& program);
 
 }  // namespace ucudnn::command

@@ -92,7 +92,7 @@ Status CheckServed(const RunOptions& options, const std::string& program) {
       .status();
 }
 
-// The stand-in gets a device for each rank, so that programs run that choose theirs by LOCAL_RANK.
+// The stand-in gets a device for each rank, for programs that choose their device by LOCAL_RANK.
 Launch WithDevices(Launch launch, int ranks) {
   if (ranks > 0 && launch.devices.empty() && Environment("HOSTGPU_DEVICES").empty()) {
     launch.devices = std::to_string(ranks);

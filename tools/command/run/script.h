@@ -12,8 +12,8 @@ namespace ucudnn::command {
 // The first 64 KiB of a regular file; nothing if it cannot be read.
 std::optional<std::string> ReadStart(const std::string& path);
 
-// The interpreter in a script's first line, as it is written there; behind `env`, the word that
-// names a program. Empty for a file that is no script.
+// Returns the interpreter in a script's first line, as it is written there; behind `env`, the word
+// that names a program. Empty for a file that is no script.
 std::string InterpreterOf(std::string_view text);
 
 // The lines of a script without comments, up to the first binary data.

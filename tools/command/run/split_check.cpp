@@ -33,8 +33,8 @@ std::map<std::string, std::string> ProgramEnvironment(const SplitSettings& setti
   return environment;
 }
 
-// Whether the program may start others, or tell its rank itself: a script or its interpreter, or
-// any program with another program among its words, such as mpirun and env.
+// Returns whether the program may start others, or tell its rank itself: a script or its
+// interpreter, or any program with another program among its words, such as mpirun and env.
 bool MayHaveRanks(const SplitSettings& settings) {
   const auto start = ReadStart(settings.program);
   if (!start || !start->starts_with("\177ELF") || ReadsScripts(settings.program)) return true;

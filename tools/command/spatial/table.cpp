@@ -33,8 +33,8 @@ std::string SizeText(const Spatial& extents, int spatial_rank) {
   return Join(texts, "x");
 }
 
-// Whether ranks compute the operator exactly from their own stripes alone: it then gets no row of
-// its own.
+// Returns whether ranks compute the operator exactly from their own stripes alone, so that it gets
+// no row of its own.
 bool IsLocal(const StripedOperator& made) {
   return made.judgement.verdict == Verdict::kExact && made.exchanges.empty() &&
          made.judgement.output.IsCut() && made.kind != std::string("input");

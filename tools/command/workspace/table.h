@@ -17,8 +17,8 @@ struct WorkspaceTable {
   OfflineKernels network;       // desirable sets within the limit
   std::vector<size_t> chosen;   // for each kernel, the position in its desirable set
   std::vector<size_t> numbers;  // for each kernel; layers of one shape are one kernel in a run
-  // By kernel, if there is one budget. Kernels with the same segment share it, in as many copies as
-  // they have lanes.
+  // Segment of each kernel, if there is one budget. Kernels with the same segment share it, in as
+  // many copies as they have lanes.
   std::vector<size_t> segments;
   std::vector<size_t> copies;
   size_t lanes = 1;    // number of lanes on which any kernel was seen
@@ -30,9 +30,9 @@ struct WorkspaceTable {
   size_t total_workspace_bytes = 0;  // reserved by the division
 };
 
-// The workspace of a kernel if nothing is divided: its limit; with a budget, all of it if kernels
-// take turns, or an equal share if each stream, or each kernel on each stream, has its own segment.
-// None: no limit.
+// Returns the workspace of a kernel if nothing is divided: its limit; with a budget, all of it if
+// kernels take turns, or an equal share if each stream, or each kernel on each stream, has its own
+// segment. None: no limit.
 std::optional<size_t> UndividedLimit(const WorkspaceTable& plan, const Options& options);
 
 // Writes `ucudnn-workspace-table`: everything.

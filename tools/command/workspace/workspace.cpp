@@ -117,7 +117,7 @@ struct Shares {
   std::vector<size_t> copies;  // copies of each kernel's segment
 };
 
-// Divides for kernels that run one after the other.
+// Divides the budget among kernels that run one after the other.
 Result<Shares> DivideOneLane(const DistinctKernels& kernels, const Options& options,
                              planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;

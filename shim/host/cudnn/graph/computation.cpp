@@ -7,7 +7,7 @@
 namespace hostgpu {
 namespace {
 
-// Whether fp32, in which steps are otherwise computed, cannot hold every value of the type.
+// Returns whether fp32, in which steps are otherwise computed, cannot hold every value of the type.
 bool IsWide(DataType type) { return type == DataType::kDouble || type == DataType::kInt32; }
 
 class Lowering {

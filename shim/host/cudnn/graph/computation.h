@@ -49,8 +49,8 @@ struct Computation {
   PointwiseProgram program;  // no steps: there is only the convolution, or only the sums
   std::optional<ChannelSums> sums;
   std::vector<GraphOperand> operands;
-  // If not empty, the computation consists of these one after the other, and of the members above
-  // only the operands are used.
+  // If not empty, the computation consists of these stages one after the other, and of the members
+  // above only the operands are used.
   std::vector<Computation> stages;
   std::vector<StagedTensor> staged;
   size_t staged_bytes = 0;
@@ -64,13 +64,13 @@ cudnnStatus_t Lower(const std::vector<GraphOperation>& operations, Computation* 
 // Lower without stages: not for operations before a convolution, nor for concatenation.
 cudnnStatus_t LowerFused(const std::vector<GraphOperation>& operations, Computation* computation);
 
-// Whether a graph has at most one convolution, and something that no fused computation has.
+// Returns whether a graph has at most one convolution, and something that no fused computation has.
 bool NeedsStages(const std::vector<GraphOperation>& operations);
 cudnnStatus_t LowerInStages(const std::vector<GraphOperation>& operations,
                             Computation* computation);
 
-// Runs a computation with sums. addresses[i] is that of the first element of the program's operand
-// i.
+// Runs a computation with sums. addresses[i] is the address of the first element of the program's
+// operand i.
 bool RunChannelSums(const Computation& computation, const std::vector<void*>& addresses);
 
 // A convolution operation as the engines describe it. `problem` has the strides of x and y.

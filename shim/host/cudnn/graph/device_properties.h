@@ -33,7 +33,7 @@ class DeviceProperties final
   DeviceProfile profile_;
 };
 
-// Writes a text as an attribute: always all of it, whatever type is asked for.
+// Writes a text as an attribute: always the whole text, whatever type is requested.
 cudnnStatus_t GiveText(const AttributeRequest& request, const std::string& text);
 
 }  // namespace hostgpu

@@ -32,7 +32,7 @@ class EngineConfig final : public DescriptorOf<EngineConfig, CUDNN_BACKEND_ENGIN
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;
 
-  // Of a finalized configuration.
+  // REQUIRES: the configuration is finalized.
   const EngineSetup& setup() const { return setup_; }
 
   Engine engine;

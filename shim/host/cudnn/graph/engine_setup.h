@@ -38,7 +38,8 @@ std::optional<EngineSetup> SetUpEngine(const Computation& computation, int64_t i
 
 std::vector<KnobInfo> KnobsOf(const Computation& computation, int64_t index);
 std::vector<cudnnBackendNumericalNote_t> NotesOf(const Computation& computation, int64_t index);
-// Whether plans of the engine can become CUDA graphs: those of all engines but Winograd can.
+// Returns whether plans of the engine can become CUDA graphs. Plans of all engines but Winograd
+// can.
 bool SupportsNativeGraphs(const Computation& computation, int64_t index);
 
 // The host addresses of the computation's operands.

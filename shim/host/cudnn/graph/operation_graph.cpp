@@ -77,7 +77,7 @@ std::vector<const GraphTensor*> InputsOf(const GraphOperation& operation) {
 
 namespace {
 
-// Whether a tensor's descriptions by its producer and by a consumer agree.
+// Returns whether a tensor's descriptions by its producer and by a consumer agree.
 bool Agree(const GraphTensor& a, const GraphTensor& b) {
   return a.type == b.type && a.dim_count == b.dim_count && a.dims == b.dims &&
          a.strides == b.strides && a.alignment == b.alignment && a.is_virtual == b.is_virtual &&

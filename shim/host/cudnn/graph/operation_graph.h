@@ -15,8 +15,8 @@ namespace hostgpu {
 using GraphOperation = std::variant<ConvolutionOperation, PointwiseOperation, TensorOperation>;
 struct Computation;
 
-// The tensors that an operation writes, without a mask, and those that it reads; they live as long
-// as the operation.
+// Return the tensors that an operation writes, without a mask, and the tensors that it reads. They
+// live as long as the operation.
 std::vector<const GraphTensor*> OutputsOf(const GraphOperation& operation);
 std::vector<const GraphTensor*> InputsOf(const GraphOperation& operation);
 

@@ -1,5 +1,5 @@
-// A plan as JSON, in the form of the real 9.19 library (schema 4): code that edits one library's
-// plans edits the other's. Engine numbers and knobs are each library's own.
+// A plan as JSON, in the form of the real 9.19 library (schema 4), so that code that edits one
+// library's plans edits the other's too. Engine numbers and knobs differ between the libraries.
 #pragma once
 
 #include <string>

@@ -10,11 +10,11 @@ namespace hostgpu {
 
 constexpr int64_t kSchemaVersion = 4;
 constexpr const char* kPointwiseOperation = "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR";
-// For a forward convolution with a residual, a bias and an activation behind it, or some of these;
-// and for one with anything else behind it.
+// The first name is for a forward convolution with a residual, a bias and an activation behind it,
+// or some of these; the second for a convolution with any other operations behind it.
 constexpr const char* kFusedConvolution = "CONV_ADD_BIAS_ACT";
 constexpr const char* kConvolutionFusion = "GENERIC_CONV_FUSION";
-// For a convolution with statistics behind it.
+// The name for a convolution with statistics behind it.
 constexpr const char* kConvolutionStatistics = "SCALE_BIAS_ADD_RELU_CONV_STATS";
 constexpr const char* kPointwiseFusion = "GENERIC_POINTWISE_FUSION";
 

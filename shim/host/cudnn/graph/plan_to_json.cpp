@@ -121,8 +121,8 @@ bool IsStatistics(const GraphOperation& operation) {
   return tensors != nullptr && tensors->kind() == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR;
 }
 
-// Whether a forward convolution is followed only by one or several ADDs and an activation, or by
-// some of these.
+// Returns whether a forward convolution is followed only by one or several ADDs and an activation,
+// or by some of these.
 bool AddsAndActivates(const std::vector<GraphOperation>& operations) {
   if (std::get<ConvolutionOperation>(operations.front()).operation() != Operation::kForward) {
     return false;

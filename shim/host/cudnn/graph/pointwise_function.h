@@ -66,7 +66,7 @@ bool ApplyPointwise(const GraphPointwise& f, const A* x, const A* b, const A* t,
     case CUDNN_POINTWISE_IDENTITY:
       return each([&](int64_t i) { return x[i]; });
     case CUDNN_POINTWISE_RELU_FWD:
-      // A NaN is neither below nor above, so it passes through.
+      // A NaN is neither below nor above a bound, so it passes through.
       return each([&](int64_t i) {
         const A value = x[i];
         return value < low ? low + slope * (value - low) : (value > high ? high : value);

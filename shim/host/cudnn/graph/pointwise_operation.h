@@ -18,9 +18,8 @@ class PointwiseOperation final
     return ArityOf(pointwise.mode) == PointwiseArity::kBackward ? dx : y;
   }
 
-  // As in the real library, t of a function of one operand is a mask that it writes, and t of its
-  // backward function is a mask that it reads in x's place. Only a finalized tensor in memory
-  // counts.
+  // A function of one operand writes its mask to t, as in the real library, and its backward
+  // function reads the mask from t in x's place. Only a finalized tensor in memory counts.
   bool HasMask() const { return t.finalized() && !t.is_virtual; }
 
   GraphPointwise pointwise;

@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kRun = 512;
 using GraphExtents = GraphTensor::Extents;
 
-// The runs of elements into which a program is cut: along one axis, for every index of the others.
+// The runs of elements into which a program is cut: each runs along one axis, for one index of the
+// other axes.
 class ElementRuns {
  public:
   ElementRuns(const PointwiseProgram& program, int64_t images) : dim_count_(program.dim_count) {

@@ -42,12 +42,12 @@ struct PointwiseProgram {
   int register_count = 0;
   bool in_double = false;
 
-  // Runs over `images` indices of the first dimension. addresses[i] is that of the first element of
-  // operand i. Returns false if host memory is exhausted.
+  // Runs over `images` indices of the first dimension. addresses[i] is the address of the first
+  // element of operand i. Returns false if host memory is exhausted.
   bool Run(const std::vector<void*>& addresses, int64_t images) const;
 };
 
-// Whether Run knows the mode.
+// Returns whether Run knows the mode.
 bool IsComputable(int pointwise_mode);
 
 }  // namespace hostgpu

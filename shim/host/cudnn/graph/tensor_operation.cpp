@@ -115,7 +115,7 @@ cudnnStatus_t TensorOperation::Get(const AttributeRequest&) const {
   return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "an operation that is not read back");
 }
 
-// As in the real library, sums are checked only when an engine is to compute them.
+// Sums are checked only when an engine is to compute them, as in the real library.
 cudnnStatus_t TensorOperation::Complete() {
   if (!concatenates()) return CUDNN_STATUS_SUCCESS;
   HOSTGPU_REFUSE_IF(!outputs[0].finalized(), CUDNN_STATUS_BAD_PARAM);
