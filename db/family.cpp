@@ -40,7 +40,7 @@ std::vector<FamilyValue> FamilyValues(const ConvolutionProblem& problem) {
     for (const std::string& column : FamilyColumns()) all->push_back(!IsText(column));
     return all;
   }();
-  // These are in table order: ToColumns puts n where the table has op.
+  // The columns are in the table's order: ToColumns puts n where the table has op.
   std::vector<std::pair<std::string, std::string>> columns = ToColumns(problem);
   columns[0] = {"op", OperationName(problem.operation)};
   std::vector<FamilyValue> values(columns.size());

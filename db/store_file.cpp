@@ -89,8 +89,8 @@ Status StoreFile::OpenCandidate(const std::string& candidate, bool create, bool&
   UCUDNN_RETURN_IF_ERROR(connection_.Open(candidate, create      ? Access::kCreate
                                                      : writable_ ? Access::kWrite
                                                                  : Access::kRead));
-  // This is room for the rows of a large network; SQLite takes what it uses. Identify will report
-  // faults of the file.
+  // The cache has room for the rows of a large network; SQLite takes only what it uses. Identify
+  // will report faults of the file.
   static_cast<void>(connection_.Execute("PRAGMA cache_size=-16384"));
   const Result<Identity> identity = Identify(connection_, writable_);
   if (!identity.ok() || identity->kind == Identity::Kind::kUnusable) {

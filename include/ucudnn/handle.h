@@ -1,17 +1,18 @@
-// UcudnnHandle_t in place of cudnnHandle_t: a program that renames its handle's type, includes this
+// UcudnnHandle_t replaces cudnnHandle_t. A program that renames its handle's type, includes this
 // file and links with -lucudnn has its convolutions planned by ucudnn, and calls cuDNN as before.
-// Also, for either type of handle, the cudnnGetConvolution*Algorithm functions that cuDNN 8
-// removed.
+// For either type of handle this file also has the cudnnGetConvolution*Algorithm functions that
+// cuDNN 8 removed.
 //
 //   UcudnnHandle_t handle;                     // was cudnnHandle_t
 //   cudnnCreate(&handle);                      // ucudnn's
-//   cudnnConvolutionForward(handle, ...);      // ucudnn's: in micro-batches where that is planned
+//   cudnnConvolutionForward(handle, ...);      // ucudnn's: in micro-batches if that is planned
 //   cudnnPoolingForward(handle, ...);          // cuDNN's own: the handle converts
 //
-// Overloads are chosen where the program is compiled: code that takes a cudnnHandle_t calls cuDNN
-// itself, and must not be given what these reported (see ucudnn.h). Convolutions of the graph API
-// carry no handle while they are planned; the preloaded drop-in divides those, beside this file or
-// without it. Header only, C++11; functions behave as cuDNN's of the same names (ucudnn.h).
+// The compiler chooses overloads by the handle's type: code that takes a cudnnHandle_t calls cuDNN
+// itself, and must not be given what these functions reported (see ucudnn.h). Convolutions of the
+// graph API carry no handle while they are planned; the preloaded drop-in divides those, with this
+// file or without it. Header only, C++11; functions behave as cuDNN's functions of the same names
+// (ucudnn.h).
 #ifndef UCUDNN_HANDLE_H_
 #define UCUDNN_HANDLE_H_
 

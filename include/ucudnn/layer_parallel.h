@@ -81,8 +81,7 @@ typedef struct {
   void (*destroy)(void* user, void* state);
   /* Computes y = a * x + b * y. If b is 0, the old value of y may be anything and is not read. */
   int (*combine)(void* user, double a, const void* x, double b, void* y, int lane);
-  /* Computes *square = |x - y|^2, or |x|^2 where y is null: squared L2 norms, in double precision.
-   */
+  /* Computes *square = |x - y|^2, or |x|^2 if y is null: squared L2 norms, in double precision. */
   int (*squared_distance)(void* user, const void* x, const void* y, int lane, double* square);
 
   /* Applies the layers of `range` forward. `from` and `to` are two different states. */
@@ -266,8 +265,9 @@ ucudnnLayerParallelStatus_t ucudnnLayerParallelGetAdjoint(ucudnnLayerParallelSol
                                                           int number, const void** adjoint);
 
 /* Calls visit(user, n, u_n, lambda_n+1, lane) for each layer n: the two arguments of the gradient
- * of its weights. All lanes call at once; the calls of one lane come by rising layer. `adjoint` is
- * null if none is solved. A visit that does not return 0 ends the call, as any callback does. */
+ * of its weights. All lanes call at once; the calls of one lane come in ascending order of layers.
+ * `adjoint` is null if none is solved. A visit that does not return 0 ends the call, as any
+ * callback does. */
 ucudnnLayerParallelStatus_t ucudnnLayerParallelVisitLayers(
     ucudnnLayerParallelSolver_t solver,
     int (*visit)(void* user, int layer, const void* state, const void* adjoint, int lane),

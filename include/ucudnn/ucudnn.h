@@ -196,10 +196,10 @@ typedef enum {
 } ucudnnOperation_t;
 
 /* Calls the convolution of these descriptors `name` in the report, in all three operations; several
- * layers of one shape have several names. x and y are the images and outputs, dx and dy where the
- * operation has gradients. Options may still be set afterwards, but for UCUDNN_REAL_CUDNN: the
- * descriptors are that library's. CUDNN_STATUS_NOT_SUPPORTED for shapes ucudnn leaves alone, and
- * for names beyond the first 10,000. */
+ * layers of one shape have several names. x and y are the images and outputs, or dx and dy if the
+ * operation has gradients. Options may still be set afterwards, except UCUDNN_REAL_CUDNN, because
+ * the descriptors belong to that library. Returns CUDNN_STATUS_NOT_SUPPORTED for shapes that ucudnn
+ * leaves alone, and for names beyond the first 10,000. */
 cudnnStatus_t ucudnnSetLayerName(const char* name, cudnnTensorDescriptor_t x,
                                  cudnnFilterDescriptor_t w,
                                  cudnnConvolutionDescriptor_t convolution,

@@ -26,9 +26,9 @@ struct PlannedLayer {
   Operator op;
   std::vector<LayerInput> inputs;
   Shape output;
-  int64_t weights = 0;  // without biases; counted even if other layers read them too
-  // Counts all trained numbers, including those of followers. Numbers that an earlier layer reads
-  // too count for that layer.
+  int64_t weights = 0;  // without biases; includes weights that other layers also read
+  // Counts all trained numbers, including those of followers. Numbers that an earlier layer also
+  // reads count for that layer.
   int64_t parameters = 0;
   int64_t fixed_parameters = 0;  // counted likewise; never updated
   std::vector<int> tensors;      // tensors that other nodes may read too: Parameter::tensor

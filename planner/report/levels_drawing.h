@@ -13,7 +13,7 @@ namespace ucudnn::planner {
 struct DrawnLevel {
   int64_t layers = 1;      // number of layers of this level; its states are numbered 0 to `layers`
   int64_t span = 1;        // layers of the network that one layer of this level stands for
-  int64_t coarsening = 1;  // every so many states the next level has one; 1 on the coarsest
+  int64_t coarsening = 1;  // the next level has every `coarsening`-th state; 1 on the coarsest
   std::string label;       // written before the level
   std::string note;        // written behind the level
 };

@@ -154,7 +154,7 @@ DualAscent::Bound DualAscent::LowerBound() const {
   };
   Bound bound;
   std::vector<std::vector<double>> costs;
-  // largest magnitude of the numbers that each layer's costs are summed from
+  // for each layer: largest magnitude of the numbers whose sums are its costs
   std::vector<double> magnitudes;
   for (const Layer& layer : layers_) {
     costs.push_back(Reparametrised(layer));

@@ -17,8 +17,8 @@ enum class LauncherNote {
   kUnequal,  // the job went wrong, but its ranks end by themselves
 };
 
-// Does nothing in a process that no `ucudnn run --ranks` started. `line` is cut where it is longer
-// than kLongestLauncherNote.
+// Sends a note to the launcher. Does nothing in a process that no `ucudnn run --ranks` started.
+// `line` is cut to kLongestLauncherNote bytes.
 void TellLauncher(LauncherNote note, std::string_view line) noexcept;
 
 // Sends the note to the launcher that listens on this socket.

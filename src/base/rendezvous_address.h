@@ -9,7 +9,8 @@
 
 namespace ucudnn {
 
-// A port of a host, or a file that all ranks can read, in which rank 0 writes where it listens.
+// A port of a host, or a file that all ranks can read, in which rank 0 writes the place where it
+// listens.
 struct RendezvousAddress {
   std::string host;  // a name or an address, IPv6 without brackets; empty: a file
   uint16_t port = 0;

@@ -62,7 +62,7 @@ bool IsSpatialVariable(std::string_view name);
 // Returns whether the variable's value may be a secret.
 bool IsSecretVariable(std::string_view name);
 
-// Sets the members that follow from the variables: ranks, where they meet, refusal.
+// Sets the members that follow from the variables: ranks, meeting place, refusal.
 // `leaves_calls_alone` is the value of UCUDNN_MODE if that leaves calls alone (off, observe), else
 // null.
 void ConcludeSpatial(const char* leaves_calls_alone, SpatialOptions& spatial);

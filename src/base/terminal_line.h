@@ -22,7 +22,7 @@ class TerminalLine {
   // Returns whether `descriptor` is a terminal now, as the system says.
   bool IsTerminal() const;
   // Shows `text` in place of the former text, cut to the terminal's width. Programs in the
-  // background show nothing, because somebody else types there.
+  // background show nothing, because the foreground program uses the terminal.
   void Show(std::string_view text) noexcept;
   // Erases the text that is shown.
   void Erase() noexcept;
@@ -35,8 +35,8 @@ class TerminalLine {
   std::atomic<pid_t> shown_by_ = 0;  // the process that shows a text; 0: none
 };
 
-// Returns `text` as a terminal of so many columns shows it in one line: without unprintable bytes,
-// and one column short, because some terminals go to the next line after the last column.
+// Returns `text` cut to one line of a terminal of `columns` columns: without unprintable bytes, and
+// one column short, because some terminals go to the next line after the last column.
 std::string FitToColumns(std::string_view text, int columns);
 
 }  // namespace ucudnn

@@ -62,7 +62,7 @@ void Append(std::vector<Interval>& runs, int64_t position) {
   }
 }
 
-// The union of `intervals` as maximal runs, rising.
+// Returns the union of `intervals` as maximal runs, in ascending order.
 std::vector<Interval> Merged(std::vector<Interval> intervals) {
   std::sort(intervals.begin(), intervals.end(),
             [](const Interval& a, const Interval& b) { return a.begin < b.begin; });

@@ -18,7 +18,7 @@ enum class Exchanged { kElements, kWindows };
 Exchanged ExchangedBy(Operation operation);
 
 // A rectangle of (window, tap) pairs along one axis: every tap of `taps` of every window of
-// `windows` reads an element of `elements`, or, where `pad` is not 0, padding beside it. It is a
+// `windows` reads an element of `elements` or, if `pad` is not 0, padding beside it. It is a
 // convolution of its own, of elements.Length() elements padded by `pad` on both sides and
 // windows.Length() windows, whose first tap of the first window reads element -pad. Elements and
 // windows are counted from the beginning of the tensor that holds them.
@@ -56,8 +56,8 @@ struct AxisSource {
   std::vector<AxisRun> runs;
 };
 
-// The sources of `part`, itself included, by rising part; parts of which nothing is read are left
-// out. REQUIRES: 0 <= part < cut.Parts().
+// Returns the sources of `part`, itself included, in ascending order of parts; parts of which
+// nothing is read are left out. REQUIRES: 0 <= part < cut.Parts().
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged);
 
 // The ranges of the runs that `part` reads of the positions of `owner`, which may be `part` itself,

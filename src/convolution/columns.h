@@ -38,7 +38,7 @@ const std::vector<std::string>& PostPadColumns();
 
 // Returns the value of `n`, each layer column, each numeric column and each column of
 // PostPadColumns, in that order. Values are empty for `n` of a kernel family (n = 0), for 3-D
-// columns in 2-D, and where the default applies.
+// columns in 2-D, and if they equal the default.
 std::vector<std::pair<std::string, std::string>> ToColumns(const ConvolutionProblem& problem);
 
 // Reads a problem. If `op` is absent, it is forward; if `n` is absent, it is a kernel family (n =

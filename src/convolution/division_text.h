@@ -1,4 +1,4 @@
-// Divisions as text for people and files, and grids that are found again from the tiles in a file.
+// Divisions as text for messages and files, and the search for a grid whose tiles a file lists.
 // Pure functions.
 #pragma once
 

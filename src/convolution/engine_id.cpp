@@ -53,8 +53,8 @@ class Reader {
   std::string_view rest_;
 };
 
-// The engine that `text` seems to name. It counts only where its own text equals `text`, because
-// numbers can be written in several ways.
+// Returns the engine that `text` seems to name. It counts only if its own text equals `text`,
+// because numbers can be written in several ways.
 std::optional<EngineId::Legacy> ReadLegacy(std::string_view text) {
   Reader reader(text);
   EngineId::Legacy engine;

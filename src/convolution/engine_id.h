@@ -27,7 +27,7 @@ class EngineId {
   // (cudnnMathType_t).
   struct Legacy {
     int algorithm = 0;             // 0 to kMostAlgorithm
-    std::optional<MathType> math;  // set where it differs from the problem's
+    std::optional<MathType> math;  // set if it differs from the problem's
 
     bool operator==(const Legacy&) const = default;
   };
@@ -53,7 +53,7 @@ class EngineId {
     bool operator==(const PartialSum&) const = default;
   };
 
-  // "pack": it copies a tile to where it lies packed, and its result back (convolution/tiles.h).
+  // "pack": it copies a tile into its packed form, and the result back (convolution/tiles.h).
   struct Packing {
     bool operator==(const Packing&) const = default;
   };

@@ -1,5 +1,5 @@
-// The names of engines where people read them: in pages, tables, reasons and messages. Files hold
-// EngineId::Text. Pure functions.
+// The names of engines in pages, tables, reasons and messages. Files hold EngineId::Text. Pure
+// functions.
 #pragma once
 
 #include <string>

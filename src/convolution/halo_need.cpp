@@ -5,7 +5,7 @@
 namespace ucudnn {
 namespace {
 
-// The positions of the exchanged tensor that a part reads along one axis, rising.
+// The positions of the exchanged tensor that a part reads along one axis, in ascending order.
 using Positions = std::vector<int64_t>;
 
 Positions ReadBy(const AxisCut& cut, size_t part, Exchanged exchanged) {

@@ -11,7 +11,7 @@ namespace ucudnn {
 // never gets them. The classes are in the order of their rounding errors: Winograd rounds the most.
 enum class NumericClass { kDirect, kFft, kWinograd };
 
-// The class among `classes` that rounds the most; kDirect where there are none.
+// Returns the class among `classes` that rounds the most; kDirect if there are none.
 constexpr NumericClass Coarsest(std::span<const NumericClass> classes) {
   NumericClass coarsest = NumericClass::kDirect;
   for (const NumericClass numeric : classes) coarsest = std::max(coarsest, numeric);

@@ -16,8 +16,8 @@ namespace ucudnn {
 int64_t FloorDivide(int64_t dividend, int64_t divisor);
 int64_t CeilDivide(int64_t dividend, int64_t divisor);
 
-// The elements from `begin` up to, but without, `end`. It is empty where end <= begin; the
-// functions below return an empty interval as [0, 0) unless they say otherwise.
+// The elements from `begin` up to, but without, `end`. It is empty if end <= begin; the functions
+// below return an empty interval as [0, 0) unless they say otherwise.
 struct Interval {
   int64_t begin = 0;
   int64_t end = 0;
@@ -26,7 +26,7 @@ struct Interval {
   int64_t Length() const { return end > begin ? end - begin : 0; }
 };
 
-// The elements that are in both; [0, 0) where there are none.
+// Returns the elements that are in both; [0, 0) if there are none.
 Interval Intersection(const Interval& a, const Interval& b);
 // The number of elements that are in both.
 int64_t Overlap(const Interval& a, const Interval& b);

@@ -48,8 +48,8 @@ struct Destination {
   std::vector<Interval> ranges;
 };
 
-// The parts along one axis, itself included, to which `part` sends, with the ranges that it sends
-// them, by rising part.
+// Returns the parts along one axis, itself included, to which `part` sends, with the ranges that it
+// sends them, in ascending order of parts.
 std::vector<Destination> DestinationsOf(const AxisCut& cut, int part, Exchanged exchanged) {
   std::vector<Destination> destinations;
   for (int needing = 0; needing < cut.Parts(); ++needing) {

@@ -89,7 +89,7 @@ struct Stripes {
 
   // Returns the channels of an exchanged image, which is x or dy.
   int ExchangedChannels() const;
-  // Bytes of one image of a message that has so many elements per image and channel.
+  // Returns the bytes of one image of a message that has so many elements per image and channel.
   int64_t BytesPerImage(int64_t elements_per_image) const;
 
   // SourcesOf each axis, with taps counted as the filter lies in memory.

@@ -177,7 +177,8 @@ class TileCutter {
     }
   }
 
-  // Adds the tile of these parts. `tile` and `kind` are complete but for the spatial axes.
+  // Adds the tile of these parts. REQUIRES: `tile` and `kind` are complete except for the spatial
+  // axes.
   void Add(Tiles& cut, Tile tile, TileKind kind,
            const std::array<const AxisTile*, kMaxSpatial>& parts) const {
     ConvolutionProblem& problem = kind.problem;

@@ -74,7 +74,7 @@ struct Tile {
 struct Tiles {
   TileGrid grid;
   std::vector<TileKind> kinds;
-  std::vector<Tile> tiles;  // tiles of one kind follow each other, by rising kind
+  std::vector<Tile> tiles;  // tiles of one kind follow each other, in ascending order of kinds
 
   int CountOf(size_t kind) const;
   // Returns whether a tile adds to the result of another one.

@@ -1,5 +1,5 @@
-// Copies the elements of a box between two strided tensors, by the driver's own copies: no kernel
-// of ours is launched. A plan is made once; enqueuing allocates nothing. Immutable and thread-safe.
+// Copies the elements of a box between two strided tensors by the driver's own copies, without
+// launching a kernel. A plan is made once; enqueuing allocates nothing. Immutable and thread-safe.
 #pragma once
 
 #include <cuda.h>
@@ -37,7 +37,7 @@ class BoxCopy {
   // Enqueues the copies on `stream`. `from` and `to` are the addresses of the box's first element.
   // An error contains the driver's name of the error.
   Status Enqueue(const Driver& driver, CUdeviceptr from, CUdeviceptr to, CUstream stream) const;
-  // The number of copies that one call of Enqueue enqueues.
+  // Returns the number of copies that one call of Enqueue enqueues.
   int64_t copies() const { return copies_; }
 
  private:

@@ -36,7 +36,7 @@ class RelaxedCaptureScope {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
-// A stream that never waits for the legacy default stream, and for which that one never waits.
+// A stream that does not synchronise with the legacy default stream.
 class Stream {
  public:
   explicit Stream(const Driver& driver) : driver_(driver) {}

@@ -37,7 +37,7 @@ Result<std::vector<int>> Notes(const Functions& functions, cudnnBackendDescripto
   return numbers;
 }
 
-// The end of the JSON object that begins at `begin`; npos where it does not end.
+// Returns the end of the JSON object that begins at `begin`; npos if it does not end.
 size_t ObjectEnd(std::string_view json, size_t begin) {
   int depth = 0;
   for (size_t at = begin; at < json.size(); ++at) {

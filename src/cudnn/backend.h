@@ -61,8 +61,8 @@ Result<size_t> PlanWorkspace(const Functions& functions, cudnnBackendDescriptor_
 
 // cuDNN's notes on an engine.
 struct EngineNotes {
-  std::vector<int> numerical;  // cudnnBackendNumericalNote_t, rising
-  std::vector<int> behavior;   // cudnnBackendBehaviorNote_t, rising
+  std::vector<int> numerical;  // cudnnBackendNumericalNote_t, ascending
+  std::vector<int> behavior;   // cudnnBackendBehaviorNote_t, ascending
 
   bool Has(cudnnBackendNumericalNote_t note) const;
 };
@@ -83,7 +83,8 @@ struct PackOperands {
 cudnnStatus_t MakePack(const Functions& functions, const PackOperands& operands,
                        cudnnBackendDescriptor_t& pack);
 
-// Makes such a pack, hands it to `use`, and returns the status of `use`. Allocates nothing of ours.
+// Makes such a pack, passes it to `use`, and returns the status of `use`. ucudnn itself allocates
+// nothing.
 template <typename Use>
 cudnnStatus_t WithPack(const Functions& functions, const PackOperands& operands, Use use) {
   cudnnBackendDescriptor_t pack = nullptr;

@@ -16,8 +16,9 @@
 
 namespace ucudnn::cudnn {
 
-// x, w and y are the image, filter and output tensors of the convolution in every operation
-// (gradients where the operation has gradients): backward_data writes x, backward_filter writes w.
+// x, w and y are the image, filter and output tensors of the convolution in every operation, or
+// their gradients if the operation computes with gradients: backward_data writes x, backward_filter
+// writes w.
 struct Descriptors {
   cudnnTensorDescriptor_t x = nullptr;
   cudnnFilterDescriptor_t w = nullptr;

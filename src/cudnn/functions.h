@@ -72,7 +72,7 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnOpTensor)                          \
   F(cudnnSetOpTensorDescriptor)
 
-// Functions that only split calls need (spatial/). cuDNN deprecates them, too: they are null if a
+// Functions that only split calls need (spatial/). cuDNN deprecates them too: they are null if a
 // release lacks them.
 #define UCUDNN_CUDNN_SPLIT_FUNCTIONS(F)       \
   F(cudnnAddTensor)                           \
@@ -84,7 +84,7 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnConvolutionBackwardBias)             \
   F(cudnnSetTensor)
 
-// Pooling, which ucudnn calls only for split calls. It is deprecated, too: null if a release lacks
+// Pooling, which ucudnn calls only for split calls. It is deprecated too: null if a release lacks
 // it.
 #define UCUDNN_CUDNN_POOLING_FUNCTIONS(F) \
   F(cudnnCreatePoolingDescriptor)         \
@@ -95,7 +95,7 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnSetPoolingNdDescriptor)
 
 // Functions that only layer-parallel multigrid calls (planner/multigrid/device). They are
-// deprecated, too: null if a release lacks them.
+// deprecated too: null if a release lacks them.
 #define UCUDNN_CUDNN_ACTIVATION_FUNCTIONS(F) \
   F(cudnnActivationBackward)                 \
   F(cudnnActivationForward)                  \

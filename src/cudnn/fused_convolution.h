@@ -21,8 +21,8 @@ struct FusedConvolution {
   // default, because the engine's own arithmetic is part of its name. The alignment is the largest
   // one that is declared for a batched tensor.
   ConvolutionProblem problem;
-  // The engine is one of the graph API. Its knobs come by rising number, without those at their
-  // default; its text ends in FusedOperations::text.
+  // Describes the engine as an engine of the graph API. Its knobs come in ascending order of
+  // numbers, without those at their default; its text ends in FusedOperations::text.
   EngineId engine;
   double alpha = 1;
   double beta = 0;
@@ -31,8 +31,8 @@ struct FusedConvolution {
   int64_t w_alignment = 1;             // declared, in bytes
   // The library compiled the engine's kernels for this batch, so another batch needs other kernels.
   bool compiled = false;
-  // One bit for each tensor of the JSON, counted from 0: set where its leading extent is the
-  // mini-batch. Virtual tensors count, too.
+  // One bit for each tensor of the JSON, counted from 0: set if its leading extent is the
+  // mini-batch. Virtual tensors count too.
   uint64_t batched = 0;
   int tensors = 0;
 

@@ -89,7 +89,7 @@ class LegacyList {
       if (ranked.status != CUDNN_STATUS_SUCCESS) continue;
       const std::set<MathType> types = MathTypesOf(ranking, ranked.algorithm);
       UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> listed, ChoiceOf(ranked));
-      // Callers who set the math type that they were told run `listed`; others run the problem's
+      // Callers that set the math type in the answer run `listed`; other callers run the problem's
       // own.
       if (!types.contains(part_.math)) {
         AlgorithmPerformance as_asked = ranked;

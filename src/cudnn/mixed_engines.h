@@ -1,4 +1,4 @@
-// The engines of a legacy kernel that graph engines may serve, too: the legacy algorithms, and
+// The engines of a legacy kernel that graph engines may also serve: the legacy algorithms, and
 // engines of the graph API for the same convolution. Their names tell them apart.
 #pragma once
 

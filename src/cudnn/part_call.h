@@ -33,7 +33,7 @@ Offsets AtTile(const ConvolutionProblem& whole, std::span<const FusedOperand> fu
 // Refers to the whole call; neither copied nor moved, since the part's call points into it.
 class PartCall {
  public:
-  // The call of the part that begins where the whole does.
+  // Begins with the part that begins where the whole does.
   explicit PartCall(const ConvolutionCall& whole);
   PartCall(const ConvolutionCall& whole, const Offsets& at) : PartCall(whole) { MoveTo(at); }
   PartCall(const PartCall&) = delete;

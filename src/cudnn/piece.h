@@ -1,6 +1,6 @@
-// A piece of a plan: one engine for one part of a convolution, whichever API it belongs to, ready
-// to be enqueued any number of times. Immutable and thread-safe as far as cuDNN is; running one
-// allocates nothing of ours.
+// A piece of a plan: one engine for one part of a convolution, of either API, ready to be enqueued
+// any number of times. Immutable and thread-safe as far as cuDNN is; running a piece allocates
+// nothing in ucudnn.
 #pragma once
 
 #include <cstddef>

@@ -32,7 +32,7 @@ size_t NumberEnd(std::string_view text, size_t from) {
   return text.find_first_not_of("+-.0123456789eE", from);
 }
 
-// Formats with a point or an exponent: cuDNN refuses integers where it writes reals.
+// Formats with a point or an exponent, because cuDNN refuses integers as real numbers.
 std::string NumberText(double value) {
   std::array<char, 32> buffer;
   const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);

@@ -22,7 +22,7 @@ namespace ucudnn::cudnn {
 namespace {
 
 constexpr char kSoname[] = "libcudnn.so.9";
-constexpr char kOwnSoname[] = "libucudnn.so.1";  // only a drop-in of ours needs it
+constexpr char kOwnSoname[] = "libucudnn.so.1";  // only ucudnn's drop-in needs it
 constexpr char kLoaderCache[] = "/etc/ld.so.cache";
 
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }

@@ -40,7 +40,7 @@ struct Part {
   // The number of the first part with the same output, to which the others add; the part's own
   // number if no other part has its output.
   int result = 0;
-  const TilePacking* packing = nullptr;  // null: the part is computed where it lies
+  const TilePacking* packing = nullptr;  // null: the part is computed without packing
 };
 
 struct Step {

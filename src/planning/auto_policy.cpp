@@ -21,11 +21,11 @@ constexpr double kDoubt = 0.005;
 // a factor of 4 or more, and proportionally less near measured sizes: curves have valleys that a
 // straight line passes over.
 constexpr double kHope = 0.05;
-// An expected time counts as this share longer where the parts are not equal, because equal parts
-// need fewer measurements.
+// An expected time counts as this share longer if the parts are not equal, because equal parts need
+// fewer measurements.
 constexpr double kUnequal = 0.001;
-// A mini-batch with more steps than this is considered in at most so many equal parts, and in sizes
-// below the smallest of these.
+// A mini-batch with more steps than this is considered in at most this many equal parts, and in
+// sizes below the smallest of these.
 constexpr int kEveryPart = 256;
 // No real workspace is larger. Other programs may have written the store, so its rows may hold
 // anything.

@@ -27,8 +27,8 @@ struct AutoRequest {
   size_t l2_bytes = 0;     // of the device; 0: unknown
 };
 
-// Returns the sizes to measure next, rising; empty when the search is over. `asked` holds the sizes
-// that this search has asked for so far, in any order; rows of `measured` at other sizes are
+// Returns the sizes to measure next, ascending; empty when the search is over. `asked` holds the
+// sizes that this search has asked for so far, in any order; rows of `measured` at other sizes are
 // ignored. A size without a row could not be measured, and an engine without a row at a size does
 // not run there.
 std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const int> asked,

@@ -25,11 +25,11 @@ class Compositions {
   Compositions(int n, int step);
 
   // Admits `row` as a piece of its size, in any order of sizes. The caller owns it and keeps it
-  // alive. Returns false where it makes nothing faster. REQUIRES: 1 <= row.micro_batch <= n, and a
+  // alive. Returns false if it makes nothing faster. REQUIRES: 1 <= row.micro_batch <= n, and a
   // finite time >= 0.
   bool Admit(const MicroConfiguration& row);
 
-  // The cost of the fastest composition of `images`; its time is infinite where there is none.
+  // Returns the cost of the fastest composition of `images`; its time is infinite if there is none.
   // REQUIRES: 0 <= images <= n.
   Cost Of(int images) const;
 
@@ -38,8 +38,8 @@ class Compositions {
   Configuration Divide(int images) const;
 
  private:
-  // The fastest composition of `images`: its cost, and its last piece where that is no multiple of
-  // the step (else 0).
+  // Returns the fastest composition of `images`: its cost, and its last piece if that is no
+  // multiple of the step (else 0).
   std::pair<Cost, int> Best(int images) const;
 
   const int step_;

@@ -12,7 +12,7 @@ namespace {
 
 using Usables = std::vector<const MicroConfiguration*>;
 
-// Sorts by rising workspace, so that each row becomes affordable after the cheaper ones.
+// Sorts by ascending workspace, so that each row becomes affordable after the cheaper ones.
 Usables Usable(std::span<const MicroConfiguration> measured, int n, size_t limit_bytes) {
   Usables rows;
   for (const MicroConfiguration& micro : measured) {

@@ -1,5 +1,5 @@
 // Desirable sets: the configurations of one kernel that no other beats in both time and workspace.
-// Pure function. Source: mu-cuDNN, section III-C1; how it is found is ours.
+// Pure function. Source: mu-cuDNN, section III-C1; the way to find them is new.
 #pragma once
 
 #include <cstddef>

@@ -89,7 +89,7 @@ struct Step {
   size_t item;    // the item that it leads to
 };
 
-// Sorts by falling rate. Rates fall along each hull, so a kernel's steps stay in their order.
+// Sorts by descending rate. Rates fall along each hull, so a kernel's steps stay in their order.
 std::vector<Step> HullSteps(const Kernels& kernels) {
   std::vector<Step> steps;
   std::vector<size_t> hull;
@@ -346,8 +346,8 @@ class Search {
   }
 
   void KeepBest(size_t kernel, const std::vector<State>& states) {
-    // States are sorted by rising bytes and falling ticks, so the last one that fits is the
-    // fastest.
+    // States are in ascending order of bytes and descending order of ticks, so the last one that
+    // fits is the fastest.
     const auto past = std::partition_point(states.begin(), states.end(), [&](const State& state) {
       return state.bytes <= relaxation_.slack;
     });

@@ -10,9 +10,9 @@ namespace ucudnn::planning {
 
 class KnapsackSolver : public DivisionSolver {
  public:
-  // After so many states, some hundred megabytes and a second, the search gives up and says how far
-  // its selection may be from the optimum. That happens where all choices save in nearly the same
-  // proportion to their bytes.
+  // After this many states, which take some hundred megabytes and a second, the search gives up and
+  // says how far its selection may be from the optimum. That happens if all choices save in nearly
+  // the same proportion to their bytes.
   static constexpr size_t kMostStates = size_t{1} << 23;
 
   explicit KnapsackSolver(size_t most_states = kMostStates) : most_states_(most_states) {}

@@ -31,7 +31,7 @@ struct Measurement {
 
 // Measurements and complete sizes of one kernel family on one platform in a store.
 struct KernelMeasurements {
-  std::vector<Measurement> rows;  // by rising micro-batch, then by engine
+  std::vector<Measurement> rows;  // in ascending order of micro-batch, then by engine
   // Rising micro-batch sizes at which every engine was measured. At other sizes time or memory was
   // short, and the fastest engine may be missing.
   std::vector<int> complete_sizes;
@@ -49,8 +49,7 @@ struct EnginePromise {
   size_t limit_bytes = 0;      // the ceiling that it was given under
   size_t workspace_bytes = 0;  // at most the ceiling
   EngineId undivided;          // the engine that keeps it in one piece; none: only pieces keep it
-  // `undivided` may also run where pieces could, because the plan was the first of a heuristics
-  // list.
+  // `undivided` may also run if pieces could, because the plan was the first of a heuristics list.
   bool any_engine = false;
 
   bool operator==(const EnginePromise&) const = default;
@@ -98,7 +97,7 @@ class MeasurementStore {
   virtual Result<std::optional<EnginePromise>> FindPromise(const EnginePromise& asked) = 0;
 
   // Keeps `promise` and returns it. If a promise is already kept under its key, returns that one.
-  // Fails where CheckPromise does.
+  // Fails if CheckPromise does.
   virtual Result<EnginePromise> KeepPromise(const EnginePromise& promise) = 0;
 };
 

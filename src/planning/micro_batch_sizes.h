@@ -8,9 +8,10 @@
 
 namespace ucudnn::planning {
 
-// The sizes to measure, rising, for a mini-batch of `n` that may be divided at multiples of `step`.
-// undivided: {n}; powerOfTwo: {1, 2, 4, ... < n} and n; all: {1 ... n}. Sizes that are no multiple
-// of `step` are left out, but for n and the remainder n mod step, which only a last piece may have.
+// Returns the sizes to measure, ascending, for a mini-batch of `n` that may be divided at multiples
+// of `step`. undivided: {n}; powerOfTwo: {1, 2, 4, ... < n} and n; all: {1 ... n}. Sizes that are
+// no multiple of `step` are left out, except n and the remainder n mod step, which only a last
+// piece may have.
 std::vector<int> MicroBatchSizes(BatchSizePolicy policy, int n, int step);
 
 }  // namespace ucudnn::planning

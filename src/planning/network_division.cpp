@@ -99,8 +99,8 @@ double TimeWithin(const NetworkKernel& kernel, size_t bytes) {
   return time_ms * kernel.calls;
 }
 
-// Returns the sizes to choose from for a group, rising: the least, and every larger one within the
-// budget that makes one of its kernels faster. Bytes are summed over all lanes, times over all
+// Returns the sizes to choose from for a group, ascending: the least, and every larger one within
+// the budget that makes one of its kernels faster. Bytes are summed over all lanes, times over all
 // kernels.
 Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, size_t budget_bytes) {
   assert(!group.kernels.empty() && !group.lanes.empty());

@@ -16,9 +16,10 @@
 namespace ucudnn::planning {
 
 struct NetworkKernel {
-  DesirableConfigurations choices;  // by rising workspace and falling time, not empty
-  double calls = 1;                 // calls in one iteration; its time counts this often
-  std::vector<int> lanes;           // lanes that it runs on, each once; not empty
+  // in ascending order of workspace and descending order of time, not empty
+  DesirableConfigurations choices;
+  double calls = 1;        // calls in one iteration; its time counts this often
+  std::vector<int> lanes;  // lanes that it runs on, each once; not empty
 };
 
 // Reserved workspace: for one kernel on one lane, or for all kernels of a lane.
@@ -55,7 +56,7 @@ std::optional<Shortage> FindShortage(std::span<const NetworkKernel> kernels, siz
 // Returns the division with the least time of an iteration whose slots fit the budget. disjoint: a
 // slot for each kernel on each lane that it runs on. shared and concurrent: a slot for each lane,
 // large enough for each of its kernels, with one size for lanes that have a kernel in common; or,
-// where that is faster, the slots of disjoint. Beside the solver, it takes time proportional to the
+// if that is faster, the slots of disjoint. Beside the solver, it takes time proportional to the
 // number of all choices. It fails if there is a shortage, or the solver fails.
 Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division, DivisionSolver& solver);

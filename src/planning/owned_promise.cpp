@@ -53,8 +53,8 @@ std::vector<Configuration> DesirableTilings(std::span<const Tiling> tilings,
   return found;
 }
 
-// The promise of `configuration`, which the request allows; none where no engine of the caller's
-// API runs undivided without workspace.
+// Returns the promise of `configuration`, which the request allows; none if no engine of the
+// caller's API runs undivided without workspace.
 std::optional<Promise> OwnedPromiseOf(const Configuration& configuration, const Candidates& allowed,
                                       const PromiseRequest& request) {
   const Candidate* const without = FastestWhole(allowed, request.n, 0, Whose::kNative);

@@ -1,4 +1,4 @@
-// The solver that the user prefers; the exact one replaces it where it is missing or fails.
+// The solver that the user prefers. The exact solver replaces it if it is missing or fails.
 // Thread-compatible.
 #pragma once
 

@@ -139,8 +139,8 @@ Baselines BaselinesOf(const Candidates& allowed, int n) {
   return fastest;
 }
 
-// The fastest division into several pieces that can be promised; none where none takes less than
-// `below_ms`.
+// Returns the fastest division into several pieces that can be promised; none if none takes less
+// than `below_ms`.
 std::optional<Configuration> BestDivided(const Candidates& allowed, const PromiseRequest& request,
                                          double below_ms) {
   const Promisable promisable(allowed, request.n);
@@ -228,8 +228,8 @@ std::optional<Promise> PromiseOfTiles(std::span<const Tiling> tilings, const Can
                                       const PromiseRequest& request, NumericClass coarsest) {
   auto configuration = FastestTiles(tilings, request, coarsest);
   if (!configuration) return std::nullopt;
-  // A program asks the library about the engine that it is told. The library knows tiles no more
-  // than engines that the program's API lacks.
+  // A program asks the library about the reported engine. The library knows neither tiles nor
+  // engines that the program's API lacks.
   return PromiseOf(*configuration, {configuration->Largest(), coarsest, false}, allowed, request);
 }
 

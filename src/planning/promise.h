@@ -31,8 +31,9 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
-// Measurements of one grid of tiles, kind by kind: of its problem's own engines, with the workspace
-// and the time that one tile takes in a row with all others, including the summing of partials.
+// Measurements of one grid of tiles, kind by kind. They are for its problem's own engines, with the
+// workspace and the time that one tile takes in a row with all others, including the summing of
+// partials.
 struct Tiling {
   struct Kind {
     int count = 0;                      // number of tiles
@@ -47,10 +48,10 @@ struct Tiling {
 };
 
 // Both `configuration` and `undivided` compute the kernel within `workspace_bytes`. `undivided`
-// does so in one piece, by an engine of the caller's API; it runs where the plan may not, after a
+// does so in one piece, by an engine of the caller's API; it runs if the plan may not, after a
 // fault or inside a capture. Both are at least as exact and as deterministic as `reported`, which
-// is the engine of the plan's largest piece or, where the caller's API lacks that, `undivided`.
-// Only promises of PiecesOf have no `undivided`: its engine is empty.
+// is the engine of the plan's largest piece or, if the caller's API lacks it, `undivided`. Only
+// promises of PiecesOf have no `undivided`: its engine is empty.
 struct Promise {
   // The engine and determinism reported, with n images and the plan's time.
   MicroConfiguration reported;
@@ -62,8 +63,8 @@ struct Promise {
   // on the whole mini-batch, which does not fit the limit.
   MicroConfiguration reference;
   size_t limit_bytes = 0;  // the ceiling that it was made under
-  // Pieces of the reported algorithm alone that also fit `workspace_bytes`, for calls that no other
-  // engine serves. Without runs where no such call can come.
+  // Pieces of only the reported algorithm that also fit `workspace_bytes`, for calls that no other
+  // engine serves. Has no runs if no such call can come.
   Configuration alone;
   // The plan was made before everything was measured. A better one may replace it, inside the
   // promise.
@@ -103,7 +104,7 @@ PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
 std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measured,
                                                 const PromiseRequest& request);
 
-// A running process divides, or uses an engine that the caller's API lacks, only where that was
+// A running process divides, or uses an engine that the caller's API lacks, only if that was
 // measured to take less than the fastest undivided engine that fits, by at least this share.
 constexpr double kHysteresis = 0.03;
 

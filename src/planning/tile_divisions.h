@@ -20,9 +20,9 @@ std::vector<MicroConfiguration> RowsOfTiles(const ConvolutionProblem& problem, c
 
 // Returns, for every workspace, the fastest division into `tiles` that fits it: each kind of tile
 // has its fastest engine. `rows` are the measurements of each kind, in the order of tiles->kinds,
-// including all work beside the engine; the order of a kind's rows does not matter. Divisions come
-// by rising workspace and falling time; empty if a kind has no row. REQUIRES: rows.size() ==
-// tiles->kinds.size().
+// including all work beside the engine; the order of a kind's rows does not matter. Divisions are
+// in ascending order of workspace and descending order of time; empty if a kind has no row.
+// REQUIRES: rows.size() == tiles->kinds.size().
 std::vector<Division> DesirableTiles(const std::shared_ptr<const Tiles>& tiles,
                                      std::span<const std::vector<MicroConfiguration>> rows);
 

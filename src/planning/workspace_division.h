@@ -1,4 +1,4 @@
-// Workspace Division (WD): one workspace budget for all kernels of a network. Pure, but for the
+// Workspace Division (WD): one workspace budget for all kernels of a network. Pure, except for the
 // solver that is passed. Source: mu-cuDNN, section III-C.
 #pragma once
 
@@ -14,7 +14,8 @@
 
 namespace ucudnn::planning {
 
-// A kernel's desirable set: by rising workspace and falling time, not empty.
+// A kernel's desirable set, in ascending order of workspace and descending order of time; not
+// empty.
 using DesirableConfigurations = std::vector<Configuration>;
 
 // A division of a budget. All kernels count as one stream here, so concurrent means shared.

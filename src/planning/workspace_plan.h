@@ -59,7 +59,8 @@ struct WorkspacePlan {
   // alignment; -1: none. Plans of the graph API follow the legacy API's kernel if they have none of
   // their own.
   int Find(const ConvolutionProblem& problem, Api api) const;
-  // The mini-batch sizes, rising, for which calls of this problem and API have a kernel to follow.
+  // Returns the mini-batch sizes, ascending, for which calls of this problem and API have a kernel
+  // to follow.
   std::vector<int> BatchesOf(const ConvolutionProblem& problem, Api api) const;
 
   struct Hash {

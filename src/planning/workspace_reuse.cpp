@@ -9,8 +9,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// T1 of the paper: the fastest micro-configuration of each size up to `n`; null where there is
-// none.
+// T1 of the paper: the fastest micro-configuration of each size up to `n`; null if there is none.
 class FastestOfEachSize {
  public:
   explicit FastestOfEachSize(int n) : of_(static_cast<size_t>(n) + 1, nullptr) {}

@@ -10,7 +10,7 @@ namespace ucudnn::spatial {
 // The computation of a split call, if it only looks like a convolution.
 enum class SplitWork : uint8_t {
   kConvolution,
-  kBiasGradient,  // the filter gradient of a filter of one tap over an image of ones
+  kBiasGradient,  // computed as a filter gradient with a filter of one tap, over an image of ones
   kRows,          // nothing is computed: the rows beside the stripe are the result
   kPooling,       // forward and backward_data with one window for each channel
   kNorm,          // batch normalisation in training; its gradient counts as backward_data

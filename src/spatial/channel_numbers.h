@@ -22,8 +22,8 @@ class ChannelNumbers {
   ChannelNumbers(const ChannelNumbers&) = delete;
   ChannelNumbers& operator=(const ChannelNumbers&) = delete;
 
-  // Bytes of all channels' numbers, rounded up so that other numbers may begin behind them where
-  // any kernel of cuDNN may read.
+  // Returns the bytes of all channels' numbers, rounded up so that any kernel of cuDNN may read
+  // numbers that begin behind them.
   size_t bytes() const;
 
   Status Set(cudnnHandle_t handle, double value, CUdeviceptr to) const;

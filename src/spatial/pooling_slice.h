@@ -20,7 +20,7 @@ class PoolingSlice : public SlicePlan {
   Status Correct(const SliceCall& slice) const override;
 
  private:
-  // Elements that are copied to `to` of the buffer, where a tensor is assembled.
+  // Elements that are copied to place `to` of the buffer, where a tensor is assembled.
   struct Fetch {
     enum class Source { kReceived, kImage, kOutput } source = Source::kReceived;
     BoxCopy copy;

@@ -1,30 +1,30 @@
-// The data plane of one rank: exchanges device buffers with the other ranks of its group, and sums
-// over them. Knows nothing of what the buffers hold. Ranks are numbers within the group.
+// The data plane of one rank. It exchanges device buffers with the other ranks of its group, and
+// sums over them, without knowing what the buffers hold. Ranks are numbers within the group.
 //
-// Exchange, AllReduce and Reserve are called by one thread at a time, in the same order and with
-// matching arguments on all ranks. The first two only enqueue: a host wait they need (peer.h) is
-// bounded by the timeout given at opening, and Abort ends it. Check, Progress and Abort may be
-// called from any thread at any time. Every function makes the channel's context current for
-// itself.
+// One thread at a time calls Exchange, AllReduce and Reserve, in the same order and with matching
+// arguments on all ranks. The first two only enqueue: a host wait that they need (peer.h) is
+// bounded by the timeout given at opening, and Abort ends it. Any thread may call Check, Progress
+// and Abort at any time. Every function makes the channel's context current for itself.
 //
 // A call that fails aborts the channel; all later calls fail. After an abort no stream waits for
-// ever because of this channel, and a buffer that was to be received holds what the peer sent,
-// what it held before, NaN (bytes of 0xff), or a mixture of them, never anything else: who fills it
-// with NaN before an exchange sees whether it took place. What follows on the stream may rewrite
-// what was sent after a failure, too.
+// ever because of this channel, and a buffer that was to be received holds the peer's data, its
+// earlier content, NaN (bytes of 0xff), or a mixture of them, never anything else. A caller that
+// fills it with NaN before an exchange therefore sees whether the exchange took place. Later work
+// on the stream may rewrite the sent data, also after a failure.
 //
 // Exchange and AllReduce may be called on a stream that is captured into a CUDA graph, on all ranks
-// or on none (CanBeCaptured): the call takes place each time the graph is launched, with what the
-// buffers then hold, and no function of the channel is called. Of captured calls:
-// - Those of one capture follow each other in the order in which they were made, as uncaptured ones
-//   do. All else of order is the program's: its streams let launches of graphs and uncaptured calls
-//   run one after the other, in the same order on all ranks.
-// - What they use on the device and the host is their own. Reserve need not wait for them, and
-//   graphs that were captured before it remain good.
-// - Progress and Reserve know nothing of launches. Check does: it tells of an error in one.
-// - After an abort launches of their graphs pass, and what they receive is as above. So they do
-//   until the channel is closed, and for kLeavingTime behind that.
-// - Whoever closes the channel launches no graph any more, and waits for those that it launched.
+// or on none (CanBeCaptured). The call then takes place each time the graph is launched, with what
+// the buffers hold at that time, and no function of the channel is called. For captured calls:
+// - Calls of one capture follow each other in the order in which they were made, as uncaptured
+//   calls do. The program must order everything else: its streams let launches of graphs and
+//   uncaptured calls run one after the other, in the same order on all ranks.
+// - They use device and host memory of their own. Reserve need not wait for them, and graphs that
+//   were captured before it remain valid.
+// - Progress and Reserve know nothing of launches. Check reports an error in a launch.
+// - After an abort launches of their graphs pass, with the same content of received buffers. That
+//   holds until the channel is closed, and for kLeavingTime after that.
+// - A program that closes the channel launches no graph any more, and waits for those that it
+//   launched.
 #pragma once
 
 #include <cuda.h>
@@ -51,9 +51,10 @@ enum class Element { kFloat32, kFloat64 };
 
 inline size_t SizeOf(Element element) { return element == Element::kFloat32 ? 4 : 8; }
 
-// Reductions go in pieces of at most so many bytes, for which a channel has device memory.
+// Reductions go in pieces of at most this many bytes, for which a channel has device memory.
 inline constexpr size_t kReductionPieceBytes = size_t{16} << 20;
-// The device memory that Reserve allocates, but for alignment, for reductions of up to `bytes`.
+// Returns the device memory that Reserve allocates for reductions of up to `bytes`, apart from
+// alignment.
 inline size_t ReductionScratchBytes(size_t bytes) {
   return bytes < kReductionPieceBytes ? bytes : kReductionPieceBytes;
 }
@@ -69,8 +70,8 @@ class Channel {
  public:
   virtual ~Channel() = default;
 
-  // Enqueues all messages on `stream`; at most one to, and one from, each peer. Work that is
-  // enqueued behind it may read what was received and rewrite what was sent.
+  // Enqueues all messages on `stream`, at most one to, and one from, each peer. Later work on the
+  // stream may read the received data and rewrite the sent data.
   virtual Status Exchange(std::span<const Message> sends, std::span<const Message> receives,
                           CUstream stream) = 0;
 
@@ -83,9 +84,10 @@ class Channel {
   // thread may call this.
   virtual Status CanBeCaptured() const { return Status::Ok(); }
 
-  // Prepares for messages and reductions of up to so many bytes; a smaller size than before changes
-  // nothing. Gathers, allocates, and waits for the work of earlier uncaptured calls. All ranks call
-  // it with the same numbers. It fails on all ranks alike, and then leaves the channel as it was.
+  // Prepares for messages and reductions of up to these numbers of bytes; a smaller size than
+  // before changes nothing. Gathers, allocates, and waits for the work of earlier uncaptured calls.
+  // All ranks call it with the same numbers. If it fails, it fails on all ranks, and leaves the
+  // channel unchanged.
   virtual Status Reserve(size_t message_bytes, size_t reduction_bytes) = 0;
 
   // Bytes of device memory that the channel owns. Captured reductions have memory of their own,

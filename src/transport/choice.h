@@ -17,7 +17,7 @@ namespace ucudnn::transport {
 struct RankFacts {
   std::string host;     // a machine, as its processes know each other
   std::string process;  // within the host
-  std::string device;   // a GPU, named alike on every host
+  std::string device;   // a GPU; every host gives it the same name
   Transport wanted = Transport::kAuto;
 
   std::string Text() const;

@@ -15,7 +15,7 @@ namespace ucudnn::transport {
 
 enum class FrameKind : uint32_t {
   kHello = 0x55435230,  // a rank's greeting (hello.h)
-  kProbe,               // a greeting of somebody who only asks whether a job meets here
+  kProbe,               // a greeting from a program that only asks whether a job meets here
   kAccepted,            // to a rank: its greeting is right, other ranks are awaited
   kOtherToken,          // to a stranger: the token is not this job's
   kStart,               // to all: every rank is here; the members of all groups

@@ -15,7 +15,7 @@ class Gatherer {
   virtual ~Gatherer() = default;
 
   // Returns every rank's `mine` (any bytes), by group rank, once all have called it. All ranks of
-  // the group call it in the same order; `doing` tells a person its purpose. Fails if a rank is
+  // the group call it in the same order; `doing` states its purpose in messages. Fails if a rank is
   // gone or too late.
   virtual Result<std::vector<std::string>> Gather(std::string_view mine,
                                                   std::string_view doing) = 0;

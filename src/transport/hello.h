@@ -22,8 +22,8 @@ struct Hello {
 std::string PackHello(const Meeting& meeting, const std::string& token);
 
 enum class Greeting { kRight, kOtherToken, kNone };
-// Compares the begin of `body`: kNone if it is no greeting, else whether `token` follows. The time
-// of the comparison does not depend on where the tokens differ.
+// Compares the beginning of `body`: returns kNone if it is no greeting, else whether `token`
+// follows. The time of the comparison does not depend on where the tokens differ.
 Greeting CompareToken(std::string_view body, std::string_view token);
 
 // Reads the rest of a greeting with the right token. If its version is not `version`, only rank and

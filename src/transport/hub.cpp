@@ -208,7 +208,7 @@ void Hub::TellWhoIsMissing() {
 void Hub::TellOfOtherTokens(Clock::time_point now) {
   const Strangers::OtherTokens& others = strangers_.other_tokens();
   // The arrival of strangers alone is no news: as long as the ranks may still be sending their
-  // greetings, the user is not told.
+  // greetings, the user hears nothing.
   if (told_other_tokens_ || others.count == 0) return;
   if (now - others.first <= meeting_.times.handshake) return;
   told_other_tokens_ = true;

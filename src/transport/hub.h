@@ -39,7 +39,7 @@ class Hub final : public Link {
   // The time when a rank of another group than rank 0's last posted, gathered or left. Any thread
   // may call it.
   Clock::time_point others_acted() const { return others_acted_; }
-  // Returns whether every rank has come and has been told of the failure.
+  // Returns whether every rank has come and has heard of the failure.
   bool AllTold() const;
 
  private:

@@ -36,8 +36,8 @@ inline constexpr uint32_t kCapturedSlot = kSlotsInTurn;
 inline constexpr uint32_t kSlots = kSlotsInTurn + 1;
 inline constexpr size_t kCacheLine = 64;
 
-// The value of `bytes` in a slot for a message of so many bytes, of which there is at least one:
-// the size modulo 2^32 - 1, with 2^32 - 1 in place of 0.
+// Returns the value of `bytes` in a slot for a message of `bytes` bytes, at least one: the size
+// modulo 2^32 - 1, with 2^32 - 1 in place of 0.
 inline uint32_t SizeWord(size_t bytes) {
   return static_cast<uint32_t>(1 + (bytes - 1) % UINT32_MAX);
 }

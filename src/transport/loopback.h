@@ -13,8 +13,8 @@
 
 namespace ucudnn::transport {
 
-// All ranks of the group call it; it fails on all alike. REQUIRES: they are processes of one user
-// in one process namespace.
+// All ranks of the group call it; if it fails, it fails on all. REQUIRES: they are processes of one
+// user in one process namespace.
 Result<std::unique_ptr<Channel>> OpenLoopbackChannel(const ChannelSetup& setup);
 
 }  // namespace ucudnn::transport

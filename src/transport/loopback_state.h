@@ -121,8 +121,8 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   OrderedReduction reduction;  // for uncaptured calls
 
  private:
-  // The arguments of the host function of one message. Those of uncaptured messages are used in
-  // turn; there are so many that only a host far ahead of its stream waits for one. A captured
+  // The arguments of the host function of one message. Arguments of uncaptured messages are used in
+  // turn; there are enough that only a host far ahead of its stream waits for one. A captured
   // message has its own, which its graph owns.
   struct Taking {
     LoopbackState* state = nullptr;

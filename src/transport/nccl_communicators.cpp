@@ -171,7 +171,7 @@ Status Communicators::AllReduce(CUdeviceptr from, CUdeviceptr to, size_t count, 
 
 Status Communicators::Check() {
   const auto aborted = [] { return Status::Error("the exchange was aborted"); };
-  if (ended_) return aborted();  // an aborting thread takes the lock for a moment, too
+  if (ended_) return aborted();  // an aborting thread also takes the lock for a moment
   // A call in progress returns its own error, and may wait for other ranks.
   if (!mutex_.TryLock()) return Status::Ok();
   MutexLock lock(mutex_, MutexLock::kAdopt);

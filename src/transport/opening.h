@@ -15,9 +15,9 @@ struct OpenedChannel {
   std::string library;  // NCCL's version and file; empty for another transport
 };
 
-// All ranks of the group call it, with setup.context current or not. It fails on all alike, but a
-// rank that cannot gather reports its own reason. `cudnn_file` is the path of the program's cuDNN,
-// beside which its NCCL may be; empty: unknown.
+// All ranks of the group call it, with setup.context current or not. If it fails, it fails on all,
+// but a rank that cannot gather reports its own reason. `cudnn_file` is the path of the program's
+// cuDNN, beside which its NCCL may be; empty: unknown.
 Result<OpenedChannel> OpenChannel(const ChannelSetup& setup, Transport wanted,
                                   const std::string& cudnn_file);
 

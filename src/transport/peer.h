@@ -12,7 +12,7 @@
 
 namespace ucudnn::transport {
 
-// All ranks of the group call it; it fails on all alike. REQUIRES: they are threads of this
+// All ranks of the group call it; if it fails, it fails on all. REQUIRES: they are threads of this
 // process.
 Result<std::unique_ptr<Channel>> OpenPeerChannel(const ChannelSetup& setup);
 

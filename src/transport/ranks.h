@@ -114,7 +114,7 @@ class Ranks final : private Sink {
   Status Meet();
   Status FailToMeet(const std::string& line);
 
-  // Returns whether this rank may send its group a record of so many bytes. Fails the job for a
+  // Returns whether this rank may send its group a record of `bytes` bytes. Fails the job for a
   // longer one.
   bool MayPost(size_t bytes, size_t most);
   // Appends to the outbox, in bounded time; returns false if the job has failed meanwhile.
@@ -164,7 +164,7 @@ class Ranks final : private Sink {
   bool failure_is_the_jobs_ UCUDNN_GUARDED_BY(mutex_) = false;
   std::string doing_ UCUDNN_GUARDED_BY(mutex_);
   bool doing_told_ UCUDNN_GUARDED_BY(mutex_) = false;
-  bool in_gather_ UCUDNN_GUARDED_BY(mutex_) = false;  // the purpose of the gather has been told
+  bool in_gather_ UCUDNN_GUARDED_BY(mutex_) = false;  // the purpose of the gather was sent
   bool unreachable_ UCUDNN_GUARDED_BY(mutex_) = false;
 
   Listeners listeners_;

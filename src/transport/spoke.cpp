@@ -101,7 +101,7 @@ void Spoke::Take(const Frame& frame) {
   }
 }
 
-// The hub gets the line, too: if it lives after all, it hears why this rank gave up.
+// The hub also gets the line: if it lives after all, it hears why this rank gave up.
 void Spoke::Lose(const std::string& line) {
   if (std::exchange(failed_, true)) return;
   connection_->Queue({FrameKind::kFail, rank_, line});

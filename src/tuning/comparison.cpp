@@ -105,7 +105,7 @@ inline bool Agree(Real a, Real b, const Tolerance& tolerance) {
 
 // Elements at equal distances in a tensor's memory.
 struct ElementRun {
-  int64_t offset;  // where the first lies
+  int64_t offset;  // offset of the first difference
   int64_t count;
   int64_t stride;
 };

@@ -1,5 +1,5 @@
-// Compares two tensors in device memory, element by element, on the host, where they are copied in
-// chunks.
+// Compares two tensors in device memory, element by element, on the host, to which they are copied
+// in chunks.
 #pragma once
 
 #include <cstdint>

@@ -26,8 +26,8 @@ class GuardedBuffer {
   Status Guard(size_t bytes, CUstream stream);
   Status Fill(unsigned char value, CUstream stream);
 
-  // Null if both zones are as Guard left them; otherwise says where one is not, as "before the
-  // beginning of". Waits for the stream.
+  // Returns null if both zones are as Guard left them; otherwise says which one is not, as "before
+  // the beginning of". Waits for the stream.
   Result<const char*> Damage(CUstream stream);
 
   CUdeviceptr address() const { return memory_.address() + kGuardBytes; }

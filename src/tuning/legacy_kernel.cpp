@@ -30,8 +30,8 @@ constexpr double kHopeless = 1.25;
 // thirds of it.
 constexpr double kTimeShare = 0.1;
 
-// Removes engines that serve pieces but not all of `images`: a program that is told of such an
-// engine asks the library for the workspace of the whole.
+// Removes engines that serve pieces but not all of `images`, because a program to which such an
+// engine is reported asks the library for the workspace of the whole.
 void KeepServing(int images, cudnn::LegacyNeeds& needs, std::vector<MicroConfiguration>& rows) {
   std::map<EngineId, bool> serves;
   for (const MicroConfiguration& row : rows) serves[row.engine] |= row.IsWhole(images);
@@ -183,7 +183,7 @@ std::vector<GraphChoices::Template> LegacyKernels::EnginesOfTiles(const LegacyKe
   asked.push_back(kernel.problem);
   for (const ConvolutionProblem& problem : asked) {
     // A tile at an edge may lack engines that inner tiles have, and the whole may have engines that
-    // fit here, too.
+    // also fit here.
     const size_t most = engines.empty() ? kMostGraphEngines : 1;
     const size_t before = engines.size();
     for (auto& engine : choices_.Heuristics(kernel.platform, problem, kernel.handle, in_time)) {

@@ -48,9 +48,9 @@ size_t L2Bytes(const Device& device);
 struct MeasureLimits {
   Clock::time_point deadline = Clock::time_point::max();
   size_t memory_bytes = std::numeric_limits<size_t>::max();  // operands and workspace together
-  // If set, only engines are measured that bring the kernel under a workspace of so many bytes:
-  // first engines that run all its images within it, then smaller pieces of engines that do not,
-  // each by rising workspace. Sizes are then neither complete nor late.
+  // If set, only engines are measured that bring the kernel under a workspace of this many bytes:
+  // first engines that run all its images within it, then smaller pieces of the other engines, each
+  // in ascending order of workspace. Sizes are then neither complete nor late.
   std::optional<size_t> fit_bytes;
 };
 

@@ -121,8 +121,8 @@ class MeasuredKernels {
   Trust Verify(const Device& device, const ConvolutionProblem& problem,
                const planning::Compare& question, const EngineScope& scope = LegacyScope());
 
-  // The unfused graph engines that are known to have been measured for `problem`'s kernel at any
-  // size, by rising time for an image.
+  // Returns the unfused graph engines that are known to have been measured for `problem`'s kernel
+  // at any size, in ascending order of time for an image.
   std::vector<EngineId> GraphEnginesOf(const Device& device, const ConvolutionProblem& problem);
 
   // Returns whether the legacy kernel of `problem` has more than `needed` left of its time for
@@ -281,7 +281,7 @@ class MeasuredKernels {
                       const Family& family, const MeasureLimits& limits);
   // Removes the engines of `configuration` from the known measurements of its grid.
   void DropTiles(const ConvolutionProblem& problem, const Configuration& configuration);
-  // Returns the sizes that policy auto asks for next; rising, empty when it is done.
+  // Returns the sizes that policy auto asks for next, ascending; empty when it is done.
   std::vector<int> NextSizes(const Question& question, size_t l2_bytes, Known& known,
                              const std::vector<int>& asked);
 

@@ -49,7 +49,7 @@ struct Axis {
   int index;
 };
 
-// Sorted by falling stride; never empty.
+// Sorted by descending stride; never empty.
 std::vector<Axis> SortedAxes(const Tensor& tensor);
 
 // Calls visit(offset, count, stride) for every run of elements within [begin, end) along the

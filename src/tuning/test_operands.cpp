@@ -8,7 +8,7 @@ namespace ucudnn::tuning {
 namespace {
 
 constexpr size_t kCopiedBytes = size_t{16} << 20;
-// A dense operand repeats itself after so many elements. The periods are primes, so that no two
+// A dense operand repeats itself after this many elements. The periods are primes, so that no two
 // images, channels or rows are equal; no stride of a tensor that fits into memory is a multiple of
 // both.
 constexpr int64_t kPeriods[] = {1048573, 1048571};
@@ -105,14 +105,14 @@ ReductionSets SetsOf(const ConvolutionProblem& problem) {
           }};
 }
 
-// Among the elements that meet in an output element, one of so many is not 0.
+// Returns how far apart nonzero elements are among the elements that meet in an output element.
 int64_t Spacing(const ConvolutionProblem& problem) {
   const int64_t most = MaxExactTerms(problem);
   return (ReductionLength(problem) + most - 1) / most;
 }
 
-// Makes an operand in which, in each set, one of every `spacing` elements is +-1 and all others are
-// 0.
+// Makes an operand in which, in each set, one of each `spacing` consecutive elements is +-1 and all
+// others are 0.
 OperandPattern Sparse(const ConvolutionProblem& problem, const Tensor& tensor, int64_t spacing,
                       uint64_t seed) {
   const size_t element = ElementBytes(tensor.type);

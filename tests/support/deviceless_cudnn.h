@@ -1,6 +1,6 @@
 // The real cuDNN without a GPU: operation graphs, engines and execution plans for a device that is
-// described instead of present. Sizes are real; nothing can be run. It makes the same graphs on a
-// handle of any other library, too.
+// described instead of present. Sizes are real; nothing can be run. It also makes the same graphs
+// on a handle of any other library.
 #pragma once
 
 #include <optional>

@@ -12,7 +12,7 @@ namespace ucudnn::test {
 struct RecordedCall {
   Operation operation = Operation::kForward;
   int algorithm = 0;
-  int images = 0;  // of x and y alike; -1 when they differ
+  int images = 0;  // of both x and y; -1 if they differ
   const void* x = nullptr;
   const void* w = nullptr;
   const void* y = nullptr;
@@ -23,7 +23,7 @@ struct RecordedCall {
   double beta = 0;
 };
 
-// A call of cudnnOpTensor(ADD) with both inputs alike: output = alpha input + beta output.
+// A call of cudnnOpTensor(ADD) whose inputs are equal: output = alpha input + beta output.
 struct RecordedSum {
   int after = 0;  // number of convolution calls before it
   const void* input = nullptr;

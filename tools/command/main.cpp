@@ -37,7 +37,7 @@ int Finish(const CLI::App& app, int code) {
 }
 
 int Main(int argc, char** argv) {
-  // The program's words are not ours to parse.
+  // The program's own words are not parsed here.
   const std::vector<std::string> all(argv + std::min(argc, 1), argv + argc);
   const auto separator = std::find(all.begin(), all.end(), "--");
   std::vector<std::string> ours(all.begin(), separator);

@@ -30,7 +30,7 @@ std::optional<double> RealNumber(std::string_view text);
 std::optional<std::vector<int>> WholeNumbers(std::string_view text, char separator, int least,
                                              int most = std::numeric_limits<int>::max());
 // Reads the value of `option`, a whole number from `least` to `most`. The error names the option
-// and says what was `expected`; by default, such a number.
+// and says what was `expected`; by default, a number in this range.
 Result<int> ParseWhole(const std::string& option, const std::string& text, int least, int most,
                        const std::string& expected = "");
 

@@ -20,7 +20,8 @@ struct OfflineKernel {
   const char* api = "legacy";
   // Without any limit; not empty; in ascending order of workspace and descending order of time.
   std::vector<Division> desirable_set;
-  // Single engines for the whole mini-batch, by rising workspace and falling time.
+  // Single engines for the whole mini-batch, in ascending order of workspace and descending order
+  // of time.
   std::vector<MicroConfiguration> undivided;
 };
 

@@ -76,7 +76,7 @@ class MultigridProgress {
   const Stopwatch stopwatch_;
 };
 
-// Formats "about 2 min left", in the unit that a person would use.
+// Formats "about 2 min left", in a readable unit.
 std::string TimeLeftText(double seconds);
 
 }  // namespace ucudnn::command

@@ -49,7 +49,7 @@ def spatial(members, name, neutral, rank):
 
 
 def window_of(node, rank):
-    """(extent of the dilated window, stride, pad, dilation) for each spatial axis."""
+    """Returns (extent of the dilated window, stride, pad, dilation) for each spatial axis."""
     columns = [spatial(node.members, name, neutral, rank)
                for name, neutral in (("window", 1), ("stride", 1), ("pad", 0), ("dilation", 1))]
     return [((k - 1) * d + 1, s, p, d) for k, s, p, d in zip(*columns)]
@@ -88,8 +88,8 @@ def groups_of(channels, filters, groups):
 
 
 def runs(channels, width):
-    """Channels as (begin, end, groups): the parts of groups that the interval cuts, and the whole groups between
-    them."""
+    """Returns channels as (begin, end, groups): the parts of groups that the interval cuts, and the whole groups
+    between them."""
     begin, end = channels
     found = []
     while begin < end:

@@ -22,7 +22,7 @@ def named(loss):
 
 
 def of_outputs(loss, count):
-    """(function, weight) for each of `count` outputs, from the argument `loss` of `apply`."""
+    """Returns (function, weight) for each of `count` outputs, from the argument `loss` of `apply`."""
     given = loss if isinstance(loss, (list, tuple)) else [loss]
     if len(given) != count:
         raise NotSupported(f"{len(given)} losses of a model with {count} outputs: one for each is expected, as "

@@ -169,7 +169,7 @@ def _device(model, group):
 
 
 def _place_of(device):
-    """(kind of device, a name that no other device of any machine has)."""
+    """Returns (kind of device, a name that no other device of any machine has)."""
     if device.type != "cuda":
         return device.type, ""
     return device.type, f"{device} of {socket.gethostname()} ({torch.cuda.get_device_properties(device).uuid})"
@@ -203,7 +203,7 @@ def _checked(model, plan, loss, network, checkpoint):
 
 
 def fitting(model, schedule, loss, network=None, checkpoint=()):
-    """(the network, losses with their weights) of a model. Refuses a model that the schedule is not for."""
+    """Returns (the network, losses with their weights) of a model. Refuses a model that the schedule is not for."""
     network = network or network_of(model, schedule)
     schedules.compare(schedule, network)
     losses = None if loss is None else of_outputs(loss, len(network.outputs))
@@ -238,7 +238,7 @@ def _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm):
 
 
 def _evaluated(model, network):
-    """(names of the outputs, their structure) that the model has in evaluation, if they differ from those in
+    """Returns (names of the outputs, their structure) that the model has in evaluation, if they differ from those in
     training."""
     modes = {module: module.training for module in model.modules()}
     try:

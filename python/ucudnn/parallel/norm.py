@@ -13,8 +13,8 @@ def _wide(x):
 
 
 class Normalized(torch.autograd.Function):
-    """(token, y, mean, variance) over all elements of a channel. `meeting` has the ranks with these channels; `counts`
-    are their numbers of elements of a channel."""
+    """Computes (token, y, mean, variance) over all elements of a channel. `meeting` has the ranks with these channels;
+    `counts` are their numbers of elements of a channel."""
 
     @staticmethod
     def forward(ctx, token, x, weight, bias, meeting, counts, eps, returns):
@@ -65,7 +65,7 @@ class Normalized(torch.autograd.Function):
 
 
 class GroupNormalized(torch.autograd.Function):
-    """(token, y) of a box, if other ranks have other channels or positions of its groups."""
+    """Computes (token, y) of a box, if other ranks have other channels or positions of its groups."""
 
     @staticmethod
     def forward(ctx, token, x, weight, bias, meeting, shares, eps, dtype, returns):

@@ -47,7 +47,7 @@ def network_in(text):
 
 
 def _parameters_of(node, shapes):
-    """(name, shape) of each parameter."""
+    """Returns (name, shape) of each parameter."""
     members, op = node.members, node.op
     window = tuple(members.get("window", ()))
     if op == "convolution":

@@ -111,7 +111,7 @@ class Schedule:
     digest: str = ""
 
     def boxes_of(self, exchange):
-        """(boxes that each device has, boxes that it needs), each by device."""
+        """Returns (boxes that each device has, boxes that it needs), each by device."""
         node = self.nodes[exchange.node]
         if exchange.input is None:
             return node.partial, node.boxes

@@ -140,8 +140,8 @@ def _for(given, shard):
 
 
 def whole_state_dict(model, optimizer=None):
-    """The state_dict with whole values, on the host of every rank: for a file of torch.save that one process reads. All
-    ranks call it."""
+    """Returns the state_dict with whole values, on the host of every rank, for a file of torch.save that one process
+    reads. All ranks call it."""
     def gathered(values):
         own = {key: (value.shard.ranges, value.as_subclass(torch.Tensor).cpu()) if isinstance(value, Piece) else value
                for key, value in values.items() if not isinstance(value, Piece) or value.shard.is_first and value.shard.ranges}

@@ -125,7 +125,7 @@ class Pass:
                     self.states[name] = state
 
     def use(self, token, names):
-        """(token, the parameters of these names)."""
+        """Returns (token, the parameters of these names)."""
         for name in names:
             state = self.states.get(name)
             if state and "ended" in state:

@@ -252,7 +252,7 @@ class Tracer:
         return value * rank if len(value) == 1 else value
 
     def convolved(self, a):
-        """(input, filter's shape, names of the parameters, members) of a convolution, transposed or not."""
+        """Returns (input, filter's shape, names of the parameters, members) of a convolution, transposed or not."""
         x = self.standard(a["input"], "a convolution")
         weight, bias = self.parameter(a["weight"], "the filter"), self.parameter(a["bias"], "the bias")
         shape = self.model.get_parameter(weight).shape

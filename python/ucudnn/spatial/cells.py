@@ -165,8 +165,8 @@ class Ranks:
         return torch.stack(found).to(tensor.device)
 
     def numbers(self, values, axes):
-        """The `values`, equally many integers, of each of these ranks, on the host. In a capture they are exchanged by
-        torch.distributed's store, where ranks also wait for each other."""
+        """Returns the `values`, equally many integers, of each of these ranks, on the host. In a capture they are
+        exchanged by torch.distributed's store, where ranks also wait for each other."""
         axes = tuple(axes)
         if not is_capturing():
             return self.all_gather(torch.tensor(values, dtype=torch.int64, device=self._device()), axes).tolist()
@@ -262,5 +262,5 @@ def init(grid=None, geometry=None):
 
 
 def ranks():
-    """The ranks of the grid; None for one rank without a grid, where nothing is cut."""
+    """Returns the ranks of the grid; None for one rank without a grid, where nothing is cut."""
     return _current or init()

@@ -1,4 +1,4 @@
-"""Operations that cannot be done exactly are refused, on all ranks alike, before anything is exchanged."""
+"""Errors. Operations that cannot be done exactly are refused on all ranks, before anything is exchanged."""
 
 
 class NotSupported(RuntimeError):

@@ -171,11 +171,11 @@ def _read(window, front, rows, is_larger=False):
 
 
 def transposed_windows(geometry, axis, window, extents, output_padding):
-    """The windows of a transposed convolution with an input of `extents` rows. Its output is the x of the convolution
-    that libucudnn knows. Returns (rows of output by part, rows of input needed by part). Each row of input gives a
-    stride of rows of output. If the whole output has more or fewer rows, half of the difference is at the first end,
-    where programs crop or pad it. libucudnn is then asked about a convolution without such a difference, whose window
-    is at least as large."""
+    """Returns the windows of a transposed convolution with an input of `extents` rows: (rows of output by part, rows of
+    input needed by part). Its output is the x of the convolution that libucudnn knows. Each row of input gives a stride
+    of rows of output. If the whole output has more or fewer rows, half of the difference is at the first end, where
+    programs crop or pad it. libucudnn is then asked about a convolution without such a difference, whose window is at
+    least as large."""
     more = window.extent - 2 * window.pad + output_padding - window.stride
     outputs = tuple(extent * window.stride for extent in extents)
     if len(extents) == 1 or more == 0:

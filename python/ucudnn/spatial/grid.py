@@ -49,7 +49,7 @@ class Grid:
         return self.groups * self.group_size
 
     def place_of(self, rank):
-        """(group, (part along d, h, w))."""
+        """Returns (group, (part along d, h, w))."""
         group, cell = divmod(rank, self.group_size)
         rest, w = divmod(cell, self.parts[2])
         return group, (*divmod(rest, self.parts[1]), w)

@@ -36,7 +36,7 @@ def _without(x, dim):
 
 
 def _made(like, dim, extent):
-    """An empty tensor with so many rows, in the memory format of `like`."""
+    """Returns an empty tensor with `extent` rows, in the memory format of `like`."""
     shape, formats = list(like.shape), {4: torch.channels_last, 5: torch.channels_last_3d}
     shape[dim] = extent
     is_last = like.ndim in formats and not like.is_contiguous() and like.is_contiguous(memory_format=formats[like.ndim])

@@ -13,7 +13,8 @@ from .sums import greatest
 
 
 def _of_rows(x, layout, dim, entry, may_be_none):
-    """(the slice of this rank's rows, the axis, the rows by part) for a slice of a cut dimension of the whole."""
+    """Returns (the slice of this rank's rows, the axis, the rows by part) for a slice of a cut dimension of the
+    whole."""
     axis = next((axis for axis in layout.axes if layout.dims[dim] == ((axis, x.shape[dim]),)), None)
     if axis is None:
         raise NotSupported(f"slice {entry} of positions along several axes")
@@ -67,8 +68,8 @@ def _entries(x, index):
 
 
 def _located(x, index, may_be_none=False):
-    """(the own slices and numbers of an index, the layout of their result, the index tensors by dimension of that
-    result). `may_be_none`: slices may leave a rank without rows."""
+    """Returns (the own slices and numbers of an index, the layout of their result, the index tensors by dimension of
+    that result). `may_be_none`: slices may leave a rank without rows."""
     layout, entries, dims, dim, tables = layout_of(x), _entries(x, index), [], 0, {}
     extents = dict(layout.extents)
     for at, entry in enumerate(entries):

@@ -17,7 +17,7 @@ from .sums import greatest
 
 
 def _root(x):
-    """The square root; where x is 0, no gradient flows through it, as in torch's norms."""
+    """Computes the square root. If x is 0, no gradient flows through it, as in torch's norms."""
     return torch.where(x == 0, 0, torch.where(x == 0, 1, x).sqrt())
 
 
@@ -64,7 +64,7 @@ def _type(function, x, *args):
 
 @_rounded_once
 def vector_norm(x, p, dims, keepdim):
-    """(sum of |x|^p)^(1/p)."""
+    """Computes (sum of |x|^p)^(1/p)."""
     size = striped(x.abs(), x.cut)
     if p in (math.inf, -math.inf):
         return extreme("amax" if p > 0 else "amin", size, dims, keepdim)

@@ -26,9 +26,9 @@ def _statistics(x, dims, axes, count):
 
 
 class _Normalised(torch.autograd.Function):
-    """(x - mean) / sqrt(variance + eps) * weight + bias, in fp32 if x has 16 bits; and the statistics, through which no
-    gradient flows. Weight and bias have the dimensions of x, with extent 1 where they are constant. Only x is kept, as
-    by torch's own norms, and no step makes a temporary tensor of its size."""
+    """Computes (x - mean) / sqrt(variance + eps) * weight + bias, in fp32 if x has 16 bits; and the statistics, through
+    which no gradient flows. Weight and bias have the dimensions of x, with extent 1 along axes where they are constant.
+    Only x is kept, as by torch's own norms, and no step makes a temporary tensor of its size."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, dims, axes, count, eps):

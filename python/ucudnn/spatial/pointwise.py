@@ -67,7 +67,7 @@ def broadcast(operands, takes_whole=False, keeps_first=False):
 
 
 def _has_one_row(atoms, extents):
-    """Returns whether some part has only one row: all ranks decide alike."""
+    """Returns whether some part has only one row. All ranks decide the same."""
     return all(size == 1 if axis is None else min(extents[axis]) == 1 for axis, size in atoms)
 
 

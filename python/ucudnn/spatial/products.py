@@ -46,8 +46,8 @@ def product(compute, operands, labels, result, uncut=()):
 
 
 def _operand(x, wanted, axes):
-    """x in the layout `wanted`, for computations in which ranks differ along `axes`: with all positions where `wanted`
-    is not cut, and with this rank's where x has the whole's."""
+    """Returns x in the layout `wanted`, for computations in which ranks differ along `axes`: with all positions along
+    dimensions that `wanted` does not cut, and with only this rank's positions if x has the whole's."""
     layout = layout_of(x)
     for dim, atoms in enumerate(wanted.dims):
         if not atoms:

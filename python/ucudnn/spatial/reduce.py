@@ -34,7 +34,8 @@ def shard(x, dim=None, multiple=1):
 
 
 def _axes(x, dim, grid):
-    """(the axes of the grid that cut these dimensions of x, why they cannot): all ranks must hear of a refusal."""
+    """Returns (the axes of the grid that cut these dimensions of x, why they cannot). All ranks must hear of a
+    refusal."""
     if isinstance(x, Stripe) and x.cut.is_cut:
         return [], "it is a stripe already"
     dims = [axis + x.ndim - 3 for axis in grid.cut_axes] if dim is None else [dim] if isinstance(dim, int) else list(dim)
@@ -59,7 +60,7 @@ def from_local(x, dim=None):
 
 
 def _extents_of(told, grid):
-    """The rows of each part, by axis. `told`: for each rank, [type, axes or why there are none, shape] of its
+    """Returns the rows of each part, by axis. `told`: for each rank, [type, axes or why there are none, shape] of its
     tensor."""
     shapes = {grid.place_of(rank)[1]: shape for rank, (_, _, shape) in told.items()}
     (dtype, axes, first), *others = told.values()

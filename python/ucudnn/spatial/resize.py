@@ -18,8 +18,9 @@ _MODES = {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubi
 
 
 def _scaled(x, scale_factor, recompute):
-    """(the size on this rank, {axis: rows by part}). torch uses the factor itself, which is the ratio of the extents if
-    that is whole. All parts' rows are tested, since all ranks refuse alike."""
+    """Returns (the size on this rank, {axis: rows by part}). torch resizes by the factor itself. That equals the ratio
+    of the extents only if each part's number of rows times the factor is whole. All ranks test all parts, so that they
+    refuse together."""
     count = x.ndim - 2
     factors = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * count
     size, outputs = [_times(extent, factor)[0] for extent, factor in zip(x.shape[2:], factors)], {}
@@ -34,7 +35,7 @@ def _scaled(x, scale_factor, recompute):
 
 
 def _times(extent, factor):
-    """(rows, whether that number is exact)."""
+    """Returns (rows, whether that number is exact)."""
     rows = math.floor(float(extent) * factor)
     return rows, abs(extent * factor - rows) < 1e-9
 

@@ -1,6 +1,6 @@
 """Statistics of a tensor, and its scaling, by kernels of torch's own norms if the tensor consists of contiguous rows of
-numbers: on the CPU each kernel reads the tensor once, and makes no temporary one of its size. Statistics have the shape
-of the tensor, with extent 1 where they are constant."""
+numbers. On the CPU each kernel reads the tensor once, and makes no temporary tensor of its size. Statistics have the
+shape of the tensor, with extent 1 along axes where they are constant."""
 import math
 
 import torch

@@ -33,10 +33,11 @@ def _unflatten(function, x, dim, sizes):
 
 
 def _in_sizes(x, sizes):
-    """(x, layout, shape on this rank) of x in another shape, given by a program's numbers. x is in other stripes if its
-    own are no groups of the rows that are taken apart. All ranks decide by the whole's shapes. If no number is -1, or
-    only one for channels, numbers that do not come from x.shape are the whole's, since the number of elements must
-    match; otherwise the stripe's rows are the numbers that come from x.shape, and dimensions that stay as they are."""
+    """Returns (x, layout, shape on this rank) of x in another shape, given by a program's numbers. x is in other
+    stripes if its own are no groups of the rows that are taken apart. All ranks decide by the whole's shapes. If no
+    number is -1, or only one for channels, numbers that do not come from x.shape are the whole's, since the number of
+    elements must match; otherwise the stripe's rows are the numbers that come from x.shape, and dimensions that stay as
+    they are."""
     old = [x.cut.whole_extent(dim, extent) for dim, extent in enumerate(x.shape)]
     new = whole_of(list(sizes))
     if -1 in new:

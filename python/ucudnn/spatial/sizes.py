@@ -58,7 +58,7 @@ def by_part(value, axis):
 
 
 def rows_of(number):
-    """(axis, rows by part) of a number that a program gives as the size of a cut dimension."""
+    """Returns (axis, rows by part) of a number that a program gives as the size of a cut dimension."""
     axis, = number.axes if len(number.axes) == 1 else (None,)
     rows = () if axis is None else by_part(number, axis)
     if sum(rows) != number.whole or min(rows, default=0) < 1:

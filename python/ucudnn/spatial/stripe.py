@@ -2,7 +2,7 @@
 called with it either has a rule here or is refused by name: nothing runs on a stripe that nobody vouches for.
 
 A plain tensor, and a Stripe without a cut dimension, are the same on every rank of a group: "replicated". Their
-gradient is also the same everywhere: where a replicated tensor meets a cut one, its gradient is summed over the ranks
+gradient is also the same everywhere: if a replicated tensor meets a cut one, its gradient is summed over the ranks
 (summed)."""
 import functools
 import importlib
@@ -167,8 +167,8 @@ def start_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_gra
 
 
 def _roots(tensors, gradients, *between):
-    """The starting points of a backward pass, as plain tensors. A stripe's gradient must be cut alike: the rows of a
-    plain gradient are unknown, except inside a backward pass, where torch has made it."""
+    """Returns the starting points of a backward pass, as plain tensors. A stripe's gradient must be cut as the stripe
+    is: the rows of a plain gradient are unknown, except inside a backward pass, where torch has made it."""
     pairs = [(x, gradient) for x, gradient in zip(_listed(tensors), _listed(gradients)) if gradient is not None]
     if torch._C._current_autograd_node() is None and any(layout_of(x) != layout_of(gradient) for x, gradient in pairs):
         raise NotSupported("a backward pass from a stripe, with a gradient that is not cut as the stripe is")

@@ -124,8 +124,8 @@ def verdict(modules, trust=()):
 
 
 def newer(names):
-    """(package, its release, the newest release that was read) of others' classes of these full names, if the release
-    is newer."""
+    """Returns (package, its release, the newest release that was read) for classes of other packages with these full
+    names, if the release is newer."""
     def release(text):
         return [int(number) for number in re.match(r"[0-9.]*[0-9]", text)[0].split(".")]
     found = []

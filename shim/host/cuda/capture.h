@@ -51,7 +51,7 @@ std::shared_ptr<Graph> GraphOfCapture(CUgraph handle);
 // becomes the default one if it was recorded.
 CUresult Submit(Stream& stream, Work work, Ticket* ticket = nullptr);
 
-// cuEventRecord and cuStreamWaitEvent as far as a capture is concerned; *captured tells whether one
+// Handle cuEventRecord and cuStreamWaitEvent if a capture is concerned; *captured says whether one
 // is, in which case everything is done. `record` is null for an event that was never recorded.
 CUresult RecordWhileCapturing(Stream& stream, EventRecord& record, bool* captured);
 CUresult WaitWhileCapturing(Stream& stream, const EventRecord* record, bool* captured);

@@ -1,6 +1,6 @@
 // cudnnConvolutionBiasActivationForward: y = activation(alpha1 * conv(x, w) + alpha2 * z + bias).
-// The convolution writes y in y's own type, then one pass adds and clips: 16-bit results are
-// rounded twice, where a fused kernel would round once.
+// The convolution writes y in y's own type, then one pass adds and clips. 16-bit results are
+// therefore rounded twice, while a fused kernel would round once.
 #include "shim/host/cudnn/execution.h"
 #include "shim/host/cudnn/handle.h"
 #include "shim/host/cudnn/operand.h"

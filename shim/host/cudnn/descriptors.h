@@ -22,7 +22,7 @@ bool IsTensorType(cudnnDataType_t type);
 
 struct cudnnTensorStruct {
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
-  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;  // only NCHW_VECT_C changes what is reported
+  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;  // only NCHW_VECT_C changes the reported values
   int dim_count = 0;
   std::array<int, CUDNN_DIM_MAX> dims{};  // with NCHW_VECT_C, channels are counted in vectors
   std::array<int, CUDNN_DIM_MAX> strides{};

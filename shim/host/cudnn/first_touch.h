@@ -1,7 +1,7 @@
 // An artificial cost of data that an engine has not just read.
-// HOSTGPU_FIRST_TOUCH=ALGORITHM:MICROSECONDS makes a run of that algorithm take so much longer if
-// its image differs from that of its last run, as if the image were not in the L2 cache. Measuring,
-// which repeats one piece, does not notice this; whole calls do.
+// HOSTGPU_FIRST_TOUCH=ALGORITHM:MICROSECONDS makes a run of that algorithm take that many
+// microseconds longer if its image differs from that of its last run, as if the image were not in
+// the L2 cache. Measuring, which repeats one piece, does not notice this; whole calls do.
 #pragma once
 
 #include <atomic>

@@ -7,7 +7,7 @@
 
 namespace hostgpu::random {
 
-// The place `first` in the sequence of `seed`, where draws begin.
+// Begins at place `first` of the sequence of `seed`.
 struct Place {
   uint64_t seed = 0;
   uint64_t first = 0;

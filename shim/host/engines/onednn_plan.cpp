@@ -34,8 +34,7 @@ Extents DenseStrides(const Extents& extents, bool channels_last) {
   return strides;
 }
 
-// Returns whether strides are equal where they matter: the stride of an axis of one element does
-// not.
+// Returns whether strides are equal, except those of axes of one element, which do not matter.
 bool SameStrides(const Extents& extents, const Extents& a, const Extents& b) {
   for (int i = 0; i < 5; ++i) {
     if (extents[i] != 1 && a[i] != b[i]) return false;

@@ -58,8 +58,8 @@ class Communicator {
   Turns& turns() { return turns_; }
   // Waits until all operations are done, or until none runs and none will.
   void AwaitEnd();
-  // Changes the number of its operations that graphs hold. NCCL ends no communicator before the
-  // last one is gone.
+  // Changes the number of its operations that graphs hold. NCCL ends no communicator while any is
+  // held.
   void AddHeld(int change);
   void AwaitNoneHeld();
 

@@ -26,7 +26,7 @@ struct KernelRun {
 struct KernelUse {
   int kernel = 0;
   double calls = 0;        // in one iteration
-  std::vector<int> lanes;  // rising
+  std::vector<int> lanes;  // ascending
   bool operator==(const KernelUse&) const = default;
 };
 

@@ -246,7 +246,7 @@ class WorkspaceBudget {
   size_t kept_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // the sum over all segments
 };
 
-// WorkspaceBudget::epoch; 0 where there is no budget (null).
+// Returns WorkspaceBudget::epoch; 0 if there is no budget (null).
 inline int EpochOf(const WorkspaceBudget* budget) {
   return budget == nullptr ? 0 : budget->epoch();
 }

@@ -19,7 +19,7 @@ struct OwnedPart {
   size_t bytes = 0;
   int kernel = -1;
   int epoch = 0;
-  // nothing runs without it: if no other workspace is left, the assured one is used
+  // nothing runs without workspace: if no other is left, the assured workspace is used
   bool assured = false;
 };
 

@@ -26,7 +26,8 @@ class Steps {
   virtual planning::Trust Answer(const planning::Compare& question) = 0;
   // Keeps what it builds, with the pieces in `schedule_`, in place of what it built before.
   virtual planning::BuildOutcome Answer(const planning::Build& question) = 0;
-  // Stores the decision's promise and returns it; if one was given before, returns that one.
+  // Stores the decision's promise and returns it. If a promise was given before, returns the
+  // earlier one.
   virtual planning::KeptPromise Keep(const planning::Decision& decision) = 0;
   // The coarsest arithmetic among the pieces and the undivided engine; none if it is unknown.
   virtual std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) = 0;
@@ -78,7 +79,7 @@ class Lifecycle {
   explicit Lifecycle(const Look& look) : look_(look) {}
 
   // Sets `state` to the decision. REQUIRES: state.failed and the epoch of its owned part are set;
-  // `facts` is complete but for state.failed.
+  // `facts` is complete except for state.failed.
   void Decide(planning::Facts& facts, KernelState& state);
   // The earlier state stays in force, and is due again later.
   bool stands() const { return stands_; }

@@ -49,7 +49,8 @@ struct DescriptorShadow {
   // True for pointwise modes whose result depends on an element's position, and for operations with
   // such a mode.
   bool reads_position = false;
-  bool is_heuristics_first = false;  // the first of a list of the heuristics, or made from that one
+  // the first of a list of the heuristics, or made from the first
+  bool is_heuristics_first = false;
   std::shared_ptr<const ListedConfigurations> list;  // the list it belongs to; null: none
   cudnnHandle_t handle = nullptr;  // the handle that it, or its operation graph, was made with
   // For a tensor: its own values. For a convolution: the values of its image.

@@ -266,7 +266,7 @@ std::optional<cudnn::ConvolutionCall> GraphPlans::CallOf(cudnnHandle_t handle,
   call.x = operands.Find(graph.x_uid);
   call.w = operands.Find(graph.w_uid);
   call.y = operands.Find(graph.y_uid);
-  // A pointer carries no size; the caller was told the promised one.
+  // A pointer carries no size; the caller was told the promised size.
   call.workspace = operands.workspace;
   call.workspace_bytes = state.decision.promised_bytes;
   bool complete = call.x != nullptr && call.w != nullptr && call.y != nullptr;
@@ -289,7 +289,7 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
     return RunOtherwise(state, other);
   }
   // A program that passes no workspace relies on the plan's own need, which a process without a
-  // limit has told it.
+  // limit has reported.
   if (state.decision.promises_more && operands->workspace == nullptr) {
     return RunOtherwise(state, other);
   }

@@ -164,7 +164,7 @@ class GraphPlans : public DivisionChoices {
   GraphKernel KernelOf(const PlanState& state, Session& session, cudnnHandle_t handle) const;
   // The state that plans of this number were finalized with. REQUIRES: there is one.
   const PlanState* FindNumbered(uint64_t number);
-  // `part.kernel` becomes the kernel's number in the budget, where there is one. `earlier` is the
+  // `part.kernel` becomes the kernel's number in the budget, if there is a budget. `earlier` is the
   // state in force; null when the plan is finalized.
   planning::Facts FactsOf(const GraphKernel& kernel, GraphSteps& steps, const PlanState* earlier,
                           OwnedPart& part);

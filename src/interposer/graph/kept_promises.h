@@ -22,7 +22,8 @@ class KeptPromises {
   // read.
   std::optional<planning::EnginePromise> Find(const planning::EnginePromise& asked);
 
-  // Gives `promise` and returns it; if one was given under its key before, returns that one.
+  // Gives `promise` and returns it. If a promise was given before under its key, returns the
+  // earlier one.
   planning::EnginePromise Keep(const planning::EnginePromise& promise);
 
   // Gives `promise` in this process in place of a stored one that cannot be kept. The store stays

@@ -279,7 +279,8 @@ PlanState* GraphPlans::Decide(cudnnBackendDescriptor_t plan, const DescriptorSha
       kernel.comes_late = true;
     }
   }
-  // Other ranks may have made fewer plans: if they split this plan's calls, this rank must, too.
+  // Other ranks may have made fewer plans. If they split this plan's calls, this rank must split
+  // them too.
   if (kernel.comes_late && !process_.splitter.active()) {
     const bool convolution = shadow.kind != GraphKind::kUnknown || cudnn::HoldsConvolution(text);
     return convolution ? Beyond(plan, limit) : nullptr;

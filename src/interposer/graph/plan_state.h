@@ -27,8 +27,8 @@ struct PlanState : KernelState {
   bool is_heuristics_first = false;  // the first of a list of the heuristics
   bool comes_late = false;           // see GraphKernel::comes_late
   size_t limit_bytes = 0;            // the user's limit when the plan was finalized
-  // The state whose pieces become native CUDA graphs: the first among the states that replaced each
-  // other that became one. The update of a graph therefore finds the graph's division.
+  // The state whose pieces become native CUDA graphs. States replace each other; this is the first
+  // of them that became a graph, so that the update of a graph finds the graph's division.
   std::shared_ptr<std::atomic<PlanState*>> native =
       std::make_shared<std::atomic<PlanState*>>(nullptr);
   // Set if less was promised than the plan needs: an undivided plan inside the promise, which runs
@@ -53,7 +53,7 @@ struct PlanState : KernelState {
 
   BudgetKernel budget_kernel() const { return {Api::kGraph, own->convolution.problem, number}; }
   bool promises_less() const { return decision.promises_less; }
-  // Returns whether the program is told Decision::promised_bytes, not the plan's need.
+  // Returns whether the program gets Decision::promised_bytes, instead of the plan's need.
   bool promises_other() const { return decision.promises_less || decision.promises_more; }
   PlanState& Native() {
     PlanState* const chosen = native->load(std::memory_order_acquire);

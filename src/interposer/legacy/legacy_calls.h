@@ -121,7 +121,7 @@ class LegacyCalls : public DivisionChoices {
   // the real library's heuristics rank them.
   std::vector<planning::Candidate> Ranked(const LegacyKernel& kernel,
                                           const cudnn::Descriptors& descriptors);
-  // Tells the workspace budget, while it learns, that the program was told of `algorithm`.
+  // Notes in the workspace budget, while it learns, that the program got `algorithm` as an answer.
   void NoteAsked(const LegacyKernel& kernel, int algorithm, MathType math);
 
   // Describes a caller that names `algorithm`; if that is none, the caller asks which algorithm to

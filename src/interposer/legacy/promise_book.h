@@ -51,8 +51,8 @@ class PromiseBook {
   // works when memory is out.
   std::optional<int> FindUndivided(const PromiseKey& key, size_t workspace_bytes);
 
-  // The latest report for `key`, which a caller that asks again must be told, and the workspace
-  // that must be assured for it (planning::AssuredBytes).
+  // The latest report for `key`, which a caller that asks again must get, and the workspace that
+  // must be assured for it (planning::AssuredBytes).
   struct Reported {
     size_t workspace_bytes = 0;
     size_t assured_bytes = 0;

@@ -259,8 +259,8 @@ std::optional<LegacyCalls::Performances> LegacyCalls::AnswerUnmeasured(
   NoteAsked(kernel, best.algorithm, math);
   const bool tunes = Tunes(process_, *kernel.session, kernel.problem, Api::kLegacy);
   if (tunes && best.workspace_bytes < wanted) {
-    // The caller is told to bring room for the better plan that comes when the kernel is measured,
-    // up to the need of the real library's own first choice.
+    // The caller must bring room for the better plan that comes when the kernel is measured, up to
+    // the need of the real library's own first choice.
     ConvolutionProblem problem = kernel.problem;
     problem.math = math;
     const MicroConfiguration undivided = {EngineId::Legacy{best.algorithm, std::nullopt}, problem.n,

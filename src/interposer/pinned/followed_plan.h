@@ -35,9 +35,9 @@ class FollowedPlan {
   bool Follows(const planning::Platform& platform) const;
   // Returns whether the file is followed and has the kernel, which is then not measured.
   bool Has(const planning::Platform& platform, const ConvolutionProblem& problem, Api api) const;
-  // For a kernel that the followed file lacks, returns at the first call what the file has instead,
-  // in words (empty: nothing). Returns none at later calls, and if the file has the kernel or is
-  // not followed.
+  // Returns, at the first call for a kernel that the followed file lacks, what the file has
+  // instead, in words (empty: nothing). Returns none at later calls, and if the file has the kernel
+  // or is not followed.
   std::optional<std::string> Misses(const planning::Platform& platform,
                                     const ConvolutionProblem& problem, Api api);
 

@@ -1,6 +1,6 @@
 // The decisions of this process: a record for each kernel and decision, and everything that did not
 // go as planned. Written as JSON (`ucudnn-report`), by rename. Thread-safe. Counting a call takes
-// one atomic addition, and one more at a kernel's first call on a lane.
+// one atomic addition, and a second one at a kernel's first call on a lane.
 #pragma once
 
 #include <atomic>
@@ -88,7 +88,7 @@ class Report {
   // many records, enough of them are new.
   CountedKernel* Record(KernelRecord record, CountedKernel* earlier, bool& fresh);
 
-  // Records that something ran otherwise than planned; both texts are for people.
+  // Records that something ran otherwise than planned. Both texts are for messages.
   void AddFallback(const std::string& kernel, const std::string& cause);
 
   // See LayerNames::Add.

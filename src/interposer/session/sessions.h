@@ -30,7 +30,7 @@ class Sessions {
 
   // The session of `handle`, which is opened if it is new; null if its calls are to be forwarded.
   Session* Of(cudnnHandle_t handle);
-  // The session of `handle` if one is open, else null.
+  // Returns the session of `handle` if one is open, else null.
   Session* Find(cudnnHandle_t handle) const { return table_.Find(handle); }
 
   tuning::Device DeviceOf(const Session& session);

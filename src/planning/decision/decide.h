@@ -46,13 +46,14 @@ struct Decision {
   When look_again = When::kNever;
   // The earlier decision stays in force, because the better plan was not compared yet.
   bool standing = false;
-  // A plan of the graph API is told less than its need; `promise` says how that is kept.
+  // The program is told less than the need of its plan of the graph API; `promise` says how that is
+  // kept.
   bool promises_less = false;
   // The promise exceeds the plan's need, within the user's limit, so that tiles have room. What
   // runs may need less.
   bool promises_more = false;
   std::optional<KeptPromise> promise;
-  // `promise` is new: Steps::Keep stores it before the program is told.
+  // `promise` is new. Steps::Keep stores it before the program is told.
   bool gives_promise = false;
   // `promise` takes the place of one from the store that cannot be kept.
   bool replaces_promise = false;
@@ -75,8 +76,8 @@ std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
                                           const std::vector<Candidate>& other, int n,
                                           size_t need_bytes);
 
-// Returns whether tiles of a kernel are looked for: to gain time, or to fit the request's limit
-// where no division of the mini-batch into pieces of `candidates` does.
+// Returns whether tiles of a kernel are sought: to gain time, or to fit the request's limit if no
+// division of the mini-batch into pieces of `candidates` does.
 bool MayTile(TileUse tiles, const std::vector<Candidate>& candidates,
              const PromiseRequest& request);
 // Returns whether tiles are measured under one budget, in which the kernel may use `limit_bytes`.
@@ -90,23 +91,24 @@ size_t WorkspaceOfFastest(const std::vector<Candidate>& candidates,
 // for under that limit. Empty if more may be known later.
 std::string WhyNoTiles(const Tilings& tilings);
 
-// The postcondition that `decision` breaks, in words (static text) that begin with the invariant's
-// number in docs/design.md; null where it keeps all of them.
-//  1. No engine is coarser or less deterministic than what was asked or told. A plan of the graph
-//     API is divided with its own engine; only a substitute or the workspace plan takes its place,
-//     and, in tiles of a vast one, engines as exact.
-//  2. Nothing exceeds what the caller passes, or what a plan promises: its need, less, or more
-//     where the user has a limit. An undivided engine inside the promise keeps it, or pieces that
-//     nothing can replace. What was promised less than it needs never runs as it was asked.
+// Returns the postcondition that `decision` breaks, in words (static text) that begin with the
+// invariant's number in docs/design.md; null if it keeps all of them.
+//  1. No engine is coarser or less deterministic than the program asked for or was told. A plan of
+//     the graph API is divided with its own engine. Only a substitute or the workspace plan
+//     replaces it and, in tiles of a vast plan, engines that are as exact.
+//  2. Nothing exceeds the workspace that the caller passes, or that a plan promises: its need, or
+//     less, or more if the user has a limit. An undivided engine inside the promise keeps it, or
+//     pieces that nothing can replace. A plan that was promised less than it needs never runs as
+//     the program asked for it.
 //  3. All that runs was built.
 //  4. Pieces are multiples of the legal step, or tiles, and cover the mini-batch.
-//  7. Without a need to fit, nothing is slower than what was asked, as far as both are measured.
-//     Nothing is refused that no user demands to be.
+//  7. Without a need to fit, nothing is slower than what the program asked for, as far as both are
+//     measured. Nothing is refused unless the user demands it.
 //  8. Workspace that was not promised earlier, plus ucudnn's own, stays within the limit.
-//  9. Pieces were compared, but for those that keep a promise alone.
+//  9. Pieces were compared, except for pieces that alone keep a promise.
 const char* BrokenInvariant(const Facts& facts, const Decision& decision);
 
-// After so many plans of a kernel were found wrong, no further one is compared.
+// After this many plans of a kernel were found wrong, no further plan is compared.
 constexpr int kMostWrong = 4;
 // An upper bound on the steps of a decision. More steps mean that the answer to a question is not
 // found again, so that the question would be asked for ever.

@@ -52,7 +52,7 @@ class CallDecider {
     return rows;
   }
 
-  // Returns whether something keeps `told`: pieces that keep it alone may be found wrong, or lack
+  // Returns whether something keeps `told`. Pieces that keep it alone may be found wrong, or lack
   // ucudnn's workspace on this device.
   bool Holds(const std::optional<Promise>& told) const {
     if (!told || !told->undivided.engine.empty()) return told.has_value();
@@ -61,8 +61,8 @@ class CallDecider {
   bool LacksMemory(const std::optional<Promise>& told) const {
     return told && told->undivided.engine.empty() && told->owned_bytes > facts_.assured_bytes;
   }
-  // Sets `promise_`: a share of the budget, what the caller was told, or a plan for a caller that
-  // did not ask.
+  // Sets `promise_`: a share of the budget, the promise that the caller got, or a plan for a caller
+  // that did not ask.
   void Choose();
   std::optional<Promise> InBudget();
   // Tiles that the kernel may run in within its share of the budget, which is the limit of
@@ -90,8 +90,8 @@ class CallDecider {
     return promise.undivided.engine.empty() &&
            promise.configuration.Largest().engine != facts_.asked;
   }
-  // Returns whether the plan of `promise_` may run. Where it was found wrong and nothing can take
-  // its place, `promise_` becomes none.
+  // Returns whether the plan of `promise_` may run. If it was found wrong and nothing can replace
+  // it, `promise_` becomes none.
   Trust Trusted();
   // Returns whether the algorithm that was named fits and suits.
   bool AskedServes() const;
@@ -112,7 +112,7 @@ class CallDecider {
   std::optional<Promise> promise_;
   bool told_ = false;  // the caller relies on `promise_`, or ucudnn brings its workspace
   bool in_budget_ = false;
-  bool file_is_wrong_ = false;  // the workspace plan's pieces were told, and found wrong
+  bool file_is_wrong_ = false;  // the workspace plan's pieces were promised, and found wrong
   bool settled_ = true;
   bool late_ = false;     // something is not settled, and there was no time to measure it
   std::string no_tiles_;  // why tiles do not fit; empty if none were sought
@@ -328,7 +328,7 @@ void CallDecider::Choose() {
   }
   if (promise_ || any_engine() || decision_.promised_bytes <= decision_.limit_bytes) return;
   // The named algorithm needs more than the caller was told to pass, or more than the user's limit.
-  // An identity activation runs with this algorithm alone, and for pointers aligned to less than 16
+  // An identity activation runs only with this algorithm, and for pointers aligned to less than 16
   // bytes no other is known to serve.
   if (!Holds(call_.told_alone)) return;
   promise_ = call_.told_alone;
@@ -464,7 +464,7 @@ Decision CallDecider::Decide() {
   const bool trusted = trust.kind == Trust::Kind::kTrusted;
   const bool inside = !in_budget_ || (facts_.earlier && !facts_.earlier->lost_share);
   if (!trusted && inside && facts_.earlier && facts_.earlier->divides) {
-    // The plan that runs was compared; it stays until the better one is.
+    // The plan that runs was compared; it stays until the better plan is compared.
     decision_.standing = true;
     decision_.look_again = When::kLater;
     return decision_;

@@ -60,7 +60,7 @@ class PlanDecider {
   // Returns `promise`, of the plan's own engine within the plan's need, or one in tiles that gains
   // over it. Tiles that need more workspace than the plan must also gain over tiles that do not.
   Promise OrTiles(Promise promise, const std::vector<Candidate>& own);
-  // Returns whether the program was told of more than the plan needs, for tiles to have room.
+  // Returns whether the program was told more than the plan needs, so that tiles have room.
   bool HasRoom() const;
   // The most workspace that tiles may need if the plan itself fits the limit.
   size_t RoomForTiles() const;
@@ -80,7 +80,7 @@ class PlanDecider {
                                                    const PromiseRequest& request);
   Promise InBudget(const MicroConfiguration& other);
   Trust Compared(const Promise& promise, bool engines_differ = false);
-  // The application's own plan runs, or is refused where a strict limit forbids that.
+  // Runs the application's own plan, or refuses it if a strict limit forbids it.
   void Stay(Reason why);
   // Stays with the application's own plan because the schedule could not be built.
   void StayUnprepared(const std::string& why);
@@ -258,15 +258,15 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
     why_.no_tiles = no_tiles_;
     return std::nullopt;
   }
-  // The first plan of a list must run something inside the limit; a plan that was told a workspace
-  // before must stay inside it, also where its pieces no longer fit.
+  // The first plan of a list must run something inside the limit. A plan whose workspace was
+  // reported before must stay inside it, even if its pieces no longer fit.
   if (!promise || (any_engine && other_is_faster)) {
     promise = promise.value_or(Promise{});
     promise->configuration = {{{undivided, 1}}};
   }
   promise->undivided = undivided;
   if (undivided.time_ms >= 0) promise->baselines = {undivided, undivided};
-  // Whoever builds this plan again must be told the same.
+  // Any program that builds this plan again must get the same answer.
   promise->workspace_bytes =
       told != nullptr ? told->workspace_bytes : std::max(pieces_bytes, undivided.workspace_bytes);
   promise->limit_bytes = limit;

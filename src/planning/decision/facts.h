@@ -29,9 +29,8 @@ constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 // Stands for an unknown time.
 constexpr double kUnknownTime = -1;
 
-// What a decision about a legacy call depends on beside the problem.
-//
-//  - kPlain: alpha = 1 and beta = 0, or any scales where only legacy engines may serve. Engines of
+// The properties of a legacy call, beside the problem, on which a decision depends.
+//  - kPlain: alpha = 1 and beta = 0, or any scales if only legacy engines may serve. Engines of
 //    the graph API may serve it.
 //  - kAdding: a filter gradient with beta = 1. Engines of the graph API serve it by plans of their
 //    own, which must have run once before they are captured.
@@ -59,9 +58,9 @@ struct Measure {
   bool operator==(const Measure&) const = default;
 };
 
-// Asks for grids of tiles that were measured within `request`'s limit: of the plan's own engine or,
-// where `engine` is empty, of all that may serve plain calls of a legacy kernel or the tiles of a
-// vast plan. Asked only where Facts::tiles allows it, or such a promise was given.
+// Asks for grids of tiles that were measured within `request`'s limit. They are grids of the plan's
+// own engine or, if `engine` is empty, of all engines that may serve plain calls of a legacy kernel
+// or the tiles of a vast plan. Asked only if Facts::tiles allows it, or such a promise was given.
 struct Tilings {
   std::vector<Tiling> measured;
   size_t least_bytes = 0;  // if no grid fits: the need of the grid that needs least; 0: unknown
@@ -119,7 +118,7 @@ struct Build {
 template <typename Question>
 class Answers {
  public:
-  // Null where the question was not answered yet.
+  // Returns null if the question was not answered yet.
   const typename Question::Answer* Find(const Question& question) const {
     const auto entry = std::find_if(entries_.begin(), entries_.end(),
                                     [&](const auto& known) { return known.first == question; });

@@ -52,7 +52,7 @@ class Invariants {
   Broken Limited() const;
   Broken Compared() const;
 
-  // Calls `each` for all that runs, until one is broken.
+  // Calls `each` for everything that runs, until something is broken.
   template <typename Each>
   Broken OfAll(Each each) const {
     for (const Run& run : decision_.configuration.runs) {

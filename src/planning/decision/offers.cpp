@@ -78,7 +78,7 @@ std::optional<Promise> PiecesAsNamed(PiecesOfEngine pieces_of, const NamedReques
     if (better) best = std::move(pieces);
   }
   if (best) {
-    // The report names the algorithm that the caller named, because that one may come to run, too.
+    // The report names the algorithm that the caller named, because that algorithm may also run.
     best->reported.engine = named.engine;
     best->reported.deterministic = request.deterministic;
   }
@@ -234,7 +234,7 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided) {
   pieces.reference = std::move(undivided);
   pieces.ran_here = true;
-  // Pieces of the engine alone serve an identity activation, too.
+  // Only pieces of the engine alone also serve an identity activation.
   const bool own = pieces.configuration.Largest().engine == pieces.reference.engine;
   if (operation == Operation::kForward && own) pieces.alone = pieces.configuration;
   return pieces;

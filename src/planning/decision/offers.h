@@ -16,9 +16,9 @@ struct Offer {
   Promise promise;
 };
 
-// Makes `promise` one that `engine` alone can keep where that may be necessary: cuDNN serves a bias
+// Makes `promise` one that `engine` alone can keep if that may be necessary: cuDNN serves a bias
 // with identity activation by a single algorithm, and a caller does not say while asking whether
-// such a call will follow. The promise may grow within `request`. Returns false where the engine
+// such a call will follow. The promise may grow within `request`. Returns false if the engine
 // cannot keep it alone.
 bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candidates,
                        const EngineId& engine, const PromiseRequest& request, Promise& promise);

@@ -19,7 +19,7 @@ struct Obstacles {
   bool misaligned = false;    // the pieces cannot use the workspace at its address
 };
 
-// Returns whether the pieces of `decision` run. Where they do not, Decision::otherwise runs. Pieces
+// Returns whether the pieces of `decision` run. If they do not, Decision::otherwise runs. Pieces
 // that nothing replaces are tried again after a failure.
 bool RunsPieces(const Decision& decision, const Obstacles& obstacles);
 

@@ -16,14 +16,14 @@ bool UsesGraph(const Configuration& configuration);
 // undivided engine of the caller's API.
 bool NeedsTrust(const Configuration& configuration);
 
-// The candidate that runs `engine` on all `n` images; null where that was not measured.
+// Returns the candidate that runs `engine` on all `n` images; null if that was not measured.
 const Candidate* FindUndivided(const std::vector<Candidate>& candidates, const EngineId& engine,
                                int n);
 
 // The algorithm that a program names, and the conditions under which it does.
 struct NamedRequest {
   const ConvolutionProblem& problem;
-  EngineId engine;  // empty: the program names none, and will be told one
+  EngineId engine;  // empty: the program names none, and will get one as an answer
   NumericClass numeric = NumericClass::kDirect;
   size_t limit_bytes = 0;      // of the caller's workspace or, `in_budget`, of ucudnn's
   bool deterministic = false;  // the user demands it
@@ -35,7 +35,7 @@ struct NamedRequest {
 PromiseRequest RequestForNamed(const std::vector<Candidate>& candidates, const NamedRequest& named);
 
 // Returns the promise of the configuration in the file, or none if that configuration is less exact
-// or less deterministic than the named engine. If `told` was given, its reported determinism counts
+// or less deterministic than the named engine. If `told` is given, its reported determinism counts
 // instead.
 std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confirmed,
                                               const NamedRequest& named,

@@ -16,7 +16,7 @@ enum class Because {
   // the time was used up before anything that may fit was measured; the caller's own call runs
   kNoTimeToFit,
   kNoTimeForDivisions,     // the time was used up before divisions of a graph plan were measured
-  kAskedNotMeasured,       // other engines are measured, this one is not
+  kAskedNotMeasured,       // other engines are measured, the algorithm asked for is not
   kNothingFaster,          // within a limit that excludes engines
   kNothingFasterAnywhere,  // and no limit excludes an engine
   kNothingFasterInTime,    // among those that there was time to measure

@@ -12,7 +12,7 @@ namespace ucudnn::planning {
 
 enum class TileUse : int32_t {
   kNone,
-  kToFit,   // to fit the user's limit, where no division of the mini-batch does
+  kToFit,   // to fit the user's limit if no division of the mini-batch does
   kToGain,  // to gain time
 };
 

@@ -20,8 +20,8 @@ std::string ValueOf(const VariableMap& variables, const char* name);
 // This process's environment.
 VariableMap OwnVariables();
 
-// The options that `variables` give. Adds the ones that are set, and a warning for each variable
-// that is unknown, ignored, outdated or left over.
+// Returns the options that `variables` give. Adds the variables that are set, and a warning for
+// each that is unknown, ignored, outdated or left over.
 Options CheckVariables(const VariableMap& variables, Diagnosis& diagnosis);
 
 // Adds each store of `options` and its faults.

@@ -34,9 +34,10 @@ class ObservationFolder {
   std::string path_;
 };
 
-// Starts `program` (a file) with `words` as its arguments and waits for its end; this process's
-// environment is set up for it already. Its output goes where this command's goes, with `to_stderr`
-// to stderr alone. A report that the user asked for with UCUDNN_REPORT is written and read there.
+// Starts `program` (a file) with `words` as its arguments and waits for its end. REQUIRES: this
+// process's environment is set up for the program. Its output goes where this command's output
+// goes, with `to_stderr` to stderr alone. A report that the user asked for with UCUDNN_REPORT is
+// written and read there.
 Result<Observation> Observe(const std::string& program, const ProgramWords& words, bool to_stderr,
                             const ObservationFolder& folder);
 

@@ -15,7 +15,7 @@ namespace ucudnn::command {
 namespace {
 
 constexpr std::string_view kSoname = "libcudnn.so.9";
-constexpr std::string_view kOwnSoname = "libucudnn.so.1";  // only a drop-in of ours needs it
+constexpr std::string_view kOwnSoname = "libucudnn.so.1";  // only ucudnn's drop-in needs it
 constexpr std::string_view kDlsymHook = "libucudnn_dlsym.so";
 constexpr std::string_view kDeleted = " (deleted)";
 
@@ -71,8 +71,8 @@ void LookAt(const ProcessView& view, const std::string& mapped, CudnnUse& use) {
   FindUser(path, *elf, use);
 }
 
-// Returns whether objects other than the drop-in call the cuDNN at `path`; `reopened`: the drop-in
-// opened it, too.
+// Returns whether objects other than the drop-in call the cuDNN at `path`; `reopened` says that the
+// drop-in also opened it.
 bool IsCalled(const ProcessView& view, const std::string& path, bool reopened) {
   return std::any_of(view.bindings.begin(), view.bindings.end(), [&](const CudnnBinding& binding) {
     if (binding.library != path || IsPartOfCudnn(NameOf(binding.user))) return false;
@@ -97,8 +97,8 @@ void ReadLog(const ProcessView& view, CudnnUse& use) {
     if (NameOf(opened.by).starts_with("libucudnn")) {
       use.called = true;
     } else if (!use.drop_in.empty() && Canonical(opened.path) != use.drop_in) {
-      // The log does not tell who opens a library again. If the drop-in was asked for, too, it is
-      // the drop-in.
+      // The log does not tell which object opens a library again. If the drop-in was also asked
+      // for, the drop-in counts.
       const auto& again = view.repeated;
       const bool reopened = (use.opened || !use.dlsym_hook.empty() || !use.served.empty()) &&
                             std::find(again.begin(), again.end(), opened.path) != again.end();

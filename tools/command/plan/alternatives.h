@@ -6,7 +6,7 @@
 
 namespace ucudnn::command {
 
-// Prints the `plans` layouts of least time, and where each differs from the first. Fails if the
+// Prints the `plans` layouts of least time, and how each differs from the first. Fails if the
 // search is not exact.
 Status PrintBestPlans(const planner::PlanningProblem& problem, int plans);
 

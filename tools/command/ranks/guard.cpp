@@ -75,7 +75,7 @@ Status RankGuard::Start() {
 }
 
 void RankGuard::Watch(pid_t rank) {
-  // If the guard is gone, it cannot be told; ranks then still die with this process.
+  // If the guard is gone, it cannot be informed; ranks then still die with this process.
   [[maybe_unused]] const ssize_t told = write(pipe_, &rank, sizeof rank);
 }
 

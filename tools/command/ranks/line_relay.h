@@ -23,14 +23,14 @@ class LineOutput {
   int descriptor() const { return descriptor_; }
   bool is_terminal() const { return is_terminal_; }
   size_t waiting() const { return text_.size() - written_; }  // bytes
-  // Returns whether so much is waiting that sources should not be read.
+  // Returns whether so much text is waiting that sources should not be read.
   bool full() const { return waiting() > kMuch; }
   // Writes some of the waiting text. REQUIRES: poll() said that the file is writable.
   void Write();
 
   // Returns false if nobody reads the output any more.
   bool has_reader() const;
-  // errno of output that is incomplete although somebody would read it; 0: none.
+  // Returns errno of output that is incomplete although it still has a reader; 0: none.
   int loss() const { return has_reader() ? error_ : 0; }
 
  private:

@@ -12,7 +12,7 @@
 
 namespace ucudnn::command {
 
-// So many different TCP ports of the loopback interface that are free now.
+// Returns `count` different TCP ports of the loopback interface that are free now.
 Result<std::vector<int>> FreePorts(int count);
 
 // 32 hexadecimal digits that nobody can guess.

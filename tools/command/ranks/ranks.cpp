@@ -18,7 +18,7 @@
 namespace ucudnn::command {
 namespace {
 
-// The variables that each rank's environment has beside ours.
+// Returns the variables that each rank's environment has beside this process's.
 Result<std::vector<RankVariables>> VariablesOf(int ranks, const std::string& launcher) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<int> ports, FreePorts(2));
   // A rank that starts a job of its own inherits the variables of the job that it is in.
@@ -109,7 +109,7 @@ int RunRanks(const CLI::App& app, const std::string& program, const ProgramWords
   ranks_program.words = words;
   const JobOutcome outcome = RunJob(app, ranks_program, ranks);
   if (outcome.signal != 0) {
-    // A shell that runs this command in a script then ends, too, as after any program that Ctrl-C
+    // A shell that runs this command in a script then ends too, as after any program that Ctrl-C
     // has ended.
     signal(outcome.signal, SIG_DFL);
     raise(outcome.signal);

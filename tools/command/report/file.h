@@ -38,7 +38,8 @@ struct ReportedKernel {
   // latter.
   std::optional<ReportedUndivided> undivided, best_undivided;
   std::string reason;
-  std::vector<Division> desirable_set;  // rising workspace, falling time; empty: not there
+  // in ascending order of workspace and descending order of time; empty: not there
+  std::vector<Division> desirable_set;
   // for an offline plan: kernels with the same segment share workspace
   std::optional<int64_t> segment;
   int64_t copies = 1;  // copies of its segment: one for each lane

@@ -1,5 +1,5 @@
 // The facts about a program or library file that `ucudnn run` must know beforehand. The files are
-// not trusted: every offset is checked, a damaged file is an error. Pure but for reading.
+// not trusted: every offset is checked, and a damaged file is an error. Pure except for reading.
 #pragma once
 
 #include <string>

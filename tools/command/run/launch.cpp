@@ -27,7 +27,8 @@ std::vector<std::string> Preloads(const Installation& installation, const Launch
   return preloads;
 }
 
-// The folder where `pip install --user` puts packages; empty if Python is told not to look there.
+// Returns the folder in which `pip install --user` puts packages; empty if Python is told not to
+// look there.
 std::string PythonUserBase() {
   if (!Environment("PYTHONNOUSERSITE").empty()) return {};
   const std::string base = Environment("PYTHONUSERBASE");

@@ -40,7 +40,7 @@ struct HostGaps {
 };
 
 // Returns whether the CPU stand-ins in `host_folder` can start `program` with the libraries that it
-// needs, which are looked for where the loader will: run paths, `library_path` (in the form of
+// needs. They are sought in the loader's places: run paths, `library_path` (in the form of
 // LD_LIBRARY_PATH), its cache, default folders.
 Result<HostGaps> CheckHost(const std::string& program, const std::string& host_folder,
                            const std::string& library_path);

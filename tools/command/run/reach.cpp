@@ -102,7 +102,7 @@ class Search {
                               IsReadableFile(word)};
   }
 
-  // Notes something that cannot be looked through; the first one is reported.
+  // Notes a file that cannot be searched; the first one is reported.
   void NoteUnseen(const std::string& what) {
     if (unseen_.empty()) unseen_ = what;
   }

@@ -1,5 +1,5 @@
-// The beginning of a script file, and the words of a shell's text. Files may be anything: one that
-// is no regular file is closed at once, and little of a long one is read.
+// The beginning of a script file, and the words of a shell's text. Files may be of any kind: a file
+// that is not regular is closed at once, and little of a long one is read.
 #pragma once
 
 #include <optional>

@@ -79,7 +79,8 @@ struct AttributeRequest {
     return CUDNN_STATUS_SUCCESS;
   }
 
-  // Writes as many of `number` values as were asked for; if there is no array, only counts them.
+  // Writes up to the requested number of the `number` values; if there is no array, only counts
+  // them.
   template <class T>
   cudnnStatus_t Array(cudnnBackendAttributeType_t given, const T* from, int64_t number) const {
     HOSTGPU_REFUSE_IF(type != given, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);

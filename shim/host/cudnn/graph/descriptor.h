@@ -54,7 +54,7 @@ D* As(void* handle) {
   return dynamic_cast<D*>(static_cast<GraphDescriptor*>(handle));
 }
 
-// A single descriptor attribute, copied into `child`. Another count than one is refused with
+// Copies a single descriptor attribute into `child`. A count other than one is refused with
 // `wrong_count`.
 template <class D>
 cudnnStatus_t TakeChild(const Attribute& attribute, D* child, cudnnStatus_t wrong_type,

@@ -123,7 +123,7 @@ cudnnStatus_t DeviceProperties::Set(const Attribute& attribute) {
     case CUDNN_ATTR_DEVICEPROP_DEVICE_ID:
       return attribute.One(CUDNN_TYPE_INT32, &device_);
     case CUDNN_ATTR_DEVICEPROP_HANDLE: {
-      // The stand-in's devices are all alike.
+      // All devices of the stand-in are equal.
       cudnnHandle_t handle = nullptr;
       return attribute.One(CUDNN_TYPE_HANDLE, &handle);
     }

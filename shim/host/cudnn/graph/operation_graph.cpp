@@ -156,7 +156,7 @@ cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations) {
 cudnnStatus_t OperationGraph::Set(const Attribute& attribute) {
   switch (attribute.name) {
     case CUDNN_ATTR_OPERATIONGRAPH_HANDLE: {
-      // Only checked: the stand-in's devices are all alike.
+      // The attribute is only checked, because all devices of the stand-in are equal.
       cudnnHandle_t handle = nullptr;
       if (auto status = attribute.One(CUDNN_TYPE_HANDLE, &handle, CUDNN_STATUS_NOT_INITIALIZED)) {
         return status;

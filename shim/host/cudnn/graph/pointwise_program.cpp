@@ -150,7 +150,7 @@ class Runner {
 template <class A>
 bool RunIn(const PointwiseProgram& program, const std::vector<void*>& addresses, int64_t images) {
   const ElementRuns runs(program, images);
-  // So many runs make it worth starting a task.
+  // This many runs make it worth starting a task.
   constexpr int64_t kRunsPerTask = 64;
   const int64_t tasks = (runs.count() + kRunsPerTask - 1) / kRunsPerTask;
   return ParallelFor(tasks, [&](int64_t task) {

@@ -11,7 +11,8 @@
 
 namespace hostgpu {
 
-// A tensor in memory, indexed by the program's dimensions, with stride 0 where it is repeated.
+// A tensor in memory, indexed by the program's dimensions, with stride 0 along axes where it is
+// repeated.
 struct ProgramOperand {
   int64_t unique_id;
   DataType type;
