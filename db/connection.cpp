@@ -23,7 +23,7 @@ int WaitWhileBusy(void* locks_fail, int tries) {
   return 1;
 }
 
-// The time of this process's last commit. REQUIRES: the store's lock is held.
+// Returns the time of this process's last commit. REQUIRES: the store's lock is held.
 std::chrono::steady_clock::time_point& LastCommit() {
   static std::chrono::steady_clock::time_point last;
   return last;

@@ -12,8 +12,8 @@
 
 namespace ucudnn::db {
 
-// The columns that distinguish kernel families, in table order. Those of PostPadColumns() come
-// last; they hold numbers even if the pads are even.
+// Returns the columns that distinguish kernel families, in table order. Those of PostPadColumns()
+// come last; they hold numbers even if the pads are even.
 const std::vector<std::string>& FamilyColumns();
 
 // Returns the declared type of a family column.

@@ -13,7 +13,7 @@
 
 namespace ucudnn::db {
 
-// The promise with the key of `asked`; none if there is none, or it makes no sense.
+// Returns the promise with the key of `asked`; none if there is none, or if it makes no sense.
 Result<std::optional<planning::EnginePromise>> ReadPromise(Connection& connection, int64_t version,
                                                            const planning::EnginePromise& asked);
 

@@ -5,8 +5,8 @@
 namespace ucudnn::db {
 namespace {
 
-// The tables of a file that refer to kernels and platforms: they depend on its version and on
-// whether it has notes.
+// Returns the tables of a file that refer to kernels and platforms: they depend on its version and
+// on whether it has notes.
 Result<std::vector<std::string>> PrunedTables(Connection& connection) {
   std::vector<std::string> tables;
   UCUDNN_ASSIGN_OR_RETURN(
@@ -21,7 +21,8 @@ Result<std::vector<std::string>> PrunedTables(Connection& connection) {
   }
 }
 
-// The SQL table `old` of platforms to remove, of device ?1 or of all devices if that is empty.
+// Returns the SQL table `old` of platforms to remove, of device ?1 or of all devices if that is
+// empty.
 std::string OldSql(const std::vector<std::string>& tables) {
   return "WITH known AS (SELECT * FROM (SELECT device, cudnn, driver FROM " +
          Join(tables, " UNION SELECT device, cudnn, driver FROM ") +

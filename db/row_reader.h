@@ -29,7 +29,7 @@ using FactsByVersion = std::map<std::pair<int, int>, KernelFacts>;
 Status ReadFacts(Connection& connection, int64_t version, const ConvolutionProblem& family,
                  const planning::Platform& platform, FactsByVersion& facts);
 
-// The note under this key in a file of the current version; none if it has no such note.
+// Returns the note under this key in a file of the current version; none if it has no such note.
 Result<std::optional<std::string>> ReadNote(Connection& connection,
                                             const ConvolutionProblem& problem,
                                             const planning::Platform& platform,

@@ -35,7 +35,7 @@ class RowWriter {
   Result<bool> Insert(const planning::EnginePromise& promise);
 
  private:
-  // The id of the family of `problem`, which is added if it is new.
+  // Returns the id of the family of `problem`, which is added if it is new.
   Result<int64_t> Kernel(const ConvolutionProblem& problem);
 
   Connection& connection_;

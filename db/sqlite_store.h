@@ -22,7 +22,7 @@ class SqliteStore : public planning::MeasurementStore {
   // with the same key, the earlier file's is used.
   explicit SqliteStore(const std::vector<std::string>& paths, size_t written = 0);
 
-  // The file that is written.
+  // Returns the file that is written.
   std::string Place() override;
 
   // A platform with both numbers known gets rows with exactly these numbers. If its cudnn or driver
@@ -51,7 +51,7 @@ class SqliteStore : public planning::MeasurementStore {
   // All rows, in the order in which they were written. Rows of later files with the key of an
   // earlier one are left out; those that differ from it go to `differing`.
   Result<std::vector<StoredMeasurement>> List(std::vector<StoredMeasurement>* differing = nullptr);
-  // All promises, kernel by kernel.
+  // Returns all promises, kernel by kernel.
   Result<std::vector<planning::EnginePromise>> ListPromises();
 
   // Adds rows from outside in one transaction, first writer wins; returns the number of new rows.

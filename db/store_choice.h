@@ -10,11 +10,11 @@
 
 namespace ucudnn::db {
 
-// The name of the network file system with the statfs() type `type`; null for others. All of FUSE
-// counts, because the file system behind it is unknown.
+// Returns the name of the network file system with the statfs() type `type`; null for others. All
+// of FUSE counts, because the file system behind it is unknown.
 const char* NetworkFileSystemName(uint32_t type);
 
-// The statfs() type of the file system that holds `path`, or will hold it; 0 if unknown.
+// Returns the statfs() type of the file system that holds `path`, or will hold it; 0 if unknown.
 uint32_t FileSystemType(const std::string& path);
 
 // Returns NAME-HOST.EXT for NAME.EXT. Letters, digits, dots and dashes of the host's name stay,

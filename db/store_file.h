@@ -15,11 +15,12 @@
 
 namespace ucudnn::db {
 
-// The mutex that is held around every use of SQLite in this process, and across fork, so that a
-// child inherits neither an unfinished transaction nor a mutex that stays locked for ever.
+// Returns the mutex that is held around every use of SQLite in this process, and across fork, so
+// that a child inherits neither an unfinished transaction nor a mutex that stays locked for ever.
 Mutex& StoreMutex();
 
-// The length of `path` without its extension, behind which names of siblings get their suffix.
+// Returns the length of `path` without its extension, behind which names of siblings get their
+// suffix.
 size_t StemLength(const std::string& path);
 
 class StoreFile {
@@ -31,9 +32,9 @@ class StoreFile {
   StoreFile(const StoreFile&) = delete;
   StoreFile& operator=(const StoreFile&) = delete;
 
-  // The open file; null if there is none yet, or none that this version can read.
+  // Returns the open file; null if there is none yet, or none that this version can read.
   Result<Connection*> ForReading() UCUDNN_REQUIRES(StoreMutex());
-  // The open file, created with its folders if it is missing, with its tables up to date.
+  // Returns the open file, created with its folders if it is missing, with its tables up to date.
   Result<Connection*> ForWriting() UCUDNN_REQUIRES(StoreMutex());
 
   // To be called after a failure: returns true if the open file turned out to be damaged. It is
@@ -43,7 +44,7 @@ class StoreFile {
   int64_t version() const { return version_; }  // of the open file's schema
 
   const std::string& path() const { return path_; }
-  // The file in use: the sibling that took its place, if one did.
+  // Returns the file in use: the sibling that took its place, if one did.
   const std::string& place() const UCUDNN_REQUIRES(StoreMutex()) {
     return opened_.empty() ? path_ : opened_;
   }

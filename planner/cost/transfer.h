@@ -53,8 +53,9 @@ class TrafficCounter {
 const Traffic& CountReduction(TrafficCounter& counter, const PlannedLayer& layer,
                               const ParallelConfiguration& configuration);
 
-// Returns the time of one direction (forward or backward). All ports work at once: the busiest port
-// for its bandwidth decides, after one latency of the outermost level used.
+// Returns the time of one direction (forward or backward). All ports work at once. The port with
+// the longest time for its elements at its bandwidth decides; one latency of the outermost level
+// used is added.
 double TransferMs(const Machine& machine, const Traffic& traffic, int element_bytes);
 
 }  // namespace ucudnn::planner

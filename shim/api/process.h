@@ -14,7 +14,7 @@ namespace ucudnn {
 // destroyed.
 interposer::Interposer* ProcessInterposer();
 
-// The real library's functions, without making the interposer; null if there are none.
+// Returns the real library's functions, without making the interposer; null if there are none.
 const cudnn::Functions* RealFunctions();
 // Returns whether the library has been looked for; it does not change afterwards.
 bool RealIsOpen();
@@ -22,7 +22,7 @@ bool RealIsOpen();
 // Names kernels in the report, which may be made later. Returns false if there are too many names.
 bool NameLayer(const ConvolutionProblem& problem, const std::string& name);
 
-// The process's options, for code that acts on them: later changes have no effect.
+// Returns the process's options, for code that acts on them: later changes have no effect.
 const Options& FixedOptions();
 bool OptionsAreFixed();
 

@@ -23,7 +23,7 @@ static_assert(int{CUDNN_CONVOLUTION_FWD_NO_WORKSPACE} == 0 &&
               int{CUDNN_CONVOLUTION_FWD_PREFER_FASTEST} == 1 &&
               int{CUDNN_CONVOLUTION_FWD_SPECIFY_WORKSPACE_LIMIT} == 2);
 
-// The best algorithm of `answer` for a caller that sees no math type and has room for
+// Returns the best algorithm of `answer` for a caller that sees no math type and has room for
 // `limit_bytes`.
 const AlgorithmPerformance* FirstWithin(const std::vector<AlgorithmPerformance>& answer,
                                         cudnnMathType_t math, std::optional<size_t> limit_bytes) {

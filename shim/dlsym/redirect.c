@@ -37,7 +37,7 @@ static Dlsym RealDlsym(void) {
   return real;
 }
 
-// The library that holds `address`; null for none.
+// Returns the library that holds `address`; null for none.
 static const struct link_map* LibraryAt(const void* address) {
   Dl_info info;
   struct link_map* map = NULL;

@@ -7,8 +7,8 @@
 
 extern "C" {
 
-// The readable and writable host address behind a device address (device addresses themselves fault
-// when the host dereferences them). Null if the address is in no live allocation.
+// Returns the readable and writable host address behind a device address (device addresses
+// themselves fault when the host dereferences them). Null if the address is in no live allocation.
 void* hostgpuHostAlias(const void* device_address);
 
 // Bytes from a device address to the end of its allocation; 0 if it is in no live allocation.

@@ -41,7 +41,7 @@ std::string Number(double value) {
   return text;
 }
 
-// The one of `values` with the C API's number `number`; the option is called `name`.
+// Returns the one of `values` with the C API's number `number`; the option is called `name`.
 template <typename Value, size_t count>
 Result<Value> ValueOf(const char* name, int number, const Value (&values)[count]) {
   if (number >= 0 && static_cast<size_t>(number) < count) return values[number];

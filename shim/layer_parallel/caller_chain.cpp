@@ -5,8 +5,8 @@
 namespace ucudnn::layer_parallel {
 namespace {
 
-// The layers of `range` as the C API's struct. Factors are relative to the chain's own step, which
-// the program knows.
+// Returns the layers of `range` as the C API's struct. Factors are relative to the chain's own
+// step, which the program knows.
 ucudnnLayerParallelRange_t RangeInC(const multigrid::LayerRange& range, int level) {
   ucudnnLayerParallelRange_t made = {};
   made.struct_size = sizeof made;

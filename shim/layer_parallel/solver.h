@@ -61,8 +61,8 @@ class Solver {
                  multigrid::StateReader* linearised);
   Status PrepareBoth();
   Answer Solve(Direction& direction, State first, const multigrid::SolveOptions& options);
-  // The answer for `status`, an error of a callback or of the solver. When it returns, no work of
-  // the lanes is left.
+  // Returns the answer for `status`, an error of a callback or of the solver. When it returns, no
+  // work of the lanes is left.
   Answer Failure(const Status& status);
   Answer CheckNumber(int number) const;
   Answer Read(Direction& direction, int number, State& state);

@@ -23,7 +23,8 @@ class CsvTable {
  public:
   size_t rows() const { return rows_.size(); }
 
-  // The field of `column` in `row`; null when the file has no such column or the field is empty.
+  // Returns the field of `column` in `row`; null when the file has no such column or the field is
+  // empty.
   const std::string* Field(size_t row, const std::string& column) const;
 
   // "FILE:LINE: message": the refusal of a row.

@@ -21,8 +21,8 @@ void Log(LogLevel level, const std::string& message);
 // is written.
 void Log(LogLevel level, const char* message);
 
-// The line at the end of stderr's terminal, one for the process. It is erased before a log line
-// goes to stderr.
+// Returns the line at the end of stderr's terminal, one for the process. It is erased before a log
+// line goes to stderr.
 TerminalLine& StderrLine();
 
 // Warns once for each cause and process. `cause` names the kind of fault, `message` this instance

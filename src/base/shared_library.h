@@ -24,12 +24,13 @@ class SharedLibrary {
   void* handle_;
 };
 
-// The file that holds the code or data at `address`, as the loader was given it; empty: none.
+// Returns the file that holds the code or data at `address`, as the loader was given it; empty:
+// none.
 std::string FileOf(const void* address);
 
-// The directories in which the loader looks for a library that the main program needs, in its order
-// and expanded: the program's run paths, LD_LIBRARY_PATH as it was at start, the loader's default
-// directories.
+// Returns the directories in which the loader looks for a library that the main program needs, in
+// its order and expanded: the program's run paths, LD_LIBRARY_PATH as it was at start, the loader's
+// default directories.
 std::vector<std::string> ProgramSearchDirectories();
 
 }  // namespace ucudnn

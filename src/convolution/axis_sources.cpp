@@ -17,7 +17,7 @@ Interval WindowsAt(const SlidingWindow& window, int64_t tap, const Interval& ele
           CeilDivide(elements.end + shift, window.stride)};
 }
 
-// The taps of window `at` that read an element of `elements`.
+// Returns the taps of window `at` that read an element of `elements`.
 Interval TapsAt(const SlidingWindow& window, int64_t at, const Interval& elements) {
   const int64_t shift = window.pad - at * window.stride;
   return Intersection(Interval{CeilDivide(elements.begin + shift, window.dilation),
@@ -32,8 +32,8 @@ Interval Reaching(const SlidingWindow& window, const Interval& elements) {
           FloorDivide(elements.end - 1 + window.pad, window.stride) + 1};
 }
 
-// The taps from the first one with which the last of `windows` is not before `elements` to the last
-// one with which the first window is not behind them.
+// Returns the taps from the first one with which the last of `windows` is not before `elements` to
+// the last one with which the first window is not behind them.
 Interval ReachingTaps(const SlidingWindow& window, const Interval& windows,
                       const Interval& elements) {
   const int64_t first = windows.begin * window.stride - window.pad;
@@ -77,19 +77,19 @@ std::vector<Interval> Merged(std::vector<Interval> intervals) {
   return runs;
 }
 
-// The windows or elements that `part` owns, counted from its first.
+// Returns the windows or elements that `part` owns, counted from its first.
 Interval OwnWindows(const AxisCut& cut, int part) { return {0, cut.windows[part].Length()}; }
 Interval OwnElements(const AxisCut& cut, int part) { return {0, cut.elements[part].Length()}; }
 
-// The exchanged positions of `owner`, counted from the first of `part`.
+// Returns the exchanged positions of `owner`, counted from the first of `part`.
 Interval OwnedBy(const AxisCut& cut, int part, int owner, Exchanged exchanged) {
   const std::vector<Interval>& parts =
       exchanged == Exchanged::kElements ? cut.elements : cut.windows;
   return Shifted(parts[owner], -parts[part].begin);
 }
 
-// An interval that contains every position that `part` may read, counted from the part's first
-// position.
+// Returns an interval that contains every position that `part` may read, counted from the part's
+// first position.
 Interval Reach(const AxisCut& cut, int part, Exchanged exchanged) {
   const SlidingWindow& window = cut.window;
   if (exchanged == Exchanged::kWindows) return Reaching(window, OwnElements(cut, part));
@@ -106,12 +106,12 @@ bool ReadsOfItself(const AxisCut& cut, int part) {
   return false;
 }
 
-// The one term of the caller's own convolution.
+// Returns the one term of the caller's own convolution.
 std::vector<AxisTerm> OwnTerms(const AxisCut& cut, int part) {
   return {{OwnWindows(cut, part), {0, cut.window.taps}, OwnElements(cut, part), cut.window.pad}};
 }
 
-// The terms that `run`, which another part owns, contributes to `part`.
+// Returns the terms that `run`, which another part owns, contributes to `part`.
 std::vector<AxisTerm> HaloTerms(const AxisCut& cut, int part, Exchanged exchanged,
                                 const AxisRun& run) {
   const Interval halo = Shifted({0, run.range.Length()}, run.at);

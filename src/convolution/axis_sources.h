@@ -60,8 +60,8 @@ struct AxisSource {
 // nothing is read are left out. REQUIRES: 0 <= part < cut.Parts().
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged);
 
-// The ranges of the runs that `part` reads of the positions of `owner`, which may be `part` itself,
-// as in SourcesOf.
+// Returns the ranges of the runs that `part` reads of the positions of `owner`, which may be `part`
+// itself, as in SourcesOf.
 std::vector<Interval> RunsOf(const AxisCut& cut, int part, int owner, Exchanged exchanged);
 
 // Returns the positions of `part`'s result, windows or elements, to which another part contributes

@@ -46,7 +46,7 @@ struct TileGrid {
 
   bool operator==(const TileGrid&) const = default;
   int Parts() const { return n * PartsOfImages(); }
-  // The number of tiles that the grid makes of each of its n parts of the mini-batch.
+  // Returns the number of tiles that the grid makes of each of its n parts of the mini-batch.
   int PartsOfImages() const { return groups * k * spatial[0] * spatial[1] * spatial[2]; }
 };
 

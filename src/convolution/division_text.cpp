@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kAxisNames[] = {'d', 'h', 'w'};
 
-// The box that a tile computes, without the channels of a gradient of the filter.
+// Returns the box that a tile computes, without the channels of a gradient of the filter.
 const Box& ComputedBy(const Tiles& tiles, const Tile& tile) {
   const bool by_elements = tiles.kinds[tile.kind].problem.operation == Operation::kBackwardData;
   return by_elements ? tile.x : tile.y;
@@ -47,7 +47,7 @@ std::string LengthsText(const std::vector<int64_t>& lengths) {
   return Join(runs, " + ");
 }
 
-// The lengths of an axis' parts, in their order.
+// Returns the lengths of an axis' parts, in their order.
 std::vector<int64_t> LengthsAlong(const Tiles& tiles, size_t axis, bool of_y) {
   std::set<std::pair<int64_t, int64_t>> parts;
   for (const Tile& tile : tiles.tiles) {

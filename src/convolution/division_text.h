@@ -16,8 +16,8 @@ namespace ucudnn {
 // their own.
 std::string DivisionText(const Division& division);
 
-// The borders of the whole that all tiles of a kind lie at: "h-" is the first row, "d-h+" the first
-// plane and the last row. Empty: none.
+// Returns the borders of the whole that all tiles of a kind lie at: "h-" is the first row, "d-h+"
+// the first plane and the last row. Empty: none.
 std::string BorderOf(const Tiles& tiles, size_t kind);
 
 // Finds the grid whose tiles have the extents of these runs, each as often as its run says. The

@@ -79,7 +79,7 @@ class EngineId {
   EngineId(PartialSum sum) : value_(sum) {}  // NOLINT: implicit by design
   EngineId(Packing pack) : value_(pack) {}   // NOLINT: implicit by design
 
-  // The text that the engine was made from, byte for byte.
+  // Returns the text that the engine was made from, byte for byte.
   std::string Text() const;
   bool empty() const { return std::holds_alternative<std::monostate>(value_); }
 

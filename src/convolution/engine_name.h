@@ -14,8 +14,8 @@ namespace ucudnn {
 // text. Other engines have no name but their text.
 std::string EngineName(Operation operation, const EngineId& engine);
 
-// The names of a configuration's engines, each once, in the order of the pieces and separated by
-// commas.
+// Returns the names of a configuration's engines, each once, in the order of the pieces and
+// separated by commas.
 std::string EngineNames(Operation operation, const Configuration& configuration);
 
 }  // namespace ucudnn

@@ -48,7 +48,7 @@ size_t PartialSumBytes(const ConvolutionProblem& problem);  // bytes of the sum 
 // begins with the sum, and `sum_ms` is added to its time.
 MicroConfiguration AsPartial(const ConvolutionProblem& problem, MicroConfiguration measured,
                              double sum_ms);
-// The part of its workspace that the engine itself uses; 0 if the rest would be negative.
+// Returns the part of its workspace that the engine itself uses; 0 if the rest would be negative.
 size_t EngineBytes(const ConvolutionProblem& problem, const MicroConfiguration& micro);
 
 }  // namespace ucudnn

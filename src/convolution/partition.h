@@ -28,7 +28,7 @@ struct Interval {
 
 // Returns the elements that are in both; [0, 0) if there are none.
 Interval Intersection(const Interval& a, const Interval& b);
-// The number of elements that are in both.
+// Returns the number of elements that are in both.
 int64_t Overlap(const Interval& a, const Interval& b);
 
 // Part `index` of `extent` elements in `parts`; the first parts are the larger ones. If there are
@@ -55,18 +55,18 @@ struct SlidingWindow {
   int64_t Extent() const { return (taps - 1) * dilation + 1; }  // from its first to its last tap
 };
 
-// The window of a convolution along axis 0 (d), 1 (h) or 2 (w).
+// Returns the window of a convolution along axis 0 (d), 1 (h) or 2 (w).
 SlidingWindow WindowOf(const ConvolutionProblem& problem, size_t spatial_axis);
 
-// The smallest interval with all elements of an image of `image` elements that the windows
+// Returns the smallest interval with all elements of an image of `image` elements that the windows
 // `outputs` span, from a window's first to its last tap. Empty if `outputs` is empty or all of its
 // windows lie in the padding. REQUIRES: outputs.begin >= 0.
 Interval UnderWindows(const SlidingWindow& window, const Interval& outputs, int64_t image);
 
-// The windows, among the first `windows` ones, that span at least one of the image's elements
-// `elements` from their first to their last tap: backward data and transposed convolutions read
-// them to compute `elements`. Empty if `elements` is empty or lies between all windows (stride >
-// Extent()).
+// Returns the windows, among the first `windows` ones, that span at least one of the image's
+// elements `elements` from their first to their last tap: backward data and transposed convolutions
+// read them to compute `elements`. Empty if `elements` is empty or lies between all windows (stride
+// > Extent()).
 Interval WindowsOver(const SlidingWindow& window, const Interval& elements, int64_t windows);
 
 // Returns the channels on the other side of a grouped convolution from which the channels

@@ -108,7 +108,7 @@ PooledBox Joined(const std::array<AxisBox, kMaxSpatial>& axes) {
   return box;
 }
 
-// The boxes that `to` reads and `from` owns.
+// Returns the boxes that `to` reads and `from` owns.
 PooledBoxPair Passed(const Stripes& stripes, int from, int to) {
   const PooledBoxPair owned = OwnedByPooling(stripes, from), read = ReadByPooling(stripes, to);
   return {Intersection(owned.elements, read.elements), Intersection(owned.windows, read.windows)};

@@ -19,7 +19,7 @@ struct PooledBoxPair {
 };
 PooledBoxPair ReadByPooling(const Stripes& stripes, int cell);
 
-// The boxes that a rank owns.
+// Returns the boxes that a rank owns.
 PooledBoxPair OwnedByPooling(const Stripes& stripes, int cell);
 
 // The boxes that pass between this cell and `peer`, in either direction.

@@ -72,7 +72,8 @@ size_t ElementBytes(DataType type);
 // `alignment` bytes. A batch boundary is legal only at multiples of it.
 int LegalStep(const ConvolutionProblem& problem);
 
-// The kernel without its mini-batch (n = 0), under which measurements at any micro-batch are filed.
+// Returns the kernel without its mini-batch (n = 0), under which measurements at any micro-batch
+// are filed.
 ConvolutionProblem KernelFamily(ConvolutionProblem problem);
 
 // Formats a problem for messages: "forward 256x64x27x27 -> 192, 5x5 pad 2x2 fp32 nchw".

@@ -94,7 +94,7 @@ struct Stripes {
 
   // SourcesOf each axis, with taps counted as the filter lies in memory.
   std::array<std::vector<AxisSource>, kMaxSpatial> Sources() const;
-  // The number of the rank that holds the parts `at`.
+  // Returns the number of the rank that holds the parts `at`.
   int CellAt(const std::array<int, kMaxSpatial>& at) const;
 };
 

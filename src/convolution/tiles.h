@@ -113,8 +113,8 @@ Result<Tiles> CutIntoTiles(const ConvolutionProblem& whole, const TileGrid& grid
 // `whole`.
 Result<Division> DivisionOf(const ConvolutionProblem& whole, const Configuration& configuration);
 
-// The number of elements from the first to the last of a tensor with n images: its spans along all
-// axes, added.
+// Returns the number of elements from the first to the last of a tensor with n images: its spans
+// along all axes, added.
 int64_t ViewSpan(int64_t n, int64_t channels, const Spatial& extents, const Strides& strides);
 
 }  // namespace ucudnn

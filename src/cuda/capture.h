@@ -16,8 +16,8 @@ struct Capture {
   CUgraph graph = nullptr;
 };
 
-// The capture that `stream` is in. None if the stream is in no capture that can still become a
-// graph.
+// Returns the capture that `stream` is in. None if the stream is in no capture that can still
+// become a graph.
 std::optional<Capture> CaptureOf(const Driver& driver, CUstream stream);
 
 // Gives `kept` to `graph`. A thread of the driver releases it once the graph, and all copies and

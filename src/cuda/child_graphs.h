@@ -23,7 +23,7 @@ Result<OwnedGraph> NewGraph();
 // unchanged.
 Status AddInARow(CUgraph graph, const std::vector<OwnedGraph>& children);
 
-// The child graphs that `graph` owns and holds in a row; empty if it holds anything else.
+// Returns the child graphs that `graph` owns and holds in a row; empty if it holds anything else.
 std::vector<CUgraph> ChildrenInARow(CUgraph graph);
 
 }  // namespace ucudnn::cuda

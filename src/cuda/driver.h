@@ -99,7 +99,7 @@ struct Driver {
   const char* MissingForGraphs() const;
 };
 
-// The table; null if there is no driver, or it lacks a function (one warning says which).
+// Returns the table; null if there is no driver, or it lacks a function (one warning says which).
 const Driver* GetDriver();
 
 }  // namespace ucudnn::cuda

@@ -56,7 +56,7 @@ Result<BackendDescriptor> BuildPlan(const Functions& functions, const PlanDevice
 // Returns the JSON of a finalized plan, with "payload":{} in place of kernels that the library
 // compiled for it: they contain addresses, and serve the plan's own batch alone.
 Result<std::string> PlanJson(const Functions& functions, cudnnBackendDescriptor_t plan);
-// The workspace of a finalized plan, in bytes.
+// Returns the workspace of a finalized plan, in bytes.
 Result<size_t> PlanWorkspace(const Functions& functions, cudnnBackendDescriptor_t plan);
 
 // cuDNN's notes on an engine.
@@ -66,7 +66,7 @@ struct EngineNotes {
 
   bool Has(cudnnBackendNumericalNote_t note) const;
 };
-// The notes of a finalized plan's engine, and of a finalized engine configuration's.
+// Returns the notes of a finalized plan's engine, and of a finalized engine configuration's.
 Result<EngineNotes> ReadNotes(const Functions& functions, cudnnBackendDescriptor_t plan);
 Result<EngineNotes> ConfigurationNotes(const Functions& functions,
                                        cudnnBackendDescriptor_t configuration);

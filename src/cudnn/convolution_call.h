@@ -61,8 +61,8 @@ struct ConvolutionCall {
   const NormGradient* gradient = nullptr;
 };
 
-// The value of a host scale: cuDNN reads alpha and beta as double for double tensors, as float
-// otherwise.
+// Returns the value of a host scale: cuDNN reads alpha and beta as double for double tensors, as
+// float otherwise.
 inline double ScaleOf(const void* scale, DataType type) {
   return type == DataType::kDouble ? *static_cast<const double*>(scale)
                                    : *static_cast<const float*>(scale);
@@ -80,7 +80,7 @@ inline const void* ZeroOf(DataType type) {
   return type == DataType::kDouble ? static_cast<const void*>(&kWideZero) : &kZero;
 }
 
-// The member of the call that an operation writes.
+// Returns the member of the call that an operation writes.
 constexpr void* ConvolutionCall::*OutputOf(Operation operation) {
   switch (operation) {
     case Operation::kForward:

@@ -57,7 +57,7 @@ Strides WidenStrides(const DescribedTensor& tensor) {
   return {tensor.strides[0], tensor.strides[1], plane, tensor.strides[2], tensor.strides[3]};
 }
 
-// The distance in elements from the first to behind the last element of a tensor.
+// Returns the distance in elements from the first to behind the last element of a tensor.
 size_t Span(int64_t n, int64_t channels, const Spatial& extents, const Strides& strides) {
   int64_t last = (n - 1) * strides[0] + (channels - 1) * strides[1];
   for (int axis = 0; axis < kMaxSpatial; ++axis) last += (extents[axis] - 1) * strides[axis + 2];

@@ -78,7 +78,7 @@ class OwnedDescriptors {
 size_t ImageBytes(const ConvolutionProblem& problem);
 size_t FilterBytes(const ConvolutionProblem& problem);
 size_t OutputBytes(const ConvolutionProblem& problem);
-// The bytes of the tensor that the operation writes.
+// Returns the bytes of the tensor that the operation writes.
 size_t ResultBytes(const ConvolutionProblem& problem);
 
 }  // namespace ucudnn::cudnn

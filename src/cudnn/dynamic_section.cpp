@@ -63,7 +63,7 @@ bool IsLibraryHeader(const Elf64_Ehdr& header) {
          header.e_phentsize == sizeof(Elf64_Phdr);
 }
 
-// The dynamic section of a library file, its string table found through the load segments.
+// Reads the dynamic section of a library file; finds its string table through the load segments.
 bool ReadDynamicOfFile(const File& file, const Elf64_Ehdr& header, DynamicSection& out) {
   std::vector<Elf64_Phdr> segments;
   if (!file.Read(header.e_phoff, header.e_phnum, segments)) return false;

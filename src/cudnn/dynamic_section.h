@@ -41,7 +41,7 @@ struct LoadedObject {
   DynamicSection dynamic;
 };
 
-// All objects of this process that come from a file, in the loader's order.
+// Returns all objects of this process that come from a file, in the loader's order.
 std::vector<LoadedObject> LoadedObjects();
 
 }  // namespace ucudnn::cudnn

@@ -44,7 +44,7 @@ struct ListedEngine {
 class Engines {
  public:
   virtual ~Engines() = default;
-  // Every engine that serves the part, unfiltered, each in at most its choice's workspace.
+  // Returns every engine that serves the part, unfiltered, each in at most its choice's workspace.
   virtual Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) = 0;
   // Makes `engine` ready for the part, in at most `workspace_bytes`. Fails if a plan needs more; a
   // legacy engine that needs more fails when it runs. Without plain scales a plan has its own

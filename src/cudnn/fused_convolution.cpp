@@ -52,7 +52,7 @@ class Reader {
     return Status::Ok();
   }
 
-  // The index of the tensor that `node` names as `role`.
+  // Returns the index of the tensor that `node` names as `role`.
   Result<int> Operand(const JsonValue& node, const char* role) {
     UCUDNN_ASSIGN_OR_RETURN(const JsonValue* name, Member(node, role, Kind::kText));
     for (size_t i = 0; i < tensors_.size(); ++i) {

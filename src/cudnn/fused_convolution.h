@@ -39,8 +39,8 @@ struct FusedConvolution {
   bool operator==(const FusedConvolution&) const = default;
 };
 
-// The reason for which ReadFusedConvolution would refuse `json`, if a glance at the text shows it;
-// null if the text has to be read.
+// Returns the reason for which ReadFusedConvolution would refuse `json`, if a glance at the text
+// shows it; null if the text has to be read.
 const char* UnfamiliarAtAGlance(std::string_view json);
 
 // Returns whether `json`, in any schema, contains a convolution.

@@ -27,7 +27,7 @@ struct FusedOperand {
   bool differs_by_place() const {
     return !is_batched() && (strides[2] > 0 || strides[3] > 0 || strides[4] > 0);
   }
-  // The memory that `images` images read.
+  // Returns the memory that `images` images read.
   size_t Bytes(int64_t images) const {
     return static_cast<size_t>((images - 1) * strides[0]) * ElementBytes(type) + span_bytes;
   }

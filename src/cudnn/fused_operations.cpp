@@ -13,7 +13,7 @@ namespace {
 using namespace plan_json;  // the vocabulary of this file
 using Kind = JsonValue::Kind;
 
-// The shortest text that says exactly this value.
+// Returns the shortest text that says exactly this value.
 std::string Exactly(double value) {
   std::array<char, 32> buffer;
   const auto written = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);

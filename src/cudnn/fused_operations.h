@@ -30,7 +30,7 @@ class FusedOperations {
   // Reads the next operation.
   Status Add(const JsonValue& node);
 
-  // The index of the tensor that the latest operation wrote.
+  // Returns the index of the tensor that the latest operation wrote.
   int result() const { return results_.back(); }
   // used() has one bit for each tensor that was read or written, batched() one for each whose
   // leading extent is the mini-batch.

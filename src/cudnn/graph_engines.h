@@ -63,8 +63,8 @@ class GraphEngines : public Engines {
                std::vector<const GraphTemplate*> templates)
       : functions_(functions), device_(device), templates_(std::move(templates)) {}
 
-  // Each engine that can be built for the part, with the workspace that it needs whether or not it
-  // adds.
+  // Returns each engine that can be built for the part, with the workspace that it needs whether or
+  // not it adds.
   Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) override;
   // A gradient of the filter that uses the call's beta may always add.
   Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part, const EngineId& engine,

@@ -17,7 +17,7 @@ Status SetIntegers(BackendDescriptor& to, cudnnBackendAttributeName_t name,
 Status SetPart(BackendDescriptor& to, cudnnBackendAttributeName_t name,
                cudnnBackendDescriptor_t part);
 
-// The values of the axes that the problem has.
+// Returns the values of the axes that the problem has.
 std::vector<int64_t> Axes(const ConvolutionProblem& problem, const Spatial& values);
 
 struct TensorParts {
@@ -42,18 +42,18 @@ Result<BackendDescriptor> MakeConvolution(const Functions& functions,
 Result<BackendDescriptor> MakeGraph(const Functions& functions, const PlanDevice& device,
                                     std::span<const cudnnBackendDescriptor_t> operations);
 
-// The configuration of an engine of `graph`; a fusion in the engine's name is ignored.
+// Returns the configuration of an engine of `graph`; a fusion in the engine's name is ignored.
 Result<BackendDescriptor> MakeConfiguration(const Functions& functions, const PlanDevice& device,
                                             cudnnBackendDescriptor_t graph,
                                             const EngineId::Graph& engine);
 
-// The configurations that the heuristics (mode B) choose for `graph`, at most `most` and the best
-// first; empty if they choose none.
+// Returns the configurations that the heuristics (mode B) choose for `graph`, at most `most` and
+// the best first; empty if they choose none.
 std::vector<BackendDescriptor> ChosenConfigurations(const Functions& functions,
                                                     const PlanDevice& device,
                                                     cudnnBackendDescriptor_t graph, int64_t most);
 
-// The finalized plan of a configuration.
+// Returns the finalized plan of a configuration.
 Result<BackendDescriptor> MakePlan(const Functions& functions, const PlanDevice& device,
                                    cudnnBackendDescriptor_t configuration);
 

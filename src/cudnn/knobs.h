@@ -9,7 +9,7 @@ namespace ucudnn::cudnn {
 
 // Returns 2 for "CUDNN_KNOB_TYPE_TILE_SIZE"; none for a knob that this version does not know.
 std::optional<int> KnobNumber(std::string_view name);
-// The inverse of KnobNumber.
+// Returns the inverse of KnobNumber.
 std::optional<std::string> KnobName(int number);
 
 }  // namespace ucudnn::cudnn

@@ -11,7 +11,7 @@ namespace {
 
 using Ranking = std::vector<AlgorithmPerformance>;
 
-// The math types with which the library says that it runs `algorithm`.
+// Returns the math types with which the library says that it runs `algorithm`.
 std::set<MathType> MathTypesOf(const Ranking& ranking, int algorithm) {
   std::set<MathType> types;
   for (const AlgorithmPerformance& ranked : ranking) {
@@ -127,7 +127,7 @@ class LegacyList {
     return Status::Ok();
   }
 
-  // The library's answer to a descriptor with `math`.
+  // Returns the library's answer to a descriptor with `math`.
   Result<Ranking> Rank(MathType math) {
     Ranking ranking;
     UCUDNN_ASSIGN_OR_RETURN(const auto described, descriptors_.Of(math));
@@ -137,7 +137,8 @@ class LegacyList {
     return ranking;
   }
 
-  // The engine of that algorithm and math type; none if the library does not tell its workspace.
+  // Returns the engine of that algorithm and math type; none if the library does not tell its
+  // workspace.
   Result<std::optional<EngineChoice>> ChoiceOf(const AlgorithmPerformance& ranked) {
     EngineId::Legacy engine{ranked.algorithm, std::nullopt};
     const auto math = static_cast<MathType>(ranked.math);

@@ -12,10 +12,10 @@
 
 namespace ucudnn::cudnn {
 
-// The kind of arithmetic of one of cuDNN's algorithm numbers.
+// Returns the kind of arithmetic of one of cuDNN's algorithm numbers.
 NumericClass LegacyNumericClass(Operation operation, int algorithm);
 
-// An undivided engine of the legacy API in the form in which cuDNN's queries report it.
+// Returns an undivided engine of the legacy API in the form in which cuDNN's queries report it.
 AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType math);
 
 // Candidates of one math type. Only such candidates may share a plan, because the caller sets one
@@ -29,7 +29,7 @@ struct MathGroup {
 // Measurements of `problem`'s legacy engines by math type; rows of other engines are left out.
 std::vector<MathGroup> GroupByMath(const ConvolutionProblem& problem,
                                    const std::vector<MicroConfiguration>& measured);
-// The candidates of the problem's own math type.
+// Returns the candidates of the problem's own math type.
 std::vector<planning::Candidate> OwnMathCandidates(const ConvolutionProblem& problem,
                                                    const std::vector<MicroConfiguration>& measured);
 

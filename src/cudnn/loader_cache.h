@@ -7,9 +7,9 @@
 
 namespace ucudnn::cudnn {
 
-// The paths of the x86-64 libraries called `soname`, in the cache's order. `bytes` is the file, in
-// the format of glibc 2.2 and newer, alone or behind the older format; empty if it is in neither.
-// Nothing in the file is trusted. Source: glibc, sysdeps/generic/dl-cache.h.
+// Returns the paths of the x86-64 libraries called `soname`, in the cache's order. `bytes` is the
+// file, in the format of glibc 2.2 and newer, alone or behind the older format; empty if it is in
+// neither. Nothing in the file is trusted. Source: glibc, sysdeps/generic/dl-cache.h.
 std::vector<std::string> FindInLoaderCache(std::string_view bytes, std::string_view soname);
 
 }  // namespace ucudnn::cudnn

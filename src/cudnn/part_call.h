@@ -25,7 +25,7 @@ struct Offsets {
 Offsets AtImage(const ConvolutionProblem& problem, std::span<const FusedOperand> fused,
                 int64_t images);
 
-// The offsets of a tile of `whole`. Tensors that the tile packs are moved to their copies
+// Returns the offsets of a tile of `whole`. Tensors that the tile packs are moved to their copies
 // separately (execution/tile_packing.h).
 Offsets AtTile(const ConvolutionProblem& whole, std::span<const FusedOperand> fused,
                const Tile& tile);

@@ -30,7 +30,7 @@ class Piece {
 
   // Bytes of workspace that Run uses at most.
   virtual size_t workspace_bytes() const = 0;
-  // The alignment in bytes that the pointer to a gradient of the filter must have.
+  // Returns the alignment in bytes that the pointer to a gradient of the filter must have.
   virtual size_t FilterAlignment() const { return kLegacyAlignment; }
 };
 

@@ -21,13 +21,13 @@ Status Unfamiliar(const char* what) {
   return Status::Error(std::string("unfamiliar plan: its JSON cannot be edited: ") + what);
 }
 
-// The position behind the first `mark` at or after `from`; npos when there is none.
+// Returns the position behind the first `mark` at or after `from`; npos if there is none.
 size_t Behind(std::string_view text, std::string_view mark, size_t from) {
   const size_t at = text.find(mark, from);
   return at == std::string_view::npos ? at : at + mark.size();
 }
 
-// The end of the number that begins at `from`.
+// Returns the end of the number that begins at `from`.
 size_t NumberEnd(std::string_view text, size_t from) {
   return text.find_first_not_of("+-.0123456789eE", from);
 }
@@ -83,12 +83,12 @@ class FlatObject {
 
   bool ok() const { return end_ < text_.size(); }
   size_t end() const { return end_; }
-  // The begin of the value; npos if there is no such member.
+  // Returns the begin of the value; npos if there is no such member.
   size_t Find(std::string_view name) const {
     const size_t at = Behind(text_, name, begin_);
     return at < end_ ? at : std::string_view::npos;
   }
-  // The end of the value that begins at `at`; for a list, its closing bracket.
+  // Returns the end of the value that begins at `at`; for a list, its closing bracket.
   size_t ValueEnd(size_t at) const {
     return text_[at - 1] == '[' ? text_.find(']', at) : NumberEnd(text_, at);
   }
@@ -113,7 +113,7 @@ class FlatObject {
   const size_t begin_, end_;
 };
 
-// The extents and strides of a tensor of the convolution, as its JSON lists them.
+// Returns the extents and strides of a tensor of the convolution, as its JSON lists them.
 plan_json::Tensor TensorOf(const ConvolutionProblem& problem, bool is_image) {
   const Strides& strides = is_image ? problem.x_strides : problem.y_strides;
   const NumberList extents = Axes(problem, is_image ? problem.x : OutputExtents(problem));

@@ -44,14 +44,14 @@ struct Tensor {
 
 Result<Tensor> ReadTensor(const JsonValue& value);
 
-// The layout in which the filter is packed; fails if it is packed in neither.
+// Returns the layout in which the filter is packed; fails if it is packed in neither.
 Result<Layout> FilterLayout(const Tensor& tensor);
 
 // Returns whether the batch is the tensor's leading extent in memory, so that images lie one behind
 // the other.
 bool IsBatchLeading(const Tensor& tensor);
 
-// The strides of a tensor of rank 4 or 5 in ConvolutionProblem's form.
+// Returns the strides of a tensor of rank 4 or 5 in ConvolutionProblem's form.
 Strides Widen(const Tensor& tensor);
 
 // Reads the values of one spatial attribute into `to`; axes that a 2-D convolution lacks stay as

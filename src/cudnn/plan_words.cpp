@@ -28,7 +28,7 @@ std::string Word(std::string_view name, std::string_view prefix, std::string_vie
   return word;
 }
 
-// The tensor that `node` names as one of `roles`; null if there is none.
+// Returns the tensor that `node` names as one of `roles`; null if there is none.
 const JsonValue* TensorOf(const JsonValue& tensors, const JsonValue& node,
                           std::initializer_list<const char*> roles) {
   for (const char* role : roles) {

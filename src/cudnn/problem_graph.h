@@ -20,8 +20,8 @@ bool MayServe(const EngineNotes& notes, const ConvolutionProblem& problem);
 
 class ProblemGraph {
  public:
-  // A graph with alpha = 1 and beta = 0. The caller owns `device`'s handle or descriptor and keeps
-  // it alive.
+  // Returns a graph with alpha = 1 and beta = 0. The caller owns `device`'s handle or descriptor
+  // and keeps it alive.
   static Result<ProblemGraph> Create(const Functions& functions, const PlanDevice& device,
                                      const ConvolutionProblem& problem);
 
@@ -29,7 +29,8 @@ class ProblemGraph {
   // The first one is built in any case, further ones only while `in_time` returns true.
   std::vector<GraphTemplate> Heuristics(
       size_t most, const std::function<bool()>& in_time = [] { return true; }) const;
-  // The template of an unfused engine of the graph API; fails if it may not serve the problem.
+  // Returns the template of an unfused engine of the graph API; fails if it may not serve the
+  // problem.
   Result<GraphTemplate> Named(const EngineId& engine) const;
 
  private:

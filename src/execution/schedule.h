@@ -148,7 +148,7 @@ class Schedule::Work {
     if (step.kind != Step::Kind::kPiece) return EnqueueBeside(step);
     return step.part->piece->Run(CallOf(*step.part), step.adds);
   }
-  // The call of a part's piece. It is valid until the next CallOf.
+  // Returns the call of a part's piece. It is valid until the next CallOf.
   const cudnn::ConvolutionCall& CallOf(const Part& part) {
     cudnn::ConvolutionCall& call = InPlace(part);
     if (part.packing != nullptr) part.packing->MoveToCopies(call);
@@ -158,7 +158,7 @@ class Schedule::Work {
  private:
   // Enqueues a step that is no piece: a copy or a sum.
   cudnnStatus_t EnqueueBeside(const Step& step);
-  // The call of a part in place, not on its copies.
+  // Returns the call of a part in place, not on its copies.
   cudnn::ConvolutionCall& InPlace(const Part& part) {
     part_.MoveTo(part.at);
     cudnn::ConvolutionCall& call = part_.get();

@@ -152,8 +152,8 @@ class Knowledge {
   }
 
   enum class Mood { kDoubtful, kHopeful };
-  // The measured rows and, for sizes of `legal` that were not asked for yet, expected ones: slower
-  // by a doubt, or faster by a hope.
+  // Returns the measured rows and, for sizes of `legal` that were not asked for yet, expected ones:
+  // slower by a doubt, or faster by a hope.
   std::vector<Candidate> Rows(const std::map<int, bool>& legal, const Sizes& asked,
                               Mood mood) const {
     std::vector<Candidate> rows = rows_;
@@ -172,7 +172,7 @@ class Knowledge {
   }
 
  private:
-  // The distance to the nearest measured size, in octaves; at most 1.
+  // Returns the distance to the nearest measured size, in octaves; at most 1.
   double Gap(int size) const {
     double gap = 1;
     const auto above = measured_.upper_bound(size);
@@ -206,8 +206,8 @@ void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
   }
 }
 
-// The sizes of `sizes` that were not asked for yet, as long as no more than `most` are asked for in
-// all.
+// Returns the elements of `sizes` that were not asked for yet, but at most as many as keep the
+// number of all sizes asked for within `most`.
 std::vector<int> Fresh(const Sizes& sizes, const Sizes& asked, size_t most) {
   std::vector<int> fresh;
   std::set_difference(sizes.begin(), sizes.end(), asked.begin(), asked.end(),

@@ -224,7 +224,7 @@ class Search {
     return items;
   }
 
-  // The most by which the best selection may exceed the relaxation's bound.
+  // Returns the most by which the best selection may exceed the relaxation's bound.
   double GapMs() const {
     const Rate& price = relaxation_.price;
     return (static_cast<double>(best_.ticks) + static_cast<double>(price.ticks) *
@@ -234,7 +234,7 @@ class Search {
   }
 
  private:
-  // The cost of the change at the price, in ticks times price.bytes.
+  // Returns the cost of the change at the price, in ticks times price.bytes.
   Wide CostOf(int64_t bytes, int64_t ticks) const {
     return Wide{ticks} * relaxation_.price.bytes + Wide{bytes} * relaxation_.price.ticks;
   }
@@ -266,7 +266,7 @@ class Search {
     return cores;
   }
 
-  // The prospects of the cores from each position on.
+  // Returns the prospects of the cores from each position on.
   static std::vector<Prospects> FindProspects(const std::vector<Core>& cores) {
     std::vector<Prospects> prospects(cores.size() + 1);
     for (size_t at = cores.size(); at-- > 0;) {

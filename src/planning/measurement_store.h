@@ -67,7 +67,7 @@ class MeasurementStore {
   // Returns where measurements are written, for messages; empty if no other process will find them.
   virtual std::string Place() { return {}; }
 
-  // All measurements of a kernel family (problem.n is ignored) on `platform`, unfiltered.
+  // Returns all measurements of a kernel family (problem.n is ignored) on `platform`, unfiltered.
   virtual Result<KernelMeasurements> Read(const ConvolutionProblem& problem,
                                           const Platform& platform) = 0;
 
@@ -93,7 +93,7 @@ class MeasurementStore {
   virtual Status KeepNote(const ConvolutionProblem& problem, const Platform& platform,
                           const std::string& about, const std::string& note);
 
-  // The promise under the key of `asked`; none if none was kept.
+  // Returns the promise under the key of `asked`; none if none was kept.
   virtual Result<std::optional<EnginePromise>> FindPromise(const EnginePromise& asked) = 0;
 
   // Keeps `promise` and returns it. If a promise is already kept under its key, returns that one.

@@ -40,7 +40,7 @@ class JoinedLanes {
   std::unordered_map<int, int> next_;
 };
 
-// A group for each set of joined lanes, with all their kernels.
+// Returns a group for each set of joined lanes, with all their kernels.
 std::vector<Group> ByLanes(std::span<const NetworkKernel> kernels) {
   JoinedLanes joined;
   for (const NetworkKernel& kernel : kernels) {
@@ -68,15 +68,15 @@ size_t Least(const NetworkKernel& kernel) {
   return kernel.choices[0].WorkspaceBytes();
 }
 
-// The least workspace with which every kernel of a group can run.
+// Returns the least workspace with which every kernel of a group can run.
 size_t Least(const Group& group, std::span<const NetworkKernel> kernels) {
   size_t bytes = 0;
   for (const size_t kernel : group.kernels) bytes = std::max(bytes, Least(kernels[kernel]));
   return bytes;
 }
 
-// The number of bytes by which the budget is less than the least that all groups need on all their
-// lanes.
+// Returns the number of bytes by which the budget is less than the least that all groups need on
+// all their lanes.
 size_t Missing(const std::vector<Group>& groups, std::span<const NetworkKernel> kernels,
                size_t budget_bytes) {
   size_t left = budget_bytes, missing = 0;

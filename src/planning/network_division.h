@@ -48,8 +48,8 @@ struct DividedNetwork {
   double gap_ms = 0;         // no allowed division is faster by more
 };
 
-// The missing bytes if the budget is less than the least that the kernels need on all their lanes;
-// none if it suffices. Lists the kernels that need workspace, the largest need first.
+// Returns the missing bytes if the budget is less than the least that the kernels need on all their
+// lanes; none if it suffices. Lists the kernels that need workspace, the largest need first.
 std::optional<Shortage> FindShortage(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division);
 

@@ -12,8 +12,8 @@ namespace {
 using Candidates = std::vector<const Candidate*>;
 enum class Whose { kAny, kNative };
 
-// The fastest candidate that takes the whole mini-batch within `workspace_bytes`; null when there
-// is none.
+// Returns the fastest candidate that takes the whole mini-batch within `workspace_bytes`; null if
+// there is none.
 const Candidate* FastestWhole(const Candidates& allowed, int n, size_t workspace_bytes,
                               Whose whose) {
   const Candidate* fastest = nullptr;
@@ -30,7 +30,7 @@ bool Gains(double time_ms, const Candidate* over) {
   return over == nullptr || time_ms < (1 - kHysteresis) * over->micro.time_ms;
 }
 
-// The fastest tiles in every workspace that the request allows.
+// Returns the fastest tiles in every workspace that the request allows.
 std::vector<Configuration> DesirableTilings(std::span<const Tiling> tilings,
                                             PromiseRequest request) {
   std::set<size_t> sizes;

@@ -21,9 +21,9 @@ std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
                                         const PromiseRequest& request,
                                         std::span<const Tiling> tilings = {});
 
-// The fastest of OwnedChoices as a promise: workspace_bytes is 0, and owned_bytes is the workspace
-// of the plan, at most the request's limit. `reported` is the undivided engine, with the plan's
-// time.
+// Returns the fastest of OwnedChoices as a promise: workspace_bytes is 0, and owned_bytes is the
+// workspace of the plan, at most the request's limit. `reported` is the undivided engine, with the
+// plan's time.
 std::optional<Promise> MakeOwnedPromise(std::span<const Candidate> measured,
                                         const PromiseRequest& request,
                                         std::span<const Tiling> tilings = {});

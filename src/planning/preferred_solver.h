@@ -21,7 +21,7 @@ class PreferredSolver : public DivisionSolver {
   // `plugin` is the path of a plug-in called `name`; empty: only the exact solver is used.
   PreferredSolver(const std::string& plugin, const char* name, std::chrono::milliseconds most_time);
 
-  // The name of the solver that solved last; before that, the exact solver's.
+  // Returns the name of the solver that solved last; before that, the exact solver's.
   const char* Name() const override;
   Result<Selection> Solve(std::span<const Choices> kernels, size_t budget_bytes) override;
   // Returns why the exact solver replaces the plug-in; empty if it does not.

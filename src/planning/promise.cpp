@@ -223,7 +223,7 @@ const Candidate* FastestOf(const Tiling::Kind& kind, const PromiseRequest& reque
   return fastest;
 }
 
-// The promise of the fastest tiles none of which is coarser than `coarsest`.
+// Returns the promise of the fastest tiles none of which is coarser than `coarsest`.
 std::optional<Promise> PromiseOfTiles(std::span<const Tiling> tilings, const Candidates& allowed,
                                       const PromiseRequest& request, NumericClass coarsest) {
   auto configuration = FastestTiles(tilings, request, coarsest);

@@ -79,8 +79,8 @@ struct Promise {
   size_t owned_bytes = 0;
 };
 
-// The bytes of ucudnn's workspace that must be set aside to keep the promise: without them neither
-// the plan runs nor the pieces of the reported algorithm `alone`.
+// Returns the bytes of ucudnn's workspace that must be set aside to keep the promise: without them
+// neither the plan runs nor the pieces of the reported algorithm `alone`.
 size_t AssuredBytes(const Promise& promise);
 
 struct PromiseRequest {
@@ -95,7 +95,7 @@ struct PromiseRequest {
   bool operator==(const PromiseRequest&) const = default;
 };
 
-// The request for `problem` that any engine within `limit_bytes` may meet.
+// Returns the request for `problem` that any engine within `limit_bytes` may meet.
 PromiseRequest RequestFor(const ConvolutionProblem& problem, size_t limit_bytes,
                           bool deterministic);
 
@@ -147,16 +147,16 @@ bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
 std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,
                                              const PromiseRequest& request);
 
-// The fastest candidate of the caller's API that takes the whole mini-batch in one piece and that
-// the request allows.
+// Returns the fastest candidate of the caller's API that takes the whole mini-batch in one piece
+// and that the request allows.
 std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,
                                                    const PromiseRequest& request);
 
 // FastestUndivided of the caller's API and, among engines that can be promised, of any API.
 Baselines FindBaselines(std::span<const Candidate> measured, const PromiseRequest& request);
 
-// The fastest division into pieces of `engine` alone, which nothing replaces; none when no division
-// fits.
+// Returns the fastest division into pieces of only `engine`, which nothing replaces; none if no
+// division fits.
 std::optional<Promise> PiecesOf(const EngineId& engine, std::span<const Candidate> measured,
                                 const PromiseRequest& request);
 

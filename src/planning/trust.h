@@ -15,7 +15,7 @@ enum class Proof {
 
 constexpr bool IsHere(Proof proof) { return proof == Proof::kHere || proof == Proof::kKnownHere; }
 constexpr bool MayCompare(Proof proof) { return proof == Proof::kOnce || proof == Proof::kHere; }
-// The proof that counts instead of `proof` while no comparison may be made.
+// Returns the proof that counts instead of `proof` while no comparison may be made.
 constexpr Proof WithoutComparing(Proof proof) {
   return IsHere(proof) ? Proof::kKnownHere : Proof::kKnown;
 }

@@ -10,10 +10,10 @@
 
 namespace ucudnn::planning {
 
-// The configuration of `n` images with at most `limit_bytes` of workspace that takes the least
-// total time (ms); among equal times, one with fewer pieces. `measured` is any set of
+// Returns the configuration of `n` images with at most `limit_bytes` of workspace that takes the
+// least total time (ms); among equal times, one with fewer pieces. `measured` is any set of
 // micro-configurations, in any order, of any sizes, with several engines for a size. Every
-// micro-batch but the last is a multiple of `step`. None when `n` cannot be composed. Exact: no
+// micro-batch but the last is a multiple of `step`. None if `n` cannot be composed. Exact: no
 // pruning loses the optimum.
 std::optional<Configuration> OptimizeWorkspaceReuse(std::span<const MicroConfiguration> measured,
                                                     int n, int step, size_t limit_bytes);

@@ -89,14 +89,14 @@ class CallRecords {
   bool differ() const;
 
   size_t most_ahead() const { return MostAhead(ranks_); }
-  // The sequence number of this rank's latest record.
+  // Returns the sequence number of this rank's latest record.
   uint64_t last() const;
-  // This rank's record with that number, which must be at most most_ahead() numbers before the
-  // latest.
+  // Returns this rank's record with that number, which must be at most most_ahead() numbers before
+  // the latest.
   CallRecord Own(uint64_t sequence) const;
-  // The latest sequence number known of another rank; for this rank, its own latest.
+  // Returns the latest sequence number known of another rank; for this rank, its own latest.
   uint64_t last_of(int rank) const;
-  // The number of calls that this rank is ahead of the slowest other rank.
+  // Returns the number of calls that this rank is ahead of the slowest other rank.
   uint64_t ahead() const;
   // The slowest other rank, and its latest known call.
   struct Slowest {

@@ -43,7 +43,7 @@ class DeviceLog {
   Result<Point*> Begin(const DeviceCall& call, CUstream stream);
   Status End(Point* point, CUstream stream);
 
-  // The oldest call that has begun and was not returned yet.
+  // Returns the oldest call that has begun and was not returned yet.
   std::optional<DeviceCall> NextBegun();
   uint64_t begun() const;
   uint64_t ended() const;

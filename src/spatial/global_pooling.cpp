@@ -5,7 +5,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-// The extents of a pooling's result.
+// Returns the extents of a pooling's result.
 BoxExtents ResultExtents(const ConvolutionProblem& problem) {
   const Spatial y = OutputExtents(problem);
   return {problem.n, problem.c, y[0], y[1], y[2]};

@@ -46,13 +46,13 @@ class HaloKernel : public SplitKernel {
   using SplitKernel::SplitKernel;
   Status MakePlans(const PlanContext& context, const GroupStripes& group);
   bool is_gradient() const { return problem_.operation == Operation::kBackwardFilter; }
-  // The rank's own call. A gradient that cannot be made in the caller's memory is made in the
-  // buffer, with beta = 0.
+  // Returns the rank's own call. A gradient that cannot be made in the caller's memory is made in
+  // the buffer, with beta = 0.
   cudnn::ConvolutionCall OwnCall(const cudnn::ConvolutionCall& call, CUdeviceptr buffer) const;
-  // The slice that begins at image `image`; the pointers of `sliced` are at that image.
+  // Returns the slice that begins at image `image`; the pointers of `sliced` are at that image.
   SliceCall SliceAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& sliced,
                     ExchangeResources& device) const;
-  // The number of the room, and the plan, of the slice that begins at image `image`.
+  // Returns the number of the room, and the plan, of the slice that begins at image `image`.
   size_t RoomOf(int64_t image) const { return static_cast<size_t>(image / slice_) % rooms_; }
   SlicePlan& PlanAt(int64_t image) { return problem_.n - image >= slice_ ? *full_ : *rest_; }
   Status KeepAll(const KernelCall& call, const cudnn::ConvolutionCall& own,

@@ -40,7 +40,7 @@ class AgreedKernel {
   }
 
   uint64_t number() const { return number_; }
-  // The version that was agreed on. All versions have its refusal, extents and messages.
+  // Returns the version that was agreed on. All versions have its refusal, extents and messages.
   SplitKernel& first() const { return *made_.front(); }
   // Null if it was not made for tensors of these strides.
   SplitKernel* For(const ConvolutionProblem& problem) const;

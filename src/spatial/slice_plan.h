@@ -72,7 +72,8 @@ class SlicePlan {
   // The buffer's bytes before this place are received.
   size_t received_end() const { return received_end_; }
 
-  // The messages to exchange, with places in the buffer at `buffer`. Valid until the next call.
+  // Returns the messages to exchange, with places in the buffer at `buffer`. Valid until the next
+  // call.
   std::span<const transport::Message> Sends(CUdeviceptr buffer);
   std::span<const transport::Message> Receives(CUdeviceptr buffer);
 
@@ -163,7 +164,7 @@ class SlicePlan::Places {
 // Enqueues a write of -0, the arrival number, to `number`.
 Status WriteArrival(const cuda::Driver& driver, DataType type, CUdeviceptr number, CUstream stream);
 
-// The extents of a box of `n` images with `channels`.
+// Returns the extents of a box of `n` images with `channels`.
 BoxExtents ExtentsOf(int64_t n, int64_t channels, const SpatialBox& box);
 // Bytes from a tensor's first element to a box's.
 int64_t OffsetOf(const SpatialBox& box, const Strides& strides, size_t element_bytes);

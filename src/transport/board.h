@@ -26,7 +26,7 @@ class Board {
     CUevent ready = nullptr;
   };
 
-  // A key that no other board of this process has.
+  // Returns a key that no other board of this process has.
   static std::string NewKey();
   // Returns the process's board of that key, which the first caller makes; it lives as long as a
   // rank holds it.
@@ -39,9 +39,9 @@ class Board {
   // Null before the rank has entered.
   CUcontext ContextOf(int rank) const;
 
-  // The event that the rank's stream has to reach before its messages are ready.
+  // Returns the event that the rank's stream has to reach before its messages are ready.
   cuda::Event& ReadyOf(int rank) { return *members_[rank].ready; }
-  // The event that the receiver's stream reaches when it has copied the sender's message.
+  // Returns the event that the receiver's stream reaches when it has copied the sender's message.
   cuda::Event& TakenOf(int receiver, int sender) { return *members_[receiver].taken[sender]; }
 
   // The sender lays out a message. REQUIRES: the receiver has taken the previous one.

@@ -37,7 +37,7 @@ class CallOrder {
   DeviceProgress Progress();
 
  private:
-  // The number of calls between the last mark and the next.
+  // Returns the number of calls between the last mark and the next.
   size_t Gap() const UCUDNN_REQUIRES(mutex_);
   void TakeReached() UCUDNN_REQUIRES(mutex_);
 

@@ -98,8 +98,8 @@ class Channel {
   // here, on another.
   virtual Status Check() = 0;
 
-  // The device's progress with uncaptured calls. A device that makes none is no error of the
-  // channel: earlier work on a stream, or on another rank's, may take its time.
+  // Returns the device's progress with uncaptured calls. A device that makes none is no error of
+  // the channel: earlier work on a stream, or on another rank's, may take its time.
   virtual DeviceProgress Progress() = 0;
 
   // Gives up: the channel no longer blocks a stream or a thread, nor does a graph that is launched

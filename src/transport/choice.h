@@ -24,7 +24,7 @@ struct RankFacts {
   static Result<RankFacts> Parse(std::string_view text);
 };
 
-// The facts of this process and of the device of the current context.
+// Returns the facts of this process and of the device of the current context.
 Result<RankFacts> OwnFacts(const cuda::Driver& driver, Transport wanted);
 
 struct Choice {

@@ -64,7 +64,7 @@ class Connection {
   size_t queued() const { return out_.size() - sent_; }
   // Returns whether the other side has closed the connection, or it failed.
   bool broken() const { return broken_; }
-  // Why it is broken, such as "its connection was closed".
+  // Returns why it is broken, such as "its connection was closed".
   const std::string& why_broken() const { return why_broken_; }
   int descriptor() const { return socket_.get(); }
   short events() const;

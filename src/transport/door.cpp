@@ -22,7 +22,8 @@ Status NoAddress(const Meeting& meeting, int error) {
                        std::strerror(error) + hint);
 }
 
-// The addresses of the meeting's host. A name that cannot be resolved yet may be known soon.
+// Returns the addresses of the meeting's host. A name that cannot be resolved yet may be known
+// soon.
 Result<std::vector<SocketAddress>> AddressesInTime(const Meeting& meeting) {
   const Clock::time_point deadline = Clock::now() + meeting.times.unreachable;
   for (;;) {
@@ -36,7 +37,7 @@ Result<std::vector<SocketAddress>> AddressesInTime(const Meeting& meeting) {
   }
 }
 
-// The interfaces on which rank 0 of a tcp:// meeting listens.
+// Returns the interfaces on which rank 0 of a tcp:// meeting listens.
 Result<Interfaces> InterfacesFor(const Meeting& meeting) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, AddressesInTime(meeting));
   const bool all = !meeting.token.empty() && !IsLoopbackText(meeting.place.host);

@@ -34,10 +34,10 @@ class Hub final : public Link {
   void Serve(std::span<const pollfd> ready) override;
   void Close() override;
 
-  // The ranks that have not come yet, as "rank 1 and rank 3"; empty once all have come.
+  // Returns the ranks that have not come yet, as "rank 1 and rank 3"; empty once all have come.
   std::string Missing() const;
-  // The time when a rank of another group than rank 0's last posted, gathered or left. Any thread
-  // may call it.
+  // Returns the time when a rank of another group than rank 0's last posted, gathered or left. Any
+  // thread may call it.
   Clock::time_point others_acted() const { return others_acted_; }
   // Returns whether every rank has come and has heard of the failure.
   bool AllTold() const;

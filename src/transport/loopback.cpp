@@ -155,7 +155,7 @@ Status LoopbackChannel::Reduce(CUdeviceptr data, size_t count, Element element, 
   return reduction.status();
 }
 
-// The part of Reserve that this rank does alone.
+// Returns the part of Reserve that this rank does alone.
 Result<Slots> LoopbackChannel::PrepareRoom(size_t message_bytes, size_t reduction_bytes) {
   constexpr size_t kSlotAlignment = 4096;
   const size_t bytes =

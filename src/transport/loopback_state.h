@@ -35,7 +35,7 @@ class RegisteredMemory {
   ~RegisteredMemory();
 
   Status Register(char* memory, size_t bytes);
-  // The device's address of a place in this memory.
+  // Returns the device's address of a place in this memory.
   CUdeviceptr DeviceOf(const void* place) const {
     return device_ + static_cast<size_t>(static_cast<const char*>(place) - memory_);
   }
@@ -73,11 +73,11 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   // Makes messages go through these slots from now on. The former slots live on if a graph may hold
   // them.
   void Replace(Slots made);
-  // The slot in which the sender of the lane puts its message, and the landing for messages of the
-  // call that has begun.
+  // Returns the slot in which the sender of the lane puts its message, and the landing for messages
+  // of the call that has begun.
   char* SlotOf(int sender, int receiver, uint32_t slot) const;
   char* Landing() const;
-  // The slot of the next message to, or from, `peer` in the call that has begun.
+  // Returns the slot of the next message to, or from, `peer` in the call that has begun.
   uint32_t NextSlotTo(int peer) { return NextSlot(sends_[peer]); }
   uint32_t NextSlotFrom(int peer) { return NextSlot(receives_[peer]); }
 
@@ -90,7 +90,7 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   // the expected one. Outside a capture it waits if hundreds of messages are still to be received.
   Status EnqueueTaking(const Message& message, uint32_t slot, CUstream stream);
 
-  // The reduction for a sum of `bytes` in the call that has begun.
+  // Returns the reduction for a sum of `bytes` in the call that has begun.
   Result<OrderedReduction*> ReductionOf(size_t bytes);
   size_t device_bytes() const;
 

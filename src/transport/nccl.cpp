@@ -95,7 +95,7 @@ class NcclChannel final : public Channel {
   void Abort() override { nccl::Communicators::Abort(communicators_); }
 
  private:
-  // The scratch of a reduction of `bytes` in the call that has begun.
+  // Returns the scratch of a reduction of `bytes` in the call that has begun.
   Result<const cuda::DeviceBuffer*> Scratch(size_t bytes) {
     if (!owned_->order.is_captured()) return &owned_->scratch;
     std::deque<cuda::DeviceBuffer>& captured = owned_->captured_scratch;
@@ -154,8 +154,8 @@ class NcclChannel final : public Channel {
   std::unique_ptr<OwnedByNccl> owned_;
 };
 
-// The text of rank 0: NCCL's version, and behind it the ids that communicators begin with. Other
-// ranks tell only their version.
+// Returns the text of rank 0: NCCL's version, and behind it the ids that communicators begin with.
+// Other ranks tell only their version.
 std::string OpeningText(const nccl::Functions& functions, const nccl::UniqueIds* ids) {
   std::string text = nccl::VersionText(functions.version) + "\n";
   if (ids != nullptr) text.append(reinterpret_cast<const char*>(ids), sizeof *ids);

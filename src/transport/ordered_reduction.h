@@ -18,14 +18,14 @@ class OrderedReduction {
   // Allocates scratch for reductions of up to `bytes`. The context must be current.
   Status Reserve(size_t bytes);
   size_t device_bytes() const { return scratch_.size(); }
-  // The largest reduction for which Reserve made scratch; a larger one goes in pieces, which need
-  // no more than kReductionPieceBytes.
+  // Returns the largest reduction for which Reserve made scratch; a larger one goes in pieces,
+  // which need no more than kReductionPieceBytes.
   size_t room() const { return piece_bytes_; }
   bool HasRoomFor(size_t bytes) const {
     return piece_bytes_ > 0 && ReductionScratchBytes(bytes) <= piece_bytes_;
   }
 
-  // The largest message in reductions of up to `bytes`.
+  // Returns the largest message in reductions of up to `bytes`.
   static size_t LargestMessage(size_t bytes, int size);
 
   // Channel::AllReduce by `channel`'s exchanges. The context must be current.
@@ -35,7 +35,7 @@ class OrderedReduction {
   struct Part {
     size_t begin, bytes;
   };
-  // The part of a piece of `bytes` that rank `rank` sums.
+  // Returns the part of a piece of `bytes` that rank `rank` sums.
   Part PartOf(int rank, size_t bytes) const;
   Status RunPiece(Channel& channel, CUdeviceptr data, size_t bytes, Element element,
                   CUstream stream);

@@ -120,10 +120,10 @@ class Ranks final : private Sink {
   // Appends to the outbox, in bounded time; returns false if the job has failed meanwhile.
   bool Tell(FrameKind kind, std::string_view body);
   void SetFailure(const std::string& line, bool of_the_job);
-  // The job's line once it is known; after a while, this rank's.
+  // Returns the job's line once it is known; after a while, this rank's.
   std::string Verdict() const;
-  // The result that Gather waits for: the contributions, or the error that ends it; none: neither
-  // yet.
+  // Returns the result that Gather waits for: the contributions, or the error that ends it; none:
+  // neither yet.
   std::optional<Result<std::vector<std::string>>> GatherResult(std::string_view mine,
                                                                std::string_view doing);
   std::string NameWithDoingLocked(int rank) const UCUDNN_REQUIRES(mutex_);

@@ -25,7 +25,7 @@ class SharedSegment {
 
   // Makes a segment of zeros; `bytes` is rounded up to a multiple of the page size.
   static Result<SharedSegment> Make(size_t bytes);
-  // The text by which other processes open it, until Close is called here.
+  // Returns the text by which other processes open it, until Close is called here.
   Result<std::string> Key() const;
   // Refuses anything but a segment of at least `bytes` that cannot shrink.
   static Result<SharedSegment> Open(const std::string& key, size_t bytes);

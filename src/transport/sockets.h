@@ -43,7 +43,7 @@ ListeningSocket ListenAt(Interfaces interfaces, uint16_t port);
 // descriptor for it.
 Descriptor AcceptFrom(const Descriptor& listening);
 
-// The other end of a connection, as "10.0.0.7:51000".
+// Returns the other end of a connection, as "10.0.0.7:51000".
 std::string OtherSideOf(int connection);
 
 struct ConnectedSocket {

@@ -29,8 +29,8 @@ class Budget {
   // `bounds` is none for the offline commands, which measure without bounds.
   explicit Budget(const std::optional<Tuning>& bounds) : bounds_(bounds) {}
 
-  // The time until which a kernel may be measured or compared that has already taken `spent` for
-  // that; a time in the past means no more.
+  // Returns the time until which a kernel may be measured or compared that has already taken
+  // `spent` for that; a time in the past means no more.
   Clock::time_point Deadline(Use use, Clock::duration spent) const {
     if (!bounds_) return Clock::time_point::max();
     const Seconds of_kernel = Seconds(bounds_->kernel_seconds) - spent;
@@ -41,7 +41,8 @@ class Budget {
     if (use == Use::kMeasuring) measuring_ += time.count();
   }
 
-  // The end of a turn for measuring a kernel that begins now; `multiply_adds` are the kernel's.
+  // Returns the end of a turn for measuring a kernel that begins now; `multiply_adds` are the
+  // kernel's.
   Clock::time_point EndOfTurn(double multiply_adds) {
     if (!bounds_) return Clock::time_point::max();
     double largest = largest_;
@@ -64,7 +65,7 @@ class Budget {
   }
 
  private:
-  // The time that the process has left. REQUIRES: there are bounds.
+  // Returns the time that the process has left. REQUIRES: there are bounds.
   Seconds Left(Use use) const {
     const Seconds all(bounds_->process_seconds);
     const Seconds left = all - Clock::duration(spent_.load());

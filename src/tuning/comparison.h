@@ -25,8 +25,8 @@ struct Differences {
   std::optional<int64_t> gap;
 };
 
-// A sentence such as "3 of 64 elements differ; element (1, 0, 0, 5, 5) is 4, undivided 5, tolerance
-// 0". `whose` stands behind the element's position.
+// Returns a sentence such as "3 of 64 elements differ; element (1, 0, 0, 5, 5) is 4, undivided 5,
+// tolerance 0". `whose` stands behind the element's position.
 std::string Tell(const Tensor& tensor, const Differences& differences, const Tolerance& tolerance,
                  const std::string& whose = "");
 
@@ -43,8 +43,8 @@ struct Comparison {
 void CompareChunk(const Comparison& comparison, int64_t begin, std::span<std::byte> got,
                   std::span<const std::byte> expected, Differences& differences);
 
-// The largest finite magnitude of a nested tensor in device memory. Waits for earlier work on
-// `stream`.
+// Returns the largest finite magnitude of a nested tensor in device memory. Waits for earlier work
+// on `stream`.
 Result<double> LargestOnDevice(const cuda::Driver& driver, CUstream stream, const Tensor& tensor,
                                CUdeviceptr from);
 

@@ -48,7 +48,7 @@ std::unique_ptr<cudnn::Engines> MakeEngines(const EngineScope& scope,
                                             const cudnn::Functions& functions,
                                             cudnnHandle_t handle);
 FusedOperands FusedIn(const EngineScope& scope);
-// The coarsest numeric class of the scope's engines that `runs` name.
+// Returns the coarsest numeric class of the scope's engines that `runs` name.
 Result<NumericClass> CoarsestIn(const EngineScope& scope, Operation operation,
                                 std::span<const Run> runs);
 

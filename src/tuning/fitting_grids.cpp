@@ -16,7 +16,7 @@
 namespace ucudnn::tuning {
 namespace {
 
-// The members of `grid` that count parts, in the order in which axes are cut.
+// Returns the members of `grid` that count parts, in the order in which axes are cut.
 std::vector<int*> AxesOf(const ConvolutionProblem& problem, TileGrid& grid) {
   std::vector<int*> axes;
   for (int axis = kMaxSpatial - problem.spatial_rank; axis < kMaxSpatial; ++axis) {
@@ -33,12 +33,12 @@ bool CutsSeveral(const TileGrid& grid) {
   return std::count_if(std::begin(parts), std::end(parts), [](int of) { return of > 1; }) > 1;
 }
 
-// The scales with which pieces of `tiles` run.
+// Returns the scales with which pieces of `tiles` run.
 cudnn::PieceScales ScalesOf(const ConvolutionProblem& problem, const Tiles& tiles) {
   return {.are_plain = true, .may_add = !SumsPartials(problem) && tiles.AddUp()};
 }
 
-// The workspace that `engine` needs for `part`, at most `limit_bytes`.
+// Returns the workspace that `engine` needs for `part`, at most `limit_bytes`.
 Result<size_t> NeedOf(cudnn::Engines& engines, const ConvolutionProblem& part,
                       const EngineId& engine, const cudnn::PieceScales& scales,
                       size_t limit_bytes) {
@@ -161,7 +161,7 @@ class GridSearch {
   }
 
   size_t size() const { return grids_.size(); }
-  // The first grid from `begin` on that needs at most `bytes`; none: there is none.
+  // Returns the first grid from `begin` on that needs at most `bytes`; none: there is none.
   std::optional<size_t> First(size_t begin, size_t bytes) {
     for (size_t i = begin; i < grids_.size(); ++i) {
       const double estimate = estimates_.empty() ? 0 : estimates_[i];
@@ -174,7 +174,7 @@ class GridSearch {
     }
     return std::nullopt;
   }
-  // The need of the grid that needs least; 0: no grid is served.
+  // Returns the need of the grid that needs least; 0: no grid is served.
   size_t Least() {
     size_t least = 0;
     const auto take = [&](size_t i) {

@@ -23,13 +23,14 @@ class GraphChoices {
 
   explicit GraphChoices(const cudnn::Functions& functions) : functions_(functions) {}
 
-  // An unfused engine of the graph API for a legacy kernel; null when it may not serve. `handle` is
-  // one of the platform's; without one (null), only engines that were built before are found.
+  // Returns an unfused engine of the graph API for a legacy kernel; null if it may not serve.
+  // `handle` is a handle of the platform; without one (null), only engines that were built before
+  // are found.
   Template Named(int platform, const ConvolutionProblem& problem, const EngineId& engine,
                  cudnnHandle_t handle);
 
-  // The heuristics' first choices. They are asked for once; there are fewer when `in_time` became
-  // false while they were built, and then they are asked for again.
+  // Returns the heuristics' first choices. They are asked for once. There are fewer if `in_time`
+  // became false while they were built; then they are asked for again.
   std::vector<Template> Heuristics(int platform, const ConvolutionProblem& problem,
                                    cudnnHandle_t handle, const std::function<bool()>& in_time);
 

@@ -19,7 +19,7 @@ class GuardedBuffer {
       : driver_(driver), memory_(pool, driver) {}
 
   Status Allocate(size_t bytes);
-  // The device memory that a buffer of `bytes` takes.
+  // Returns the device memory that a buffer of `bytes` takes.
   static size_t Footprint(size_t bytes) { return bytes + 2 * kGuardBytes; }
 
   // Writes both zones; the second begins behind the first `bytes` of the buffer.

@@ -29,7 +29,8 @@ class HeldDevice {
 
   const Device& device() const { return device_; }
   int ordinal() const { return ordinal_; }
-  // A handle of ucudnn on the device, always the same one. Only one thread may use it at a time.
+  // Returns a handle of ucudnn on the device, always the same one. Only one thread may use it at a
+  // time.
   Result<cudnnHandle_t> Handle();
 
  private:

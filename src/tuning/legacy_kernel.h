@@ -40,8 +40,8 @@ struct LegacyRows : MeasuredRows {
   std::vector<GraphRows> graph;
 };
 
-// The candidates that may share a plan: by the math type that the caller will set, and of the
-// problem's own math type.
+// Returns the candidates that may share a plan: by the math type that the caller will set, and of
+// the problem's own math type.
 std::vector<cudnn::MathGroup> Groups(const ConvolutionProblem& problem, const LegacyRows& measured);
 std::vector<planning::Candidate> OwnCandidates(const ConvolutionProblem& problem,
                                                const LegacyRows& measured);
@@ -64,7 +64,7 @@ class LegacyKernels {
   // Templates of the graph engines in `configuration`.
   cudnn::MixedEngines::Templates GraphEnginesOf(const LegacyKernel& kernel,
                                                 const Configuration& configuration);
-  // The coarsest arithmetic among the engines of `configuration` and `undivided`.
+  // Returns the coarsest arithmetic among the engines of `configuration` and `undivided`.
   Result<NumericClass> CoarsestClass(const LegacyKernel& kernel, const Configuration& configuration,
                                      const MicroConfiguration& undivided);
   // MeasuredKernels::Verify for legacy kernels; `undivided` is a legacy algorithm.
@@ -77,10 +77,11 @@ class LegacyKernels {
   // Measures the engines that the heuristics choose, on the whole mini-batch. Returns false if a
   // later call may measure more.
   bool MeasureGraphEngines(const LegacyKernel& kernel, const Question& question);
-  // The graph engines that tiles of the kernel may have. Without a `handle` for making plans
-  // (null), only engines that are known.
+  // Returns the graph engines that tiles of the kernel may have. Without a `handle` for making
+  // plans (null), only engines that are known.
   std::vector<GraphChoices::Template> EnginesOfTiles(const LegacyKernel& kernel);
-  // The kernel's own algorithms that need more than `limit_bytes` undivided, the fastest first.
+  // Returns the kernel's own algorithms that need more than `limit_bytes` undivided, the fastest
+  // first.
   std::vector<EngineId> AlgorithmsOver(const LegacyKernel& kernel, const Question& question);
   // Adds the rows of graph engines that were measured on the whole mini-batch, at the policy's
   // micro-batch sizes.

@@ -256,8 +256,8 @@ class Measurer {
   };
   enum class Tried { kMeasured, kKnown, kNoMemory, kFailed, kLate };
 
-  // The engines that run `size` images of `problem` within `fit_bytes`; none if the library gives
-  // no answer.
+  // Returns the engines that run `size` images of `problem` within `fit_bytes`; none if the library
+  // gives no answer.
   std::vector<Unit> Fitting(const ConvolutionProblem& problem, int size, size_t fit_bytes) {
     ConvolutionProblem part = problem;
     part.n = size;
@@ -349,7 +349,7 @@ class Measurer {
     return cudnn::CudnnStatus(functions_, unit.engine.piece->Run(call, false), "running an engine");
   }
 
-  // The mean time of `repeats` runs back to back.
+  // Returns the mean time of `repeats` runs back to back.
   Result<double> Sample(const std::function<Status()>& run, int repeats) {
     progress_.Tell(step_);
     UCUDNN_RETURN_IF_ERROR(begin_.Record(handle_.stream().get()));

@@ -29,15 +29,15 @@ struct Device {
   planning::Platform platform;
 };
 
-// The device of the current context, as the driver and cuDNN describe it.
+// Returns the device of the current context, as the driver and cuDNN describe it.
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions);
 // Describes `device`, which need not have a context.
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions, CUdevice device);
 
-// The UUID, in hexadecimal digits, of the device of `device`'s context: the same in every process
-// of the host.
+// Returns the UUID, in hexadecimal digits, of the device of `device`'s context: the same in every
+// process of the host.
 Result<std::string> DeviceName(const Device& device);
 
 // Bytes of the device's L2 cache; 0 if the driver does not tell.

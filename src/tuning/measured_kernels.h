@@ -148,10 +148,11 @@ class MeasuredKernels {
   // Null if measurements live as long as the process.
   planning::MeasurementStore* store() const { return store_; }
 
-  // The number of measurements (engines times micro-batch sizes) that this process made itself.
+  // Returns the number of measurements (engines times micro-batch sizes) that this process made
+  // itself.
   long measured() const { return measured_; }
-  // The number of kernels that they belong to: problems with their mini-batch, each on one model of
-  // device.
+  // Returns the number of kernels that they belong to: problems with their mini-batch, each on one
+  // model of device.
   long measured_kernels() const { return measured_kernels_; }
 
   // Returns the object that hears of everything for which a caller waits.
@@ -213,9 +214,10 @@ class MeasuredKernels {
   // Returns the family to which the measurements of `engine` belong.
   static Family FamilyOf(const ConvolutionProblem& problem, const planning::Platform& platform,
                          const EngineId& engine);
-  // The family with the measurements that `question` is about.
+  // Returns the family with the measurements that `question` is about.
   static Family FamilyAsked(const Device& device, const Question& question);
-  // The entry of `family`, which is read from the store if it is new. Its address does not change.
+  // Returns the entry of `family`, which is read from the store if it is new. Its address does not
+  // change.
   Known& Meet(const Family& family);
   // Adds the rows of `family` that the store has by now.
   void Refresh(const Family& family, Known& known);
@@ -238,12 +240,12 @@ class MeasuredKernels {
   // Measures `sizes` and adds the rows that the store then has for these sizes to `known`.
   Status Measure(const Device& device, const Question& question, const Family& family,
                  const std::vector<int>& sizes, const MeasureLimits& limits, Known& known);
-  // The elements of `sizes` at which `problem` is still to be measured.
+  // Returns the elements of `sizes` at which `problem` is still to be measured.
   std::vector<int> Missing(const ConvolutionProblem& problem, const Known& known,
                            const std::vector<int>& sizes);
   // Asks Question::need about rows at `sizes` for which it was not asked yet.
   void Confirm(const Question& question, Known& known, const std::vector<int>& sizes);
-  // Every engine that is known at `sizes` of `problem`, without those found wrong.
+  // Returns every engine that is known at `sizes` of `problem`, without those found wrong.
   std::vector<MicroConfiguration> RowsAt(const ConvolutionProblem& problem, const Known& known,
                                          const std::vector<int>& sizes);
   // Adds to `untried` the pieces of `configuration` that were not compared yet, by the standard of

@@ -29,7 +29,7 @@ struct Grids {
   std::string why;
 };
 
-// The grids that `engines` find within `limits`, on a handle of ucudnn.
+// Returns the grids that `engines` find within `limits`, on a handle of ucudnn.
 Grids FindGrids(const Device& device, const Question& question,
                 const std::vector<EngineId>& engines, const GridLimits& limits) {
   const cuda::ContextScope context(*device.driver, device.context);
@@ -67,7 +67,7 @@ std::string NoteOf(const TileGrid& grid) {
   return note;
 }
 
-// The conditions that a search for grids depends on, beside the kernel and the platform.
+// Returns the conditions that a search for grids depends on, beside the kernel and the platform.
 std::string AboutGrids(const std::vector<EngineId>& engines, const GridLimits& limits) {
   std::string about = "grids within " + std::to_string(limits.workspace_bytes) + ", L2 " +
                       std::to_string(limits.cache_bytes) + ", " +
@@ -99,7 +99,7 @@ std::optional<Grids> GridsOfNote(const std::string& note) {
   return grids;
 }
 
-// The conditions that a comparison of tiles depends on, beside the kernel and the platform.
+// Returns the conditions that a comparison of tiles depends on, beside the kernel and the platform.
 std::string AboutTiles(const Configuration& configuration) {
   std::string about = "tiles " + NoteOf(configuration.grid) + ":";
   for (const Run& run : configuration.runs) {
@@ -122,7 +122,7 @@ Status CheckAll(const Tiles& tiles, const std::vector<std::vector<MicroConfigura
   return Status::Ok();
 }
 
-// The rows of each kind that `task` accepts as candidates.
+// Returns the rows of each kind that `task` accepts as candidates.
 Tiling TilingOf(const Tiles& tiles, const std::vector<std::vector<MicroConfiguration>>& rows,
                 const TilingTask& task) {
   Tiling tiling{tiles.grid, {}};

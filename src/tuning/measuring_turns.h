@@ -49,7 +49,7 @@ class MeasuringTurns {
   };
   Result<Turn> Take(Use use, const Device& device, Clock::duration spent,
                     Clock::time_point until = Clock::time_point::max());
-  // The bounds of a use of the device that begins now.
+  // Returns the bounds of a use of the device that begins now.
   MeasureLimits LimitsNow(const Device& device, Clock::time_point deadline) const;
 
   // Runs MeasureEngines on `device`, whose turn it is, and on helper devices.

@@ -11,7 +11,7 @@
 
 namespace ucudnn::tuning {
 
-// A handle of the current context, a spare one or a new one; it may have any stream.
+// Returns a handle of the current context, a spare one or a new one; it may have any stream.
 Result<cudnnHandle_t> TakeHandle(const cuda::Driver& driver, const cudnn::Functions& functions);
 
 // Gives back a handle from TakeHandle, in the same context.

@@ -21,7 +21,7 @@ bool IsOf(const TileEngines& engines, const EngineId& engine) {
   return std::find(engines.names.begin(), engines.names.end(), engine) != engines.names.end();
 }
 
-// The rows of these engines in the store; none if it cannot be read.
+// Returns the rows of these engines in the store; none if it cannot be read.
 KindRows ReadRows(const TileEngines& engines, const ConvolutionProblem& twin,
                   const planning::Platform& platform) {
   if (engines.store == nullptr) return {};

@@ -33,7 +33,7 @@ struct Tensor {
 Tensor ImageTensor(const ConvolutionProblem& problem);
 Tensor FilterTensor(const ConvolutionProblem& problem);
 Tensor OutputTensor(const ConvolutionProblem& problem);
-// The tensor that the operation writes.
+// Returns the tensor that the operation writes.
 Tensor ResultTensor(const ConvolutionProblem& problem);
 // Returns the tensor that an operation fused behind `part`, a part of a convolution, reads of
 // `operand`, an operand of the whole. If images have elements of their own, they are laid out like

@@ -25,7 +25,7 @@ struct TestOperands {
   OperandPattern sparse;  // +-1 and zeros: the filter; for backward_filter the output's gradient
 };
 
-// The most terms that an output element has with these operands.
+// Returns the most terms that an output element has with these operands.
 int64_t TestTerms(const ConvolutionProblem& problem);
 
 // May throw std::bad_alloc: if most terms must be zero, it builds a whole tensor in host memory.

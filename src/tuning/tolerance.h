@@ -45,20 +45,20 @@ struct Tolerance {
   bool specials_agree = false;
 };
 
-// The coarsest class among the legacy engines of `runs`; fails if a run has another engine.
+// Returns the coarsest class among the legacy engines of `runs`; fails if a run has another engine.
 Result<NumericClass> CoarsestClass(Operation operation, std::span<const Run> runs);
 
 // Bits of the significand, the hidden one included: integers up to 2^bits are exact.
 int PrecisionBits(DataType type);
 
-// The most terms that an output element of `problem` may have for its sums to be exact.
+// Returns the most terms that an output element of `problem` may have for its sums to be exact.
 int64_t MaxExactTerms(const ConvolutionProblem& problem);
 
-// The most terms that an output element of `problem` has.
+// Returns the most terms that an output element of `problem` has.
 int64_t ReductionLength(const ConvolutionProblem& problem);
 
-// The tolerance for integer operands with at most `terms` terms in an output element. `numeric` is
-// the coarser class of the two results.
+// Returns the tolerance for integer operands with at most `terms` terms in an output element.
+// `numeric` is the coarser class of the two results.
 Tolerance IntegerTolerance(const ConvolutionProblem& problem, NumericClass numeric, int64_t terms);
 
 // False if wrong results would hide in the tolerance, because it exceeds the root mean square of an

@@ -212,7 +212,7 @@ class Verifier {
     return outcome;
   }
 
-  // The whole problem with its result in `output`.
+  // Returns the whole problem with its result in `output`.
   cudnn::ConvolutionCall CallInto(GuardedBuffer& output) {
     const auto place = [&](GuardedBuffer& own) {
       return &own == &Output() ? output.data() : own.data();

@@ -162,7 +162,7 @@ class TileVerifier {
   Surrounded& Output() {
     return Writes(Operation::kForward) ? y_ : Writes(Operation::kBackwardData) ? x_ : w_;
   }
-  // The buffer with the reference's packed result.
+  // Returns the buffer with the reference's packed result.
   cuda::DeviceBuffer& Expected() {
     return Writes(Operation::kForward)        ? packed_y_
            : Writes(Operation::kBackwardData) ? packed_x_
@@ -249,7 +249,7 @@ class TileVerifier {
     const cuda::BoxCopy copy(tensor.extents, from_strides, to_strides, ElementBytes(tensor.type));
     return copy.Enqueue(driver_, from, to, stream());
   }
-  // The address of x, or of a tensor laid out like it, inside the reference's tensor, which
+  // Returns the address of x, or of a tensor laid out like it, inside the reference's tensor, which
   // includes the padding.
   CUdeviceptr InsidePadding(CUdeviceptr padded, const Strides& strides, DataType type) const {
     int64_t offset = 0;
@@ -261,7 +261,7 @@ class TileVerifier {
   CUdeviceptr InsidePadding() const {
     return InsidePadding(padded_x_.address(), unpadded_.x_strides, part().type);
   }
-  // The address of the tile's elements inside the reference's operand.
+  // Returns the address of the tile's elements inside the reference's operand.
   CUdeviceptr InReference(const FusedRead& read) const {
     const CUdeviceptr first = read.memory.address();
     if (!Writes(Operation::kBackwardData)) return first;

@@ -28,8 +28,8 @@ constexpr char kH200[] =
   std::exit(1);
 }
 
-// The path of the driver stand-in in the build folder, one of the folders above the program. A
-// program that was moved elsewhere has none, and needs none if there is a driver.
+// Returns the path of the driver stand-in in the build folder, one of the folders above the
+// program. A program that was moved elsewhere has none, and needs none if there is a driver.
 std::string AbsentDriver() {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error);

@@ -16,10 +16,10 @@
 namespace ucudnn::test {
 
 const cudnn::Functions& RealCudnn();
-// An H200 as the driver describes it.
+// Returns an H200 as the driver describes it.
 cudnn::PlanDevice DescribedDevice();
 
-// An edit that changes the convolution to another batch.
+// Returns an edit that changes the convolution to another batch.
 inline cudnn::PlanEdit AtBatch(const cudnn::FusedConvolution& convolution, int n, double alpha = 1,
                                double beta = 0) {
   cudnn::PlanEdit edit = {convolution.problem, alpha, beta};
@@ -69,7 +69,7 @@ struct FusedTensor {
 
   size_t Elements() const;  // of memory, from the first to behind the last
 };
-// The tensors in the order in which they are read.
+// Returns the tensors in the order in which they are read.
 std::vector<FusedTensor> FusedTensors(const ConvolutionProblem& problem,
                                       const GraphOptions& options);
 
@@ -94,7 +94,7 @@ class Graph {
 
  private:
   cudnn::BackendDescriptor New(cudnnBackendDescriptorType_t type) const;
-  // A plan of the configuration; none if the library refuses it.
+  // Returns a plan of the configuration; none if the library refuses it.
   std::optional<cudnn::BackendDescriptor> Finalized(cudnnBackendDescriptor_t configuration) const;
   cudnn::BackendDescriptor Tensor(int64_t uid, DataType type, const std::vector<int64_t>& dims,
                                   const std::vector<int64_t>& strides, int64_t alignment,

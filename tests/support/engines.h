@@ -12,7 +12,7 @@
 
 namespace ucudnn::test {
 
-// Every engine that serves `part`; fails the test if the library does not list them.
+// Returns every engine that serves `part`; fails the test if the library does not list them.
 inline std::vector<cudnn::EngineChoice> Choices(cudnn::Engines& engines,
                                                 const ConvolutionProblem& part) {
   auto listed = engines.List(part);

@@ -31,9 +31,9 @@ struct MadeArray {
 };
 // Returns a safetensors file with the arrays one behind the other.
 std::string SafetensorsOf(const std::vector<MadeArray>& arrays);
-// A safetensors file with this header, even if it contradicts the bytes behind it.
+// Returns a safetensors file with this header, even if it contradicts the bytes behind it.
 std::string SafetensorsOf(std::string_view header, std::string_view values);
-// An array of F64.
+// Returns an array of F64.
 MadeArray DoublesOf(const std::string& name, const std::vector<int64_t>& shape,
                     const std::vector<double>& values);
 

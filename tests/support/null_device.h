@@ -15,9 +15,9 @@ struct NullDevice {
 // Returns the tables. Thread-safe. All such devices share one set of counts.
 NullDevice MakeNullDevice();
 
-// The number of calls so far that enqueue work or wait for it.
+// Returns the number of calls so far that enqueue work or wait for it.
 long NullCalls();
-// The number of these calls that launch graphs.
+// Returns the number of these calls that launch graphs.
 long NullGraphLaunches();
 
 }  // namespace ucudnn::test

@@ -14,9 +14,9 @@ class RandomGrids {
  public:
   explicit RandomGrids(uint64_t seed) : random_(seed) {}
 
-  // A small problem of any operation, rank, type, layout, groups, stride, dilation and padding less
-  // than the filter, which may be on one side alone; a third of the tensors have gaps between their
-  // rows.
+  // Returns a small problem of any operation, rank, type, layout, groups, stride, dilation and
+  // padding less than the filter, which may be on one side alone; a third of the tensors have gaps
+  // between their rows.
   ConvolutionProblem Problem();
   // Draws a grid; many grids cannot cut the problem.
   TileGrid Grid(const ConvolutionProblem& problem);

@@ -44,9 +44,9 @@ struct Recording {
 
 Recording& ThisRecording();
 
-// The unchanged functions of the null library.
+// Returns the unchanged functions of the null library.
 cudnn::Functions NullFunctions();
-// The null library's functions, with convolutions and sums that record.
+// Returns the null library's functions, with convolutions and sums that record.
 cudnn::Functions RecordingFunctions();
 
 }  // namespace ucudnn::test

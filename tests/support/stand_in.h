@@ -18,7 +18,7 @@ inline cudnn::Functions StandIn() {
   return functions;
 }
 
-// The stand-in's cuDNN with its graph API.
+// Returns the stand-in's cuDNN with its graph API.
 inline cudnn::Functions StandInGraphs() {
   cudnn::Functions functions = StandIn();
 #define STAND_IN_MEMBER(name) functions.name = &::name;

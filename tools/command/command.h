@@ -65,7 +65,7 @@ void AddWord(CLI::App& app, const char* name, Value& place, const std::string& h
 // "ucudnn NAME", with all its names.
 std::string FullName(const CLI::App& app);
 
-// The names of the subcommands of `app` that the help shows: "a, b and c".
+// Returns the names of the subcommands of `app` that the help shows: "a, b and c".
 std::string Subcommands(const CLI::App& app);
 
 // Prints "ucudnn NAME: message" as one line on stderr.
@@ -79,8 +79,8 @@ int Refuse(const CLI::App& app, const std::string& message, int code = kBadUsage
 // written.
 int WriteOutput(const CLI::App& app, const std::string& text, const std::string& path);
 
-// The options of the environment for commands that plan and do not run; reports options that are
-// ignored.
+// Returns the options of the environment for commands that plan and do not run; reports options
+// that are ignored.
 Options PlanningOptionsOf(const CLI::App& app);
 
 // The options that set UCUDNN_ variables, from the same table that parses the variables.
@@ -99,9 +99,9 @@ class VariableOptions {
 
   // Returns whether the option of this variable was on the command line.
   bool Given(const std::string& variable) const;
-  // The value of the option; empty if it was not given.
+  // Returns the value of the option; empty if it was not given.
   std::string Value(const std::string& variable) const;
-  // The options that were given, with their dashes.
+  // Returns the options that were given, with their dashes.
   std::vector<std::string> GivenFlags() const;
 
   // Refuses the first value that is not accepted; the error names option, value and what is
@@ -126,7 +126,7 @@ class VariableOptions {
     const char* accepted = "";
   };
   void Add(CLI::App& app, const Variable& variable, const char* name);
-  // The option of this variable; null if it was not given.
+  // Returns the option of this variable; null if it was not given.
   const Entry* Find(const std::string& variable) const;
 
   std::map<std::string, Words> words_;

@@ -14,7 +14,7 @@
 namespace ucudnn::command {
 namespace {
 
-// The stores that --db names; none if it is not given.
+// Returns the stores that --db names; none if it is not given.
 std::vector<std::string> StoresOf(const VariableOptions& variables) {
   Options options;
   if (!variables.Given("UCUDNN_DATABASE")) return {};

@@ -10,7 +10,7 @@
 
 namespace ucudnn::command {
 
-// The nearest existing folder above `path`.
+// Returns the nearest existing folder above `path`.
 std::string NearestFolder(const std::string& path);
 
 // Fails unless a file can be written at `path`, with the missing folders above it. If something
@@ -28,7 +28,7 @@ Status CheckIsStore(const std::string& path);
 // measurements are written, a plan is read.
 Status CheckFilesOfRun(const VariableOptions& variables);
 
-// One line for each missing store behind the first one: those are only read.
+// Returns one line for each missing store behind the first one: those are only read.
 std::vector<std::string> MissingStores(const VariableOptions& variables);
 
 }  // namespace ucudnn::command

@@ -13,13 +13,13 @@ namespace ucudnn::command {
 
 using Json = nlohmann::ordered_json;
 
-// The layer columns, with numbers as numbers.
+// Returns the layer columns, with numbers as numbers.
 Json ProblemJson(const ConvolutionProblem& problem);
 
-// An engine that takes the whole mini-batch, as engine, workspace_bytes and time_ms.
+// Returns an engine that takes the whole mini-batch, as engine, workspace_bytes and time_ms.
 Json EngineJson(const MicroConfiguration& micro);
 
-// A division as time_ms, workspace_bytes and plan.
+// Returns a division as time_ms, workspace_bytes and plan.
 Json DivisionJson(const Division& division);
 
 // Runs of equal micro-batches, or of the kinds of tiles, as in files (RunMembers).
@@ -33,7 +33,7 @@ Json OrNull(const std::optional<Value>& value) {
 // Null if there is none, or it is not finite.
 Json FiniteOrNull(const std::optional<double>& number);
 
-// The list of `json_of` each item.
+// Returns the list of `json_of` each item.
 template <typename Items, typename JsonOf>
 Json ListOf(const Items& items, const JsonOf& json_of) {
   Json list = Json::array();

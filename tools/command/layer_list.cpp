@@ -22,7 +22,7 @@
 namespace ucudnn::command {
 namespace {
 
-// The problem at another mini-batch, or why there can be none so large.
+// Returns the problem at another mini-batch, or why there can be none so large.
 Result<ConvolutionProblem> AtBatch(ConvolutionProblem problem, int batch) {
   problem.n = batch;
   std::map<std::string, std::string> fields;
@@ -34,7 +34,7 @@ Result<ConvolutionProblem> AtBatch(ConvolutionProblem problem, int batch) {
   });
 }
 
-// The number of spatial axes of the network's images: 2 or 3.
+// Returns the number of spatial axes of the network's images: 2 or 3.
 size_t AxesOf(const planner::Graph& graph) {
   const auto* const input = std::get_if<planner::Input>(&graph.nodes.front().op);
   return input != nullptr ? static_cast<size_t>(input->spatial_rank) : 2;
@@ -59,8 +59,8 @@ Status ChangeSize(const std::string& text, planner::Graph& graph) {
   return changed.ok() ? changed : Status::Error("--size: " + changed.message());
 }
 
-// The extents of --size for a file that leaves the size of its images open, before the images are
-// known; zeros if there is none.
+// Returns the extents of --size for a file that leaves the size of its images open, before the
+// images are known; zeros if there is none.
 std::array<int32_t, 2> OpenSize(const std::string& text) {
   const auto extents = WholeNumbers(text, 'x', 1);
   if (!extents) return {0, 0};

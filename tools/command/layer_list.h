@@ -49,8 +49,8 @@ Result<int> ParseBatch(const std::string& text);
 // Adds --size, for a network's images.
 void AddSize(CLI::App& app, std::string& size);
 
-// The network of --net with images of --size, if that is not empty: an extent for each of their
-// axes, or one for all. The error names the option.
+// Returns the network of --net with images of --size, if that is not empty: an extent for each of
+// their axes, or one for all. The error names the option.
 Result<planner::Graph> LoadNetworkOfSize(const std::string& net, planner::ImportOptions reading,
                                          const std::string& size);
 

@@ -20,7 +20,7 @@
 namespace ucudnn::command {
 namespace {
 
-// The rows that a call through this API may use, within the options.
+// Returns the rows that a call through this API may use, within the options.
 std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, Api api,
                                            const Options& options,
                                            const std::vector<MicroConfiguration>& rows) {
@@ -45,7 +45,7 @@ std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, Ap
   return usable;
 }
 
-// The rows of the whole mini-batch that no other row beats in both time and workspace.
+// Returns the rows of the whole mini-batch that no other row beats in both time and workspace.
 std::vector<MicroConfiguration> UndividedOf(std::vector<MicroConfiguration> usable, int n) {
   std::erase_if(usable, [&](const MicroConfiguration& row) { return !row.IsWhole(n); });
   // The order is complete, so that the same one of equal rows is kept, whatever order a store gives

@@ -35,8 +35,8 @@ struct OfflineRows {
   Platforms platforms;
 };
 
-// The rows of `device` (empty: the only one) in the stores of `options`. An error names the missing
-// store, or the option that names the device and the devices that exist.
+// Returns the rows of `device` (empty: the only one) in the stores of `options`. An error names the
+// missing store, or the option that names the device and the devices that exist.
 Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& device,
                                     const std::string& device_from = "--device");
 

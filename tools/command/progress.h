@@ -13,8 +13,8 @@
 
 namespace ucudnn::command {
 
-// The multiplications of the undivided kernel, to which the time of its measurements is about
-// proportional.
+// Returns the multiplications of the undivided kernel, to which the time of its measurements is
+// about proportional.
 double MeasuringWork(const ConvolutionProblem& problem);
 
 class Stopwatch {

@@ -41,7 +41,7 @@ std::string UnknownOption(const CLI::App& app, const std::string& word) {
                           : "did you mean --" + nearest + "?");
 }
 
-// The meaning of a word that stands before the command to which it may belong.
+// Returns the meaning of a word that stands before the command to which it may belong.
 std::string EarlyWord(const CLI::App& app, const CLI::App& chosen, const std::string& word) {
   const auto belongs = [&](const CLI::App& command) {
     return NameIn(word) + " is an option of `" + FullName(command) +

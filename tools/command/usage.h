@@ -9,7 +9,7 @@
 
 namespace ucudnn::command {
 
-// The command that the words chose, or `ucudnn` itself.
+// Returns the command that the words chose, or `ucudnn` itself.
 const CLI::App& ChosenCommand(const CLI::App& ucudnn);
 
 // Refuses an option that is given twice, an option whose value is another option, and an empty

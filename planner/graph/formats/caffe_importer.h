@@ -52,7 +52,7 @@ class CaffeImporter {
   Status AddLayer();
   Status PassThrough();
 
-  // These read the layer that is being added.
+  // These functions read the layer that is being added.
   CaffeFields Fields(const char* message) const {
     return CaffeFields(layer_->text).Message(message);
   }

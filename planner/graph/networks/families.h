@@ -75,11 +75,12 @@ Result<Graph> UNet(const std::string& name);
 // MLPerf's U-Net for volumes of 128 x 128 x 128 (after Isensee 2018, nnU-Net): 32, 64, 128, 256 and
 // 320 filters, each level begun by a convolution of stride 2, normalised by instance.
 Result<Graph> UNet3d(const std::string& name);
-// The decoder of Stable Diffusion's autoencoder (Rombach 2022): from 4 x 128 x 128 latents to an
-// image of 1024 x 1024.
+// Returns the decoder of Stable Diffusion's autoencoder (Rombach 2022): from 4 x 128 x 128 latents
+// to an image of 1024 x 1024.
 Result<Graph> VaeDecoder(const std::string& name);
-// The decoder of HunyuanVideo's autoencoder (Kong 2024), whose convolutions are causal in time:
-// from 16 x 5 x 60 x 104 latents to 17 frames of 480 x 832. Its images are padded with zeros here.
+// Returns the decoder of HunyuanVideo's autoencoder (Kong 2024), whose convolutions are causal in
+// time: from 16 x 5 x 60 x 104 latents to 17 frames of 480 x 832. Its images are padded with zeros
+// here.
 Result<Graph> VideoVae(const std::string& name);
 
 }  // namespace ucudnn::planner

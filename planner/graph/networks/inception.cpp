@@ -6,7 +6,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// A convolution with a 1 x n or n x 1 window that keeps the extents.
+// Returns a convolution with a 1 x n or n x 1 window that keeps the extents.
 Convolution Line(int32_t filters, int32_t height, int32_t width) {
   Convolution convolution = Square(filters, 1);
   convolution.window = {1, height, width};

@@ -38,12 +38,12 @@ def whole(shape, batch):
 
 
 def axes_of(rank):
-    """The axis of each dimension of a tensor with `rank` spatial axes."""
+    """Returns the axis of each dimension of a tensor with `rank` spatial axes."""
     return (N, C, H, W) if rank == 2 else (N, C, D, H, W)
 
 
 def spatial(members, name, neutral, rank):
-    """A member of a convolution or a pooling, by axis d, h, w."""
+    """Returns a member of a convolution or a pooling, by axis d, h, w."""
     values = members.get(name) or [neutral] * rank
     return [neutral] * (3 - len(values)) + list(values)
 
@@ -56,7 +56,7 @@ def window_of(node, rank):
 
 
 def read_under(interval, window):
-    """The positions that the windows of these outputs read, including positions outside the input."""
+    """Returns the positions that the windows of these outputs read, including positions outside the input."""
     extent, stride, pad, _ = window
     return interval[0] * stride - pad, (interval[1] - 1) * stride - pad + extent
 
@@ -73,7 +73,7 @@ def _under(interval, window, extent):
 
 
 def _over(interval, window, extent):
-    """The inputs of a transposed convolution that contribute to these outputs."""
+    """Returns the inputs of a transposed convolution that contribute to these outputs."""
     size, stride, pad, _ = window
     begin = -(-(interval[0] + pad - size + 1) // stride)
     end = (interval[1] - 1 + pad) // stride + 1
@@ -82,7 +82,7 @@ def _over(interval, window, extent):
 
 
 def groups_of(channels, filters, groups):
-    """The groups of a convolution that compute these output channels."""
+    """Returns the groups of a convolution that compute these output channels."""
     each = filters // groups
     return channels[0] // each, -(-channels[1] // each)
 
@@ -105,8 +105,9 @@ def runs(channels, width):
 
 
 def part_of_parameter(node, place, shape, source, computed, kept, summed):
-    """The ranges of a parameter (number `place`, of this `shape`) for these intervals of the output's channels, and of
-    the input's channels (`source` is the input's shape) that are summed over (planner/schedule/parameters.cpp)."""
+    """Returns the ranges of a parameter (number `place`, of this `shape`) for these intervals of the output's channels,
+    and of the input's channels (`source` is the input's shape) that are summed over
+    (planner/schedule/parameters.cpp)."""
     rest, groups = tuple((0, extent) for extent in shape[2:]), node.members.get("groups", 1)
     if node.op == "opaque":
         return tuple((0, extent) for extent in shape)

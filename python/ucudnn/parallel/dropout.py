@@ -7,16 +7,16 @@ _A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 
 def _mixed(x):
-    """The output function of splitmix64; shifts are logical."""
+    """Computes the output function of splitmix64; shifts are logical."""
     x = (x ^ ((x >> 30) & (1 << 34) - 1)) * _B
     x = (x ^ ((x >> 27) & (1 << 37) - 1)) * _C
     return x ^ ((x >> 31) & (1 << 33) - 1)
 
 
 def kept(seed, step, node, box, whole, axes, rate, per, device, images=None):
-    """A mask of the elements of `box` that are kept, in a tensor with the box `whole`: true with probability 1 - rate.
-    `per`: whether elements, channels or images are kept as a unit. `images`: the images of the whole tensor that `box`
-    counts; all of them by default."""
+    """Returns a mask of the elements of `box` that are kept, in a tensor with the box `whole`: true with probability 1
+    - rate. `per`: whether elements, channels or images are kept as a unit. `images`: the images of the whole tensor
+    that `box` counts; all of them by default."""
     key = torch.zeros((), dtype=torch.int64, device=device)
     for number in (seed, step, node):
         key = _mixed(key + torch.tensor(((number + 2**63) % 2**64) - 2**63, device=device) + _A)

@@ -54,7 +54,7 @@ class Labels:
         return found
 
     def elements(self, each):
-        """[sent, received] elements, with `each` numbers for an image."""
+        """Returns [sent, received] elements, with `each` numbers for an image."""
         def count(found, own):
             return each * sum(end - begin for device, pieces in found.items() if device != own for begin, end in pieces)
         return [count(self.sends, None), count(self.receives, None)]
@@ -157,7 +157,7 @@ class Executor:
         self.accumulated.update(gradients)
 
     def kept(self, name):
-        """The gradient of earlier passes that were not summed, unless it was set to None since."""
+        """Returns the gradient of earlier passes that were not summed, unless it was set to None since."""
         gradient = self.accumulated.pop(name, None)
         return gradient if self.parameters[name].grad is not None else None
 
@@ -192,7 +192,7 @@ class Executor:
         self.device = next(iter(self.parameters.values())).device
 
     def types(self, like):
-        """The type of each node's output under the present autocast."""
+        """Returns the type of each node's output under the present autocast."""
         state = (like, autocast_of(self.device))
         if state not in self.types_by_state:
             if state[1] is None and {p.dtype for p in self.parameters.values()} <= {like}:
@@ -242,7 +242,7 @@ class Executor:
         return run.outputs() if labels is None else run.total()
 
     def pass_plan(self, plan, number):
-        """The Plan of one pass."""
+        """Returns the Plan of one pass."""
         if number not in plan.passes:
             plan.passes[number] = Plan(self, schedule_of(plan.schedule, plan.schedule.passes.images[number]))
         return plan.passes[number]
@@ -269,7 +269,7 @@ class Executor:
         return sizes[fits.bit_length() - 1]
 
     def _facts(self, labels):
-        """The facts that decide which messages a pass has, and their types."""
+        """Returns the facts that decide which messages a pass has, and their types."""
         return {"sizes of batches": sorted(self.sizes), "labels": None if labels is None else str(labels.dtype),
                 "no_sync": not self.is_synchronous, "recorded gradients": torch.is_grad_enabled(),
                 "autocast": str(autocast_of(self.device)),
@@ -282,13 +282,13 @@ class Executor:
         return self.schedules[batch]
 
     def rows(self, batch):
-        """The images of a batch of this size that this rank reads: (begin, end), or None. For samplers, which may run
-        in another thread."""
+        """Returns the images of a batch of this size that this rank reads: (begin, end), or None. For samplers, which
+        may run in another thread."""
         box = self.schedule_for(batch).nodes[self.network.nodes[0].name].boxes.get(self.rank)
         return box and box[b.N]
 
     def _misfit(self, batch, images, labels):
-        """Why this rank's images and labels cannot belong to a batch of `batch` images, or None."""
+        """Returns why this rank's images and labels cannot belong to a batch of `batch` images, or None."""
         rows, shape = self.rows(batch), self.network.nodes[0].shape
         if rows is None:
             return None
@@ -308,7 +308,7 @@ class Executor:
         return None
 
     def _own_rows(self, plan, tensor):
-        """This rank's rows of images or labels, which are given alone or in the whole batch."""
+        """Returns this rank's rows of images or labels, which are given alone or in the whole batch."""
         if plan.rows is None or len(tensor) == plan.rows[1] - plan.rows[0]:
             return tensor
         return tensor[slice(*plan.rows)]
@@ -322,7 +322,7 @@ class Executor:
 
 
 def autocast_of(device):
-    """The type of the present autocast, or None."""
+    """Returns the type of the present autocast, or None."""
     kind = "cpu" if device.type == "meta" else device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
@@ -348,7 +348,7 @@ class Run:
             executor.step += 1
 
     def for_pass(self, plan, images, parameters):
-        """A Run of a part of the network over these images."""
+        """Returns a Run of a part of the network over these images."""
         other = copy.copy(self)
         other.plan, other.schedule, other.images = plan, plan.schedule, images
         other.values, other.arrived, other.flights = {}, {}, {}
@@ -512,7 +512,7 @@ class Run:
         return (x.flatten(1) if output.dims == 2 else x), box
 
     def outputs(self):
-        """All outputs, whole, on every rank; no gradient flows through them."""
+        """Returns all outputs, whole, on every rank; no gradient flows through them."""
         executor, found = self.executor, []
         for output in executor.network.outputs:
             scheduled = self.schedule.nodes[output.node]
@@ -537,7 +537,7 @@ class Run:
         return found[0] if structure is None else pytree.tree_unflatten(found, structure)
 
     def total(self):
-        """The loss of the whole batch, the same on every rank."""
+        """Returns the loss of the whole batch, the same on every rank."""
         executor, total = self.executor, None
         passed = self.in_passes.end() if self.in_passes else None
         for place, (output, (loss, weight)) in enumerate(zip(executor.network.outputs, executor.losses)):
@@ -559,8 +559,8 @@ class Run:
             self.values[name][0][[image - box[b.N][0] for image in images]] = x.detach()
 
     def agreed_loss(self, output, loss):
-        """This rank's part of a loss. At the first batch only some ranks may notice that a function is no mean; all
-        ranks then refuse it."""
+        """Returns this rank's part of a loss. At the first batch only some ranks may notice that a function is no mean;
+        all ranks then refuse it."""
         executor, number, refusal = self.executor, torch.zeros((), device=self.executor.device), None
         try:
             if output.node in self.values:

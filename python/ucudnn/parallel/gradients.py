@@ -54,7 +54,7 @@ class Parts:
 
 
 def _norms(gradients, order=2.0, dtype=None):
-    """The norms of the whole parameters."""
+    """Returns the norms of the whole parameters."""
     order = float(order)
     parts = next(gradient._parts for gradient in gradients if isinstance(gradient, Part))
     own = []

@@ -161,7 +161,7 @@ def network_of(model, schedule):
 
 
 def _device(model, group):
-    """The device on which this rank computes: a model on meta has no device of its own."""
+    """Returns the device on which this rank computes: a model on meta has no device of its own."""
     found = next((tensor.device for tensor in model.parameters()), torch.device("cpu"))
     if found.type != "meta":
         return found
@@ -176,7 +176,7 @@ def _place_of(device):
 
 
 def refused_places(places, backend):
-    """Why ranks with these devices cannot exchange tensors over `backend`, or None."""
+    """Returns why ranks with these devices cannot exchange tensors over `backend`, or None."""
     if backend != "nccl":
         return None
     for rank, (kind, place) in enumerate(places):
@@ -261,7 +261,7 @@ def _evaluated(model, network):
 
 
 def shards_of(network, schedule, rank):
-    """The Shard of each parameter, and of each normalization's running statistics, on a rank, by name."""
+    """Returns the Shard of each parameter, and of each normalization's running statistics, on a rank, by name."""
     found = {}
     for node in network.nodes:
         scheduled = schedule.nodes[node.name]
@@ -281,8 +281,8 @@ def shards_of(network, schedule, rank):
 
 
 def _ranges_in(shape, planned, ranges):
-    """The ranges of a parameter that has more axes, of extent 1, than the plan says, or that the plan has as a row of
-    numbers."""
+    """Returns the ranges of a parameter that has more axes than in the plan, each of extent 1, or that the plan stores
+    as one row of numbers."""
     if len(planned) == 1 and ranges[0] == (0, planned[0]):
         return tuple((0, extent) for extent in shape)
     axis = next(axis for axis, extent in enumerate(shape) if extent == planned[0])

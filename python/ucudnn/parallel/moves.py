@@ -7,7 +7,7 @@ from . import boxes as b
 
 
 def cut(x, box, base, axes):
-    """The elements of `box` from x, which has the box `base` of a tensor."""
+    """Returns the elements of `box` from x, which has the box `base` of a tensor."""
     return x[tuple(slice(box[axis][0] - base[axis][0], box[axis][1] - base[axis][0]) for axis in axes)]
 
 

@@ -64,7 +64,7 @@ class Network:
         return self
 
     def readers(self):
-        """The nodes that read each parameter, by its name."""
+        """Returns the nodes that read each parameter, by its name."""
         found = {}
         for node in self.nodes:
             for name in node.parameters:
@@ -72,8 +72,8 @@ class Network:
         return found
 
     def text(self):
-        """The network as a file. Parameters are written if their operator does not imply them: shared or frozen ones,
-        and those of other operators."""
+        """Returns the network as a file. Parameters are written if their operator does not imply them: shared or frozen
+        ones, and those of other operators."""
         shared = {name for name, nodes in self.readers().items() if len(nodes) > 1}
         tensors = {name: number for number, name in enumerate(self.parameters) if name in shared}
         lines = []
@@ -93,8 +93,8 @@ class Network:
         return head + ",\n  ".join(lines) + "\n]}\n"
 
     def hash(self, is_all_trained=False):
-        """The value of a schedule's `network` (planner/schedule/FORMAT.md). `is_all_trained`: computed as if nothing
-        were frozen."""
+        """Returns the value of a schedule's `network` (planner/schedule/FORMAT.md). `is_all_trained`: computed as if
+        nothing were frozen."""
         value = 0xcbf29ce484222325
         for node in self.nodes:
             trained = sum(self.parameters[name].elements for name in node.parameters

@@ -113,13 +113,13 @@ class Shares:
         self.others = own[0] - self.groups.start, self.groups.stop - own[1]
 
     def _elements(self, box, group):
-        """The elements of a group in one image (and position) of a box."""
+        """Returns the elements of a group in one image (and position) of a box."""
         begin, end = b.meet([box[b.C]], [(group * self.width, (group + 1) * self.width)])[0]
         return max(end - begin, 0) * (1 if self.by_position else b.elements(box[b.D:]))
 
     def _pieces(self, x):
-        """x in pieces with the axes image, group, channel of the group, positions; in each piece the rank has the same
-        channels of every group."""
+        """Returns x in pieces with the axes image, group, channel of the group, positions; in each piece the rank has
+        the same channels of every group."""
         first = self.channels[0]
         return [x[:, begin - first:end - first].unflatten(1, (count, -1)) for begin, end, count in self.runs]
 
@@ -133,7 +133,7 @@ class Shares:
         return torch.cat([before, own, behind], 1)
 
     def _counts(self, place, like):
-        """A device's number of elements of each group."""
+        """Returns a device's number of elements of each group."""
         counts = torch.tensor(self.counts[place], dtype=like.dtype, device=like.device)
         return counts.view(1, -1, *[1] * (like.ndim - 2))
 
@@ -156,7 +156,7 @@ class Shares:
         return total
 
     def by_channel(self, numbers):
-        """The group's number for each own channel; if there is one group, one number for all."""
+        """Returns the group's number for each own channel; if there is one group, one number for all."""
         found = numbers
         if len(self.groups) > 1:
             found = numbers[:, [channel // self.width - self.groups.start for channel in range(*self.channels)]]
@@ -171,5 +171,5 @@ def _added(stacked):
 
 
 def counts_of(devices, boxes):
-    """The number of elements of a channel on each device."""
+    """Returns the number of elements of a channel on each device."""
     return [b.elements(boxes[device]) // (boxes[device][b.C][1] - boxes[device][b.C][0]) for device in devices]

@@ -38,7 +38,7 @@ class Call:
         return b.axes_of(self.rank)
 
     def read(self, place=0):
-        """The tensor that the rule reads of an input, and its box."""
+        """Returns the tensor that the rule reads of an input, and its box."""
         box = b.needed(self.node, place, self.box, self.shapes, self.summed)
         if not b.elements(box):
             return None, box
@@ -69,7 +69,7 @@ def _across(parameter, rank):
 
 
 def _pads(call, windows, read):
-    """The padding before and behind the elements that are read, for each spatial axis of the tensor."""
+    """Returns the padding before and behind the elements that are read, for each spatial axis of the tensor."""
     found = []
     for axis in call.spatial():
         begin, end = b.read_under(call.box[axis], windows[axis - b.D])
@@ -161,7 +161,7 @@ def _pooling(call):
 
 
 def _counts(call, axis, window):
-    """The number of elements that each output along an axis averages, as torch counts them."""
+    """Returns the number of elements that each output along an axis averages, as torch counts them."""
     extent, pad = b.whole(call.shapes[0], 1)[axis][1], window[2]
     low, high = (-pad, extent + pad) if call.node.call.get("counts_padding", True) else (0, extent)
     reads = [b.read_under((at, at + 1), window) for at in range(*call.box[axis])]

@@ -11,13 +11,13 @@ from .losses import Sum
 
 
 def numbers_of(images):
-    """The images of a pass, in its order."""
+    """Returns the images of a pass, in its order."""
     return [image for begin, end in images for image in range(begin, end)]
 
 
 def schedule_of(schedule, images):
-    """The schedule for the images of one pass alone, which are numbered from 0: intervals of the batch become intervals
-    of these images."""
+    """Returns the schedule for the images of one pass alone, which are numbered from 0: intervals of the batch become
+    intervals of these images."""
     def before(image):
         return sum(max(min(end, image) - begin, 0) for begin, end in images)
 
@@ -71,7 +71,7 @@ class PassesRun:
         self.runs, self.number, self.outputs = {}, torch.zeros((), device=self.executor.device), {}
 
     def of(self, number):
-        """The Run of a pass, begun."""
+        """Returns the Run of a pass, begun."""
         if number not in self.runs:
             images = self.schedule.passes.images[number]
             plan = self.executor.pass_plan(self.run.plan, number)
@@ -117,7 +117,7 @@ class PassesRun:
         del self.runs[number]
 
     def end(self):
-        """This rank's loss, through which the gradients flow on."""
+        """Returns this rank's loss, through which the gradients flow on."""
         run = self.run
         if not run.is_recording:
             return self.number

@@ -68,7 +68,7 @@ def _parameters_of(node, shapes):
 
 
 def shape_of(op, members, shapes, name):
-    """The shape of one image of the output (planner/graph/shapes.cpp)."""
+    """Returns the shape of one image of the output (planner/graph/shapes.cpp)."""
     if op == "input":
         return (members["channels"], *members["extents"])
     channels, *extents = shapes[0]

@@ -28,7 +28,7 @@ class Report:
     steps: int = 1
 
     def difference(self):
-        """The elements by which counts differ from predictions, over all kinds and peers."""
+        """Returns the elements by which counts differ from predictions, over all kinds and peers."""
         total = 0
         for kind in KINDS:
             peers = {*self.predicted.get(kind, {}), *self.counted.get(kind, {})}
@@ -68,8 +68,8 @@ def _add(found, kind, peer, sent, received):
 
 
 def predicted(executor, batch=None, label_elements=1):
-    """[sent, received] of one training step of this rank, by kind and peer, from the schedule's boxes alone. Gradients
-    of frozen parameters are not summed, and gradients that nothing reads do not travel."""
+    """Returns [sent, received] of one training step of this rank, by kind and peer, from the schedule's boxes alone.
+    Gradients of frozen parameters are not summed, and gradients that nothing reads do not travel."""
     plan = executor.plan(batch or executor.schedule.batch)
     schedule, rank, found = plan.schedule, executor.rank, {}
     for exchange in schedule.exchanges.values():
@@ -123,7 +123,7 @@ def _kept(executor):
 
 
 def _planned(schedule, rank):
-    """The plan file's figures of a device's memory, for a step without passes."""
+    """Returns the plan file's figures of a device's memory, for a step without passes."""
     try:
         return next(one["memory"] for one in schedule.elements["by_device"] if one["device"] == rank and not schedule.passes)
     except (AttributeError, KeyError, StopIteration, TypeError):
@@ -137,7 +137,7 @@ def _peak(device):
 
 
 def report(model):
-    """The elements that this rank has sent and received since the last report, or since `apply`, counted around
+    """Returns the elements that this rank has sent and received since the last report, or since `apply`, counted around
     torch.distributed, beside the plan's prediction for as many training steps. Evaluations in between are counted, but
     not predicted."""
     executor = model._ucudnn

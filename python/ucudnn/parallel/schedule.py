@@ -26,7 +26,7 @@ class ParameterParts:
 
 
     def replicas(self):
-        """The devices that have each part, by its ranges."""
+        """Returns the devices that have each part, by its ranges."""
         found = {}
         for device, ranges in self.parts.items():
             found[ranges] = (*found.get(ranges, ()), device)
@@ -150,7 +150,7 @@ class Schedule:
         return replace(self, batch=batch, nodes={name: nodes[name] for name in self.nodes}, statistics=statistics)
 
     def _place(self, node, device):
-        """The number of a device's part of the images."""
+        """Returns the number of a device's part of the images."""
         degrees = node.degrees
         return (device - node.first_device) // (degrees["c"] * degrees["h"] * degrees["w"] * degrees["r"])
 
@@ -526,8 +526,8 @@ def _compare_parts(node, scheduled, source, layer):
 
 
 def phases_of(schedule, devices, elements):
-    """The messages of a sum by phase, each a list of (from, to, interval): first to the devices that add up, level by
-    level, and then back, in reversed order (planner/schedule/FORMAT.md, "Sums")."""
+    """Returns the messages of a sum by phase, each a list of (from, to, interval): first to the devices that add up,
+    level by level, and then back, in reversed order (planner/schedule/FORMAT.md, "Sums")."""
     levels = schedule.levels if schedule.update == "hierarchical" else (schedule.devices,)
     pieces = [((0, elements), device) for device in devices]  # the device that has the sum of each interval so far
     phases, size = [], 1

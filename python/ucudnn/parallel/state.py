@@ -20,7 +20,7 @@ class Piece(torch.Tensor):
         return piece
 
     def size(self, dim=None):
-        """The size of the whole tensor, with which a checkpoint's is compared."""
+        """Returns the size of the whole tensor, with which a checkpoint's is compared."""
         return torch.Size(self.shard.shape) if dim is None else self.shard.shape[dim]
 
     def _chunk(self):
@@ -56,8 +56,9 @@ def _shard(executor, name):
 
 
 def state_dict(model, optimizer=None):
-    """{"model": {...}, "optimizer": {...}} for torch.distributed.checkpoint.save and load: tensors of parts carry their
-    boxes, and are the model's own memory, into which `load` writes. Values that are whole on every rank are plain."""
+    """Returns {"model": {...}, "optimizer": {...}} for torch.distributed.checkpoint.save and load: tensors of parts
+    carry their boxes, and are the model's own memory, into which `load` writes. Values that are whole on every rank are
+    plain."""
     executor = model._ucudnn
     values = dict(_named_values(model))
     state = {"model": {name: _piece(value, _shard(executor, name)) for name, value in values.items()}}
@@ -74,7 +75,7 @@ def state_dict(model, optimizer=None):
 
 
 def _named_values(model):
-    """The names and values of torch's own state_dict."""
+    """Returns the names and values of torch's own state_dict."""
     for name, parameter in model.named_parameters(remove_duplicate=False):
         yield name, parameter
     for name, buffer in model.named_buffers(remove_duplicate=False):

@@ -46,8 +46,8 @@ class Mask:
 
 
 def describe(model, input_shape, name=None, loss=None):
-    """The Network of `model`, which is called with one tensor of images of `input_shape`: (channels, (d,) h, w), or
-    (features,). `loss` is that of `apply`; a cross-entropy or a logistic loss becomes nodes. NotSupported names
+    """Returns the Network of `model`, which is called with one tensor of images of `input_shape`: (channels, (d,) h,
+    w), or (features,). `loss` is that of `apply`; a cross-entropy or a logistic loss becomes nodes. NotSupported names
     operators without a rule."""
     parameter = next(iter(model.parameters()), torch.empty(0))
     dtype = parameter.dtype if parameter.dtype.is_floating_point else torch.get_default_dtype()
@@ -166,7 +166,8 @@ class Tracer:
     # Calls
 
     def arguments(self):
-        """The arguments by name of the operator's schema, defaults filled in; tensors are values of this trace."""
+        """Returns the arguments by name of the operator's schema, defaults filled in; tensors are values of this
+        trace."""
         found = {}
         schema = self.fx.target._schema.arguments
         for place, argument in enumerate(schema):
@@ -244,7 +245,7 @@ class Tracer:
         return ref
 
     def spatial(self, value, ref, neutral=None):
-        """One number for each spatial axis."""
+        """Returns one number for each spatial axis."""
         rank = len(self.shape_of(ref)) - 1
         value = [value] if isinstance(value, int) else list(value)
         if not value and neutral is not None:

@@ -39,7 +39,7 @@ class Counts:
         self.most_under_way = max(self.most_under_way, self.under_way)
 
     def total(self, kind):
-        """[sent, received]."""
+        """Returns [sent, received]."""
         pairs = self.elements[kind].values()
         return [sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)]
 
@@ -143,7 +143,7 @@ class Transport:
 
 
 def _bytes(tensor):
-    """The tensor as bytes, because gloo carries any type and any number of elements as bytes."""
+    """Returns the tensor as bytes, because gloo carries any type and any number of elements as bytes."""
     return tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
 
 

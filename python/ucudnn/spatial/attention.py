@@ -22,6 +22,6 @@ def _attention(function, query, key, value, attn_mask=None, dropout_p=0.0, is_ca
 
 
 def _causal(query, key):
-    """The keys that each own query may read: those at no later place in the whole."""
+    """Returns the keys that each own query may read: those at no later place in the whole."""
     layout, keys = layout_of(query), torch.arange(count_of(key, [key.ndim - 2]), device=key.device)
     return striped(places(query, query.ndim - 2).unsqueeze(1) >= keys, Layout([layout.dims[-2], ()], layout.extents))

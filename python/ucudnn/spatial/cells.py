@@ -123,7 +123,7 @@ class Ranks:
         return f"{kind} of shape {tuple(shape)}"
 
     def told_of(self, values):
-        """The `values` of each rank of the group: anything that JSON holds, in at most 400 bytes."""
+        """Returns the `values` of each rank of the group: anything that JSON holds, in at most 400 bytes."""
         axes = self.grid.cut_axes
         own = torch.tensor(list(json.dumps(values).encode().ljust(400)[:400]), dtype=torch.uint8, device=self._device())
         found = [torch.empty_like(own) for _ in self.members[axes]]
@@ -139,9 +139,9 @@ class Ranks:
         return tensor if there is tensor else tensor.copy_(there)
 
     def begin_sum(self, tensor, axes):
-        """An all_reduce that runs in the background if that is safe. Returns a function that waits for it and returns
-        the sum. A device's collectives begin behind earlier work of its stream, and two at a time may wait for each
-        other for ever."""
+        """Begins an all_reduce, which runs in the background if that is safe. Returns a function that waits for it and
+        returns the sum. A device's collectives begin behind earlier work of its stream, and two at a time may wait for
+        each other for ever."""
         axes = tuple(axes)
         if tensor.device.type != "cpu" or self._device() != "cpu":
             summed = self.all_reduce(tensor, axes)
@@ -157,7 +157,7 @@ class Ranks:
         return end
 
     def all_gather(self, tensor, axes):
-        """The tensors of all these ranks, of one shape, stacked in their order."""
+        """Returns the tensors of all these ranks, of one shape, stacked in their order."""
         there = tensor if self._travels(tensor) else tensor.cpu()
         found = [torch.empty_like(there) for _ in self.members[tuple(axes)]]
         with self._with(self._announced("values", axes, tensor.shape), self.members[tuple(axes)]):
@@ -178,7 +178,8 @@ class Ranks:
             return [json.loads(self._store.get(key)) for key in keys]
 
     def told(self, axis, value):
-        """The `value` of every part along an axis, for values that a program may have chosen by its own stripe."""
+        """Returns the `value` of every part along an axis, for values that a program may have chosen by its own
+        stripe."""
         return tuple(told for told, in self.numbers([value], (axis,)))
 
     def _device(self):

@@ -16,7 +16,7 @@ _shapes = weakref.WeakKeyDictionary()  # by grid, the shapes of which an image w
 
 
 def _checksum(value):
-    """The checksum of a tensor, or of the repr of anything else."""
+    """Returns the checksum of a tensor, or of the repr of anything else."""
     if not isinstance(value, torch.Tensor):
         return zlib.crc32(repr(value).encode())
     said = zlib.crc32(repr((tuple(value.shape), value.dtype)).encode())

@@ -112,7 +112,7 @@ class _Context:
 
 
 def _gradient(cls, gradient, layout):
-    """The gradient of an input of this layout, as torch expects it."""
+    """Returns the gradient of an input of this layout, as torch expects it."""
     if not isinstance(gradient, torch.Tensor) or layout is None:
         return gradient
     if layout_of(gradient).extents != layout.extents or layout_of(gradient).dims != layout.dims:
@@ -187,7 +187,7 @@ class ModuleHook(modules.BackwardHook):
 
 
 def tensor_hook(hook, layout):
-    """The hook of a stripe's gradient, as torch calls it."""
+    """Returns the hook of a stripe's gradient, as torch calls it."""
     def call(gradient):
         found = hook(*_seen((gradient,), (layout,)))
         return None if found is None else _gradient(hook, found, layout)

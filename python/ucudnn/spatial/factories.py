@@ -61,12 +61,12 @@ def _ones(x):
 
 
 def _added(index):
-    """The number of dimensions that an index adds."""
+    """Returns the number of dimensions that an index adds."""
     return sum(entry is None for entry in flat(index))
 
 
 def of_sizes(sizes):
-    """The layout of a tensor of these sizes."""
+    """Returns the layout of a tensor of these sizes."""
     found = [rows_of(size) if isinstance(size, Own) else None for size in sizes]
     return Layout([((of[0], plain(size)),) if of else () for of, size in zip(found, sizes)], dict(filter(None, found)))
 
@@ -83,7 +83,7 @@ def _filled(function, *args, **kwargs):
 
 
 def _own_part(values, axes, count):
-    """This rank's part of the whole's values, of which each place has `count(place)`."""
+    """Returns this rank's part of the whole's values, of which each place has `count(place)`."""
     if len(axes) != 1:
         raise NotSupported("positions along several axes")
     rows = tuple(count({axes[0]: part}) for part in range(ranks().grid.parts[axes[0]]))

@@ -103,7 +103,7 @@ def _path():
 
 @functools.lru_cache(maxsize=None)
 def all_rows(geometry, operation, window, extents):
-    """The rows of every part."""
+    """Returns the rows of every part."""
     return tuple(geometry.rows(operation, window, extents, part) for part in range(len(extents)))
 
 

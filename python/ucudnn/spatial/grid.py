@@ -22,8 +22,8 @@ class Grid:
 
     @classmethod
     def of_mesh(cls, names, extents, ranks):
-        """The grid of a mesh (torch.distributed's DeviceMesh) whose dimensions have these names and extents; `ranks`
-        are its ranks, the last dimension running fastest."""
+        """Returns the grid of a mesh (torch.distributed's DeviceMesh) whose dimensions have these names and extents;
+        `ranks` are its ranks, the last dimension running fastest."""
         if not names or list(names) != [letter for letter in "n" + AXES if letter in names]:
             raise ValueError(f"a mesh with the dimensions {names} is no spatial grid: their names are some of n, d, h and w, "
                              "in this order")
@@ -59,8 +59,8 @@ class Grid:
         return group * self.group_size + (d * self.parts[1] + h) * self.parts[2] + w
 
     def lines(self):
-        """All sets of ranks that differ along some axes alone, as {axes: [ranks, ...]}: the ranks that sum together
-        along these axes. Each list of ranks is in the order of the parts."""
+        """Returns all sets of ranks that differ along some axes alone, as {axes: [ranks, ...]}: the ranks that sum
+        together along these axes. Each list of ranks is in the order of the parts."""
         found = {}
         for count in range(1, len(self.cut_axes) + 1):
             for axes in combinations(self.cut_axes, count):
@@ -88,7 +88,7 @@ def stripes(axis, extent, parts, multiple=1):
 
 
 def owned(extents):
-    """The rows [begin, end) of each part in the whole."""
+    """Returns the rows [begin, end) of each part in the whole."""
     intervals, end = [], 0
     for extent in extents:
         intervals.append((end, end + extent))

@@ -31,7 +31,7 @@ def _empty(like, dim, rows):
 
 
 def _without(x, dim):
-    """The shape without the number of rows, which may differ between ranks."""
+    """Returns the shape without the number of rows, which may differ between ranks."""
     return [extent if other != dim else "rows" for other, extent in enumerate(x.shape)]
 
 
@@ -113,7 +113,7 @@ def fetch(x, dim, axis, extents, needed, pads=(0, 0), value=0.0):
 
 
 def extended(x, dim, axis, extents, reads, value=0.0):
-    """The rows reads[part] of the whole; rows outside it are `value`."""
+    """Returns the rows reads[part] of the whole; rows outside it are `value`."""
     total = sum(extents)
     first, last = reads[ranks().part(axis)]
     needed = [overlap(rows, (0, total)) for rows in reads]

@@ -48,7 +48,7 @@ def _select(function, x, dim, index):
 
 
 def _entries(x, index):
-    """The entries of an index, one for each dimension, old or new: numbers, slices, None, and tensors."""
+    """Returns the entries of an index, one for each dimension, old or new: numbers, slices, None, and tensors."""
     entries = []
     for entry in index if isinstance(index, tuple) else [index]:
         if isinstance(entry, (list, range)):
@@ -98,14 +98,15 @@ def _located(x, index, may_be_none=False):
 
 
 def _number(value):
-    """The start, stop or step of a slice; NotSupported for a tensor."""
+    """Returns the start, stop or step of a slice; NotSupported for a tensor."""
     if value is not None and not isinstance(value, int):
         raise NotSupported("a slice by a tensor")
     return value
 
 
 def _looked_up(layout, tables):
-    """The index of tensors by dimension, and the layout of the result when it is applied to a tensor of this layout."""
+    """Returns the index of tensors by dimension, and the layout of the result when it is applied to a tensor of this
+    layout."""
     found, dims = broadcast(list(tables.values())), list(layout.dims)
     first, last = min(tables), max(tables)
     is_together = last - first + 1 == len(tables)  # otherwise torch puts their dimensions first

@@ -29,15 +29,15 @@ class Extents(tuple):
         return Extents([rows * size for rows in self], self.image, self.multiple, 0, self.apart // size)
 
     def followed_by(self, rows, padding=0):
-        """The extents behind a layer that gives these rows."""
+        """Returns the extents behind a layer that gives these rows."""
         if self.image is None or rows[0] <= padding:
             return Extents(rows)
         multiple = lcm(self.multiple, Fraction(self.image[0], rows[0] - padding).numerator)
         return Extents(rows, self.image, multiple, padding)
 
     def next_size(self, stride):
-        """The image sizes that would do, for a refusal of `stride`, as far as the image's layers are known. Empty if
-        they are unknown."""
+        """Returns the image sizes that would do, for a refusal of `stride`, as far as the image's layers are known.
+        Empty if they are unknown."""
         image, own = self.image, (self[0] - self.padding, *self[1:])
         if image is None or any(a * own[0] != b * image[0] for a, b in zip(image[:-1], own[:-1])):
             return ""
@@ -99,19 +99,19 @@ class Layout:
         return not self.dims[dim]
 
     def whole_extent(self, dim, extent):
-        """The whole's extent of a dimension that has `extent` on this rank."""
+        """Returns the whole's extent of a dimension that has `extent` on this rank."""
         return prod(size if axis is None else sum(self.extents[axis]) for axis, size in self.dims[dim] or ((None, extent),))
 
     def dim_of(self, axis):
-        """The dimension that consists of this axis alone."""
+        """Returns the dimension that consists of this axis alone."""
         for dim, atoms in enumerate(self.dims):
             if len(atoms) == 1 and atoms[0][0] == axis:
                 return dim
         raise NotSupported(f"the positions along {AXES[axis]} are flattened together with others")
 
     def with_extents(self, changed, pads=None):
-        """A layout with the same dimensions and other extents along some axes; `changed` is {axis: (rows by part, own
-        rows)}."""
+        """Returns a layout with the same dimensions and other extents along some axes; `changed` is {axis: (rows by
+        part, own rows)}."""
         dims = [tuple((axis, changed[axis][1] if axis in changed else extent) for axis, extent in atoms)
                 for atoms in self.dims]
         padding = {axis: rows[0] for axis, rows in (pads or {}).items()}
@@ -119,15 +119,15 @@ class Layout:
                              for axis, rows in self.extents.items()}, pads)
 
     def in_stripes(self, stripes):
-        """The layout in other stripes of as many rows in all, given as {axis: (rows by part, own rows)}."""
+        """Returns the layout in other stripes of as many rows in all, given as {axis: (rows by part, own rows)}."""
         moved = {axis: given for axis, given in stripes.items() if self.extents.get(axis, given[0]) != given[0]}
         dims = [tuple((axis, moved[axis][1] if axis in moved else size) for axis, size in atoms) for atoms in self.dims]
         return Layout(dims, {**self.extents, **{axis: rows for axis, (rows, _) in moved.items()}},
                       {axis: rows for axis, rows in self.pads.items() if axis not in moved}) if moved else self
 
     def in_rows(self, dims):
-        """The layout in which each of the dimensions `dims`, if other dimensions were flattened into its rows, has
-        correspondingly more rows: a program that interleaves pixels by a reshape means that."""
+        """Returns the layout in which each of the dimensions `dims`, if other dimensions were flattened into its rows,
+        has correspondingly more rows: a program that interleaves pixels by a reshape means that."""
         found, extents = list(self.dims), dict(self.extents)
         for dim in set(dims):
             axes = [axis for axis, _ in self.dims[dim]]
@@ -148,8 +148,9 @@ class Layout:
         return Layout([atoms for dim, atoms in enumerate(self.dims) if dim not in dims], self.extents, self.pads)
 
     def reshaped(self, old, new, rows=()):
-        """The layout after the whole tensor's shape `old` is changed to `new`. The dimensions `rows` are known to be
-        rows, which may be taken apart there. In the whole's shapes an extent of 1 never means a part's only row."""
+        """Returns the layout after the whole tensor's shape `old` is changed to `new`. The dimensions `rows` are known
+        to be rows, which may be taken apart there. In the whole's shapes an extent of 1 never means a part's only
+        row."""
         own = {axis: size for atoms in self.dims for axis, size in atoms if axis is not None}
         whole = Layout(_resized(self.dims, own, {axis: sum(self.extents[axis]) for axis in own}), self.extents)
         dims = whole._reshaped(old, new, rows)
@@ -160,7 +161,7 @@ class Layout:
                       {axis: pad for axis, pad in self.pads.items() if extents[axis] is self.extents[axis]})
 
     def _regrouped_rows(self, axis, dims):
-        """The extents of an axis whose atoms have become larger or smaller in `dims`."""
+        """Returns the extents of an axis whose atoms have become larger or smaller in `dims`."""
         before, after = (next(size for atoms in each for a, size in atoms if a == axis) for each in (self.dims, dims))
         if before > after:
             if any(rows % (before // after) for rows in self.extents[axis]):
@@ -213,8 +214,8 @@ class Layout:
         return [self._tidy(atoms) for atoms in dims]
 
     def _tidy(self, atoms):
-        """The atoms without extents of 1 that are not cut, and with rows that were taken apart joined again; () if
-        nothing is cut."""
+        """Returns the atoms without extents of 1 that are not cut, and with rows that were taken apart joined again; ()
+        if nothing is cut."""
         if all(axis is None for axis, _ in atoms):
             return ()
         tidy = []
@@ -229,6 +230,6 @@ class Layout:
 
 
 def _resized(dims, own, other):
-    """The dimensions of a part that has `other` rows instead of `own`."""
+    """Returns the dimensions of a part that has `other` rows instead of `own`."""
     return tuple(tuple((axis, size if axis is None else size * other[axis] // own[axis]) for axis, size in atoms)
                  for atoms in dims)

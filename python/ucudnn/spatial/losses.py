@@ -27,7 +27,7 @@ def _reduced(result, reduction):
 
 
 def _options(function, args, kwargs):
-    """The arguments of a loss behind its input and target, by name, and its reduction."""
+    """Returns the arguments of a loss behind its input and target, by name, and its reduction."""
     options = inspect.signature(function).bind(None, None, *args, **kwargs).arguments
     del options["input"], options["target"]
     if options.pop("size_average", None) is not None or options.pop("reduce", None) is not None:

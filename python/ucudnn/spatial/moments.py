@@ -48,7 +48,7 @@ def _rounded_once(compute):
 
 @_rounded_once
 def _variance_over(x, dims, keepdim, correction, is_root):
-    """The variance, or its root, and the mean."""
+    """Returns the variance, or its root, and the mean."""
     middle = mean(None, x, dims, True)
     squares = striped((x - completed(middle, x.cut)).square(), x.cut)
     found = added_up(squares, dims, keepdim)
@@ -58,7 +58,7 @@ def _variance_over(x, dims, keepdim, correction, is_root):
 
 
 def _type(function, x, *args):
-    """The type of torch's result, which autocast may decide."""
+    """Returns the type of torch's result, which autocast may decide."""
     return function(x.new_zeros([1] * max(x.ndim, 1)), *args).dtype
 
 
@@ -149,8 +149,8 @@ def _normalize(function, x, p=2.0, dim=1, eps=1e-12):
 
 
 def _of_two(function, a, b, dim, keepdim, own, cut):
-    """A function of two tensors over one dimension of their broadcast shape: `own`, which is torch's, if that dimension
-    is not cut, otherwise `cut`."""
+    """Computes a function of two tensors over one dimension of their broadcast shape: by `own`, which is torch's, if
+    that dimension is not cut, otherwise by `cut`."""
     layout = broadcast([a, b])
     ndim = len(layout.dims)
     a, b = completed(a, layout), completed(b, layout)

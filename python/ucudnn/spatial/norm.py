@@ -51,8 +51,8 @@ class _Normalised(torch.autograd.Function):
 
 
 def _differentiable(ctx, saved, gradient):
-    """The result of _gradients, by operations through which gradients flow, for gradients of gradients. The statistics
-    are computed again, since no gradient flows through the saved ones."""
+    """Returns the result of _gradients, by operations through which gradients flow, for gradients of gradients. The
+    statistics are computed again, since no gradient flows through the saved ones."""
     (dims, axes, count), (x, weight, _, _) = ctx.arguments, saved
     average = lambda values: summed(total(values.sum(dims, keepdim=True), axes) / count, axes)
     by_bias = wide(gradient)
@@ -64,7 +64,7 @@ def _differentiable(ctx, saved, gradient):
 
 
 def _like_parameters(ctx, *values):
-    """The gradients of weight and bias, each in its parameter's shape; None for a missing one."""
+    """Returns the gradients of weight and bias, each in its parameter's shape; None for a missing one."""
     return [None if shape is None else value.sum_to_size(shape) for value, shape in zip(values, ctx.shapes)]
 
 
@@ -169,7 +169,7 @@ def _layer_norm(function, x, normalized_shape, weight=None, bias=None, eps=1e-5,
 
 
 def own_rows(weight, x, dims):
-    """The own positions' values of a parameter with a value for every position; each rank has a part of its
+    """Returns the own positions' values of a parameter with a value for every position; each rank has a part of its
     gradient."""
     weight = completed(weight, x.cut)
     for i, dim in enumerate(dims):

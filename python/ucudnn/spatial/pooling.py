@@ -17,8 +17,8 @@ from .windows import check, extend, in_rows, of_batches, output_layout, read, sp
 
 
 def _outputs(extent, window, pad, ceil_mode):
-    """The number of windows, as torch counts them: with ceil_mode a window may stick out, but must begin inside the
-    image or its front padding."""
+    """Returns the number of windows, as torch counts them: with ceil_mode a window may stick out, but must begin inside
+    the image or its front padding."""
     rows = extent + 2 * pad - window.extent
     if not ceil_mode:
         return rows // window.stride + 1
@@ -27,7 +27,7 @@ def _outputs(extent, window, pad, ceil_mode):
 
 
 def _slid(extent, window, pad, ceil_mode):
-    """[begin, end) of the rows that each window reads along an axis."""
+    """Returns [begin, end) of the rows that each window reads along an axis."""
     begins = [i * window.stride - pad for i in range(_outputs(extent, window, pad, ceil_mode))]
     return [(max(0, begin), min(extent, begin + window.extent)) for begin in begins]
 
@@ -184,7 +184,7 @@ def _adaptive_max(function, x, output_size, return_indices=False):
 
 
 def _largest(x, windows):
-    """The largest of each window, the same on every rank. `windows`: by axis, [begin, end) in the whole."""
+    """Returns the largest of each window, the same on every rank. `windows`: by axis, [begin, end) in the whole."""
     # The place of each element in the whole picture, row by row.
     place, spans = torch.zeros([1] * len(windows), dtype=torch.int64, device=x.device), []
     dims = spatial_dims(x, len(windows))
@@ -198,8 +198,8 @@ def _largest(x, windows):
 
 
 def _window_maxima(x, place, spans):
-    """The largest of each window among the rank's own elements, and its place; -inf, with a place behind all others, if
-    the rank has none."""
+    """Returns the largest of each window among the rank's own elements, and its place; -inf, with a place behind all
+    others, if the rank has none."""
     values, places = [], []
     shape = [len(found) for _, _, found in spans]
     for flat in range(torch.Size(shape).numel()):

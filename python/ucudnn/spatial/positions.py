@@ -66,7 +66,7 @@ def own_part(x, of_x, layout):
 
 
 def places(x, dim):
-    """The places of this rank's positions in the whole's dimension `dim`."""
+    """Returns the places of this rank's positions in the whole's dimension `dim`."""
     return _places(layout_of(x).dims[dim] or ((None, x.shape[dim]),), layout_of(x)).to(x.device)
 
 

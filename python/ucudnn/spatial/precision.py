@@ -14,8 +14,8 @@ def wide(x):
 
 
 def lowered(*operands):
-    """The operands of a function that torch's autocast runs in its lower precision. They are converted here, because
-    they are used by other functions than the program called, which autocast may not know."""
+    """Returns the operands of a function that torch's autocast runs in its lower precision. They are converted here,
+    because they are used by other functions than the program called, which autocast may not know."""
     device = operands[0].device.type
     if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
         return operands

@@ -23,7 +23,7 @@ def agreed(layouts, keeps_first):
 
 
 def in_stripes(x, extents):
-    """x in the stripes `extents` along the axes that cut it: rows come from the ranks that have them."""
+    """Returns x in the stripes `extents` along the axes that cut it: rows come from the ranks that have them."""
     own = layout_of(x)
     if any(sum(rows) != sum(extents.get(axis, rows)) for axis, rows in own.extents.items()):
         own = own.in_rows(range(len(own.dims)))
@@ -39,15 +39,15 @@ def in_stripes(x, extents):
 
 
 def brought(x, layout):
-    """x in the stripes of `layout`, if its own stripes have as many rows in all."""
+    """Returns x in the stripes of `layout`, if its own stripes have as many rows in all."""
     stripes = agreed([layout, layout_of(x)], keeps_first=True)
     extents = {axis: rows for axis, (rows, _) in stripes.items()}
     return striped(in_stripes(x, extents), layout_of(x).in_stripes(stripes)) if stripes else x
 
 
 def in_groups(layout, axis, size):
-    """The layout in stripes of whole groups of `size` rows, as near to its own as possible. Raises Uneven if a rank
-    would have no rows."""
+    """Returns the layout in stripes of whole groups of `size` rows, as near to its own as possible. Raises Uneven if a
+    rank would have no rows."""
     extents = layout.extents[axis]
     count, ends = sum(extents) // size, [0]
     if sum(extents) % size or count < len(extents):

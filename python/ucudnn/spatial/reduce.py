@@ -81,7 +81,7 @@ def _extents_of(told, grid):
 
 
 def gather(x):
-    """The whole x on every rank, as a plain tensor: replicated."""
+    """Returns the whole x on every rank, as a plain tensor: replicated."""
     if not isinstance(x, Stripe):
         return x
     with plainly():
@@ -91,7 +91,7 @@ def gather(x):
 
 
 def whole_shape(x):
-    """The shape of the whole tensor of which x is a stripe, in plain numbers."""
+    """Returns the shape of the whole tensor of which x is a stripe, in plain numbers."""
     with plainly():
         return torch.Size([layout_of(x).whole_extent(dim, extent) for dim, extent in enumerate(x.shape)])
 
@@ -113,8 +113,8 @@ def remaining(x, dims, keepdim):
 
 
 def added_up(x, dims, keepdim=False, dtype=None, count=None):
-    """The sum over these dimensions of the whole tensor, or with `count`, the number of elements, the mean. 16-bit
-    numbers are summed in fp32, and the result is rounded once to the type of torch's."""
+    """Returns the sum over these dimensions of the whole tensor, or with `count`, the number of elements, the mean.
+    16-bit numbers are summed in fp32, and the result is rounded once to the type of torch's."""
     dtype = (torch.sum if count is None else torch.mean)(x.new_empty(0), dtype=dtype).dtype
     result = total(torch.sum(x, dims, keepdim=keepdim, dtype=wide_type(dtype)), axes_in(x, dims))
     return striped((result if count is None else result / count).to(dtype), remaining(x, dims, keepdim))

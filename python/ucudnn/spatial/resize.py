@@ -41,7 +41,7 @@ def _times(extent, factor):
 
 
 def _positions(first, last, extent, outputs, mode, align):
-    """The input positions that the outputs [first, last) read: (rows by tap, weights by tap)."""
+    """Returns the input positions that the outputs [first, last) read: (rows by tap, weights by tap)."""
     at = torch.arange(first, last, dtype=torch.float64)
     ratio = extent / outputs
     if mode.startswith("nearest"):  # torch counts in single precision, whatever the type
@@ -71,7 +71,7 @@ def _cubic(distance, a=-0.75):
 
 
 def _combined(rows, dim, taps, weights, first):
-    """The weighted sums along one dimension of rows that begin with row `first`."""
+    """Returns the weighted sums along one dimension of rows that begin with row `first`."""
     result, shape = None, [1] * rows.ndim
     shape[dim] = -1
     for tap, weight in zip(taps, weights):

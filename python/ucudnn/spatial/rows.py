@@ -9,7 +9,8 @@ _CHUNK = 1 << 18  # elements
 
 
 def _first(x, *shapes):
-    """The first dimension of rows of x, in which all of these shapes have extent 1; None if x has no such rows."""
+    """Returns the first dimension of rows of x, in which all of these shapes have extent 1; None if x has no such
+    rows."""
     first = x.ndim
     while first and all(shape[first - 1] == 1 for shape in shapes):
         first -= 1
@@ -22,7 +23,7 @@ def _without(x, dims):
 
 
 def _of_rows(x, first):
-    """The shape of a tensor with one value for each row."""
+    """Returns the shape of a tensor with one value for each row."""
     return *x.shape[:first], *[1] * (x.ndim - first)
 
 
@@ -49,7 +50,7 @@ def moments(x, dims):
 
 
 def scaled(x, factor, shift):
-    """x * factor + shift."""
+    """Returns x * factor + shift."""
     first = _first(x, factor.shape, shift.shape)
     if first is None:
         return torch.addcmul(shift, x, factor, out=torch.empty_like(x))
@@ -60,7 +61,7 @@ def scaled(x, factor, shift):
 
 
 def sums(gradient, x, mean, dims):
-    """The sums over `dims` of gradient, and of gradient * (x - mean)."""
+    """Returns the sums over `dims` of gradient, and of gradient * (x - mean)."""
     first = _first(x, mean.shape, _without(x, dims))
     if first is None or gradient.dtype != x.dtype or not gradient.is_contiguous():
         own = gradient.sum(dims, keepdim=True)

@@ -31,8 +31,8 @@ class OwnFloat(Own, float):
 
 
 def own(axes, number, whole):
-    """The number of this rank, `number({axis: part})`, with the whole's value `whole`. It is a plain number if it is
-    the same everywhere."""
+    """Returns the number of this rank, `number({axis: part})`, with the whole's value `whole`. It is a plain number if
+    it is the same everywhere."""
     parts = ranks().grid.parts
     by_place = {place: number(dict(zip(axes, place))) for place in itertools.product(*(range(parts[a]) for a in axes))}
     if all(value == whole for value in by_place.values()):
@@ -44,14 +44,14 @@ def own(axes, number, whole):
 
 
 def at(value, place):
-    """The value of a number at a place {axis: part}."""
+    """Returns the value of a number at a place {axis: part}."""
     if isinstance(value, Own):
         return value.by_place[tuple(place[axis] for axis in value.axes)]
     return value
 
 
 def by_part(value, axis):
-    """The values of a number on every part along one axis."""
+    """Returns the values of a number on every part along one axis."""
     if value.axes != (axis,):
         raise NotSupported(f"{value} comes of rows along other axes, too")
     return tuple(at(value, {axis: part}) for part in range(ranks().grid.parts[axis]))
@@ -112,7 +112,7 @@ for _kind in (OwnInt, OwnFloat):
 
 
 def sizes_of(shape, layout):
-    """The shape of a stripe: plain numbers except for cut dimensions."""
+    """Returns the shape of a stripe: plain numbers except for cut dimensions."""
     sizes = []
     for dim, extent in enumerate(shape):
         axes = sorted(layout.axes_of(dim))

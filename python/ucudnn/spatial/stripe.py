@@ -130,7 +130,7 @@ def _answer(function, args, kwargs):
 
 
 def to_local(x):
-    """This rank's rows of x as a plain tensor, about which nothing is checked from here on."""
+    """Returns this rank's rows of x as a plain tensor, about which nothing is checked from here on."""
     return _as(x, torch.Tensor) if isinstance(x, Stripe) else x
 
 
@@ -201,7 +201,7 @@ def place():
 
 
 def running():
-    """The innermost module that runs; None outside a converted model."""
+    """Returns the innermost module that runs; None outside a converted model."""
     return _where[-1][2] if _where else None
 
 
@@ -244,7 +244,7 @@ def rule(*functions, sizes=None):
 
 
 def named(*names, homes=(torch, torch.Tensor, torch.nn.functional, torch._C._nn, torch.special)):
-    """The functions of torch with these names, in any of torch's modules."""
+    """Returns the functions of torch with these names, in any of torch's modules."""
     return {getattr(home, name) for home in homes for name in names if hasattr(home, name)}
 
 
@@ -269,7 +269,7 @@ def layout_of(tensor):
 
 
 def whole(result, args=()):
-    """A result of replicated tensors alone, which is replicated."""
+    """Returns a result of replicated tensors alone, which is replicated."""
     if isinstance(result, torch.Tensor):
         if any(result is x for x in flat(args)):
             return result
@@ -280,5 +280,5 @@ def whole(result, args=()):
 
 
 def count_of(x, dims):
-    """The number of elements that the whole tensor has in these dimensions."""
+    """Returns the number of elements that the whole tensor has in these dimensions."""
     return math.prod(layout_of(x).whole_extent(dim, x.shape[dim]) for dim in dims)

@@ -44,8 +44,8 @@ class _Total(torch.autograd.Function):
 
 
 def summed(x, axes):
-    """x, which is replicated along `axes`, for use with a tensor that is cut along them. Its incoming gradient is
-    summed, not a gradient that was accumulated before."""
+    """Returns x, which is replicated along `axes`, for use with a tensor that is cut along them. Its incoming gradient
+    is summed, not a gradient that was accumulated before."""
     if not axes or not isinstance(x, torch.Tensor) or not (x.requires_grad and torch.is_grad_enabled()):
         return x
     ranks().note(x.shape, axes)
@@ -59,7 +59,8 @@ def total(x, axes):
 
 
 def greatest(x, axes):
-    """The largest of all ranks' x, or NaN if any is NaN: torch.distributed's own maximum over gloo would lose that."""
+    """Returns the largest of all ranks' x, or NaN if any is NaN: torch.distributed's own maximum over gloo would lose
+    that."""
     return ranks().all_gather(x, axes).amax(0) if axes else x
 
 
@@ -92,7 +93,7 @@ class _Group:
         self._sums.append((wait, pieces))
 
     def end(self):
-        """The sums that were begun last, in the order of the parameters."""
+        """Returns the sums that were begun last, in the order of the parameters."""
         wait, pieces = self._sums.pop()
         at, summed = 0, wait and wait()
         for piece in pieces:

@@ -24,8 +24,8 @@ def of_batches(layer):
 
 
 def spatial_dims(x, count):
-    """{axis: index among the last `count` dimensions} of the axes that cut these. Images may also be cut, as when
-    positions of a video are flattened into them: no window reads beyond its image."""
+    """Returns {axis: index among the last `count` dimensions} of the axes that cut these. Images may also be cut, as
+    when positions of a video are flattened into them: no window reads beyond its image."""
     if x.ndim != count + 2:
         raise NotSupported(f"{count}-dimensional windows over a tensor of {x.ndim} dimensions")
     if not x.cut.is_plain(1):
@@ -65,7 +65,7 @@ def read(x, axis, window, front, back):
 
 
 def extend(x, plans, value=0.0):
-    """x with the rows that `plans`, {axis: Read}, read, as a plain tensor."""
+    """Returns x with the rows that `plans`, {axis: Read}, read, as a plain tensor."""
     result = x
     for axis, plan in plans.items():
         result = extended(result, x.cut.dim_of(axis), axis, x.cut.extents[axis], plan.reads, value)

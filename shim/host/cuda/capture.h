@@ -29,7 +29,7 @@ struct Capture {
   std::shared_ptr<Graph> graph = std::make_shared<Graph>();
 };
 
-// The calling thread's interaction mode, which the call exchanges.
+// Returns the calling thread's interaction mode, which the call exchanges.
 CUstreamCaptureMode ExchangeThreadMode(CUstreamCaptureMode mode);
 
 CUresult BeginCapture(Stream& stream, CUstreamCaptureMode mode);
@@ -44,7 +44,7 @@ struct CaptureInfo {
   std::vector<CUgraphNode> tail;  // nodes on which the next node will depend
 };
 CUresult GetCaptureInfo(const Stream& stream, CaptureInfo* info);
-// The graph of an ongoing capture; null if the handle is none's.
+// Returns the graph of an ongoing capture; null if the handle is none's.
 std::shared_ptr<Graph> GraphOfCapture(CUgraph handle);
 
 // Gives `work` to `stream`: enqueued in its context's order, or recorded if it captures. `ticket`

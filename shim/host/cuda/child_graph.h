@@ -12,7 +12,7 @@ namespace hostgpu {
 // Makes a node that holds a copy of `graph` and runs behind `after`.
 std::shared_ptr<Node> MakeChildNode(const Graph& graph, std::vector<const Node*> after);
 
-// The graph of a node of MakeChildNode; null for any other.
+// Returns the graph of a node of MakeChildNode; null for any other.
 std::shared_ptr<Graph> ChildOf(const Node* node);
 
 // Copies of `nodes`, with the nodes of child graphs in place of the child nodes. They run in this

@@ -28,8 +28,8 @@ struct Context {
   // tasks follow all tasks in blocking streams, and all tasks in blocking streams follow its tasks.
   Ticket Enqueue(Stream& stream, std::function<void()> run, std::vector<Ticket> after = {});
   std::shared_ptr<Stream> CreateStream(bool blocking, int priority);
-  // The tickets that synchronising with `stream` waits for: the legacy stream stands for all
-  // blocking ones.
+  // Returns the tickets that synchronising with `stream` waits for: the legacy stream stands for
+  // all blocking ones.
   std::vector<Ticket> Outstanding(const Stream& stream);
   std::vector<Ticket> Outstanding();
   void Synchronize();
@@ -101,12 +101,13 @@ void SetCurrentContext(Context* context);  // replaces the top of the thread's s
 bool PushContext(Context* context);
 Context* PopContext();
 
-// The context behind a handle; null if it is unknown.
+// Returns the context behind a handle; null if it is unknown.
 Context* FindContext(CUcontext handle);
 Context* FindDevice(CUdevice device);
 std::shared_ptr<Event> FindEvent(CUevent handle);
 std::shared_ptr<Graph> FindGraph(CUgraph handle);
-// The stream behind a handle; resolves default streams in `current`. Null if the handle is unknown.
+// Returns the stream behind a handle; resolves default streams in `current`. Null if the handle is
+// unknown.
 std::shared_ptr<Stream> FindStream(Context& current, CUstream handle);
 
 // Runs the body of an entry point: no exception crosses the C border.

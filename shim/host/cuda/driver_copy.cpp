@@ -37,7 +37,7 @@ struct Rows {
   size_t depth = 1;  // planes
 
   bool Empty() const { return width == 0 || height == 0 || depth == 0; }
-  // The bytes from the first to behind the last one. Empty if they exceed an address.
+  // Returns the bytes from the first to behind the last one. Empty if they exceed an address.
   std::optional<size_t> Extent(const Strides& strides) const {
     size_t rows = 0, bytes = 0;
     if (__builtin_mul_overflow(strides.height, depth - 1, &rows) ||
@@ -137,8 +137,8 @@ CUresult Fill(CUstream handle, CUdeviceptr to, unsigned char value, size_t width
   });
 }
 
-// The first byte of an operand of cuMemcpy2D or cuMemcpy3D, `offset` bytes behind its pointer.
-// Empty for arrays, which the stand-in lacks.
+// Returns the first byte of an operand of cuMemcpy2D or cuMemcpy3D, `offset` bytes behind its
+// pointer. Empty for arrays, which the stand-in lacks.
 std::optional<uintptr_t> Start(CUmemorytype type, const void* host, CUdeviceptr device,
                                size_t offset) {
   switch (type) {

@@ -63,8 +63,8 @@ constexpr AttributeValue kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, CU_COMPUTEMODE_DEFAULT},
 };
 
-// The size of the largest cache that the system reports, through which this device's memory is
-// read; 0 if it reports none.
+// Returns the size of the largest cache that the system reports, through which this device's memory
+// is read; 0 if it reports none.
 int CacheBytes() {
   long bytes = 0;
   for (const int level : {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE}) {

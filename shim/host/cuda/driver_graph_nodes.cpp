@@ -18,7 +18,7 @@ namespace {
 // this does not check that.
 const Node* NodeOf(CUgraphNode handle) { return reinterpret_cast<const Node*>(handle); }
 
-// The graph that holds the node, under the state's lock; null if none does.
+// Returns the graph that holds the node, under the state's lock; null if none does.
 Graph* GraphOf(State& state, CUgraphNode handle) {
   for (auto& [address, graph] : state.graphs) {
     for (const auto& node : graph->nodes) {
@@ -63,7 +63,7 @@ CUresult GiveDependencies(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData*
   });
 }
 
-// A node that runs `work`, which the last holder releases.
+// Returns a node that runs `work`, which the last holder releases.
 Node KernelNode(const hostgpuWork& work, unsigned long long kernel) {
   const std::shared_ptr<void> argument(work.argument, [release = work.release](void* held) {
     if (release) release(held);

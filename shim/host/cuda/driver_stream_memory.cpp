@@ -28,8 +28,8 @@ constexpr int kLooksBeforeSleep = 200;
 constexpr long kShortestSleepNs = 20'000;
 constexpr long kLongestSleepNs = 1'000'000;
 
-// The address at which the stand-in accesses the word; null for an address that a device cannot
-// reach.
+// Returns the address at which the stand-in accesses the word; null for an address that a device
+// cannot reach.
 uint32_t* Word(CUdeviceptr address) {
   if (address == 0 || address % sizeof(uint32_t) != 0) return nullptr;
   const std::optional<Place> place = hostgpu::Locate(address, sizeof(uint32_t));

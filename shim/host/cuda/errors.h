@@ -16,7 +16,7 @@ constexpr ErrorText kErrors[] = {
 #undef HOSTGPU_ERROR
 };
 
-// The error with this code, if it has a name in the API of `name`; null otherwise.
+// Returns the error with this code, if it has a name in the API of `name`; null otherwise.
 constexpr const ErrorText* FindError(int code, const char* ErrorText::*name) {
   for (const ErrorText& error : kErrors) {
     if (error.code == code && *(error.*name) != '\0') return &error;

@@ -30,7 +30,7 @@ struct Use {
   uintptr_t address;
   uint64_t allocation;
 };
-// The uses of those `addresses` that are device memory.
+// Returns the uses of those `addresses` that are device memory.
 std::vector<Use> UsesOf(const std::vector<uintptr_t>& addresses);
 
 struct Node {

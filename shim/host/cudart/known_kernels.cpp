@@ -78,7 +78,7 @@ T Argument(const void* argument) {
   return value;
 }
 
-// The number of elements of a launch: its first argument, of an integer type.
+// Returns the number of elements of a launch: its first argument, of an integer type.
 size_t CountOf(const Number& type, const void* argument) {
   return static_cast<size_t>(std::max(0.0L, type.read(argument)));
 }

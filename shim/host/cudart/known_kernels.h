@@ -15,7 +15,7 @@ namespace hostgpu::runtime {
 // size.
 using KnownKernel = std::function<cudaError_t(void** arguments, cudaStream_t stream)>;
 
-// The kernel of this demangled name; empty if it is unknown.
+// Returns the kernel of this demangled name; empty if it is unknown.
 KnownKernel FindKnownKernel(const std::string& name);
 
 }  // namespace hostgpu::runtime

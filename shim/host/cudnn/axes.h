@@ -19,13 +19,13 @@ std::array<int64_t, 3> PerAxis(const Values& values, int first, int count, int64
   return result;
 }
 
-// The spatial extents of a tensor or a filter of three to five dimensions, depth first.
+// Returns the spatial extents of a tensor or a filter of three to five dimensions, depth first.
 template <class Tensor>
 std::array<int64_t, 3> SpatialExtents(const Tensor& tensor) {
   return PerAxis(tensor.dims, 2, tensor.dim_count - 2, 1);
 }
 
-// The strides in the order n, c, d, h, w.
+// Returns the strides in the order n, c, d, h, w.
 template <class Tensor>
 std::array<int64_t, 5> FiveStrides(const Tensor& tensor) {
   const auto spatial = PerAxis(tensor.strides, 2, tensor.dim_count - 2, 0);

@@ -41,7 +41,7 @@ A Activate(const cudnnActivationStruct& activation, A x) {
   }
 }
 
-// The derivative of the activation at input x with output y.
+// Returns the derivative of the activation at input x with output y.
 template <class A>
 A Slope(const cudnnActivationStruct& activation, A x, A y) {
   const A coefficient = static_cast<A>(activation.coefficient);

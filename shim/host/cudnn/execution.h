@@ -23,7 +23,7 @@ struct DevicePointers {
   const void* y;
   void* workspace;
   size_t workspace_bytes;
-  // The workspace that the call uses: null if it needs none.
+  // Returns the workspace that the call uses: null if it needs none.
   const void* UsedWorkspace(const Operands& operands) const {
     return operands.workspace_needed > 0 ? workspace : nullptr;
   }

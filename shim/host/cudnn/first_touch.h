@@ -17,7 +17,8 @@ class FirstTouch {
   // nothing. An algorithm has its number in the operation that runs.
   explicit FirstTouch(const char* setting);
 
-  // The additional time of a run. Thread-safe; all streams share the image that was touched last.
+  // Returns the additional time of a run. Thread-safe; all streams share the image that was touched
+  // last.
   std::chrono::microseconds Cost(int algorithm, const void* image);
 
  private:

@@ -10,7 +10,7 @@ size_t cudnnGetVersion() { return CUDNN_VERSION; }
 
 size_t cudnnGetMaxDeviceVersion() { return CUDNN_MAX_DEVICE_VERSION; }
 
-// The runtime with which the real 9.19 was built.
+// Returns the version of the runtime with which the real 9.19 was built.
 size_t cudnnGetCudartVersion() { return 13010; }
 
 cudnnStatus_t cudnnGraphVersionCheck() { return CUDNN_STATUS_SUCCESS; }

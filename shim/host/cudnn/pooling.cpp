@@ -29,7 +29,7 @@ struct Pooling {
   int axes() const { return pooling.spatial_count; }
 };
 
-// The image's extents and strides alone, in the order of the pooling's axes.
+// Returns the image's extents and strides alone, in the order of the pooling's axes.
 Extents Spatial(const std::array<int, CUDNN_DIM_MAX>& values) {
   Extents spatial{};
   for (int i = 2; i < CUDNN_DIM_MAX; ++i) spatial[i - 2] = values[i];
@@ -88,7 +88,7 @@ void ForEachPlane(const Pooling& call, const Body& body) {
                     [&](const auto& at) { body(at[0], at[1]); });
 }
 
-// The divisor of an average.
+// Returns the divisor of an average.
 int64_t Count(const Pooling& call, const Window& window) {
   return call.pooling.mode == CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING ? window.whole
                                                                           : window.inside;

@@ -25,7 +25,7 @@ cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilt
                        cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y,
                        Problem* problem);
 
-// The engines' type for a tensor type; returns false if there is none.
+// Sets `engine_type` to the engines' type for a tensor type; returns false if there is none.
 bool EngineType(cudnnDataType_t type, DataType* engine_type);
 
 // Returns whether the engines may accumulate `data` in `compute`.
@@ -34,7 +34,7 @@ bool IsComputeTypeFor(DataType data, cudnnDataType_t compute);
 // Reads a scaling factor: double for fp64 tensors, else float.
 double ReadScale(const void* scale, DataType type);
 
-// The number of algorithms in the operation's enumeration: 0 … count-1.
+// Returns the number of algorithms in the operation's enumeration: 0 … count-1.
 int AlgorithmCount(Operation operation);
 
 // Bytes that `algorithm` needs. BAD_PARAM for a number that is no algorithm, NOT_SUPPORTED if it

@@ -20,7 +20,7 @@ struct Softmax {
   const void* slope;  // backward: dy
   void* to;           // y; backward: dx
 
-  // The axes of one sum, and the places where the sums start.
+  // Returns the axes of one sum, and the places where the sums start.
   Extents Inner() const {
     Extents dims = x_layout.dims;
     dims[0] = 1;

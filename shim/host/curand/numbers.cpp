@@ -6,8 +6,8 @@
 namespace hostgpu::random {
 namespace {
 
-// The output function of SplitMix64 for the place's multiple of the golden ratio (Steele, Lea,
-// Flood: Fast splittable pseudorandom number generators, 2014).
+// Applies the output function of SplitMix64 to the place's multiple of the golden ratio (Steele,
+// Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 uint64_t Draw(Place place, uint64_t i) {
   uint64_t z = place.seed + (place.first + i + 1) * 0x9E3779B97F4A7C15u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -29,7 +29,7 @@ struct ConvolutionShape {
   DataType int8_result = DataType::kInt32;  // type of y if `type` is kInt8: kInt8, kInt32 or kFloat
 };
 
-// The type of the tensor that the operation writes.
+// Returns the type of the tensor that the operation writes.
 inline DataType ResultType(const ConvolutionShape& shape) {
   return shape.type == DataType::kInt8 ? shape.int8_result : shape.type;
 }

@@ -25,8 +25,8 @@ struct Scratch {
   Acc* patches = operand + kOperand;
 };
 
-// The largest length, at most `limit`, that cuts `total` into nearly equal parts; a multiple of 16
-// if the parts are long.
+// Returns the largest length, at most `limit`, that cuts `total` into nearly equal parts; a
+// multiple of 16 if the parts are long.
 int64_t Part(int64_t total, int64_t limit) {
   if (total <= limit) return std::max<int64_t>(total, 1);
   const int64_t parts = (total + limit - 1) / limit;

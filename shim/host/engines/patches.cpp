@@ -14,7 +14,8 @@ Tap MakeTap(int64_t filter_position, int64_t base, int64_t step, int64_t source_
   return {filter_position, base, first, std::max(first, last)};
 }
 
-// The tap of the correlation for the filter element at `position`: mirrored for a convolution.
+// Returns the tap of the correlation for the filter element at `position`: mirrored for a
+// convolution.
 int64_t TapOf(const ConvolutionShape& shape, int axis, int64_t position) {
   return shape.flip ? shape.w[axis] - 1 - position : position;
 }

@@ -44,9 +44,9 @@ struct PatchGeometry {
   std::vector<PixelRun> Runs(int64_t first, int64_t last) const;
 };
 
-// The geometry of forward and backward_filter: pixels of y, gathered from x.
+// Returns the geometry of forward and backward_filter: pixels of y, gathered from x.
 PatchGeometry ForwardGeometry(const ConvolutionShape& shape);
-// The geometries of backward_data, which together cover x: pixels of x, gathered from y.
+// Returns the geometries of backward_data, which together cover x: pixels of x, gathered from y.
 std::vector<PatchGeometry> BackwardDataPhases(const ConvolutionShape& shape);
 // Returns the geometry of y itself: it gathers y as a matrix of channels by pixels.
 PatchGeometry IdentityGeometry(const ConvolutionShape& shape);

@@ -15,7 +15,7 @@ struct CopyLoop {
   int64_t extent, user_stride, dense_stride;
 };
 
-// The axes from slow to fast in the dense copy, merged if both sides allow it.
+// Returns the axes from slow to fast in the dense copy, merged if both sides allow it.
 std::vector<CopyLoop> CopyLoops(const TensorCopy& copy) {
   std::vector<CopyLoop> loops;
   for (int i = 0; i < 5; ++i) {

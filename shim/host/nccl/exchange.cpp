@@ -146,8 +146,8 @@ bool Exchange::Arrive(size_t i) {
   return all;
 }
 
-// The address of the offered message; null if it is not the expected one, in which case both sides
-// fail.
+// Returns the address of the offered message; null if it is not the expected one, in which case
+// both sides fail.
 const char* Exchange::SourceOf(const Incoming& incoming, int from) {
   Channel& channel = board_.channel(incoming.kind, from, communicator_.rank());
   const Message message = channel.message;  // read once: another process may change it

@@ -53,7 +53,7 @@ class Mapping {
   size_t bytes_ = 0;
 };
 
-// A new sealed file of `bytes` zeros, in no file system. Not open if the system refuses.
+// Returns a new sealed file of `bytes` zeros, in no file system. Not open if the system refuses.
 File NewSharedFile(size_t bytes);
 
 // The address by which other processes of this user open a shared file, while this process has it

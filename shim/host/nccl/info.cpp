@@ -82,8 +82,8 @@ const char* ncclGetErrorString(ncclResult_t result) {
   }
 }
 
-// The process's last error, whichever communicator is asked, as in the real library. Valid until
-// the thread's next call.
+// Returns the process's last error, whichever communicator is asked, as in the real library. Valid
+// until the thread's next call.
 const char* ncclGetLastError(ncclComm_t) {
   thread_local char text[hostgpu::nccl::kLongestReason];
   auto& last = hostgpu::nccl::TheLastError();

@@ -16,7 +16,7 @@ constexpr size_t kTile = 2048;  // elements: partial results stay in the nearest
 template <class T>
 constexpr bool kIsNarrow = std::is_same_v<T, Half> || std::is_same_v<T, Bfloat16>;
 
-// The type in which an element is computed: whole numbers wrap around.
+// Converts an element to the type in which it is computed. Whole numbers wrap around.
 template <class T>
 auto Wide(T value) {
   if constexpr (std::is_integral_v<T>) {

@@ -13,7 +13,7 @@ struct Settings {
   bool serial = false;          // one operation of a device at a time
   int version = 22809;          // the result of ncclGetVersion
 
-  // The time that `bytes` occupy the way from one rank to another.
+  // Returns the time that `bytes` occupy the way from one rank to another.
   int64_t TransferNs(uint64_t bytes) const;
 };
 

@@ -16,7 +16,7 @@ namespace {
 // The path is relative to the folder of libucudnn.so.1, in the build tree and the install tree.
 constexpr char kGlpkPlugin[] = "ucudnn/libucudnn_glpk.so";
 
-// The path of the GLPK plug-in; empty if the exact solver is asked for.
+// Returns the path of the GLPK plug-in; empty if the exact solver is asked for.
 std::string SolverPath(const Options& options) {
   if (options.solver != Solver::kGlpk) return {};
   const std::string self = FileOf(kGlpkPlugin);

@@ -45,21 +45,21 @@ class Budgets {
     graph_ = &graph;
   }
 
-  // The budget of the device of `context`; null if there is none, or if it belongs to another
-  // context of the device.
+  // Returns the budget of the device of `context`; null if there is none, or if it belongs to
+  // another context of the device.
   WorkspaceBudget* Of(CUcontext context);
   // To be called when `handle` was or will be destroyed, together with the lane that `lane` names
   // (null: none). Returns its budget (null: none) and the result of WorkspaceBudget::Close.
   std::pair<WorkspaceBudget*, uint64_t> Leave(const void* handle, const void* lane);
-  // The most bytes of ucudnn's workspace that any kernel may have.
+  // Returns the most bytes of ucudnn's workspace that any kernel may have.
   size_t LimitOf(const WorkspaceBudget& budget) const;
 
   // To be called before a call runs. The budget learns from it and is divided once it knows enough;
   // a division that waits for memory is settled if the memory is free by now. Does nothing inside a
   // capture.
   void Follow(const BudgetKernel& kernel, Session& session, cudnnHandle_t handle) noexcept;
-  // The share of `kernel` on `session`; `part.kernel` becomes the kernel's number. None if there is
-  // no budget, or the driver does not tell the stream's id.
+  // Returns the share of `kernel` on `session`; `part.kernel` becomes the kernel's number. None if
+  // there is no budget, or the driver does not tell the stream's id.
   std::optional<planning::BudgetShare> ShareOf(const BudgetKernel& kernel, const Session& session,
                                                cudnnHandle_t handle, OwnedPart& part) const;
   // Divides the budget of the handle's device among the kernels that have run so far. Does nothing
@@ -70,7 +70,7 @@ class Budgets {
   void NoteAll();
 
  private:
-  // An equal part of the budget for each of `kernels`, on each of its lanes.
+  // Returns an equal part of the budget for each of `kernels`, on each of its lanes.
   size_t PartOf(const WorkspaceBudget& budget, const std::vector<BudgetKernel>& kernels) const;
   void Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t handle,
               KernelSequence::Known known);

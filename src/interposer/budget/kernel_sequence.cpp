@@ -10,8 +10,8 @@ void KernelSequence::Ask(int kernel) {
   surprised_ |= !expected_.empty() && !expected_.contains(kernel);
 }
 
-// The length of the shortest sequence of calls that the lane has just run twice in a row and that
-// counts as an iteration; 0: there is none.
+// Returns the length of the shortest sequence of calls that the lane has just run twice in a row
+// and that counts as an iteration; 0: there is none.
 size_t KernelSequence::PeriodOf(const Lane& lane) const {
   const size_t calls = lane.calls.size();
   size_t all = 1;  // with this length or more, the latest calls include every problem

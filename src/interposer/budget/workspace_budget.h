@@ -77,7 +77,7 @@ class WorkspaceBudget {
   // has run.
   Status MayOrder(std::initializer_list<const void*> owners);
 
-  // The kernels that are known so far.
+  // Returns the kernels that are known so far.
   std::vector<BudgetKernel> Kernels();
   // Divides the budget among `kernels`; those without choices (choices[i] belongs to kernels[i])
   // get no share. Halves the budget until the device has memory for it. REQUIRES: Run or
@@ -127,9 +127,9 @@ class WorkspaceBudget {
   size_t assured_bytes() const { return arena_.assured_bytes(); }
   // Lends some of the assured workspace to a call that cannot run without.
   Segment TakeAssured(const execution::ArenaOwner& owner, size_t bytes, CUstream stream);
-  // The owner of the segment that `kernel` uses when `owner` runs it: the lane itself, or the
-  // kernel on the lane. With a workspace plan it is the file's segment on the lane, or on all lanes
-  // if the file says that the calls are ordered.
+  // Returns the owner of the segment that `kernel` uses when `owner` runs it: the lane itself, or
+  // the kernel on the lane. With a workspace plan it is the file's segment on the lane, or on all
+  // lanes if the file says that the calls are ordered.
   execution::ArenaOwner SlotOwner(execution::ArenaOwner owner, int kernel) const;
 
   // The figures of the budget for the report.
@@ -147,7 +147,7 @@ class WorkspaceBudget {
     const char* solver = "";      // the solver that divided; empty: none, or a workspace plan
   };
   Summary summary() const;
-  // The bytes that ucudnn holds on the device now.
+  // Returns the bytes that ucudnn holds on the device now.
   size_t bytes() const { return arena_.bytes(); }
 
  private:
@@ -165,7 +165,7 @@ class WorkspaceBudget {
   // Makes the division final.
   void Fix() UCUDNN_REQUIRES(mutex_);
 
-  // The segment of the workspace plan for `kernel`; null: none.
+  // Returns the segment of the workspace plan for `kernel`; null: none.
   const planning::WorkspacePlanSegment* PlanSegmentOf(int kernel) const;
   // Take with a workspace plan. A kernel of the plan gets its segment there, as large as the plan
   // makes it; any other kernel gets memory that no segment needs.

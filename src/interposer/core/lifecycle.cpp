@@ -59,7 +59,7 @@ bool IsKept(const Decision& decision, planning::Facts& facts, Steps& steps) {
   return false;
 }
 
-// The report's entry for the decision.
+// Returns the report's entry for the decision.
 KernelRecord RecordOf(const planning::Facts& facts, const Decision& decision) {
   KernelRecord record;
   record.problem = facts.problem;

@@ -29,7 +29,8 @@ class Steps {
   // Stores the decision's promise and returns it. If a promise was given before, returns the
   // earlier one.
   virtual planning::KeptPromise Keep(const planning::Decision& decision) = 0;
-  // The coarsest arithmetic among the pieces and the undivided engine; none if it is unknown.
+  // Returns the coarsest arithmetic among the pieces and the undivided engine; none if it is
+  // unknown.
   virtual std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) = 0;
 
   // Builds, unless the state in force (null: none) was built for an equal question; its build is
@@ -39,11 +40,11 @@ class Steps {
     stays_built_ = earlier != nullptr && earlier->built == question;
     return stays_built_ ? planning::BuildOutcome() : Answer(question);
   }
-  // The question that was built last, and whether an earlier build was kept for it.
+  // Returns the question that was built last, and whether an earlier build was kept for it.
   const std::optional<planning::Build>& built() const { return built_; }
   bool stays_built() const { return stays_built_; }
 
-  // The schedule that Answer(Build) made last; null: no pieces.
+  // Returns the schedule that Answer(Build) made last; null: no pieces.
   std::unique_ptr<execution::Schedule> TakeSchedule() { return std::move(schedule_); }
 
  protected:
@@ -61,7 +62,7 @@ class Steps {
 planning::Decision DecideBy(planning::Facts& facts, Steps& steps, Reporter* reporter,
                             const KernelState* earlier = nullptr);
 
-// The facts about the state in force. `lost_share`: the budget took its share away.
+// Returns the facts about the state in force. `lost_share`: the budget took its share away.
 planning::EarlierDecision FactsOfEarlier(const KernelState& earlier, bool lost_share);
 
 // One look at a kernel, on one thread.
@@ -83,9 +84,9 @@ class Lifecycle {
   void Decide(planning::Facts& facts, KernelState& state);
   // The earlier state stays in force, and is due again later.
   bool stands() const { return stands_; }
-  // The number of calls after which the kernel is decided about anew.
+  // Returns the number of calls after which the kernel is decided about anew.
   long due_at() const { return due_at_; }
-  // The record for the report.
+  // Returns the record for the report.
   const KernelRecord& record() const { return record_; }
 
   // Enters `state` into the report, where it inherits the earlier state's calls.

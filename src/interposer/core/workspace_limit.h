@@ -22,10 +22,10 @@ class WorkspaceLimit {
 
   // Holds for kernels that are asked about or first called from now on.
   void Set(size_t bytes);
-  // The ceiling in bytes; kNoLimit: none. A ceiling from free memory is computed at the first call,
-  // for the device of `context`, and then holds for all devices.
+  // Returns the ceiling in bytes; kNoLimit: none. A ceiling from free memory is computed at the
+  // first call, for the device of `context`, and then holds for all devices.
   size_t Of(CUcontext context);
-  // The size that was set; kNoLimit if the ceiling comes from free memory.
+  // Returns the size that was set; kNoLimit if the ceiling comes from free memory.
   size_t set_bytes() const;
   bool is_auto() const { return is_auto_; }
   // Lowers a ceiling from free memory to `bytes`, if it is higher.

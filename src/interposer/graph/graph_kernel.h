@@ -85,11 +85,11 @@ class GraphSteps : public Steps {
 
   // Adds an engine that may become a substitute, or serve tiles.
   void Know(EngineTemplate engine) { known_.push_back(std::move(engine)); }
-  // The known engine of that name; null if there is none.
+  // Returns the known engine of that name; null if there is none.
   EngineTemplate Find(const EngineId& engine) const;
   // Includes the plan's own engine.
   std::optional<NumericClass> CoarsestOf(const planning::Decision& decision) override;
-  // The substitute's plan that Answer(Build) made last.
+  // Returns the substitute's plan that Answer(Build) made last.
   cudnn::BackendDescriptor TakeSubstitute() { return std::move(substitute_); }
   const EngineTemplates& known() const { return known_; }
 

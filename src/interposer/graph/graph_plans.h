@@ -110,7 +110,7 @@ class GraphPlans : public DivisionChoices {
     const MutexLock lock(*state->executing);
     return run(whole);
   }
-  // The session that executes the plan; null if none is open, or memory is out.
+  // Returns the session that executes the plan; null if none is open, or memory is out.
   Session* SessionOf(cudnnHandle_t handle, const PlanState& state) const noexcept;
   // Counts a call of the plan on `handle`, whose session may be null.
   void Count(Session* session, cudnnHandle_t handle, const PlanState& state) const;
@@ -124,7 +124,8 @@ class GraphPlans : public DivisionChoices {
                                                       cudnn::FusedPointers& fused);
   cudnnStatus_t RunPieces(Session* session, cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                           cudnnBackendDescriptor_t pack, PlanState& state);
-  // The workspace that a plan of this configuration would report; none if that is its own need.
+  // Returns the workspace that a plan of this configuration would report; none if that is its own
+  // need.
   std::optional<size_t> PromiseOf(cudnnBackendDescriptor_t configuration);
   // Tells the budget, if the plan is under one, that it is about to run.
   void Follow(cudnnHandle_t handle, const PlanState& state);
@@ -134,8 +135,8 @@ class GraphPlans : public DivisionChoices {
   cudnnStatus_t BehaviorNotes(cudnnBackendDescriptor_t engine, cudnnBackendAttributeType_t type,
                               int64_t requested, int64_t* count, void* values);
   bool KeepsNativeSupport(const DescriptorShadow& engine);
-  // The call of CallOf for a native graph of the pieces; none if pieces cannot replace the plan
-  // there.
+  // Returns the call of CallOf for a native graph of the pieces; none if pieces cannot replace the
+  // plan there.
   std::optional<cudnn::ConvolutionCall> NativeCall(cudnnHandle_t handle, const PlanState& state,
                                                    cudnnBackendDescriptor_t pack,
                                                    cudnn::FusedPointers& fused);
@@ -162,7 +163,7 @@ class GraphPlans : public DivisionChoices {
   // Decides anew about `state`, which is due. Returns the better state that replaces it, or itself.
   PlanState* Improve(cudnnHandle_t handle, PlanState& state);
   GraphKernel KernelOf(const PlanState& state, Session& session, cudnnHandle_t handle) const;
-  // The state that plans of this number were finalized with. REQUIRES: there is one.
+  // Returns the state that plans of this number were finalized with. REQUIRES: there is one.
   const PlanState* FindNumbered(uint64_t number);
   // `part.kernel` becomes the kernel's number in the budget, if there is a budget. `earlier` is the
   // state in force; null when the plan is finalized.

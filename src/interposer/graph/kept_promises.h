@@ -18,8 +18,8 @@ class KeptPromises {
   // If `store` is null or fails, promises live as long as the process.
   explicit KeptPromises(planning::MeasurementStore* store) : store_(store) {}
 
-  // The promise under the key of `asked` (see EnginePromise); none if none was given or can be
-  // read.
+  // Returns the promise under the key of `asked` (see EnginePromise); none if none was given or can
+  // be read.
   std::optional<planning::EnginePromise> Find(const planning::EnginePromise& asked);
 
   // Gives `promise` and returns it. If a promise was given before under its key, returns the

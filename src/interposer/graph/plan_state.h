@@ -64,8 +64,8 @@ struct PlanState : KernelState {
     while (PlanState* next = latest->better.load(std::memory_order_acquire)) latest = next;
     return latest;
   }
-  // The plan that runs undivided by Decision::otherwise: never the application's own if less was
-  // promised than it needs. Null if only pieces keep the promise.
+  // Returns the plan that runs undivided by Decision::otherwise: never the application's own if
+  // less was promised than it needs. Null if only pieces keep the promise.
   cudnnBackendDescriptor_t Undivided(cudnnBackendDescriptor_t plan) const {
     switch (decision.otherwise) {
       case planning::Otherwise::kReal:

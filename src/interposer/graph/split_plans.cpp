@@ -62,7 +62,7 @@ std::string NameOf(const WideOperation& operation) {
   return name;
 }
 
-// Why a plan is not split that is neither pointwise nor has a single convolution.
+// Returns why a plan is not split that is neither pointwise nor has a single convolution.
 std::string NotPointwise(const std::optional<DescriptorShadow>& shadow) {
   if (!shadow || !shadow->wide) {
     return "an operation graph that is not pointwise is not split over ranks";
@@ -70,7 +70,7 @@ std::string NotPointwise(const std::optional<DescriptorShadow>& shadow) {
   return "an operation graph with " + NameOf(*shadow->wide) + " is not split over ranks";
 }
 
-// Why the convolution of a plan cannot be split; null if it can.
+// Returns why the convolution of a plan cannot be split; null if it can.
 const char* WhyNotSplit(const PlanState* state) {
   if (state == nullptr)
     return "a convolution of the graph API that ucudnn cannot read is not split";

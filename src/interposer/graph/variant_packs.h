@@ -22,7 +22,7 @@ struct VariantPack {
   // intermediates.
   bool plain = true;
 
-  // The operand's pointer; null if there is none.
+  // Returns the operand's pointer; null if there is none.
   void* Find(int64_t uid) const {
     for (int i = 0; i < uid_count && i < pointer_count; ++i) {
       if (uids[i] == uid) return pointers[i];

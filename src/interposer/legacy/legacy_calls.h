@@ -26,13 +26,13 @@ class LegacyCalls : public DivisionChoices {
   cudnnStatus_t WorkspaceSize(Operation operation, cudnnHandle_t handle,
                               const cudnn::Descriptors& descriptors, int algorithm, size_t* bytes);
   using Performances = std::vector<cudnn::AlgorithmPerformance>;
-  // The answer to cudnnFindConvolution*Algorithm(Ex), best first; none if the real library must
-  // answer. `caller_bytes` is the workspace passed to ...Ex, none for the function without.
+  // Returns the answer to cudnnFindConvolution*Algorithm(Ex), best first; none if the real library
+  // must answer. `caller_bytes` is the workspace passed to ...Ex, none for the function without.
   std::optional<Performances> FindAlgorithms(Operation operation, cudnnHandle_t handle,
                                              const cudnn::Descriptors& descriptors,
                                              std::optional<size_t> caller_bytes);
-  // The answer to cudnnGetConvolution*Algorithm_v7, best first; none if the real library must
-  // answer. `caller_bytes` is a limit that the caller names.
+  // Returns the answer to cudnnGetConvolution*Algorithm_v7, best first; none if the real library
+  // must answer. `caller_bytes` is a limit that the caller names.
   std::optional<Performances> GetAlgorithms(Operation operation, cudnnHandle_t handle,
                                             const cudnn::Descriptors& descriptors,
                                             std::optional<size_t> caller_bytes = std::nullopt);
@@ -43,7 +43,7 @@ class LegacyCalls : public DivisionChoices {
   // Runs the call on this rank alone.
   cudnnStatus_t ConvolveHere(const cudnn::ConvolutionCall& call);
   cudnnStatus_t ConvolveSplit(const cudnn::ConvolutionCall& call);
-  // The kind of a call; none if the call is left alone.
+  // Returns the kind of a call; none if the call is left alone.
   std::optional<CallKind> KindOf(const cudnn::ConvolutionCall& call,
                                  const ConvolutionProblem& problem) const;
   // Returns whether a decision may be kept for a call that its session has not met before.
@@ -68,11 +68,12 @@ class LegacyCalls : public DivisionChoices {
                                    const cudnn::Descriptors& descriptors);
   // Returns whether `measured` shows which engine is the fastest, or will never show more.
   bool Compares(const LegacyKernel& kernel, const tuning::LegacyRows& measured);
-  // The limit to measure for if the caller's is `limit_bytes`: under a budget, the budget's.
+  // Returns the limit to measure for if the caller's is `limit_bytes`: under a budget, the
+  // budget's.
   size_t MeasuredLimit(const LegacyKernel& kernel, size_t limit_bytes) const;
-  // The answer from measurements: every algorithm and math type that fits, once and at its fastest,
-  // undivided or as a promise. The promises are entered into the book. Empty if none fits. Under a
-  // budget: every algorithm that an engine without workspace can keep.
+  // Returns the answer from measurements: every algorithm and math type that fits, once and at its
+  // fastest, undivided or as a promise. The promises are entered into the book. Empty if none fits.
+  // Under a budget: every algorithm that an engine without workspace can keep.
   Performances AnswerWithin(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                             const tuning::LegacyRows& measured, size_t limit_bytes);
   // Grids of tiles for callers with the problem's own math type and the known `candidates`, if the
@@ -84,12 +85,12 @@ class LegacyCalls : public DivisionChoices {
   planning::Tilings TilingsInBudget(LegacyKernel kernel,
                                     const std::vector<planning::Candidate>& candidates,
                                     size_t need_bytes, size_t part_bytes);
-  // The workspace of the fastest undivided engine among `candidates` or, if one that was not
-  // measured may be faster, of the engine that the real library's heuristics rank first.
+  // Returns the workspace of the fastest undivided engine among `candidates` or, if one that was
+  // not measured may be faster, of the engine that the real library's heuristics rank first.
   size_t NeedOfChoice(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                       const std::vector<planning::Candidate>& candidates);
-  // The answer without measurements: the heuristics' ranking without engines that the user's
-  // options forbid. None if they forbid nothing, or if nothing is left.
+  // Returns the answer without measurements: the heuristics' ranking without engines that the
+  // user's options forbid. None if they forbid nothing, or if nothing is left.
   std::optional<Performances> AnswerUnmeasured(const LegacyKernel& kernel,
                                                const cudnn::Descriptors& descriptors,
                                                size_t limit_bytes);
@@ -109,16 +110,16 @@ class LegacyCalls : public DivisionChoices {
   planning::Trust Prove(const LegacyKernel& kernel, const planning::Promise& pieces);
   // Sets `bytes` of the budget aside for the kernel's device. Returns false if there is no room.
   bool Assure(const LegacyKernel& kernel, size_t bytes) const;
-  // The answer if nothing undivided fits: the best pieces of one algorithm that keep a promise
-  // alone and have run in this process, followed by the real library's ranking. Empty if there are
-  // none.
+  // Returns the answer if nothing undivided fits: the best pieces of one algorithm that keep a
+  // promise alone and have run in this process, followed by the real library's ranking. Empty if
+  // there are none.
   Performances AnswerOfPieces(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                               const tuning::LegacyRows& measured, size_t limit_bytes,
                               size_t caller_bytes);
   // Enters the promises of `offers` into the book. Returns their reported performances.
   Performances Told(const LegacyKernel& kernel, std::vector<planning::Offer> offers, bool settled);
-  // The undivided algorithms of the problem's math type. Their times are only the order in which
-  // the real library's heuristics rank them.
+  // Returns the undivided algorithms of the problem's math type. Their times are only the order in
+  // which the real library's heuristics rank them.
   std::vector<planning::Candidate> Ranked(const LegacyKernel& kernel,
                                           const cudnn::Descriptors& descriptors);
   // Notes in the workspace budget, while it learns, that the program got `algorithm` as an answer.
@@ -128,8 +129,8 @@ class LegacyCalls : public DivisionChoices {
   // use. Functions from here on answer from a workspace plan and are in workspace_plan_answers.cpp.
   planning::NamedRequest Named(const LegacyKernel& kernel, std::optional<int> algorithm,
                                size_t limit_bytes) const;
-  // The answer to Find and Get: the workspace plan's, then the engines that run undivided within
-  // the limit. None if the file does not name the kernel, or does not hold for it.
+  // Returns the answer to Find and Get: the workspace plan's, then the engines that run undivided
+  // within the limit. None if the file does not name the kernel, or does not hold for it.
   std::optional<Performances> ConfirmedAnswer(const LegacyKernel& kernel, size_t limit_bytes);
   // Enters such a promise into the book for callers of `algorithm`. Returns false if it cannot be
   // kept.

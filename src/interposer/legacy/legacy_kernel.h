@@ -20,7 +20,7 @@ struct LegacyKernel {
   bool may_measure = false;  // unknown measurements are made now
 };
 
-// The kernel as tuning names it.
+// Returns the kernel as tuning names it.
 tuning::LegacyKernel TuningKernel(Process& process, const LegacyKernel& kernel);
 
 // Returns the kernel's measurements at the policy's micro-batch sizes for `request`; no rows if the

@@ -40,7 +40,7 @@ class PromiseBook {
 
   void Add(const PromiseKey& key, planning::Promise promise);
 
-  // The fastest promise for `key` that needs at most `workspace_bytes`.
+  // Returns the fastest promise for `key` that needs at most `workspace_bytes`.
   std::optional<planning::Promise> Find(const PromiseKey& key, size_t workspace_bytes);
 
   // Find for a call that only the reported algorithm serves: the plan is pieces of that algorithm,
@@ -73,7 +73,7 @@ class PromiseBook {
     Page page;
     std::vector<planning::Promise> promises;
   };
-  // The entry of `key`, which is made if there is none.
+  // Returns the entry of `key`, which is made if there is none.
   Entry& Open(const PromiseKey& key) UCUDNN_REQUIRES(mutex_);
 
   mutable Mutex mutex_;

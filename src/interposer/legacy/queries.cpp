@@ -28,7 +28,8 @@ bool IsDemanded(const Options& options, const AlgorithmPerformance& performance)
   return !options.deterministic || performance.determinism == CUDNN_DETERMINISTIC;
 }
 
-// The measured performance of the heuristics' choice, undivided; none if it was not measured.
+// Returns the measured performance of the heuristics' choice, undivided; none if it was not
+// measured.
 std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choice,
                                                const ConvolutionProblem& problem,
                                                const std::vector<MicroConfiguration>& measured) {

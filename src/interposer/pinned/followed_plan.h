@@ -28,8 +28,8 @@ class FollowedPlan {
 
   // Stops following the file, with one warning.
   void Ignore(const std::string& why);
-  // The file, which this object owns; null if there is none, if it is not followed or, with one
-  // warning, if it is for another device or cuDNN.
+  // Returns the file, which this object owns; null if there is none, if it is not followed or, with
+  // one warning, if it is for another device or cuDNN.
   const planning::WorkspacePlan* For(const planning::Platform& platform);
   // Returns whether the file is for this platform and followed.
   bool Follows(const planning::Platform& platform) const;

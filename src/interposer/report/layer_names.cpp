@@ -3,7 +3,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The part of a problem that all kernels of a layer share.
+// Returns the part of a problem that all kernels of a layer share.
 ConvolutionProblem ShapeOf(ConvolutionProblem problem) {
   problem.operation = Operation::kForward;
   problem.math = MathType::kDefault;

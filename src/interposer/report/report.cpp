@@ -43,13 +43,13 @@ std::string PlanText(const Division& division, int depth) {
   return Array(runs, depth);
 }
 
-// The division that runs, with its tiles if it has any.
+// Returns the division that runs, with its tiles if it has any.
 Division DivisionIn(const KernelRecord& record) {
   auto division = DivisionOf(record.problem, record.configuration);
   return division.ok() ? std::move(*division) : Division(record.configuration);
 }
 
-// The time of the whole mini-batch as JSON; null if the time of a piece is unknown.
+// Returns the time of the whole mini-batch as JSON; null if the time of a piece is unknown.
 std::string TotalText(const Configuration& configuration) {
   const bool unknown = std::any_of(configuration.runs.begin(), configuration.runs.end(),
                                    [](const Run& run) { return run.micro.time_ms < 0; });
@@ -117,7 +117,7 @@ Fields BudgetFields(const BudgetRecord& budget) {
           {"optimal", budget.optimal ? Scalar(*budget.optimal) : "null"}};
 }
 
-// The budget of the device with the most kernels; other devices that hold memory follow as
+// Returns the budget of the device with the most kernels; other devices that hold memory follow as
 // other_devices.
 std::string BudgetsText(const std::vector<std::pair<const void*, BudgetRecord>>& budgets) {
   const auto rank = [](const auto& a, const auto& b) {

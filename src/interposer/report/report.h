@@ -96,7 +96,8 @@ class Report {
   // Takes over the names that were given before the report existed.
   void NameLayers(LayerNames names);
 
-  // The record of the latest decision about the legacy kernel of `problem`; none if there is none.
+  // Returns the record of the latest decision about the legacy kernel of `problem`; none if there
+  // is none.
   std::optional<KernelRecord> Find(const ConvolutionProblem& problem);
   Totals Count();
 
@@ -106,7 +107,8 @@ class Report {
 
   void SetSpatial(SpatialRecord spatial);
 
-  // The whole report as JSON text. `measured` is the number of measurements that this process made.
+  // Returns the whole report as JSON text. `measured` is the number of measurements that this
+  // process made.
   std::string Json(const char* mode, long measured);
   // Writes Json to `path`, in which %p stands for the process id, by rename.
   Status Write(const std::string& path, const char* mode, long measured);

@@ -17,8 +17,8 @@ class Lanes {
   // The common number of all further lanes.
   static constexpr int kOthers = 63;
 
-  // The bit of the lane's number. `owner` is the handle or, if `ordered`, names the handles that
-  // the program orders: those are one lane on all streams. A new handle takes the number of a
+  // Returns the bit of the lane's number. `owner` is the handle or, if `ordered`, names the handles
+  // that the program orders: those are one lane on all streams. A new handle takes the number of a
   // destroyed one on the same stream.
   uint64_t BitOf(const void* owner, bool ordered, CUstream stream);
   // To be called when `handle` is destroyed.

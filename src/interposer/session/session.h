@@ -57,12 +57,12 @@ class Session {
   uint64_t lane() const { return lane_.load(std::memory_order_relaxed); }
   void set_lane(uint64_t bit) { lane_.store(bit, std::memory_order_relaxed); }
 
-  // The decision for `key`; null if there is none, or if a promise was given after it. The session
-  // owns it until Close.
+  // Returns the decision for `key`; null if there is none, or if a promise was given after it. The
+  // session owns it until Close.
   CallState* Find(const CallKey& key);
   CallState* Keep(const CallKey& key, std::unique_ptr<CallState> state);
-  // A segment of ucudnn's workspace, of at least `bytes`, that was kept for `owner`; empty if none
-  // was. `generation` is the arena's: segments kept under an earlier one are forgotten.
+  // Returns a segment of ucudnn's workspace, of at least `bytes`, that was kept for `owner`; empty
+  // if none was. `generation` is the arena's: segments kept under an earlier one are forgotten.
   execution::Arena::Segment FindWorkspace(const execution::ArenaOwner& owner, size_t bytes,
                                           uint64_t generation);
   void KeepWorkspace(const execution::ArenaOwner& owner, execution::Arena::Segment segment);
@@ -88,8 +88,8 @@ class Session {
   uint64_t generation_ UCUDNN_GUARDED_BY(mutex_) = 0;  // of workspaces_
 };
 
-// The arena's owner for work that `session`'s calls enqueue. None if the driver does not tell the
-// stream's id.
+// Returns the arena's owner for work that `session`'s calls enqueue. None if the driver does not
+// tell the stream's id.
 std::optional<execution::ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
                                              cudnnHandle_t handle);
 
@@ -98,7 +98,7 @@ std::optional<execution::ArenaOwner> OwnerOf(const cuda::Driver& driver, const S
 class SessionTable {
  public:
   Session* Find(cudnnHandle_t handle) const { return table_.Find(handle); }
-  // The session of `handle`; if there is none, `open` opens one. Null if the table is full.
+  // Returns the session of `handle`; if there is none, `open` opens one. Null if the table is full.
   template <typename Open>
   Session* FindOrOpen(cudnnHandle_t handle, Open open) {
     MutexLock lock(mutex_);

@@ -28,7 +28,8 @@ class Sessions {
   // become one lane of the budget and of the report. If that is not possible, the error says why.
   Status DeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
 
-  // The session of `handle`, which is opened if it is new; null if its calls are to be forwarded.
+  // Returns the session of `handle`, which is opened if it is new; null if its calls are to be
+  // forwarded.
   Session* Of(cudnnHandle_t handle);
   // Returns the session of `handle` if one is open, else null.
   Session* Find(cudnnHandle_t handle) const { return table_.Find(handle); }
@@ -36,7 +37,7 @@ class Sessions {
   tuning::Device DeviceOf(const Session& session);
   // Returns whether the session's stream is captured now.
   bool Capturing(const Session& session) const;
-  // The bit of the lane that the session's next call is on, for CountedKernel::Count.
+  // Returns the bit of the lane that the session's next call is on, for CountedKernel::Count.
   uint64_t LaneOf(Session& session, cudnnHandle_t handle);
 
  private:

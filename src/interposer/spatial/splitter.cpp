@@ -29,7 +29,7 @@ std::optional<bool> SumsOf(const SpatialOptions& spatial) {
   return *spatial.reduce == SpatialReduction::kAll;
 }
 
-// The values that all ranks must share, as text.
+// Returns the values that all ranks must share, as text.
 std::vector<transport::Term> TermsOf(const Options& options) {
   const SpatialOptions& spatial = options.spatial;
   const auto bytes = [](const std::optional<size_t>& size) {

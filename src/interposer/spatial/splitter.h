@@ -36,7 +36,7 @@ class Splitter {
   // Returns whether calls of this process are split, or refused because they should be split and
   // cannot: then no call reaches the real library in another way.
   bool active() const { return options_.spatial.grid.has_value() || !refusal().empty(); }
-  // Why every call is refused; empty: calls are not refused.
+  // Returns why every call is refused; empty: calls are not refused.
   const std::string& refusal() const { return options_.spatial.refusal; }
   // False if the program has excluded the calling thread's calls from splitting
   // (ucudnnSpatialEnable for its rank, ucudnnSpatialEnableThread): they are then local calls.
@@ -47,7 +47,7 @@ class Splitter {
   }
   // Returns whether the calling thread's next call is split or refused.
   bool splits() const { return active() && (enabled() || !refusal().empty()); }
-  // The calling thread's declarations about its calls.
+  // Returns the calling thread's declarations about its calls.
   static spatial::Declared& declared() { return declared_; }
   // Returns whether operations that read more than one position of an image give the right result
   // on this rank alone.
@@ -62,8 +62,8 @@ class Splitter {
   // Declares that the tensors of a descriptor are whole and the same on every rank.
   void DeclareReplicated(cudnnTensorDescriptor_t tensor, bool replicated);
   bool IsReplicated(cudnnTensorDescriptor_t tensor) const;
-  // The rank of the calling thread, by its first split call; -1: none yet. If the process is a
-  // rank, that rank.
+  // Returns the rank of the calling thread, by its first split call; -1: none yet. If the process
+  // is a rank, that rank.
   int ThisRank() const {
     if (!options_.spatial.in_process) return options_.spatial.rank;
     return bound_.splitter == this ? bound_.rank : -1;
@@ -107,15 +107,15 @@ class Splitter {
     std::string library UCUDNN_GUARDED_BY(mutex);  // the transport's library; empty if it has none
   };
   size_t MostBufferBytes() const;
-  // The number of the rank that a call on `handle`, in `context`, belongs to.
+  // Returns the number of the rank that a call on `handle`, in `context`, belongs to.
   Result<int> RankOf(cudnnHandle_t handle, CUcontext context);
-  // A rank's calls; null if the ranks could not meet, which was reported then.
+  // Returns a rank's calls; null if the ranks could not meet, which was reported then.
   spatial::SplitCalls* CallsOf(int rank);
-  // The calls of the rank that a call on `handle` belongs to; null if it is refused, which is
-  // reported.
+  // Returns the calls of the rank that a call on `handle` belongs to; null if it is refused, which
+  // is reported.
   spatial::SplitCalls* CallsOf(cudnnHandle_t handle, CUcontext context);
   Result<std::unique_ptr<spatial::SplitCalls>> Meet(int rank);
-  // The place where ranks meet that are threads of this process.
+  // Returns the place where ranks meet that are threads of this process.
   Result<RendezvousAddress> OwnPlace();
   Rank& At(int rank) const {
     return *ranks_[options_.spatial.in_process ? static_cast<size_t>(rank) : 0];

@@ -25,7 +25,7 @@ class Asker {
   const Trust& operator()(Compare question) { return Ask(facts_.compared, std::move(question)); }
   const BuildOutcome& operator()(Build question) { return Ask(facts_.built, std::move(question)); }
 
-  // The first question that the facts do not answer; none when the decision counts.
+  // Returns the first question that the facts do not answer; none if the decision counts.
   const std::optional<Step>& open() const { return open_; }
 
   int wrong_plans() const {

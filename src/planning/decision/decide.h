@@ -66,12 +66,12 @@ using Step = std::variant<Measure, FindTilings, FindSubstitutes, Compare, Build,
 
 Step Decide(const Facts& facts);
 
-// The decision that the program's own call runs, for the reason `because`.
+// Returns the decision that the program's own call runs, for the reason `because`.
 Decision AsAsked(const Facts& facts, Because because);
 
-// The candidates of a plan of the graph API under one budget: `own`, the rows of the plan's own
-// engine, and `other`, rows of an engine that runs all `n` images without workspace. Drops rows of
-// `own` that claim to run all images in less than the plan's `need_bytes`.
+// Returns the candidates of a plan of the graph API under one budget: `own`, the rows of the plan's
+// own engine, and `other`, rows of an engine that runs all `n` images without workspace. Drops rows
+// of `own` that claim to run all images in less than the plan's `need_bytes`.
 std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
                                           const std::vector<Candidate>& other, int n,
                                           size_t need_bytes);
@@ -87,8 +87,8 @@ bool MayMeasureTiles(TileUse tiles, size_t need_bytes, size_t limit_bytes);
 // Returns the workspace of the fastest undivided engine among `candidates`, of whatever size.
 size_t WorkspaceOfFastest(const std::vector<Candidate>& candidates,
                           const ConvolutionProblem& problem);
-// Why tiles do not serve a program that nothing else serves within a limit. `tilings` were asked
-// for under that limit. Empty if more may be known later.
+// Returns why tiles do not serve a program that nothing else serves within a limit. `tilings` were
+// asked for under that limit. Empty if more may be known later.
 std::string WhyNoTiles(const Tilings& tilings);
 
 // Returns the postcondition that `decision` breaks, in words (static text) that begin with the

@@ -76,7 +76,7 @@ class CallDecider {
   // the algorithm that it names. None if the call should run unchanged; the decision's reason then
   // says why.
   std::optional<Promise> Unasked();
-  // The promise of the workspace plan's kernel, for a caller that did not ask.
+  // Returns the promise of the workspace plan's kernel, for a caller that did not ask.
   std::optional<Promise> FromFile(size_t limit_bytes);
   std::optional<Promise> Unmeasured(bool over_limit);
   // Returns `promise`, the best one of `candidates` without tiles, or one in tiles that takes less

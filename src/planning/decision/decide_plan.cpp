@@ -38,8 +38,8 @@ class PlanDecider {
   PromiseRequest Request(size_t limit_bytes) const {
     return RequestFor(facts_.problem, limit_bytes, facts_.deterministic);
   }
-  // The rows of `engine`, which is the plan's own engine, or a substitute that is measured on the
-  // whole mini-batch alone.
+  // Returns the rows of `engine`, which is the plan's own engine, or a substitute that is measured
+  // on the whole mini-batch alone.
   Rows Measured(const EngineId& engine, const PromiseRequest& request) {
     const Rows& rows = ask_(Measure{engine, request});
     settled_ &= rows.settled;
@@ -62,7 +62,7 @@ class PlanDecider {
   Promise OrTiles(Promise promise, const std::vector<Candidate>& own);
   // Returns whether the program was told more than the plan needs, so that tiles have room.
   bool HasRoom() const;
-  // The most workspace that tiles may need if the plan itself fits the limit.
+  // Returns the most workspace that tiles may need if the plan itself fits the limit.
   size_t RoomForTiles() const;
   // Promises `bytes`, more than the plan needs.
   void GiveRoom(size_t bytes);

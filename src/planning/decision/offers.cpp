@@ -20,7 +20,7 @@ bool MayServeIdentity(Operation operation, const EngineId& engine) {
          legacy->algorithm == kServesIdentity;
 }
 
-// The division of `engine` alone that needs the least workspace within the request.
+// Returns the division of `engine` alone that needs the least workspace within the request.
 std::optional<Promise> LeastPieces(const EngineId& engine, const std::vector<Candidate>& candidates,
                                    PromiseRequest request) {
   std::vector<size_t> sizes;

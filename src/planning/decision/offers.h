@@ -42,7 +42,7 @@ void AddTiles(Operation operation, MathType math, const std::vector<Candidate>& 
               std::span<const Tiling> tilings, const PromiseRequest& request,
               std::vector<Offer>& offers);
 
-// Each pair of engine and math type once, with its fastest offer; the fastest first.
+// Returns each pair of engine and math type once, with its fastest offer; the fastest first.
 std::vector<Offer> BestFirst(std::vector<Offer> offers);
 
 // A caller that named an algorithm without asking first, and that another engine may serve.
@@ -60,9 +60,9 @@ struct NamedOffer {
 std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candidate>& candidates,
                                 std::span<const Tiling> tilings = {});
 
-// A promise that `pieces` of one engine keep alone, for kernels that no undivided engine serves
-// within the limit. It may be given once the pieces have run in this process and were compared with
-// `reference`, which becomes `undivided`: the engine itself on the whole mini-batch.
+// Returns a promise that `pieces` of one engine keep alone, for kernels that no undivided engine
+// serves within the limit. It may be given once the pieces have run in this process and were
+// compared with `reference`, which becomes `undivided`: the engine itself on the whole mini-batch.
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided);
 // PiecesFor returns a promise of PiecesAlone for the algorithm that a caller named, by its own
 // pieces or, if these do not fit, by pieces of another algorithm of the caller's API that is as

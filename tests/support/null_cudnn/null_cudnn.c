@@ -36,7 +36,7 @@ struct cudnnActivationStruct {
 
 static long convolutions = 0;
 
-/* The number of convolution calls so far; not part of cuDNN. */
+/* Returns the number of convolution calls so far; not part of cuDNN. */
 long nullCudnnConvolutions(void) { return convolutions; }
 
 static cudnnStatus_t Count(void) {

@@ -129,7 +129,7 @@ static int64_t NumberBehind(const char* text, const char* first, const char* the
   return at == NULL ? -1 : strtoll(at + strlen(then), NULL, 10);
 }
 
-/* The third extent of the tensor at `first`. */
+/* Returns the third extent of the tensor at `first`. */
 static int64_t RowsBehind(const char* text, const char* first) {
   const char* at = strstr(text, first);
   if (at != NULL) at = strstr(at, "\"dim\":[");

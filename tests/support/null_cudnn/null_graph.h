@@ -17,11 +17,11 @@ void nullGraphSetNative(uint64_t engines);
 void nullGraphSetListed(const char* const* jsons, int64_t count);
 
 long nullGraphExecutions(void);
-/* The number of images of a finalized plan. */
+/* Returns the number of images of a finalized plan. */
 int64_t nullGraphImages(cudnnBackendDescriptor_t plan);
 int64_t nullGraphEngine(cudnnBackendDescriptor_t plan);
 const char* nullGraphJson(cudnnBackendDescriptor_t plan);
-/* The pointer that a variant pack has for `uid`. */
+/* Returns the pointer that a variant pack has for `uid`. */
 void* nullGraphPointer(cudnnBackendDescriptor_t pack, int64_t uid);
 void* nullGraphWorkspace(cudnnBackendDescriptor_t pack);
 

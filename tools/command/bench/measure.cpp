@@ -19,7 +19,7 @@
 namespace ucudnn::command {
 namespace {
 
-// The candidates from which a run with these options would choose.
+// Returns the candidates from which a run with these options would choose.
 std::vector<planning::Candidate> Usable(const ConvolutionProblem& problem, const Options& options,
                                         const tuning::LegacyRows& measured) {
   std::vector<planning::Candidate> usable = tuning::OwnCandidates(problem, measured);
@@ -56,7 +56,7 @@ MeasuredLayer Choose(const Layer& layer, const std::vector<planning::Candidate>&
   return chosen;
 }
 
-// The engine that a division is compared with: one that fits, or if there is none, any.
+// Returns the engine that a division is compared with: one that fits, or if there is none, any.
 std::optional<MicroConfiguration> Reference(const MeasuredLayer& chosen,
                                             const std::vector<planning::Candidate>& usable,
                                             planning::PromiseRequest request) {

@@ -47,7 +47,7 @@ struct Measured {
 Result<Measured> MeasureLayers(const std::vector<Layer>& layers, const Options& options,
                                planning::MeasurementStore* store, Progress& progress);
 
-// The tiles from which a run with these options would choose, given the kernel's measured
+// Returns the tiles from which a run with these options would choose, given the kernel's measured
 // `candidates`; measures them if the kernel may be measured.
 planning::Tilings TilingsOf(const tuning::LegacyKernel& kernel, const Options& options,
                             const std::vector<planning::Candidate>& candidates,

@@ -34,7 +34,7 @@ struct Diagnosis {
 
   void AddFact(std::string name, std::string text);
   void Add(Severity severity, std::string what, std::string cause = {}, std::string fix = {});
-  // The first fault; null if there is none.
+  // Returns the first fault; null if there is none.
   const Finding* FirstFault() const;
 };
 

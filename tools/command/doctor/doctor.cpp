@@ -246,7 +246,7 @@ void DiagnoseMachine(Diagnosis& diagnosis) {
   Judge(run.ok() ? "works" : "works on the CPU stand-in (--host) only", diagnosis);
 }
 
-// The process that --pid names; 0 if it is not given.
+// Returns the process that --pid names; 0 if it is not given.
 Result<pid_t> ParsePid(const DoctorOptions& options, const ProgramWords& words) {
   if (options.pid.empty()) return pid_t{0};
   UCUDNN_ASSIGN_OR_RETURN(const pid_t pid,

@@ -49,7 +49,7 @@ FoundMachine CheckMachine(const Installation& installation, const Options& optio
 // `real`.
 void CheckExports(const std::string& drop_in, const std::string& real, Diagnosis& diagnosis);
 
-// The remedy for a missing driver on this machine.
+// Returns the remedy for a missing driver on this machine.
 std::string DriverAdvice();
 
 }  // namespace ucudnn::command

@@ -41,7 +41,7 @@ class ObservationFolder {
 Result<Observation> Observe(const std::string& program, const ProgramWords& words, bool to_stderr,
                             const ObservationFolder& folder);
 
-// The path that UCUDNN_REPORT means in process `pid`.
+// Returns the path that UCUDNN_REPORT means in process `pid`.
 std::string ReportPath(const std::string& value, pid_t pid);
 
 }  // namespace ucudnn::command

@@ -19,7 +19,7 @@ constexpr std::string_view kOwnSoname = "libucudnn.so.1";  // only ucudnn's drop
 constexpr std::string_view kDlsymHook = "libucudnn_dlsym.so";
 constexpr std::string_view kDeleted = " (deleted)";
 
-// The path without "..", links resolved; unchanged if that fails.
+// Returns the path without "..", links resolved; unchanged if that fails.
 std::string Canonical(const std::string& path) {
   std::error_code error;
   const std::filesystem::path canonical = std::filesystem::canonical(path, error);

@@ -20,7 +20,7 @@ using namespace ucudnn::planner;
 
 constexpr const char* kMeasured = "measured";
 
-// The name of the cost model; options about measurements need a model that uses them.
+// Returns the name of the cost model; options about measurements need a model that uses them.
 Result<std::string> CostName(const CostWords& words) {
   const bool db = words.variables.Given("UCUDNN_DATABASE");
   const bool device = !words.device.empty();

@@ -36,7 +36,7 @@ class PlanCosts {
 
   const planner::CostModel& model() const { return *model_; }
   const std::string& name() const { return name_; }
-  // The device with the measurements; empty if none are used.
+  // Returns the device with the measurements; empty if none are used.
   const std::string& measured_on() const { return rows_.device; }
 
  private:

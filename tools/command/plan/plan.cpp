@@ -92,7 +92,8 @@ void PrintStrategies(const std::vector<ParallelLayout>& layouts) {
   }
 }
 
-// The columns of a table of layers, or of one layer's configurations. The first column is `first`.
+// Returns the columns of a table of layers, or of one layer's configurations. The first column is
+// `first`.
 TextColumns ChoiceColumns(const std::string& first) {
   return {{first, -24, 0}, {"configuration", -28}, {"devices", 7},   {"transfer", 12},
           {"compute", 12}, {"update", 12},         {"total ms", 12}, {"best plan", 12}};

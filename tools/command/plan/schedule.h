@@ -23,8 +23,8 @@ struct ScheduleWords {
   void AddTo(CLI::App& app);
 
   bool IsAsked() const { return schedule || simulate; }
-  // The update of a plan that is executed: `update`, or owner if that is empty. Fails for one that
-  // is only a model.
+  // Returns the update of a plan that is executed: `update`, or owner if that is empty. Fails for
+  // one that is only a model.
   Result<planner::UpdateModel> Update(const std::string& update) const;
   // The error names the option that does not fit the others.
   Result<planner::ScheduleOptions> Options(planner::Strategy strategy,

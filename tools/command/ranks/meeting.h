@@ -29,7 +29,7 @@ class NoteSocket {
   Status Open();
   const std::string& name() const { return name_; }  // the value of the ranks' UCUDNN_LAUNCHER
   int descriptor() const { return descriptor_; }
-  // The next note that has arrived; none: there are no more now.
+  // Returns the next note that has arrived; none: there are no more now.
   std::optional<ReceivedNote> Receive();
 
  private:

@@ -21,7 +21,7 @@ class JobSignals {
   // Restores the blocked and ignored signals, in a new process; the descriptor stays.
   void GiveBack() const;
   int descriptor() const { return descriptor_; }
-  // The next signal; 0: none.
+  // Returns the next signal; 0: none.
   int Receive();
 
   // Returns whether the signal asks a program to end.

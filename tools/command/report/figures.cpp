@@ -37,8 +37,8 @@ class Colours {
   std::vector<std::string> names_;
 };
 
-// The `kMostDrawn` kernels among `chosen` with the largest weights, in the report's order; says how
-// many are left out.
+// Returns the `kMostDrawn` kernels among `chosen` with the largest weights, in the report's order;
+// says how many are left out.
 template <typename Weight>
 std::vector<size_t> Heaviest(std::vector<size_t> chosen, const Weight& weight, const char* by,
                              Element& section) {
@@ -110,8 +110,8 @@ LayerMemory MemoryOf(const ConvolutionProblem& problem) {
   return memory;
 }
 
-// The key of a kernel's layer: kernels that differ only in their operation, and in properties that
-// concern engines, belong to one layer.
+// Returns the key of a kernel's layer: kernels that differ only in their operation, and in
+// properties that concern engines, belong to one layer.
 std::string LayerKey(const ReportedKernel& kernel) {
   ConvolutionProblem problem = kernel.problem;
   problem.operation = Operation::kForward;
@@ -201,13 +201,13 @@ void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
 
 constexpr double kImageSide = 200;  // px; longer side of a drawn image
 
-// The interval along `axis` that a tile computes.
+// Returns the interval along `axis` that a tile computes.
 const Interval& PartOf(const Tile& tile, Operation operation, size_t axis) {
   return (operation == Operation::kBackwardData ? tile.x : tile.y)[axis];
 }
 
-// The two axes that show a grid: the outermost one that it cuts and the next one, or another one of
-// the image.
+// Returns the two axes that show a grid: the outermost one that it cuts and the next one, or
+// another one of the image.
 std::pair<size_t, size_t> AxesToDraw(const Tiles& tiles, Operation operation) {
   std::vector<size_t> cut;
   for (const size_t axis : {kAxisD, kAxisH, kAxisW, kAxisC, kAxisN}) {

@@ -42,7 +42,7 @@ ReportedKernel ReadKernel(const JsonPlace& place) {
   return kernel;
 }
 
-// The lanes as bits.
+// Returns the lanes as bits.
 uint64_t ReadLanes(const JsonPlace& place) {
   uint64_t lanes = 0;
   for (const JsonPlace& lane : place.Items()) {

@@ -22,7 +22,7 @@ std::string ShapeText(const ConvolutionProblem& problem);
 // report.
 std::string KernelLabel(const RunReport& report, size_t at);
 
-// The drawings of a report, below its table.
+// Returns the drawings of a report, below its table.
 planner::Element TilesSection(const RunReport& report);              // grids on the image
 planner::Element TimelineSection(const RunReport& report);           // mu-cuDNN, Fig. 9
 planner::Element DesirableSetsSection(const RunReport& report);      // Fig. 8

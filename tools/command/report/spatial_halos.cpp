@@ -94,7 +94,7 @@ DrawnAxis LayOut(const AxisPieces& axis, double own, double begin) {
   return drawn;
 }
 
-// The begin of a piece, and its drawn length.
+// Returns the begin of a piece, and its drawn length.
 std::pair<double, double> PlaceOf(const std::vector<HaloPiece>& pieces, size_t at, double own_begin,
                                   double own) {
   const auto middle =

@@ -110,7 +110,7 @@ Element RankTable(const SplitJob& job) {
       rows);
 }
 
-// The ranks' texts, each once.
+// Returns the ranks' texts, each once.
 std::string DistinctText(const SplitJob& job, std::string RankEntry::*of) {
   std::vector<std::string> texts;
   for (const RankEntry& rank : job.ranks) {

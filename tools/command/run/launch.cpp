@@ -11,7 +11,7 @@ void Prepend(const char* name, const std::string& value) {
   setenv(name, (before.empty() ? value : value + ":" + before).c_str(), 1);
 }
 
-// The libraries that the loader will put in front of everything that the program names.
+// Returns the libraries that the loader will put in front of everything that the program names.
 std::vector<std::string> Preloads(const Installation& installation, const Launch& launch,
                                   const Reach& reach) {
   std::vector<std::string> preloads;

@@ -11,7 +11,7 @@
 
 namespace ucudnn::command {
 
-// The value of an environment variable; empty if it is unset.
+// Returns the value of an environment variable; empty if it is unset.
 std::string Environment(const char* name);
 
 struct Launch {

@@ -9,7 +9,7 @@
 
 namespace ucudnn::command {
 
-// The parts of a path before and behind the last slash.
+// Returns the parts of a path before and behind the last slash.
 std::string FolderOf(const std::string& path);
 std::string NameOf(const std::string& path);
 
@@ -19,8 +19,8 @@ struct FoundProgram {
   Status can_run;    // why this user cannot run it, or that it does not exist
 };
 
-// The file that `name` means: itself if it contains a slash, else the first match in `search_path`
-// (in the form of PATH).
+// Returns the file that `name` means: itself if it contains a slash, else the first match in
+// `search_path` (in the form of PATH).
 FoundProgram FindProgram(const std::string& name, const std::string& search_path);
 
 // Ok if the file is a program for this machine, or no ELF file, such as a script.
@@ -29,7 +29,7 @@ Status CheckImage(const std::string& program);
 // Ok if the loader of `program` honours LD_PRELOAD. Scripts are not looked into.
 Status CheckPreload(const std::string& program);
 
-// Why the system did not start `program`, for which execve() failed with `error`.
+// Returns why the system did not start `program`, for which execve() failed with `error`.
 std::string WhyNotStarted(const std::string& program, int error);
 
 // Files of a program that the CPU stand-ins may not serve. The program is started all the same,

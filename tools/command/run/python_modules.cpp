@@ -28,9 +28,9 @@ bool LooksAtUserPackages(const fs::path& prefix) {
   return false;
 }
 
-// The folders from which a Python imports modules, as far as they can be found without starting it:
-// PYTHONPATH, and the site-packages of its environment, of the Python that the environment was made
-// from, and of its user.
+// Returns the folders from which a Python imports modules, as far as they can be found without
+// starting it: PYTHONPATH, and the site-packages of its environment, of the Python that the
+// environment was made from, and of its user.
 std::vector<fs::path> ModuleFolders(const std::string& python, const std::string& module_path,
                                     const std::string& user_base) {
   std::vector<fs::path> folders;

@@ -44,8 +44,8 @@ bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// The words of a script that may open cuDNN by its path, which the script may put together from
-// parts. Empty: none.
+// Returns the words of a script that may open cuDNN by its path, which the script may put together
+// from parts. Empty: none.
 std::string_view OpensCudnn(std::string_view text) {
   if (Contains(text, kCudnn)) return kCudnn;
   return Contains(text, kXlaPath) ? kXlaPath : std::string_view();

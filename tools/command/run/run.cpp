@@ -36,7 +36,7 @@ Result<int> CheckCount(const std::string& option, const std::string& text, int m
   return ParseWhole(option, text, 1, most, "not a number from 1 to " + std::to_string(most));
 }
 
-// The number of ranks; 0: the program is one process.
+// Returns the number of ranks; 0: the program is one process.
 Result<int> RanksOf(const RunOptions& options) {
   return options.ranks.empty() ? 0 : CheckCount("--ranks", options.ranks, kMostRanks);
 }

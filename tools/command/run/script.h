@@ -9,18 +9,18 @@
 
 namespace ucudnn::command {
 
-// The first 64 KiB of a regular file; nothing if it cannot be read.
+// Returns the first 64 KiB of a regular file; nothing if it cannot be read.
 std::optional<std::string> ReadStart(const std::string& path);
 
 // Returns the interpreter in a script's first line, as it is written there; behind `env`, the word
 // that names a program. Empty for a file that is no script.
 std::string InterpreterOf(std::string_view text);
 
-// The lines of a script without comments, up to the first binary data.
+// Returns the lines of a script without comments, up to the first binary data.
 std::string Statements(std::string_view text);
 
-// All words that may name a program or a file in a shell's text, in order: quotes and grammar are
-// ignored, and variables are not expanded.
+// Returns all words that may name a program or a file in a shell's text, in order: quotes and
+// grammar are ignored, and variables are not expanded.
 std::vector<std::string> ShellWords(std::string_view text);
 
 }  // namespace ucudnn::command

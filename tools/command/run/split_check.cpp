@@ -17,7 +17,7 @@
 namespace ucudnn::command {
 namespace {
 
-// The variables about splitting in the environment that the program will have.
+// Returns the variables about splitting in the environment that the program will have.
 std::map<std::string, std::string> ProgramEnvironment(const SplitSettings& settings,
                                                       const VariableOptions& variables) {
   std::map<std::string, std::string> environment;

@@ -34,7 +34,7 @@ void AddLanes(const WorkspaceTable& plan, const Options& options, size_t kernel,
   if (options.total_workspace && plan.copies[kernel] > 1) json["lanes"] = plan.copies[kernel];
 }
 
-// The fastest engine for the whole mini-batch within the limit; null: none fits.
+// Returns the fastest engine for the whole mini-batch within the limit; null: none fits.
 Json UndividedJson(const OfflineKernel& kernel, const std::optional<size_t>& limit_bytes) {
   Json fastest;
   for (const MicroConfiguration& engine : kernel.undivided) {

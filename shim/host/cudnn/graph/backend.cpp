@@ -52,8 +52,8 @@ std::unique_ptr<GraphDescriptor> NewGraphDescriptor(cudnnBackendDescriptorType_t
 
 namespace {
 
-// The object behind an application's handle, which stays when cudnnBackendInitialize resets the
-// descriptor.
+// Returns the object behind an application's handle, which stays when cudnnBackendInitialize resets
+// the descriptor.
 GraphDescriptor* Behind(cudnnBackendDescriptor_t descriptor) {
   return static_cast<GraphDescriptor*>(descriptor);
 }

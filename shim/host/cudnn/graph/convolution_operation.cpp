@@ -68,8 +68,8 @@ cudnnStatus_t TakeOperand(const Attribute& attribute, D* operand) {
   return TakeChild(attribute, operand, CUDNN_STATUS_BAD_PARAM, CUDNN_STATUS_NOT_SUPPORTED);
 }
 
-// An operand as the real library keeps it: with an axis of groups before the channels (before the
-// filters), and without a name.
+// Returns an operand as the real library keeps it: with an axis of groups before the channels
+// (before the filters), and without a name.
 GraphTensor WithGroups(const GraphTensor& tensor, int64_t groups, bool is_filter) {
   GraphTensor grouped = tensor;
   if (tensor.dim_count >= GraphTensor::kMaxDims) return grouped;

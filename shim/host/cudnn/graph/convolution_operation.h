@@ -18,7 +18,7 @@ class ConvolutionOperation final : public GraphDescriptor {
   cudnnStatus_t Complete() override;
 
   Operation operation() const;
-  // The tensor that the operation writes.
+  // Returns the tensor that the operation writes.
   const GraphTensor& output() const;
   // Returns whether a finalized operation has an axis of groups before the channels, and before the
   // filters: x [n, g, c, ...], w [g, k, c, ...], y [n, g, k, ...]. No engine accepts such operands.

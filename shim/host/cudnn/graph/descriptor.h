@@ -48,7 +48,7 @@ class DescriptorOf : public GraphDescriptor {
 // Null if the stand-in has no such descriptor.
 std::unique_ptr<GraphDescriptor> NewGraphDescriptor(cudnnBackendDescriptorType_t kind);
 
-// The descriptor behind a handle; null if it is of another kind.
+// Returns the descriptor behind a handle; null if it is of another kind.
 template <class D>
 D* As(void* handle) {
   return dynamic_cast<D*>(static_cast<GraphDescriptor*>(handle));

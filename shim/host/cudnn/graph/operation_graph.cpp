@@ -84,7 +84,7 @@ bool Agree(const GraphTensor& a, const GraphTensor& b) {
          a.is_by_value == b.is_by_value && a.reordering == b.reordering;
 }
 
-// The tensor that an operation writes beside its output; null if there is none.
+// Returns the tensor that an operation writes beside its output; null if there is none.
 const GraphTensor* MaskOf(const GraphOperation& operation) {
   const auto* pointwise = std::get_if<PointwiseOperation>(&operation);
   if (pointwise == nullptr || !pointwise->HasMask()) return nullptr;

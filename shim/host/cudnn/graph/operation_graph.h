@@ -31,9 +31,9 @@ class OperationGraph final
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;
 
-  // The computation of a finalized graph; null if no engine can run it.
+  // Returns the computation of a finalized graph; null if no engine can run it.
   const std::shared_ptr<const Computation>& computation() const { return computation_; }
-  // The operations in the order in which they were set.
+  // Returns the operations in the order in which they were set.
   const std::vector<GraphOperation>& operations() const { return operations_; }
   void set_operations(std::vector<GraphOperation> operations) {
     operations_ = std::move(operations);

@@ -44,7 +44,8 @@ class GraphTensor final : public DescriptorOf<GraphTensor, CUDNN_BACKEND_TENSOR_
 // for a type that cuDNN does not have.
 size_t GraphElementBytes(int type);
 
-// The engines' type for a graph tensor's type; returns false if there is none.
+// Sets `engine_type` to the engines' type for a graph tensor's type; returns false if there is
+// none.
 bool OperandType(int type, DataType* engine_type);
 
 }  // namespace hostgpu
