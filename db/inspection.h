@@ -20,7 +20,7 @@ struct StoreContents {
   size_t imported = 0;          // rows from outside
   size_t incomplete_sizes = 0;  // sizes with rows and engines missing
   size_t promises = 0;
-  // number of rows of each
+  // Number of rows of each.
   std::map<std::pair<std::string, std::pair<int, int>>, size_t> platforms;
   std::vector<std::string> faults;  // one line each; none in a sound store
 };

@@ -19,7 +19,7 @@ Result<StoredRows> ParseMeasurementsCsv(std::string_view text, const std::string
 
 Result<StoredRows> ReadMeasurementsCsv(const std::string& path, const std::string& default_device);
 
-// Writes a whole file: all columns, those of promises only if there are any.
+// Writes a whole file with all columns; the columns of promises only if there are any.
 std::string WriteMeasurementsCsv(const StoredRows& rows);
 
 }  // namespace ucudnn::db

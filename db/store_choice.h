@@ -26,7 +26,7 @@ struct StoreChoice {
   // before the host's own, so that hosts agree on rows that were merged into it.
   std::vector<std::string> paths;
   size_t written = 0;  // number of the file that is also written
-  // the network file system because of which that file is this host's own
+  // The network file system because of which that file is this host's own.
   const char* network = nullptr;
 };
 

@@ -16,7 +16,7 @@ namespace ucudnn::planner {
 // producer][configuration of the consumer], row by row.
 struct TransferTables {
   std::vector<double> ms;  // forward and backward
-  // most bytes that any device receives and keeps until its backward pass
+  // Most bytes that any device receives and keeps until its backward pass.
   std::vector<int64_t> copied_bytes;
 };
 

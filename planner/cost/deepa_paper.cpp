@@ -88,7 +88,7 @@ TransferTables DeePaPaperModel::Transfer(const PlannedLayer& consumer, int input
                                          std::span<const ParallelConfiguration> to) const {
   const Shape& tensor = consumer.inputs[static_cast<size_t>(input)].shape;
   const double tensor_ms = TransferMsOf(tensor, consumer);
-  // copies of the tensor over all workers: more than 1 if channels repeat
+  // Copies of the tensor over all workers: more than 1 if channels repeat.
   std::vector<double> copies;
   for (const ParallelConfiguration& target : to) {
     copies.push_back(Sum(NeededParts(consumer, input, target.degrees).axes[1]) / tensor.c);

@@ -124,7 +124,7 @@ int ChainConcats(LayerGraph& graph) {
     }
   }
   int rewritten = 0;
-  // from the end, so that prefixes stay whole until they are used
+  // From the end, so that prefixes stay whole until they are used.
   for (size_t layer = graph.layers.size(); layer-- > 0;) {
     if (prefix[layer] < 0) continue;
     const PlannedLayer& first = graph.layers[static_cast<size_t>(prefix[layer])];

@@ -14,7 +14,7 @@ namespace ucudnn::planner {
 // moved, along the same way, so that its traffic is the same in the opposite direction.
 struct Traffic {
   int64_t moved = 0;  // elements that arrive at all devices together
-  // most elements that one device receives: a copy that it keeps until the backward pass
+  // Most elements that one device receives: a copy that it keeps until the backward pass.
   int64_t most_received = 0;
   std::vector<int64_t> busiest;  // most elements through one port in one direction, by level
 };

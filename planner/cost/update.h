@@ -13,7 +13,7 @@
 namespace ucudnn::planner {
 
 enum class UpdateModel {
-  // DeePa's model: every replica in turn pushes its gradients and pulls parameters
+  // DeePa's model: every replica in turn pushes its gradients and pulls parameters.
   kParameterServer,
   kRing,          // reduce-scatter and all-gather around one ring in device order
   kTree,          // reduction up a binomial tree, broadcast down
@@ -21,7 +21,7 @@ enum class UpdateModel {
   kOwner,         // every replica adds up one part, and sends the sum to all others
 };
 
-// "parameter-server", "ring", "tree", "hierarchical" or "owner"
+// "parameter-server", "ring", "tree", "hierarchical" or "owner".
 const char* UpdateName(UpdateModel model);
 // An unknown name is an error that lists the known ones.
 Result<UpdateModel> ParseUpdate(const std::string& name);

@@ -24,7 +24,7 @@ struct OwtExchange {
   double exposed_ms = 0;    // while workers wait
   double hidden_ms = 0;     // while they compute
   int64_t moved_bytes = 0;  // bytes arriving at all workers, both ways
-  // bytes at one worker: what it computes on, and in (b) and (c) what arrives
+  // Bytes at one worker: what it computes on, and in (b) and (c) what arrives.
   int64_t buffer_bytes = 0;
   int images = 0;  // batch of the fully connected part, in units of B
 };
@@ -44,7 +44,7 @@ double SharedRate(const Machine& machine, int workers);
 
 struct OwtNetwork {
   int64_t last_activations = 0;  // numbers per image, before the first fully connected layer
-  // numbers per image, of all fully connected layers but the last
+  // Numbers per image, of all fully connected layers but the last.
   std::vector<int64_t> hidden_outputs;
   int64_t convolution_parameters = 0;
   int64_t connected_parameters = 0;
@@ -65,7 +65,7 @@ struct OwtStep {
   double convolution_ms = 0;
   double connected_ms = 0;
   OwtExchange exchange;
-  // every worker gets all outputs of the preceding layer; never hidden
+  // Every worker gets all outputs of the preceding layer; never hidden.
   double hidden_layers_ms = 0;
   double synchronization_ms = 0;  // of convolution weights, section 4.1
   double extra_updates_ms = 0;    // for variable batches

@@ -16,8 +16,8 @@ namespace ucudnn::planner {
 enum class Strategy {
   kImage,  // divides every layer's images over all devices
   kModel,  // divides every layer's channels over as many devices as it can
-  // treats fully connected layers as kModel does, all others as kImage does (Krizhevsky 2014;
-  // DeePa, 7)
+  // Treats fully connected layers as kModel does, all others as kImage does (Krizhevsky 2014;
+  // DeePa, 7).
   kOwt,
   kDeePa,  // the least cost by equation 1
 };

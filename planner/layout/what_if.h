@@ -11,13 +11,13 @@ namespace ucudnn::planner {
 
 struct WhatIf {
   ParallelConfiguration configuration;
-  // of its inputs, from the devices that hold them in the layout, and of its reduction
+  // Of its inputs, from the devices that hold them in the layout, and of its reduction.
   double transfer_ms = 0;
   double compute_ms = 0;
   double update_ms = 0;
   double total_ms = 0;
   bool measured = false;  // whether compute_ms is measured
-  // of the best whole plan with this configuration of the layer, if known
+  // Of the best whole plan with this configuration of the layer, if known.
   std::optional<double> best_total_ms;
 };
 

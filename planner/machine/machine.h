@@ -28,8 +28,8 @@ struct Device {
   // The cost of small kernels: estimates that hold for most devices. Machine files may leave them
   // out.
   double launch_us = 4;  // host time of one library call that launches a kernel
-  // from the begin of a kernel to the begin of a kernel that waits for it, without the first one's
-  // work
+  // From the begin of a kernel to the begin of a kernel that waits for it, without the first one's
+  // work.
   double kernel_us = 3;
   // How many independent chains of multiply-adds keep all units of the device busy.
   double filling_threads = 20'000;

@@ -68,7 +68,7 @@ Status CheckRule(const PlannedLayer& layer, const Degrees& degrees) {
 
 // Refuses two readers of one tensor that have it on different devices or in different parts.
 Status CheckSharedTensors(const std::vector<ScheduledNode>& nodes) {
-  // first reader of each tensor
+  // First reader of each tensor.
   std::map<int, std::pair<const ScheduledNode*, const ScheduledParameter*>> first;
   for (const ScheduledNode& node : nodes) {
     for (const ScheduledParameter& parameter : node.parameters) {

@@ -63,7 +63,7 @@ class Counter {
     for (int pass = 0; pass < (in_passes ? schedule_.passes.Count() : 1); ++pass) {
       passes.push_back(Arriving(exchange, in_passes ? pass : -1));
     }
-    // the data of the next pass arrives meanwhile
+    // The data of the next pass arrives meanwhile.
     const bool ahead = FeedsPasses(schedule_, exchange);
     for (size_t device = 0; device < all_.devices.size(); ++device) {
       int64_t most = 0;

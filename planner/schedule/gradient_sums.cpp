@@ -114,7 +114,7 @@ std::vector<GradientSum> SumsOf(const std::vector<ScheduledNode>& nodes) {
     for (size_t at = 0; at < nodes[id].parameters.size(); ++at) {
       if (!counts[id][at]) continue;
       const ScheduledParameter& parameter = nodes[id].parameters[at];
-      // devices that hold each part
+      // Devices that hold each part.
       std::vector<std::pair<ParameterPart, std::vector<int>>> groups;
       for (const ParameterPart& part : parameter.parts) {
         const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {

@@ -63,8 +63,8 @@ constexpr int kPartialSums = -1;
 struct ScheduledExchange {
   NodeId node = 0;
   NodeId consumer = 0;
-  // number of the consumer's input; kPartialSums: partial sums of `node`, which is then also the
-  // consumer
+  // Number of the consumer's input; kPartialSums: partial sums of `node`, which is then also the
+  // consumer.
   int input = 0;
   int64_t elements = 0;  // moved in the forward pass; the backward pass moves as many gradients
 };
@@ -142,7 +142,7 @@ struct Schedule {
   int batch = 1;
   int devices = 1;
   UpdateModel update = UpdateModel::kOwner;
-  // levels of the machine, innermost first: the number of groups that each joins
+  // Levels of the machine, innermost first: the number of groups that each joins.
   std::vector<int> levels;
   std::vector<ScheduledNode> nodes;
   std::vector<ScheduledExchange> exchanges;  // in the order of `order`

@@ -154,7 +154,7 @@ DualAscent::Bound DualAscent::LowerBound() const {
   };
   Bound bound;
   std::vector<std::vector<double>> costs;
-  // for each layer: largest magnitude of the numbers whose sums are its costs
+  // For each layer: largest magnitude of the numbers whose sums are its costs.
   std::vector<double> magnitudes;
   for (const Layer& layer : layers_) {
     costs.push_back(Reparametrised(layer));

@@ -44,7 +44,7 @@ class KBest::Lists {
     size_t last = 0;         // child whose rank was raised last
     std::vector<int> ranks;  // by child
 
-    // puts the least on top
+    // Puts the least on top.
     bool operator<(const Derivation& other) const { return cost > other.cost; }
   };
   struct Node {
@@ -141,7 +141,7 @@ class KBest::Lists {
   const BucketTree& tree_;
   std::vector<int> counts_;
   std::vector<int> roots_;
-  // by bucket and by position in the bucket's message
+  // By bucket and by position in the bucket's message.
   std::vector<std::unordered_map<size_t, Node>> nodes_;
   Node whole_;
 };

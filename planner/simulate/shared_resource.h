@@ -59,7 +59,7 @@ class SharedResource {
   std::vector<TaskId> waiting_;  // from first_waiting_ on
   size_t first_waiting_ = 0;
   std::priority_queue<Running, std::vector<Running>, std::greater<>> running_;
-  // in steps of a share: whole numbers, so that the load is 0 when all have ended
+  // In steps of a share: whole numbers, so that the load is 0 when all have ended.
   uint64_t load_ = 0;
   double slowdown_ = 1;
   double now_ms_ = 0;

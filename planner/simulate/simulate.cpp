@@ -78,7 +78,7 @@ class Simulation {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 
   std::vector<TaskId> ready_;  // tasks that became ready at this moment, for resources
-  // resources that changed at this moment: they may begin tasks, and their next end differs
+  // Resources that changed at this moment: they may begin tasks, and their next end differs.
   std::vector<ResourceId> changed_;
   std::vector<char> is_changed_;        // by resource
   std::vector<TaskId> ended_together_;  // tasks that ended together on one resource

@@ -12,7 +12,7 @@ namespace ucudnn::simulate {
 inline size_t Position(int id) { return static_cast<size_t>(id); }
 
 struct Waits {
-  // first position of each task in `dependents`, and the end of the list
+  // First position of each task in `dependents`, and the end of the list.
   std::vector<size_t> first;
   std::vector<TaskId> dependents;  // tasks that name each task in `after`
   std::vector<TaskId> ahead;       // preceding task in the same queue, or kNone

@@ -9,7 +9,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// largest product of all layers' strides for which sizes are tried
+// Largest product of all layers' strides for which sizes are tried.
 constexpr int kMostStride = 256;
 
 constexpr std::array<int SpatialGrid::*, kMaxSpatial> kPartsAlong = {

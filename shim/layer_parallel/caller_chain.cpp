@@ -31,7 +31,7 @@ CallerChain::~CallerChain() {
 Result<State> CallerChain::Create() {
   const ucudnnLayerParallelCallbacks_t& callbacks = caller_.callbacks();
   const Caller::Subject subject = {.state = static_cast<long long>(states_.size())};
-  // grown before the callback, so that no state is lost if memory is out
+  // Grown before the callback, so that no state is lost if memory is out.
   states_.push_back(nullptr);
   State& made = states_.back();
   Status status =

@@ -20,7 +20,7 @@ struct LauncherRanks {
   std::string size_variable;  // of the same launcher, even if it is unset
   std::string fault;          // why rank, size and local rank make no sense; empty: they do
   std::string meeting_host;   // rank 0's host, where ranks may meet; empty: unknown
-  // a port of that host: equal on all ranks, and most likely not another job's
+  // A port of that host: equal on all ranks, and most likely not another job's.
   int meeting_port = 0;
 };
 

@@ -37,7 +37,7 @@ struct Tuning {
   long after_calls = 2;  // calls before a kernel is measured that the program never asked about
   double kernel_seconds = 2;
   double process_seconds = 60;
-  // device memory for measuring; none: a quarter of the free memory
+  // Device memory for measuring; none: a quarter of the free memory.
   std::optional<size_t> memory_bytes;
 };
 
@@ -77,7 +77,7 @@ struct Options {
   LogLevel log_level = LogLevel::kWarn;
   std::string log_file;    // empty: stderr
   std::string real_cudnn;  // path of the real library; empty: it is searched for
-  // the folder in which processes of this host lock a file for each device
+  // The folder in which processes of this host lock a file for each device.
   std::string lock_folder;
   int rank = -1;  // of this process in its job, by the launcher's variables; -1: none
   SpatialOptions spatial;

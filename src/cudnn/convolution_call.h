@@ -49,9 +49,9 @@ struct ConvolutionCall {
   int algorithm = 0;
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
-  // if set, the call is cudnnConvolutionBiasActivationForward
+  // If set, the call is cudnnConvolutionBiasActivationForward.
   const BiasActivation* bias = nullptr;
-  // operands of the operations that are fused behind a graph plan's convolution
+  // Operands of the operations that are fused behind a graph plan's convolution.
   const FusedPointers* fused = nullptr;
   // If set, the call is the gradient of a pooling (cudnnPoolingBackward), which has no filter.
   const PoolingOperands* pooling = nullptr;

@@ -58,7 +58,7 @@ class FusedOperations {
   const std::vector<plan_json::Tensor>& tensors_;
   const DataType type_, compute_;
   const std::vector<FusedOperand>* const like_;
-  // tensors that the convolution and the operations write, in their order
+  // Tensors that the convolution and the operations write, in their order.
   std::vector<int> results_;
   std::vector<int> operands_;  // the program's tensors, in the order in which they are read
   uint64_t used_ = 0, batched_ = 0;

@@ -37,7 +37,7 @@ class OperandOrder {
   }
 
  private:
-  // kFused and higher numbers are fused operands
+  // kFused and higher numbers are fused operands.
   static constexpr uint8_t kImage = 0, kFilter = 1, kOutput = 2, kFused = 3;
 
   // A fused operation may read the image or the filter again.

@@ -70,7 +70,7 @@ class Splice {
 
  private:
   const std::string_view text_;
-  // by begin: the end, and the replacement
+  // By begin: the end, and the replacement.
   std::map<size_t, std::pair<size_t, std::string>> pieces_;
 };
 
@@ -153,7 +153,7 @@ class PlanEditor {
   }
 
   Result<std::string> Edit() {
-    // the JSON describes this part already
+    // The JSON describes this part already.
     if (expected_ == convolution_) return std::string(json_);
     UCUDNN_RETURN_IF_ERROR(EditTensors());
     UCUDNN_RETURN_IF_ERROR(EditConvolution());

@@ -16,7 +16,7 @@
 namespace ucudnn::planning {
 
 struct NetworkKernel {
-  // in ascending order of workspace and descending order of time, not empty
+  // In ascending order of workspace and descending order of time, not empty.
   DesirableConfigurations choices;
   double calls = 1;        // calls in one iteration; its time counts this often
   std::vector<int> lanes;  // lanes that it runs on, each once; not empty

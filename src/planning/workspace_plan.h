@@ -27,7 +27,7 @@ struct WorkspacePlanKernel {
   Configuration configuration;  // of n images, or of the tiles of its grid
   // A position in WorkspacePlan::segments; -1: the kernel uses its caller's workspace.
   int segment = -1;
-  // number of lanes on which kernels of its segment run, as far as this entry knows
+  // Number of lanes on which kernels of its segment run, as far as this entry knows.
   size_t lanes = 1;
   // Positions in WorkspacePlan::kernels, ascending, possibly its own. The program promises that a
   // call of this kernel begins on the device only after the latest call of each of those kernels

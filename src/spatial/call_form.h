@@ -35,8 +35,8 @@ struct CallForm {
   bool reads_result = false;   // beta is not 0, or z is y
   bool is_replicated = false;  // all ranks have the same whole tensors: each makes its own call
   bool recomputes = false;     // a norm's gradient without saved statistics
-  // hash of the operations fused behind a plan's convolution, and of its scale; for a norm, of its
-  // epsilon
+  // Hash of the operations fused behind a plan's convolution, and of its scale; for a norm, of its
+  // epsilon.
   uint64_t operations = 0;
   cudnn::PoolingKind pooling;  // for kPooling
 

@@ -63,7 +63,7 @@ class ConvolutionSlice : public SlicePlan {
     BoxCopy fetch_result, store_result;
     int64_t result_at = 0;  // bytes into the result
     size_t result_count = 0;
-    // places of the arrival numbers of the messages that it reads; these are added to the result
+    // Places of the arrival numbers of the messages that it reads; these are added to the result.
     std::vector<size_t> arrivals;
     bool is_kept = false;   // the result is in the kept memory
     bool is_added = false;  // it is added to the old result

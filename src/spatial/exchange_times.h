@@ -83,7 +83,7 @@ class ExchangeTimes {
   std::vector<PendingCall> pending_ UCUDNN_GUARDED_BY(mutex_);  // a ring
   size_t first_pending_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t pending_count_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  // a call is open, in the slot behind the pending ones
+  // A call is open, in the slot behind the pending ones.
   bool is_open_ UCUDNN_GUARDED_BY(mutex_) = false;
 
   std::optional<int> first_kernel_ UCUDNN_GUARDED_BY(mutex_);  // the first kernel of each step

@@ -45,10 +45,10 @@ class GlobalPooling : public SplitKernel {
 
   const PooledRanks ranks_;
   const Layout layout_;
-  // poolings of the stripe and of the grid; their results are packed
+  // Poolings of the stripe and of the grid; their results are packed.
   cudnn::OwnedPooling stripe_, grid_;
   ConvolutionProblem grid_problem_;
-  // from packed results to the caller's y, and from the caller's y or dy to packed ones
+  // From packed results to the caller's y, and from the caller's y or dy to packed ones.
   BoxCopy store_, fetch_;
   std::vector<BoxCopy> assemble_;      // from each rank's result to the grid
   std::vector<size_t> assembled_;      // places of the copies: bytes into the grid

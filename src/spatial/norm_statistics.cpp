@@ -83,7 +83,7 @@ Status NormStatistics::Combine(cudnnHandle_t handle, CUdeviceptr scratch) const 
                     deviation = scratch + Place(kDeviation), variance = scratch + Place(kVariance);
   UCUDNN_RETURN_IF_ERROR(numbers_->Set(handle, 0, shift));
   for (size_t slice = 1; slice < slices_.counts.size(); ++slice) {
-    // from here on relative to the first slice's mean
+    // From here on relative to the first slice's mean.
     const CUdeviceptr mean = First(scratch, slice);
     UCUDNN_RETURN_IF_ERROR(numbers_->Sum(handle, 1, mean, -1, first, mean));
     UCUDNN_RETURN_IF_ERROR(numbers_->Add(handle, CountOf(slice) / count_, mean, 1, shift));

@@ -62,7 +62,7 @@ inline size_t ReductionScratchBytes(size_t bytes) {
 // Says how far the device has come with the calls that a channel has enqueued.
 struct DeviceProgress {
   bool is_pending = false;  // it has not reached the end of the last call
-  // calls whose end the device has reached; may lag behind with many calls enqueued
+  // Calls whose end the device has reached; may lag behind with many calls enqueued.
   uint64_t reached = 0;
 };
 

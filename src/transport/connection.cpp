@@ -20,7 +20,7 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == kFrameHeader);
 
-// bytes that are allocated at once when anything is queued or arrives
+// Bytes that are allocated at once when anything is queued or arrives.
 constexpr size_t kFirstRoom = 1 << 16;
 constexpr size_t kReadAtOnce = 1 << 18;  // bytes after which other connections have their turn
 

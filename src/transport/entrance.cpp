@@ -74,7 +74,7 @@ struct Doors {
 std::vector<SocketAddress> DoorsOf(const MeetingFile& file) {
   std::vector<SocketAddress> addresses;
   if (file.hosts.front() == HostName()) addresses.push_back(LoopbackAddress(file.port));
-  // the name comes last, because resolving it takes time
+  // The name comes last, because resolving it takes time.
   for (size_t i = 1; i <= file.hosts.size(); ++i) {
     const std::string& host = file.hosts[i % file.hosts.size()];
     if (i == file.hosts.size() && !addresses.empty()) break;

@@ -161,7 +161,7 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   std::atomic<int> mismatched_peer_{-1};
 
   int depth_ = 0;  // calls that have begun and not ended
-  // some call was captured, so graphs may be launched at any time
+  // Some call was captured, so graphs may be launched at any time.
   std::atomic<bool> was_captured_{false};
   std::deque<Slots> replaced_slots_;
   std::deque<OrderedReduction> captured_reductions_;  // new captured calls use the last one

@@ -13,7 +13,7 @@
 namespace ucudnn::transport {
 
 struct MeetingFile {
-  // names and numeric addresses of one host; the host's name comes first
+  // Names and numeric addresses of one host; the host's name comes first.
   std::vector<std::string> hosts;
   uint16_t port = 0;
   std::string token;

@@ -53,7 +53,7 @@ class Communicators {
 
   const Functions functions_;
   Mutex
-      // held during calls of NCCL with a communicator, except in an abort that must not wait
+      // Held during calls of NCCL with a communicator, except in an abort that must not wait.
       mutex_;
   std::atomic<bool> ended_{false};
   std::atomic<bool> waits_{false};  // a thread is in CallWaiting

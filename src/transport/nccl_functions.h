@@ -29,7 +29,7 @@ inline constexpr int kOldestVersion = 21800;
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
-  // version of this structure: members that later ones added have their defaults
+  // Version of this structure: members that later ones added have their defaults.
   unsigned version = kOldestVersion;
   int blocking = 1;
   int cga_cluster_size = kUndefined;
@@ -37,7 +37,7 @@ struct Config {
   int max_ctas = kUndefined;
   const char* net_name = nullptr;
   int split_share = kUndefined;
-  // last member; the bytes behind it in a longer structure are undefined too
+  // Last member; the bytes behind it in a longer structure are undefined too.
   int after = kUndefined;
 };
 

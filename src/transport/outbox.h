@@ -31,7 +31,7 @@ class Outbox {
   void Awake();
 
   const Alarm& wake() const { return wake_; }
-  // raised when Take has made room for a waiting thread
+  // Raised when Take has made room for a waiting thread.
   const Alarm& room() const { return room_; }
 
  private:

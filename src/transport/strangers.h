@@ -61,7 +61,7 @@ class Strangers {
   std::string token_, version_;
   Milliseconds patience_;
   std::deque<Stranger> waiting_;
-  // no connection is accepted before, because there was no descriptor for one
+  // No connection is accepted before, because there was no descriptor for one.
   Clock::time_point accepting_from_;
   OtherTokens other_tokens_;
 };

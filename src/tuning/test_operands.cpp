@@ -157,7 +157,7 @@ OperandPattern MakeFusedOperand(DataType type, size_t bytes, size_t number) {
   line.type = type;
   line.extents[kMaxSpatial + 1] = static_cast<int64_t>(bytes / ElementBytes(type));
   line.strides.fill(1);
-  // far from the seeds of the convolution's own operands
+  // Far from the seeds of the convolution's own operands.
   constexpr uint64_t kFirstSeed = uint64_t{1} << 60;
   return Dense(line, false, kFirstSeed * (number + 1));
 }

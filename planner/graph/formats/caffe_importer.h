@@ -36,7 +36,7 @@ class CaffeImporter {
   using Dims = std::vector<int64_t>;
 
   struct Blob {
-    // none for a label, a loss or an index, through which no layer trains
+    // None for a label, a loss or an index, through which no layer trains.
     std::optional<NodeId> node;
     std::optional<Dims> dims;  // none if not known
   };

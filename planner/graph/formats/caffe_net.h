@@ -29,7 +29,7 @@ struct CaffeLayer {
   bool is_known = true;
   bool is_testing = false;  // the layer computes as in the testing phase
   std::vector<std::string> bottom_names, top_names;
-  // positions in CaffeNet::readers; a blob written in place is a new blob
+  // Positions in CaffeNet::readers; a blob written in place is a new blob.
   std::vector<size_t> bottoms, tops;
   std::vector<CaffeParam> params;
 };

@@ -211,7 +211,7 @@ Status CaffeImporter::AddPooling() {
     return Status::Error("round_mode and ceil_mode differ; expected one of them");
   }
   Dims dims = BottomDims(0);
-  // how far the last window hangs over, beyond what rounding down gives
+  // How far the last window hangs over, beyond what rounding down gives.
   std::vector<int32_t> overhang;
   for (size_t i = 0; i < axes; ++i) {
     if (is_padded && pad[i] >= window[i]) {
@@ -233,7 +233,7 @@ Status CaffeImporter::AddPooling() {
     overhang.push_back(static_cast<int32_t>(std::clamp<int64_t>(end, 0, INT32_MAX)));
     extent = steps + 1;
   }
-  // the second top says which pixels were the largest
+  // The second top says which pixels were the largest.
   if (layer_->tops.size() > 1) PutLabel(1, dims);
   if (pool == "STOCHASTIC") {
     Opaque op = OpaqueOf("stochastic Pooling", dims, {2, 3, 4}, 0);

@@ -169,7 +169,7 @@ Status OnnxImporter::AddNode() {
 bool OnnxImporter::Fold() {
   const std::vector<const OnnxConstant*> inputs = Constants();
   for (size_t input = 0; input < inputs.size(); ++input) {
-    // only the type of the second input matters
+    // Only the type of the second input matters.
     if (node_->op_type() == "CastLike" && input == 1) break;
     if (inputs[input] == nullptr && HasInput(static_cast<int>(input))) return false;
   }

@@ -41,7 +41,7 @@ constexpr Digit kParked = {ViewAxis::kBatch, 1, 0};
 struct OnnxTensor {
   NodeId node = 0;
   View view;
-  // nothing else reads the node, so that the next node may complete its operator
+  // Nothing else reads the node, so that the next node may complete its operator.
   bool is_sole = false;
   int scores = -1;  // position in OnnxImporter::scores_, for products of queries and keys
 };

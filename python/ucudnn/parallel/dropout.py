@@ -2,7 +2,7 @@
 node and the element's place in the whole tensor."""
 import torch
 
-# constants of splitmix64, as signed numbers
+# Constants of splitmix64, as signed numbers.
 _A, _B, _C = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 

@@ -542,7 +542,7 @@ class Run:
         passed = self.in_passes.end() if self.in_passes else None
         for place, (output, (loss, weight)) in enumerate(zip(executor.network.outputs, executor.losses)):
             if self.in_passes:
-                # the first number counts for all outputs
+                # The first number counts for all outputs.
                 number = passed if place == 0 else torch.zeros((), device=executor.device)
             else:
                 number = self.agreed_loss(output, loss) * weight

@@ -17,7 +17,7 @@ ACTIVATIONS = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh", "relu6": "r
 OTHER_ACTIVATIONS = ("hardtanh", "softplus", "mish", "selu", "celu", "exp", "abs", "neg", "square", "log_sigmoid", "softsign",
                      "clamp", "clamp_min", "clamp_max", "hardshrink", "softshrink", "sqrt", "rsqrt", "log", "sin", "cos",
                      "reciprocal")
-# for an opaque operator that reads only the position that it computes
+# For an opaque operator that reads only the position that it computes.
 SEPARATE_POSITIONS = {"rows": True, "columns": True}
 IDENTITIES = ("alias", "detach", "clone", "contiguous", "to", "lift_fresh_copy", "_to_copy")
 

@@ -90,7 +90,7 @@ class _GivenBack(torch.autograd.Function):
         for gap in ((own[0], kept[0]), (kept[1], own[1])) if kept[0] < kept[1] else (own,):
             _narrow(result, dim, gap, own[0]).zero_()
         for given, each in _swapped(rows, dim, axis, begin, _pieces(axis, extents, needed)):
-            # in the order of the parts, so every run gives the same bits
+            # In the order of the parts, so every run gives the same bits.
             _narrow(result, dim, given, own[0]).add_(each)
         return result
 
@@ -104,7 +104,7 @@ def fetch(x, dim, axis, extents, needed, pads=(0, 0), value=0.0):
     rows of `extents`, and `needed` has the rows of every part. The gradient goes back to the ranks that own the rows,
     and is added there."""
     own = owned(extents)
-    # true on every rank: nothing travels
+    # True on every rank: nothing travels.
     if all(overlap(rows, own[part]) == tuple(rows) for part, rows in enumerate(needed)):
         me = ranks().part(axis)
         x = _narrow(x, dim, needed[me], own[me][0])

@@ -29,7 +29,7 @@ _SIZES = {}  # for each rule, its `sizes`: see `rule`
 _HOMES = ("access", "factories", "pointwise", "drawing", "shapes", "indexing", "moves", "reduce", "extremes", "moments",
           "convolution", "pooling", "norm", "padding", "resize", "products", "attention", "losses")
 _NAMES = {"axis": "dim", "keepdims": "keepdim"}  # numpy's names of arguments, which torch accepts, too
-# the modules that run, outermost first: (the name for messages, the classes that its model trusts, the module)
+# The modules that run, outermost first: (the name for messages, the classes that its model trusts, the module).
 _where = []
 _trusted = set()  # the classes that any converted model trusts
 
@@ -135,7 +135,7 @@ def to_local(x):
 
 
 def _as(x, cls):
-    # a mode would make a tensor of its own class
+    # A mode would make a tensor of its own class.
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         return x.as_subclass(cls)
 

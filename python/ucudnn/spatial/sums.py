@@ -101,7 +101,7 @@ class _Group:
                 yield None
                 continue
             shape, dtype = piece
-            # not a view of a tensor that torch would keep
+            # Not a view of a tensor that torch would keep.
             yield summed[at:at + shape.numel()].view(shape).to(dtype).data
             at += shape.numel()
 

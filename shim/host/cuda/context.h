@@ -49,7 +49,7 @@ struct Context {
   std::mutex lifetime;
   std::atomic<int> references{0};  // from cuDevicePrimaryCtxRetain; written under `lifetime`
   std::atomic<uint64_t> id;        // a new one after every reset
-  // frees by cuMemFreeAsync, of memory that belongs to no pool, that the stream has not reached
+  // Frees by cuMemFreeAsync, of memory that belongs to no pool, that the stream has not reached.
   std::atomic<int> pending_frees{0};
 
   CUcontext Handle() { return reinterpret_cast<CUcontext>(this); }

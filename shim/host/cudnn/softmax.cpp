@@ -44,7 +44,7 @@ void Forward(const Softmax& call) {
   ForEachElement(rank, call.Outer(), strides, [&](const auto& start) {
     const T* x = static_cast<const T*>(call.from) + start[0];
     T* y = static_cast<T*>(call.to) + start[1];
-    // "fast" subtracts no maximum, and so overflows earlier than the other algorithms
+    // "fast" subtracts no maximum, and so overflows earlier than the other algorithms.
     A largest = 0;
     if (call.algorithm != CUDNN_SOFTMAX_FAST) {
       largest = -std::numeric_limits<A>::infinity();

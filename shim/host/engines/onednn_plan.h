@@ -60,7 +60,7 @@ class OnednnPlan {
   dnnl::memory::desc scratchpad_;
   std::array<dnnl::reorder, 3> reorders_;  // for the inputs
   std::array<dnnl::memory::desc, 3> reorder_scratchpads_;
-  // dense copies and scratchpads share the space, one after the other in time
+  // Dense copies and scratchpads share the space, one after the other in time.
   size_t shared_offset_ = 0;
   size_t workspace_bytes_ = 0;
   mutable std::mutex mutex_;

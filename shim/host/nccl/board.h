@@ -29,7 +29,7 @@ struct Message {
 
 struct alignas(64) Channel {
   std::atomic<uint64_t> offered;  // number of messages so far
-  // number of messages read or refused; if it equals `offered`, `message` is free
+  // Number of messages read or refused; if it equals `offered`, `message` is free.
   std::atomic<uint64_t> taken;
   std::atomic<uint64_t> refused;  // number of a message that the receiver refused, else 0
   Message message;                // written by the sender before `offered` rises

@@ -134,12 +134,12 @@ class WorkspaceBudget {
 
   // The figures of the budget for the report.
   struct Summary {
-    // the bytes that were divided; less than the user's if memory was short
+    // The bytes that were divided; less than the user's if memory was short.
     size_t budget_bytes = 0;
     size_t shares_bytes = 0;   // the sum of all shares' segments
     size_t held_bytes = 0;     // held on the device; after the last handle, the bytes held before
     size_t capture_bytes = 0;  // the part of held_bytes that is reserved for captures
-    // number of kernels that have a share or, with a workspace plan, that have come
+    // Number of kernels that have a share or, with a workspace plan, that have come.
     size_t kernels = 0;
     bool divided = false;
     bool asked_only = false;      // divided among kernels that were asked about and have not run

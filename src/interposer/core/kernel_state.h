@@ -19,7 +19,7 @@ struct OwnedPart {
   size_t bytes = 0;
   int kernel = -1;
   int epoch = 0;
-  // nothing runs without workspace: if no other is left, the assured workspace is used
+  // Nothing runs without workspace: if no other is left, the assured workspace is used.
   bool assured = false;
 };
 

@@ -40,7 +40,7 @@ struct WideOperation {
 struct DescriptorShadow {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
   GraphKind kind = GraphKind::kUnknown;
-  // every operation reads only one element for each element of its result
+  // Every operation reads only one element for each element of its result.
   bool is_pointwise = false;
   // For an operation graph, and objects made from it: the first wide operation; none if no wide
   // operation is known in it.
@@ -49,7 +49,7 @@ struct DescriptorShadow {
   // True for pointwise modes whose result depends on an element's position, and for operations with
   // such a mode.
   bool reads_position = false;
-  // the first of a list of the heuristics, or made from the first
+  // The first of a list of the heuristics, or made from the first.
   bool is_heuristics_first = false;
   std::shared_ptr<const ListedConfigurations> list;  // the list it belongs to; null: none
   cudnnHandle_t handle = nullptr;  // the handle that it, or its operation graph, was made with

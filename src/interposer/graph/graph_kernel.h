@@ -132,7 +132,7 @@ class GraphSteps : public Steps {
   FormerSubstitutes& former_;
   KeptPromises& promises_;
   EngineTemplates known_;  // the plan's own engine comes first
-  // plans of engines that may become substitutes
+  // Plans of engines that may become substitutes.
   std::map<EngineId, cudnn::BackendDescriptor> undivided_plans_;
   cudnn::BackendDescriptor substitute_;
   EngineTemplates tile_engines_;  // result of EnginesOfTiles; empty: not asked yet

@@ -178,7 +178,7 @@ class GraphPlans : public DivisionChoices {
 
   Process& process_;
   KeptPromises promises_;
-  // shared by plans that are left alone although the user's options forbid them
+  // Shared by plans that are left alone although the user's options forbid them.
   PlanState refused_;
   DescriptorShadows shadows_;
   std::atomic<Plans*> plans_ = nullptr;  // null until the first plan is decided about
@@ -187,7 +187,7 @@ class GraphPlans : public DivisionChoices {
   Mutex mutex_;
   // Null: the plan is left alone. States keep their address.
   std::map<Key, std::unique_ptr<PlanState>> states_ UCUDNN_GUARDED_BY(mutex_);
-  // null: the number belongs to no plan
+  // Null: the number belongs to no plan.
   std::vector<const PlanState*> numbered_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<PlanState>> improved_ UCUDNN_GUARDED_BY(mutex_);
 };

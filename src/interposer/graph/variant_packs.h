@@ -12,7 +12,7 @@
 namespace ucudnn::interposer {
 
 struct VariantPack {
-  // operands; a convolution that ucudnn divides has at most 3 + kMostFusedOperands
+  // Operands; a convolution that ucudnn divides has at most 3 + kMostFusedOperands.
   static constexpr int kMost = 16;
   std::array<void*, kMost> pointers;
   std::array<int64_t, kMost> uids;

@@ -44,7 +44,7 @@ struct KernelRecord {
 struct CountedKernel {
   KernelRecord record;
   std::atomic<long> calls = 0;  // making a native CUDA graph counts as one
-  // the part of `calls` that ran undivided although the plan has pieces
+  // The part of `calls` that ran undivided although the plan has pieces.
   std::atomic<long> undivided_calls = 0;
   std::atomic<uint64_t> lanes = 0;  // Lanes::BitOf the lanes of its calls
   bool replaced = false;            // a later decision replaced it and took over its calls

@@ -14,7 +14,7 @@
 
 namespace ucudnn::interposer {
 
-// kSlots is a power of two; at most half of the slots are used
+// kSlots is a power of two; at most half of the slots are used.
 template <typename Value, size_t kSlots = 65536>
 class AddressTable {
  public:

@@ -98,7 +98,7 @@ class Splitter {
   // One rank of this process.
   struct Rank {
     Mutex mutex;
-    // the rank has met the others, or has failed to meet them
+    // The rank has met the others, or has failed to meet them.
     bool met UCUDNN_GUARDED_BY(mutex) = false;
     std::unique_ptr<spatial::SplitCalls> owned UCUDNN_GUARDED_BY(mutex);
     std::atomic<spatial::SplitCalls*> calls = nullptr;

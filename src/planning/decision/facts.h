@@ -198,7 +198,7 @@ struct PlanFacts {
   bool told_here = false;           // this process gave `told`, so it must not change
   bool store = false;               // other processes may add measurements to the store
   bool in_workspace_plan = false;   // the workspace plan has the kernel
-  // the plan's share of a budget by the file is known only when the plan runs
+  // The plan's share of a budget by the file is known only when the plan runs.
   bool file_waits = false;
   // The kernel of the workspace plan; none if it does not hold for this plan.
   std::optional<ConfirmedGraphKernel> confirmed;

@@ -13,7 +13,7 @@ enum class Because {
   kNotMeasured,     // and it never will be measured
   kNotMeasuredYet,  // a later call may know more
   kNoTime,          // the time for measuring was used up before
-  // the time was used up before anything that may fit was measured; the caller's own call runs
+  // The time was used up before anything that may fit was measured; the caller's own call runs.
   kNoTimeToFit,
   kNoTimeForDivisions,     // the time was used up before divisions of a graph plan were measured
   kAskedNotMeasured,       // other engines are measured, the algorithm asked for is not

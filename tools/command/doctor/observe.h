@@ -17,7 +17,7 @@ struct ObservedProcess {
 };
 
 struct Observation {
-  // the program itself first, then the processes that it started
+  // The program itself first, then the processes that it started.
   std::vector<ObservedProcess> processes;
   std::string ending;  // "ended with exit code 3"; empty if it succeeded
   bool logged = true;  // false: the program's loader wrote no log

@@ -34,7 +34,7 @@ struct NetworkAnalysis {
   std::unique_ptr<multigrid::LayerTimes> modelled;  // if a device measured the other times
   std::unique_ptr<multigrid::LayerTimes> times;
   std::string measured_on;  // the device that measured the stages' layers; empty if none did
-  // layer times are CPU times of this machine; else they come from a roofline
+  // Layer times are CPU times of this machine; else they come from a roofline.
   bool is_measured = false;
   std::string measurement_notes;  // what was not measured as it runs
 
@@ -42,7 +42,7 @@ struct NetworkAnalysis {
   // The setting whose residual after its cycles is the tolerance; none if the user gave the
   // tolerance.
   std::optional<TriedSetting> reference;
-  // how the network of the estimates differs from the longest stage; empty: it does not
+  // How the network of the estimates differs from the longest stage; empty: it does not.
   std::string stand_in;
   std::vector<TriedSetting> tried;
   // The fastest setting's residuals on the network itself, if that takes a few seconds.

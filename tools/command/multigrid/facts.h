@@ -28,7 +28,7 @@ struct ProblemFacts {
   int64_t parameters = 0;
   bool has_drawn_weights = true;
   std::vector<StageFacts> stages;
-  // bytes that all levels keep on the host; none if they are not on the host
+  // Bytes that all levels keep on the host; none if they are not on the host.
   std::optional<int64_t> state_bytes;
 
   const StageFacts& LongestStage() const;

@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kForLastWords{5};  // from a request to end until the process is killed
-// for processes that ranks left behind, before they are asked to end
+// For processes that ranks left behind, before they are asked to end.
 constexpr seconds kForRest{2};
 constexpr milliseconds kLookForRest{20};
 

@@ -29,7 +29,7 @@ class TerminalInput {
  private:
   void Close();
 
-  // ends of a pipe; the writer is -1 once there is nothing to pass on
+  // Ends of a pipe; the writer is -1 once there is nothing to pass on.
   int reader_ = -1, writer_ = -1;
   bool owns_reader_ = false;
   std::string typed_;

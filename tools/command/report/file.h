@@ -38,9 +38,9 @@ struct ReportedKernel {
   // latter.
   std::optional<ReportedUndivided> undivided, best_undivided;
   std::string reason;
-  // in ascending order of workspace and descending order of time; empty: not there
+  // In ascending order of workspace and descending order of time; empty: not there.
   std::vector<Division> desirable_set;
-  // for an offline plan: kernels with the same segment share workspace
+  // For an offline plan: kernels with the same segment share workspace.
   std::optional<int64_t> segment;
   int64_t copies = 1;  // copies of its segment: one for each lane
 
@@ -70,7 +70,7 @@ struct RunReport {
   std::optional<size_t> total_bytes;  // one budget for all kernels
   std::string division;               // how it is divided
   std::string solver;                 // the solver that divided it; empty: unknown
-  // offline: the limit of each kernel that is not divided
+  // Offline: the limit of each kernel that is not divided.
   std::optional<size_t> undivided_limit_bytes;
   std::optional<size_t> reserved_bytes;  // workspace that the division takes
   std::vector<ReportedKernel> kernels;

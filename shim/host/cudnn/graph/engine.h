@@ -36,7 +36,7 @@ class EngineConfig final : public DescriptorOf<EngineConfig, CUDNN_BACKEND_ENGIN
   const EngineSetup& setup() const { return setup_; }
 
   Engine engine;
-  // in the order in which they were made; -1: the engine's own choice
+  // In the order in which they were made; -1: the engine's own choice.
   std::vector<KnobChoice> choices;
 
  private:

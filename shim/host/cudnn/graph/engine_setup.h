@@ -27,7 +27,7 @@ struct EngineSetup {
   int algorithm;        // engine.h's; -1 without a convolution
   int64_t part;         // images that are processed at once
   size_t engine_bytes;  // part of the workspace, for the algorithm
-  // behind them: the convolution's virtual result of one part, or virtual tensors between stages
+  // Behind them: the convolution's virtual result of one part, or virtual tensors between stages.
   size_t result_bytes;
   size_t workspace_bytes;  // total, with a guard behind the used part
 };

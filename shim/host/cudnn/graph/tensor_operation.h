@@ -39,7 +39,7 @@ class TensorOperation final : public GraphDescriptor {
   const TensorOperationSchema& schema() const;
   bool concatenates() const { return kind() == CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR; }
 
-  // in the schema's order; any number can be concatenated
+  // In the schema's order; any number can be concatenated.
   std::vector<GraphTensor> inputs, outputs;
   int math_precision = CUDNN_DATA_FLOAT;
   int64_t axis = -1;            // the axis of concatenation
