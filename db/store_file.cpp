@@ -78,7 +78,7 @@ Status StoreFile::OpenCandidate(const std::string& candidate, bool create, bool&
     return Status::Error(candidate + ": cannot be opened: not a regular file");
   }
   if (!exists && !create) {
-    usable = true;  // but it has nothing to read
+    usable = true;  // a missing file that is not created has nothing to read
     return Status::Ok();
   }
   if (!exists) {

@@ -147,7 +147,7 @@ typedef struct {
   int lanes;
   ucudnnLayerParallelThreads_t threads;
   /* Half the distance from 1 to the next larger number that a state can hold, below 1: 0x1p-24 for
-   * float. 0 stands for double's value. It determines which residuals are rounding. */
+   * float. 0 stands for double's value. Residuals below what it allows are rounding errors. */
   double unit_roundoff;
 } ucudnnLayerParallelOptions_t;
 #define UCUDNN_LAYER_PARALLEL_MOST_LANES 1024

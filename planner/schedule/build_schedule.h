@@ -10,7 +10,7 @@
 namespace ucudnn::planner {
 
 struct ScheduleOptions {
-  UpdateModel update = UpdateModel::kOwner;  // or kHierarchical
+  UpdateModel update = UpdateModel::kOwner;  // kOwner or kHierarchical
   // Krizhevsky's scheme for the fully connected part. 'a' takes all images at once. 'b' and 'c'
   // take them in `passes` passes; 0 means as many as devices compute the layer before.
   char scheme = 'a';

@@ -21,7 +21,7 @@ struct Bucket {
   int layer = -1;
   // The layers of its tables, in the order that all tables keep: the others, this layer, the row.
   std::vector<int> scope;
-  bool has_row = false;  // else this layer is last and nothing else is in scope
+  bool has_row = false;  // if false, this layer is last and nothing else is in scope
   std::vector<CostTable> tables;
   int parent = -1;   // bucket that receives the message; -1: none is sent
   double least = 0;  // the minimum, if there is no parent

@@ -55,7 +55,8 @@ void ForEachCell(ConvolutionProblem problem, const Placement& elements, const Sp
       problem.x[axis] = static_cast<int32_t>(extents[axis][static_cast<size_t>(part[axis])]);
     }
     const Result<Stripes> stripes = Stripes::Make(problem, cut, cell, extents);
-    if (stripes.ok()) visit(static_cast<size_t>(cell), *stripes);  // else it was judged before
+    // If not ok, it was judged before.
+    if (stripes.ok()) visit(static_cast<size_t>(cell), *stripes);
   }
 }
 

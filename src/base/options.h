@@ -34,7 +34,8 @@ struct Tuning {
   // If true, callers that ask about a kernel wait until it is measured. If false, they get what the
   // real library's heuristics know, and later plans must fit the promise.
   bool before_promising = true;
-  long after_calls = 2;  // calls before a kernel is measured that the program never asked about
+  // Calls of a kernel that the program never asked about, before the kernel is measured.
+  long after_calls = 2;
   double kernel_seconds = 2;
   double process_seconds = 60;
   // Device memory for measuring; none: a quarter of the free memory.

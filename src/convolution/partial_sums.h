@@ -26,8 +26,8 @@ namespace ucudnn {
 inline constexpr EngineId::PartialSum kPartialSum;
 inline constexpr int kPartialSumBatch = 1;  // the micro-batch under which that measurement is filed
 
-// Sums, partials and the workspace of engines behind them have the workspace's alignment, up to
-// this.
+// Sums, partials and the workspace of engines behind them are aligned as the workspace is, but at
+// most to this.
 inline constexpr size_t kPartialSumAlignment = 256;
 // Rounds `bytes` up so that the next object in the workspace is aligned.
 size_t InWorkspace(size_t bytes);

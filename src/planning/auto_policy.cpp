@@ -206,8 +206,8 @@ void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
   }
 }
 
-// Returns the elements of `sizes` that were not asked for yet, but at most as many as keep the
-// number of all sizes asked for within `most`.
+// Returns the elements of `sizes` that were not asked for yet. Stops when `most` sizes are asked
+// for in all.
 std::vector<int> Fresh(const Sizes& sizes, const Sizes& asked, size_t most) {
   std::vector<int> fresh;
   std::set_difference(sizes.begin(), sizes.end(), asked.begin(), asked.end(),

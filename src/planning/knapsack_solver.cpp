@@ -165,8 +165,8 @@ struct Core {
   std::vector<Change> changes;
 };
 
-// Bounds on the kernels still to come: the most ticks that another byte saves, and the least that a
-// byte fewer costs.
+// Bounds on the kernels still to come: the most ticks that one more byte saves, and the fewest
+// ticks that one byte less costs.
 struct Prospects {
   Rate saves = {0, 1};
   Rate costs = {1, 0};  // infinity: none can use fewer

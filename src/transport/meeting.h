@@ -22,12 +22,14 @@ struct Membership {
 
 struct Times {
   Milliseconds heartbeat{1000};  // between two heartbeats
-  Milliseconds silence{10000};   // after which a rank without a heartbeat counts as dead
-  Milliseconds warning{60000};   // after it the user is told of a rank that lives and does not come
-  Milliseconds timeout{600000};  // after which that is an error on all ranks
+  Milliseconds silence{10000};   // a rank without a heartbeat for this long counts as dead
+  // After this time the user is warned of a rank that lives and does not come.
+  Milliseconds warning{60000};
+  // After this time a rank that does not come is an error on all ranks.
+  Milliseconds timeout{600000};
   Milliseconds unreachable{10000};  // during which a place may be unreachable or silent
   Milliseconds handshake{5000};     // from a connection to the end of its greeting
-  Milliseconds refusing{10000};     // for which a failed meeting waits to tell late ranks
+  Milliseconds refusing{10000};     // how long a failed meeting waits to tell late ranks
   Milliseconds leaving{2000};       // maximum for Leave
 };
 

@@ -16,7 +16,7 @@ namespace ucudnn::transport {
 namespace {
 
 constexpr Milliseconds kTurn{20};       // of a wait that some event should end earlier
-constexpr Milliseconds kVerdict{1000};  // for which rank 0's line is awaited
+constexpr Milliseconds kVerdict{1000};  // how long a rank waits for rank 0's line
 constexpr char kForked[] = "this process was forked from a rank, and is none itself";
 
 }  // namespace

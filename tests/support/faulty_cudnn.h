@@ -8,7 +8,7 @@
 namespace ucudnn::test {
 
 struct Fault {
-  int at = 0;  // which convolution call, 0 = the next
+  int at = 0;  // number of the convolution call, 0 = the next
   void (*after)(const cudnn::ConvolutionCall& call) = nullptr;  // the call has run
   void (*before)(cudnn::ConvolutionCall& call) = nullptr;       // changes the call
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // an error to return instead of running

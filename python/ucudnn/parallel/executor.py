@@ -157,7 +157,8 @@ class Executor:
         self.accumulated.update(gradients)
 
     def kept(self, name):
-        """Returns the gradient of earlier passes that were not summed, unless it was set to None since."""
+        """Returns the gradient of earlier passes that was not summed, unless the parameter's gradient was set to None
+        since."""
         gradient = self.accumulated.pop(name, None)
         return gradient if self.parameters[name].grad is not None else None
 

@@ -81,7 +81,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
 struct EventRecord {
   Ticket ticket;
   std::atomic<int64_t> time_ns{0};  // when the worker reached it; valid once the ticket is done
-  // If it was recorded in a capture: the event stands for these nodes instead of work.
+  // If the event was recorded in a capture, it stands for these nodes instead of work.
   std::shared_ptr<Capture> capture;
   std::vector<const Node*> nodes;
 };

@@ -24,7 +24,7 @@ struct Message {
   uint64_t offset = 0;  // in the file of the sender's device memory
   uint64_t bytes = 0;
   uint64_t signature = 0;  // arguments that both sides must share, beside the bytes
-  int64_t ready_ns = 0;    // since when the sender waits (CLOCK_MONOTONIC)
+  int64_t ready_ns = 0;    // time since which the sender waits (CLOCK_MONOTONIC)
 };
 
 struct alignas(64) Channel {

@@ -34,7 +34,7 @@ class WorkspaceLimit {
  private:
   const cuda::Driver* const driver_;
   std::atomic<size_t> limit_;
-  std::atomic<bool> is_auto_;                  // then auto_limit_ is used instead of limit_
+  std::atomic<bool> is_auto_;                  // if true, auto_limit_ is used instead of limit_
   std::atomic<size_t> auto_limit_ = kNoLimit;  // kNoLimit: not yet computed
 };
 

@@ -29,7 +29,7 @@ struct VariantPack {
     }
     return nullptr;
   }
-  // Resets it to a new pack.
+  // Resets the pack to a new one.
   void Clear() {
     pointer_count = uid_count = 0;
     workspace = nullptr;

@@ -35,7 +35,7 @@ struct KernelRecord {
   Configuration configuration;  // what runs; a single piece if undivided
   planning::Baselines baselines;
   std::string reason;
-  const char* api = "legacy";  // or "graph"; static text
+  const char* api = "legacy";  // "legacy" or "graph"; static text
 
   bool operator==(const KernelRecord&) const = default;
 };

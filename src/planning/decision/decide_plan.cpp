@@ -94,7 +94,7 @@ class PlanDecider {
   const size_t limit_;
   const bool must_shrink_;
   Reason why_;
-  // While one of these is false, a later call may know more.
+  // A later call may know more if settled_, measured_ or compared_ is false.
   bool settled_ = true;   // everything that the policy wants was measured
   bool measured_ = true;  // some row of the plan's own engine is known
   bool late_ = false;     // there was no time to measure all of the plan's own engine

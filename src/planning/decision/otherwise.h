@@ -36,7 +36,7 @@ struct UnplannedCall {
   bool observes = false;  // UCUDNN_MODE=observe: nothing may change
 };
 struct Unplanned {
-  Course course = Course::kReal;  // or kRefusal
+  Course course = Course::kReal;  // kReal or kRefusal
   int algorithm = 0;              // runs undivided in the workspace that the caller passes
   bool operator==(const Unplanned&) const = default;
 };

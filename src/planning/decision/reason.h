@@ -10,7 +10,7 @@ namespace ucudnn::planning {
 enum class Because {
   kObserved,
   kDoesNotServe,    // the real library refuses the algorithm
-  kNotMeasured,     // and it never will be measured
+  kNotMeasured,     // not measured, and never will be
   kNotMeasuredYet,  // a later call may know more
   kNoTime,          // the time for measuring was used up before
   // The time was used up before anything that may fit was measured; the caller's own call runs.
@@ -18,8 +18,8 @@ enum class Because {
   kNoTimeForDivisions,     // the time was used up before divisions of a graph plan were measured
   kAskedNotMeasured,       // other engines are measured, the algorithm asked for is not
   kNothingFaster,          // within a limit that excludes engines
-  kNothingFasterAnywhere,  // and no limit excludes an engine
-  kNothingFasterInTime,    // among those that there was time to measure
+  kNothingFasterAnywhere,  // no limit excludes an engine, and still nothing is faster
+  kNothingFasterInTime,    // nothing is faster among the engines that there was time to measure
   kNothingFits,            // no engine as exact and deterministic fits; the caller's own call runs
   kNoSubstituteFits,       // no engine as exact and deterministic as a graph plan fits
   kDivisionsNotMeasured,

@@ -41,7 +41,7 @@ Result<Pass> RunForward(const Problem& problem, const multigrid::Parameters& par
   if (logits != nullptr) {
     pass.logits.assign(logits, logits + pass.network->output_size() * settings.batch);
   }
-  if (peers.size() > 1) {  // until the last rank has finished its part
+  if (peers.size() > 1) {  // waits until the last rank has finished its part
     UCUDNN_RETURN_IF_ERROR(multigrid::GatherNumbers(peers, {0, peers.size()}, {}).status());
   }
   pass.seconds = stopwatch.Seconds();

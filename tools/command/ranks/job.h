@@ -45,7 +45,7 @@ class RankJob {
 
   // One round: waits for the next event, and handles it.
   void Turn();
-  int PatienceMs() const;  // until the next round at the latest; -1: no time is set
+  int PatienceMs() const;  // time until the next round at the latest; -1: no time is set
   void TakeSignals();
   void TakeNotes();
   void Relay(const std::vector<short>& ready);

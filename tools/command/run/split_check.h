@@ -10,7 +10,7 @@
 namespace ucudnn::command {
 
 struct SplitSettings {
-  int ranks = 0;        // that the command itself starts; 0: none
+  int ranks = 0;        // number of ranks that the command itself starts; 0: none
   bool off = false;     // --off
   std::string program;  // a file
   ProgramWords words;   // its name as written, and its arguments

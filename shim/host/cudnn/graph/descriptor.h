@@ -18,7 +18,7 @@ class GraphDescriptor {
   bool finalized() const { return finalized_; }
   void set_finalized(bool finalized) { finalized_ = finalized; }
 
-  // Resets it to a newly created one.
+  // Resets the descriptor to a newly created one.
   virtual void Reset() = 0;
   // Sets an attribute of a descriptor that is not finalized; `values` is never null.
   virtual cudnnStatus_t Set(const Attribute& attribute) = 0;
