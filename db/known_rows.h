@@ -1,4 +1,4 @@
-// Rows that several stores hold under one key: the first store's count. Not thread-safe.
+// Rows that several stores hold under one key. The row of the first store counts. Not thread-safe.
 #pragma once
 
 #include <map>

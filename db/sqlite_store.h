@@ -48,8 +48,8 @@ class SqliteStore : public planning::MeasurementStore {
       const planning::EnginePromise& asked) override;
   Result<planning::EnginePromise> KeepPromise(const planning::EnginePromise& promise) override;
 
-  // All rows, in the order in which they were written. Rows of later files with the key of an
-  // earlier one are left out; those that differ from it go to `differing`.
+  // Returns all rows, in the order in which they were written. Rows of later files with the key of
+  // an earlier one are left out; those that differ from it go to `differing`.
   Result<std::vector<StoredMeasurement>> List(std::vector<StoredMeasurement>* differing = nullptr);
   // Returns all promises, kernel by kernel.
   Result<std::vector<planning::EnginePromise>> ListPromises();

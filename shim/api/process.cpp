@@ -64,7 +64,7 @@ bool Load(cudnn::Functions& functions) {
 // Threads that come at once all make one; the first one stays, and is never destroyed.
 std::atomic<Parts*> joined = nullptr;
 
-// Null if a part is missing.
+// Returns null if a part is missing.
 std::unique_ptr<Parts> Join() {
   const Options& options = FixedOptions();
   auto parts = std::make_unique<Parts>();

@@ -9,9 +9,9 @@
 
 namespace ucudnn {
 
-// Null if the real library lacks a function that ucudnn needs (one warning says which): then
-// nothing is hooked. Opens the real library if it is not open yet. Thread-safe; the object is never
-// destroyed.
+// Returns null if the real library lacks a function that ucudnn needs (one warning says which);
+// nothing is hooked then. Opens the real library if it is not open yet. Thread-safe; the object is
+// never destroyed.
 interposer::Interposer* ProcessInterposer();
 
 // Returns the real library's functions, without making the interposer; null if there are none.

@@ -44,7 +44,7 @@ static const struct link_map* LibraryAt(const void* address) {
   return dladdr1(address, &info, (void**)&map, RTLD_DL_LINKMAP) != 0 ? map : NULL;
 }
 
-// Empty for a library that has none.
+// Returns an empty text for a library that has none.
 static const char* Soname(const struct link_map* library) {
   const char* strings = NULL;
   ElfW(Xword) offset = 0;

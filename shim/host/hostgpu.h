@@ -11,7 +11,8 @@ extern "C" {
 // themselves fault when the host dereferences them). Null if the address is in no live allocation.
 void* hostgpuHostAlias(const void* device_address);
 
-// Bytes from a device address to the end of its allocation; 0 if it is in no live allocation.
+// Returns the bytes from a device address to the end of its allocation; 0 if it is in no live
+// allocation.
 size_t hostgpuBytesFrom(const void* device_address);
 
 // Returns a new descriptor (close-on-exec) of the file that holds all memory of `device` and keeps

@@ -32,7 +32,7 @@ Result<ucudnnLayerParallelCallbacks_t> ReadCallbacks(
 Result<Setting> ReadOptions(int layers, const ucudnnLayerParallelOptions_t* options);
 Result<multigrid::SolveOptions> ReadSolveOptions(const ucudnnLayerParallelSolveOptions_t* options);
 
-// Ok for null: the program reads no result.
+// Returns Ok for null: the program reads no result.
 Status CheckResult(const ucudnnLayerParallelResult_t* result);
 // `result` gets pointers into `solution`. REQUIRES: CheckResult returned ok.
 void WriteResult(const multigrid::Solution& solution, ucudnnLayerParallelResult_t* result);

@@ -13,7 +13,7 @@
 
 namespace ucudnn::layer_parallel {
 
-// Ok if `given` has one of the `sizes` of its versions. `name` is the argument's.
+// Returns Ok if `given` has one of the `sizes` of its versions. `name` is the argument's.
 template <typename Struct>
 Status CheckVersion(const char* name, const Struct& given, std::span<const size_t> sizes) {
   if (std::find(sizes.begin(), sizes.end(), given.struct_size) != sizes.end()) return Status::Ok();

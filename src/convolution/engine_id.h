@@ -83,7 +83,7 @@ class EngineId {
   std::string Text() const;
   bool empty() const { return std::holds_alternative<std::monostate>(value_); }
 
-  // Null if the engine is of another kind. The result lives as long as this object.
+  // Returns null if the engine is of another kind. The result lives as long as this object.
   const Legacy* legacy() const { return std::get_if<Legacy>(&value_); }
   const Graph* graph() const;
   bool is_partial_sum() const { return std::holds_alternative<PartialSum>(value_); }

@@ -74,7 +74,8 @@ class OwnedDescriptors {
   Descriptors descriptors_;
 };
 
-// Bytes from the first to behind the last element of the image, filter or output tensor.
+// Returns the bytes from the first to behind the last element of the image, filter or output
+// tensor.
 size_t ImageBytes(const ConvolutionProblem& problem);
 size_t FilterBytes(const ConvolutionProblem& problem);
 size_t OutputBytes(const ConvolutionProblem& problem);

@@ -28,7 +28,7 @@ class Piece {
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
 
-  // Bytes of workspace that Run uses at most.
+  // Returns the bytes of workspace that Run uses at most.
   virtual size_t workspace_bytes() const = 0;
   // Returns the alignment in bytes that the pointer to a gradient of the filter must have.
   virtual size_t FilterAlignment() const { return kLegacyAlignment; }

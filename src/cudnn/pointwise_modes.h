@@ -18,7 +18,7 @@ struct PointwiseMode {
   Arity arity;
 };
 
-// Null if the operation is none of these.
+// Returns null if the operation is none of these.
 const PointwiseMode* FindPointwiseMode(std::string_view name);
 
 // The tensors that an operation reads and writes, as plan JSON calls them.

@@ -28,7 +28,7 @@ constexpr char kLoaderCache[] = "/etc/ld.so.cache";
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// Empty if there is no such file.
+// Returns an empty text if there is no such file.
 std::string CanonicalPath(const std::string& path) {
   const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr),
                                                          &std::free);

@@ -16,14 +16,14 @@ Result<std::unique_ptr<SlicePlan>> PlanOf(const PlanContext& context, const Grou
   return SlicePlan::Make(context, slice, form);
 }
 
-// Bytes of scratch memory for a gradient that is not computed in the caller's memory.
+// Returns the bytes of scratch memory for a gradient that is not computed in the caller's memory.
 size_t GradientBytes(const ConvolutionProblem& problem, const CallForm& form) {
   if (problem.operation != Operation::kBackwardFilter || form.is_replicated) return 0;
   if (SumsPartials(problem)) return PartialSumBytes(problem);
   return form.reads_result ? cudnn::FilterBytes(problem) : 0;
 }
 
-// Bytes that are summed over ranks for a gradient.
+// Returns the bytes that are summed over ranks for a gradient.
 size_t SummedBytes(const ConvolutionProblem& problem) {
   return SumsPartials(problem) ? AccumulatorBytes(problem) : cudnn::FilterBytes(problem);
 }

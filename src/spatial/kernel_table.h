@@ -42,7 +42,7 @@ class AgreedKernel {
   uint64_t number() const { return number_; }
   // Returns the version that was agreed on. All versions have its refusal, extents and messages.
   SplitKernel& first() const { return *made_.front(); }
-  // Null if it was not made for tensors of these strides.
+  // Returns null if the kernel was not made for tensors of these strides.
   SplitKernel* For(const ConvolutionProblem& problem) const;
   // Adds a version. If there are too many, removes the oldest except the first.
   SplitKernel* Add(std::unique_ptr<SplitKernel> kernel);
@@ -58,7 +58,7 @@ class KernelTable {
   // One kernel for each set of extents of all ranks; several only if ranks agree at every call.
   using Kernels = std::vector<AgreedKernel>;
 
-  // Empty if nothing was agreed on yet. Valid until the next Add.
+  // Returns an empty span if nothing was agreed on yet. Valid until the next Add.
   std::span<AgreedKernel> Find(const KernelKey& key);
   // Adds a kernel, which replaces a kernel of the same extents and windows.
   AgreedKernel& Add(const KernelKey& key, std::unique_ptr<SplitKernel> kernel);

@@ -66,7 +66,7 @@ class SlicePlan {
   size_t buffer_bytes() const { return shared_end_; }
   size_t kept_bytes() const { return kept_bytes_; }  // of separate memory, for each slice
   bool exchanges() const { return !sends_.empty() || !receives_.empty(); }
-  // Bytes that this rank receives and sends in one exchange.
+  // Returns the bytes that this rank receives and sends in one exchange.
   size_t received_bytes() const;
   size_t sent_bytes() const;
   // The buffer's bytes before this place are received.
@@ -166,7 +166,7 @@ Status WriteArrival(const cuda::Driver& driver, DataType type, CUdeviceptr numbe
 
 // Returns the extents of a box of `n` images with `channels`.
 BoxExtents ExtentsOf(int64_t n, int64_t channels, const SpatialBox& box);
-// Bytes from a tensor's first element to a box's.
+// Returns the bytes from a tensor's first element to a box's.
 int64_t OffsetOf(const SpatialBox& box, const Strides& strides, size_t element_bytes);
 
 }  // namespace ucudnn::spatial

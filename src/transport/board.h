@@ -36,7 +36,7 @@ class Board {
 
   // Adds a rank and makes its events. The board keeps `context`, which must be current.
   Status Enter(int rank, CUcontext context);
-  // Null before the rank has entered.
+  // Returns null before the rank has entered.
   CUcontext ContextOf(int rank) const;
 
   // Returns the event that the rank's stream has to reach before its messages are ready.
@@ -65,7 +65,7 @@ class Board {
   // Ends all waits for the rank, and destroys its events once no rank needs them. Its context must
   // be current.
   void Leave(int rank, Deadline deadline);
-  // Ok, or after an abort an error that says who aborted.
+  // Returns Ok, or after an abort an error that says who aborted.
   Status State() const;
 
  private:

@@ -90,8 +90,8 @@ class Channel {
   // channel unchanged.
   virtual Status Reserve(size_t message_bytes, size_t reduction_bytes) = 0;
 
-  // Bytes of device memory that the channel owns. Captured reductions have memory of their own,
-  // from the first one on, and keep it when a later one needs more.
+  // Returns the bytes of device memory that the channel owns. Captured reductions have memory of
+  // their own, from the first one on, and keep it when a later one needs more.
   virtual size_t device_bytes() const = 0;
 
   // Returns an error that came up after a call had returned, on this rank or, if it can be seen

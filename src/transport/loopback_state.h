@@ -99,7 +99,7 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   // Waits, before the channel is closed, until the work of all calls is done, including captured
   // calls that run now.
   Status AwaitIdle(std::chrono::milliseconds timeout) const;
-  // Ok, or after an abort an error that says who aborted.
+  // Returns Ok, or after an abort an error that says who aborted.
   Status State() const;
   // Tells the other ranks that this rank gives up, and lets all streams pass until the channel is
   // closed and its own streams are done. Does not wait.

@@ -58,7 +58,7 @@ class Budget {
     return left / (share_of_largest < 0.25 ? 16 : 8);
   }
 
-  // Bytes of device memory that one measurement may take while `free_bytes` are free.
+  // Returns the bytes of device memory that one measurement may take while `free_bytes` are free.
   size_t MemoryBytes(size_t free_bytes) const {
     return bounds_ ? bounds_->memory_bytes.value_or(free_bytes / 4)
                    : std::numeric_limits<size_t>::max();

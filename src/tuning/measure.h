@@ -40,7 +40,7 @@ Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
 // process of the host.
 Result<std::string> DeviceName(const Device& device);
 
-// Bytes of the device's L2 cache; 0 if the driver does not tell.
+// Returns the bytes of the device's L2 cache; 0 if the driver does not tell.
 size_t L2Bytes(const Device& device);
 
 // Bounds of one measurement, which may exceed them by one run of one engine, or by preparing the

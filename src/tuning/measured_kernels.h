@@ -145,7 +145,7 @@ class MeasuredKernels {
   // Returns whether this process has measurements that no other can read.
   bool keeps_own() const { return (store_ == nullptr && measured_ > 0) || unstored_; }
 
-  // Null if measurements live as long as the process.
+  // Returns null if measurements live as long as the process.
   planning::MeasurementStore* store() const { return store_; }
 
   // Returns the number of measurements (engines times micro-batch sizes) that this process made

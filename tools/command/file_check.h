@@ -17,7 +17,7 @@ std::string NearestFolder(const std::string& path);
 // exists there, it must be a file: a device or a pipe would be replaced.
 Status CheckWritable(const std::string& path);
 
-// Why an existing file cannot serve as a measurement store; ok if it can.
+// Says why an existing file cannot serve as a measurement store; returns Ok if it can.
 Status CheckContents(const std::string& path);
 
 // Runs CheckContents for a path that may be mistyped, and describes everything wrong with it in one

@@ -25,12 +25,12 @@ Json DivisionJson(const Division& division);
 // Runs of equal micro-batches, or of the kinds of tiles, as in files (RunMembers).
 Json PlanJson(const Division& division);
 
-// Null if there is none.
+// Returns null if there is none.
 template <typename Value>
 Json OrNull(const std::optional<Value>& value) {
   return value ? Json(*value) : Json();
 }
-// Null if there is none, or it is not finite.
+// Returns null if there is none, or it is not finite.
 Json FiniteOrNull(const std::optional<double>& number);
 
 // Returns the list of `json_of` each item.

@@ -1,4 +1,4 @@
-"""convert: makes a model take and give stripes, and refuse modules that nobody vouches for."""
+"""convert: makes a model take and return stripes, and refuses modules that nobody vouches for."""
 import warnings
 
 import torch

@@ -19,7 +19,7 @@ struct Place {
   Allocation allocation;       // the allocation around it; empty for pageable memory
 };
 
-// Empty if `address` is in a device's range but in no live allocation.
+// Returns none if `address` is in a device's range but in no live allocation.
 std::optional<Place> Locate(uintptr_t address);
 // Locates [address, address + bytes): also empty if it runs past its allocation.
 std::optional<Place> Locate(uintptr_t address, size_t bytes);

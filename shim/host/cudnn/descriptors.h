@@ -12,7 +12,8 @@
 
 namespace hostgpu {
 
-// Bytes of one element as cuDNN counts them (a vector type is one element); 0 for other types.
+// Returns the bytes of one element as cuDNN counts them (a vector type is one element); 0 for other
+// types.
 size_t ElementBytes(cudnnDataType_t type);
 
 // Returns whether tensors and filters accept the type (the three vector types included).

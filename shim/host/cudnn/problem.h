@@ -37,8 +37,8 @@ double ReadScale(const void* scale, DataType type);
 // Returns the number of algorithms in the operation's enumeration: 0 … count-1.
 int AlgorithmCount(Operation operation);
 
-// Bytes that `algorithm` needs. BAD_PARAM for a number that is no algorithm, NOT_SUPPORTED if it
-// does not serve the problem.
+// Sets `bytes` to the bytes that `algorithm` needs. BAD_PARAM for a number that is no algorithm,
+// NOT_SUPPORTED if it does not serve the problem.
 cudnnStatus_t RequiredWorkspace(const Problem& problem, int algorithm, size_t* bytes);
 
 }  // namespace hostgpu

@@ -44,7 +44,8 @@ inline DataType ResultType(const ConvolutionShape& shape) {
 // exact, without workspace; a value outside the result's type becomes its nearest value.
 constexpr int kAlgorithmCount = 8;
 
-// Bytes of workspace that algorithm `algorithm` needs; nullopt if it does not serve this shape.
+// Returns the bytes of workspace that algorithm `algorithm` needs; nullopt if it does not serve
+// this shape.
 std::optional<size_t> WorkspaceBytes(const ConvolutionShape& shape, int algorithm);
 
 bool IsDeterministic(const ConvolutionShape& shape, int algorithm);

@@ -32,7 +32,7 @@ enum class FewChannels { kAsStored, kNchw, kAny };
 
 class OnednnPlan {
  public:
-  // Null if oneDNN has no such primitive.
+  // Returns null if oneDNN has no such primitive.
   static std::shared_ptr<const OnednnPlan> Create(const ConvolutionShape& shape,
                                                   OnednnVariant variant);
 

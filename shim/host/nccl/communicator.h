@@ -93,7 +93,7 @@ class Communicator {
 // The communicators of this process that have a handle.
 void Register(const std::shared_ptr<Communicator>& communicator);
 std::shared_ptr<Communicator> Find(ncclComm_t handle);
-// Null if the handle is unknown, or was removed before: only one caller gets it.
+// Returns null if the handle is unknown, or was removed before: only one caller gets it.
 std::shared_ptr<Communicator> Unregister(ncclComm_t handle);
 
 }  // namespace hostgpu::nccl

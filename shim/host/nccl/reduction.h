@@ -9,7 +9,7 @@
 
 namespace hostgpu::nccl {
 
-// 0 for an unknown type.
+// Returns 0 for an unknown type.
 size_t ElementBytes(ncclDataType_t type);
 // 8-bit floating-point types can be moved but not reduced, as on devices older than sm_90.
 bool CanReduce(ncclDataType_t type);

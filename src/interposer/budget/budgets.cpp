@@ -28,8 +28,8 @@ std::string SolverPath(const Options& options) {
 
 }  // namespace
 
-// Null if the device does not tell how much memory it has, or if only a workspace plan demands a
-// budget and its segments exceed that memory.
+// Returns null if the device does not tell how much memory it has, or if only a workspace plan
+// demands a budget and its segments exceed that memory.
 std::unique_ptr<WorkspaceBudget> Budgets::Make(CUcontext context,
                                                const planning::WorkspacePlan* workspace_plan) {
   const Options& options = process_.options;

@@ -99,7 +99,7 @@ class DescriptorShadows {
   bool AnswerNative(cudnnBackendDescriptor_t engine, bool keeps);
 
  private:
-  // Null if it is unknown.
+  // Returns null if `descriptor` is unknown.
   DescriptorShadow* At(cudnnBackendDescriptor_t descriptor) UCUDNN_REQUIRES(mutex_);
   void Inherit(DescriptorShadow& to, cudnnBackendDescriptor_t from) UCUDNN_REQUIRES(mutex_);
   void TakeOperations(DescriptorShadow& graph, int64_t count, const cudnnBackendDescriptor_t* ops)

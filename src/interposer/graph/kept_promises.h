@@ -31,7 +31,7 @@ class KeptPromises {
   void Replace(const planning::EnginePromise& promise);
 
  private:
-  // Null if this process knows none.
+  // Returns null if this process knows no such promise.
   planning::EnginePromise* Known(const planning::EnginePromise& asked) UCUDNN_REQUIRES(mutex_);
 
   planning::MeasurementStore* const store_;

@@ -41,7 +41,7 @@ struct VariantPack {
 
 // Makes a shadow for a new pack; if memory is out, returns false, and the pack stays unknown.
 bool OpenPack(cudnnBackendDescriptor_t pack) noexcept;
-// Null if the pack is unknown. Valid until the pack is closed.
+// Returns null if the pack is unknown. Valid until the pack is closed.
 VariantPack* FindPack(cudnnBackendDescriptor_t pack) noexcept;
 // FindPack for a pack that the calling thread made; `descriptor` may be of any type.
 VariantPack* FindOwnPack(cudnnBackendDescriptor_t descriptor) noexcept;

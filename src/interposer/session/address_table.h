@@ -18,7 +18,7 @@ namespace ucudnn::interposer {
 template <typename Value, size_t kSlots = 65536>
 class AddressTable {
  public:
-  // Null if the table lacks `key`.
+  // Returns null if the table lacks `key`.
   Value* Find(const void* key) const {
     if (key == nullptr) return nullptr;
     for (size_t probe = 0, slot = First(key); probe < kSlots; ++probe, ++slot) {

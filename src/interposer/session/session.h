@@ -36,7 +36,7 @@ class Session {
 
   CUcontext context() const { return context_; }
   int platform() const { return platform_; }
-  // Null if there is no budget for all kernels.
+  // Returns null if there is no budget for all kernels.
   WorkspaceBudget* budget() const { return budget_; }
   CUstream stream() const { return stream_.load(std::memory_order_relaxed); }
   void set_stream(CUstream stream) {

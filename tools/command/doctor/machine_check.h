@@ -14,7 +14,7 @@ namespace ucudnn::command {
 
 using VariableMap = std::map<std::string, std::string>;  // name to value
 
-// Empty if it is not set, or `name` is null.
+// Returns an empty text if the variable is not set, or if `name` is null.
 std::string ValueOf(const VariableMap& variables, const char* name);
 
 // This process's environment.

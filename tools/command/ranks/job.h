@@ -32,18 +32,18 @@ class RankJob {
   void Run();
 
   const std::vector<RankProcess>& ranks() const { return ranks_; }  // to be reaped after Run
-  // After Run: the exit code of `ucudnn run`.
+  // Returns, after Run, the exit code of `ucudnn run`.
   int code() const;
-  // After Run: errno of lost output; 0: none was lost.
+  // Returns, after Run, errno of lost output; 0: none was lost.
   int loss() const { return output_.loss() != 0 ? output_.loss() : errors_.loss(); }
-  // After Run: the interrupt, if it was passed on and ranks ended by it; else 0.
+  // Returns, after Run, the interrupt, if it was passed on and ranks ended by it; else 0.
   int ending_signal() const;
 
  private:
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
 
-  // One round: waits for the next event, and handles it.
+  // Runs one round: waits for the next event, and handles it.
   void Turn();
   int PatienceMs() const;  // time until the next round at the latest; -1: no time is set
   void TakeSignals();

@@ -15,7 +15,7 @@ namespace ucudnn::command {
 // Returns `count` different TCP ports of the loopback interface that are free now.
 Result<std::vector<int>> FreePorts(int count);
 
-// 32 hexadecimal digits that nobody can guess.
+// Returns 32 hexadecimal digits that cannot be guessed.
 Result<std::string> RandomWord();
 
 // Receives what ranks send by TellLauncher(). Other users' messages are ignored.

@@ -20,7 +20,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Ok if `path` is a file that this user may execute.
+// Returns Ok if `path` is a file that this user may execute.
 Status CheckExecutable(const std::string& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return Status::Error(std::strerror(errno));
@@ -48,7 +48,8 @@ std::optional<std::string> VersionAfter(const std::string& name, const std::stri
   return name.substr(stem.size());
 }
 
-// Why a library of this name cannot be replaced by a stand-in; ok if it can, or need not be.
+// Says why a library of this name cannot be replaced by a stand-in; returns Ok if it can, or need
+// not be.
 Status CheckNeededName(const std::string& name) {
   if (const auto version = VersionAfter(name, "libcudart.so."); version && *version != "13") {
     return Status::Error("needs " + name + " (CUDA " + Split(*version, '.')[0] +

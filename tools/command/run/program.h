@@ -23,10 +23,10 @@ struct FoundProgram {
 // `search_path` (in the form of PATH).
 FoundProgram FindProgram(const std::string& name, const std::string& search_path);
 
-// Ok if the file is a program for this machine, or no ELF file, such as a script.
+// Returns Ok if the file is a program for this machine, or no ELF file, such as a script.
 Status CheckImage(const std::string& program);
 
-// Ok if the loader of `program` honours LD_PRELOAD. Scripts are not looked into.
+// Returns Ok if the loader of `program` honours LD_PRELOAD. Scripts are not looked into.
 Status CheckPreload(const std::string& program);
 
 // Returns why the system did not start `program`, for which execve() failed with `error`.

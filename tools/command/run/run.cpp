@@ -84,7 +84,7 @@ void TellOfUnserved(const CLI::App& app, const RunOptions& options) {
   }
 }
 
-// Ok if the program may be started.
+// Returns Ok if the program may be started.
 Status CheckServed(const RunOptions& options, const std::string& program) {
   if (options.launch.host || !options.launch.off) UCUDNN_RETURN_IF_ERROR(CheckPreload(program));
   if (!options.launch.host) return Status::Ok();

@@ -139,7 +139,7 @@ void PrintConclusion(const Striping& striping) {
   std::printf("%s\n", line.c_str());
 }
 
-// Prints when nothing is refused.
+// Prints the size and the multiple at which nothing is refused.
 void PrintNext(const Striping& striping, const NextExact& next) {
   if (next.size) {
     std::printf("the next size at which nothing is refused: %s%s",

@@ -45,7 +45,7 @@ class DescriptorOf : public GraphDescriptor {
   void Reset() override { static_cast<D&>(*this) = D(); }
 };
 
-// Null if the stand-in has no such descriptor.
+// Returns null if the stand-in has no such descriptor.
 std::unique_ptr<GraphDescriptor> NewGraphDescriptor(cudnnBackendDescriptorType_t kind);
 
 // Returns the descriptor behind a handle; null if it is of another kind.

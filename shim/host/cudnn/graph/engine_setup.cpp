@@ -50,7 +50,7 @@ bool HasWorkspaceKnob(const ConvolutionPart& convolution, int algorithm) {
   return shape.operation != Operation::kBackwardFilter || shape.type == DataType::kFloat;
 }
 
-// Bytes of the convolution's dense result for `images` images.
+// Returns the bytes of the convolution's dense result for `images` images.
 size_t ResultBytes(const ConvolutionPart& convolution, int64_t images) {
   const ConvolutionShape& shape = convolution.problem.shape;
   const bool forward = shape.operation == Operation::kForward;

@@ -7,7 +7,7 @@ namespace hostgpu {
 
 enum class NameSet { kDataType, kPointwiseMode, kKnobType, kConvolutionMode, kReordering };
 
-// Null for a value without a name.
+// Returns null for a value without a name.
 const char* NameOf(NameSet set, int value);
 // Returns false for a name without a value.
 bool ValueOf(NameSet set, std::string_view name, int* value);

@@ -17,8 +17,8 @@ class GraphTensor final : public DescriptorOf<GraphTensor, CUDNN_BACKEND_TENSOR_
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;
 
-  // Bytes from the first to the last element, both included; returns false if no memory could hold
-  // them. REQUIRES: the tensor is finalized, and all extents are positive.
+  // Sets `bytes` to the bytes from the first to the last element, both included. Returns false if
+  // no memory could hold them. REQUIRES: the tensor is finalized, and all extents are positive.
   bool SpanBytes(size_t* bytes) const;
 
   // Sets strides without gaps in the order of the axes: channels last if the tensor has them so.
@@ -40,8 +40,8 @@ class GraphTensor final : public DescriptorOf<GraphTensor, CUDNN_BACKEND_TENSOR_
   int reordering = CUDNN_TENSOR_REORDERING_NONE;
 };
 
-// Bytes of one element of a graph tensor, whose types may be ones that legacy descriptors refuse; 0
-// for a type that cuDNN does not have.
+// Returns the bytes of one element of a graph tensor, whose types may be ones that legacy
+// descriptors refuse; 0 for a type that cuDNN does not have.
 size_t GraphElementBytes(int type);
 
 // Sets `engine_type` to the engines' type for a graph tensor's type; returns false if there is

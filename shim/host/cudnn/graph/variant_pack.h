@@ -14,7 +14,7 @@ class VariantPack final : public DescriptorOf<VariantPack, CUDNN_BACKEND_VARIANT
   cudnnStatus_t Get(const AttributeRequest& request) const override;
   cudnnStatus_t Complete() override;
 
-  // Null if the pack does not have `unique_id`.
+  // Returns null if the pack does not have `unique_id`.
   void* PointerOf(int64_t unique_id) const;
   void* workspace() const { return workspace_; }
   bool overrides_shapes() const { return overrides_shapes_; }
