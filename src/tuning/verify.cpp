@@ -180,8 +180,8 @@ class Verifier {
            !plan_.runs().empty();
   }
 
-  // Runs `side` into `output`, a piece of its run `first` before all others. None if nothing is
-  // wrong, else the verdict.
+  // Runs `side` into `output`; a piece of its run number `first` runs before all others. Returns
+  // none if nothing is wrong, else the verdict.
   std::optional<Verification> Compute(Side& side, GuardedBuffer& output, size_t first) {
     if (Status status = output.Fill(kUnwritten, stream()); !status.ok()) return Unknown(status);
     if (side.schedule == nullptr) {

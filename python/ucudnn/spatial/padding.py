@@ -1,4 +1,4 @@
-"""Padding: the first part gets the rows before the image, the last one those behind it."""
+"""Padding: the first part gets the rows before the image, the last part gets the rows behind it."""
 import torch
 
 from .errors import NotSupported

@@ -37,7 +37,8 @@ struct Rows {
   size_t depth = 1;  // planes
 
   bool Empty() const { return width == 0 || height == 0 || depth == 0; }
-  // Returns the bytes from the first to behind the last one. Empty if they exceed an address.
+  // Returns the number of bytes from the first byte up to and including the last; none if they
+  // exceed an address.
   std::optional<size_t> Extent(const Strides& strides) const {
     size_t rows = 0, bytes = 0;
     if (__builtin_mul_overflow(strides.height, depth - 1, &rows) ||

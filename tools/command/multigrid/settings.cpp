@@ -48,8 +48,8 @@ Result<Problem> ReadChain(const SolveSpec& spec) {
   return multigrid::ProblemOf(weights, spec.activation);
 }
 
-// Checks the memory of parameters in double precision, for training with gradients and velocities.
-// It does not count what else a solve needs.
+// Checks that the parameters fit this machine's memory in double precision, with gradients and
+// velocities if `trains`. It does not count what else a solve needs.
 Status CheckParameterMemory(const planner::Graph& graph, bool trains) {
   const Result<int64_t> count = planner::ParameterCount(graph);
   if (!count.ok()) return Status::Ok();  // code that reads the shapes says why
