@@ -1,6 +1,7 @@
 #include "db/family.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <utility>
 
@@ -34,50 +35,45 @@ const char* FamilyColumnType(const std::string& column) {
   return IsText(column) ? "TEXT" : "INTEGER";
 }
 
-std::vector<FamilyValue> FamilyValues(const ConvolutionProblem& problem) {
-  static const auto* const numbers = [] {
+std::vector<std::string> FamilyTexts(const ConvolutionProblem& problem) {
+  std::vector<std::string> texts;
+  texts.reserve(FamilyColumns().size());
+  for (auto& [column, text] : ToColumns(problem)) texts.push_back(std::move(text));
+  texts[0] = OperationName(problem.operation);  // ToColumns puts n where the table has op
+  return texts;
+}
+
+int BindFamily(Statement& statement, const ConvolutionProblem& problem) {
+  static const auto* const are_numbers = [] {
     auto* all = new std::vector<bool>;
     for (const std::string& column : FamilyColumns()) all->push_back(!IsText(column));
     return all;
   }();
-  // The columns are in the table's order: ToColumns puts n where the table has op.
-  std::vector<std::pair<std::string, std::string>> columns = ToColumns(problem);
-  columns[0] = {"op", OperationName(problem.operation)};
-  std::vector<FamilyValue> values(columns.size());
-  for (size_t i = 0; i < columns.size(); ++i) {
-    FamilyValue& value = values[i];
-    value.is_number = (*numbers)[i];
-    value.text = std::move(columns[i].second);
-    // Absent numbers are 0, such as the five depth columns of a 2-D kernel; no alignment demand is
-    // 1.
-    if (value.is_number) {
-      value.number = !value.text.empty()           ? std::stoll(value.text)
-                     : columns[i].first == "align" ? 1
-                                                   : 0;
+  static const auto align = static_cast<size_t>(
+      std::find(FamilyColumns().begin(), FamilyColumns().end(), "align") - FamilyColumns().begin());
+  const std::vector<std::string> texts = FamilyTexts(problem);
+  const size_t first_pad_behind = texts.size() - kMaxSpatial;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const int parameter = static_cast<int>(i) + 1;
+    if (!(*are_numbers)[i]) {
+      statement.Bind(parameter, std::string_view(texts[i]));
+      continue;
     }
+    int64_t number = i == align ? 1 : 0;
+    std::from_chars(texts[i].data(), texts[i].data() + texts[i].size(), number);
+    if (i >= first_pad_behind) {
+      const size_t axis = i - first_pad_behind;
+      number = int64_t{problem.pad[axis]} + problem.extra_pad[axis];
+    }
+    statement.Bind(parameter, number);
   }
-  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    values[values.size() - kMaxSpatial + axis].number =
-        int64_t{problem.pad[axis]} + problem.extra_pad[axis];
-  }
-  return values;
+  return static_cast<int>(texts.size());
 }
 
-int BindFamily(Statement& statement, const ConvolutionProblem& problem) {
-  int parameter = 0;
-  for (const FamilyValue& value : FamilyValues(problem)) {
-    ++parameter;
-    if (value.is_number) {
-      statement.Bind(parameter, value.number);
-    } else {
-      statement.Bind(parameter, std::string_view(value.text));
-    }
-  }
-  return parameter;
-}
-
-std::string FindKernelSql() {
-  return "SELECT id FROM families WHERE " + Join(FamilyColumns(), "=? AND ") + "=?";
+const std::string& FindKernelSql() {
+  static const auto* const sql =
+      new std::string("SELECT id FROM families WHERE " + Join(FamilyColumns(), "=? AND ") + "=?");
+  return *sql;
 }
 
 Result<int64_t> FindKernel(Statement& find, const ConvolutionProblem& family) {

@@ -19,19 +19,15 @@ const std::vector<std::string>& FamilyColumns();
 // Returns the declared type of a family column.
 const char* FamilyColumnType(const std::string& column);
 
-// The value of one of these columns, ready to be bound to the table's type.
-struct FamilyValue {
-  bool is_number = false;
-  int64_t number = 0;
-  std::string text;
-};
-std::vector<FamilyValue> FamilyValues(const ConvolutionProblem& problem);
+// Returns the values of a problem's family as text, in table order. An empty number stands for 0,
+// and for 1 in `align`.
+std::vector<std::string> FamilyTexts(const ConvolutionProblem& problem);
 
 // Binds the family of `problem` to parameters 1 to N and returns N.
 int BindFamily(Statement& statement, const ConvolutionProblem& problem);
 
 // SQL that finds the id of a family; the id is 0 if the store does not have the family.
-std::string FindKernelSql();
+const std::string& FindKernelSql();
 Result<int64_t> FindKernel(Statement& find, const ConvolutionProblem& family);
 
 // Reads the problem (n = 0) from the columns of `statement` from `first` on, in the order of

@@ -56,8 +56,10 @@ Status ForEach(Statement& select, int64_t kernel, const planning::Platform& plat
   }
 }
 
-Status ReadSnapshot(Connection& connection, int64_t version, const ConvolutionProblem& family,
-                    const planning::Platform& platform, FactsByVersion& facts) {
+}  // namespace
+
+Status ReadFacts(Connection& connection, int64_t version, const ConvolutionProblem& family,
+                 const planning::Platform& platform, FactsByVersion& facts) {
   UCUDNN_ASSIGN_OR_RETURN(Statement find, connection.Prepare(FindKernelSql()));
   UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, FindKernel(find, family));
   if (kernel == 0) return Status::Ok();
@@ -92,19 +94,6 @@ Status ReadSnapshot(Connection& connection, int64_t version, const ConvolutionPr
   return ForEach(verified, kernel, platform, [&] {
     of(verified, 2).verified.emplace(static_cast<int>(verified.Int(0)), verified.Text(1));
   });
-}
-
-}  // namespace
-
-Status ReadFacts(Connection& connection, int64_t version, const ConvolutionProblem& family,
-                 const planning::Platform& platform, FactsByVersion& facts) {
-  // A size may be called complete only together with its rows, so both are read in one snapshot.
-  UCUDNN_ASSIGN_OR_RETURN(Statement begin, connection.Prepare("BEGIN"));
-  UCUDNN_ASSIGN_OR_RETURN(Statement end, connection.Prepare("COMMIT"));
-  UCUDNN_RETURN_IF_ERROR(begin.Run());
-  const Status status = ReadSnapshot(connection, version, family, platform, facts);
-  const Status ended = end.Run();
-  return status.ok() ? ended : status;
 }
 
 Result<std::optional<std::string>> ReadNote(Connection& connection,

@@ -24,8 +24,8 @@ struct KernelFacts {
 };
 using FactsByVersion = std::map<std::pair<int, int>, KernelFacts>;
 
-// Adds the rows of a file of schema `version` for `family` on `platform` to `facts`, in one
-// snapshot; a version number of 0 in `platform` matches any.
+// Adds the rows of a file of schema `version` for `family` on `platform` to `facts`; a version
+// number of 0 in `platform` matches any. REQUIRES: a transaction is open.
 Status ReadFacts(Connection& connection, int64_t version, const ConvolutionProblem& family,
                  const planning::Platform& platform, FactsByVersion& facts);
 

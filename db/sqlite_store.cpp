@@ -71,7 +71,14 @@ Status SqliteStore::ForEachFile(const std::function<Status(StoreFile&, Connectio
   bool any = files_.empty();
   for (const auto& file : files_) {
     const Status status = With(*file, false, [&](Connection* connection) {
-      return connection == nullptr ? Status::Ok() : read(*file, *connection);
+      if (connection == nullptr) return Status::Ok();
+      // One snapshot, which is locked once: a size is complete only together with its rows.
+      UCUDNN_ASSIGN_OR_RETURN(Statement begin, connection->Prepare("BEGIN"));
+      UCUDNN_ASSIGN_OR_RETURN(Statement end, connection->Prepare("COMMIT"));
+      UCUDNN_RETURN_IF_ERROR(begin.Run());
+      const Status status = read(*file, *connection);
+      const Status ended = end.Run();
+      return status.ok() ? ended : status;
     });
     any = any || status.ok();
     if (status.ok()) continue;

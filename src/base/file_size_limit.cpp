@@ -1,6 +1,7 @@
 #include "base/file_size_limit.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <ctime>
 
@@ -17,6 +18,8 @@ sigset_t TheSignal() {
 }  // namespace
 
 FileSizeLimitScope::FileSizeLimitScope() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY) return;
   const sigset_t signals = TheSignal();
   sigset_t waiting;
   // A signal that is already pending is the program's own.

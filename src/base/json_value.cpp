@@ -43,18 +43,19 @@ class Builder {
   bool start_object(size_t) { return Open(JsonValue::Kind::kObject); }
   bool start_array(size_t) { return Open(JsonValue::Kind::kArray); }
   bool end_object() {
-    std::vector<std::string_view> names;
-    names.reserve(open_.back()->members.size());
-    for (const JsonMember& member : open_.back()->members) names.push_back(member.name);
-    std::sort(names.begin(), names.end());
-    const auto twice = std::adjacent_find(names.begin(), names.end());
-    if (twice == names.end()) return Close();
+    names_.clear();
+    for (const JsonMember& member : open_.back()->members) names_.push_back(member.name);
+    std::sort(names_.begin(), names_.end());
+    const auto twice = std::adjacent_find(names_.begin(), names_.end());
+    if (twice == names_.end()) return Close();
     error = Quoted(*twice) + " is there twice";
     return false;
   }
   bool end_array() { return Close(); }
   bool key(std::string& name) {
-    open_.back()->members.emplace_back().name = std::move(name);
+    std::vector<JsonMember>& members = open_.back()->members;
+    if (members.empty()) members.reserve(4);
+    members.emplace_back().name = std::move(name);
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) {
@@ -95,6 +96,7 @@ class Builder {
   }
 
   std::vector<JsonValue*> open_;
+  std::vector<std::string_view> names_;  // scratch of end_object
 };
 
 }  // namespace

@@ -245,6 +245,7 @@ const std::vector<std::string>& PostPadColumns() {
 
 std::vector<std::pair<std::string, std::string>> ToColumns(const ConvolutionProblem& problem) {
   std::vector<std::pair<std::string, std::string>> columns;
+  columns.reserve(1 + LayerColumns().size() + NumericColumns().size() + PostPadColumns().size());
   const auto text = [&](const char* column, std::string value) {
     columns.emplace_back(column, std::move(value));
   };

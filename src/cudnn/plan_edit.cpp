@@ -98,7 +98,8 @@ class FlatObject {
     if (at >= end_) return {};
     const char* from = text_.data() + at;
     const char* const end = text_.data() + std::min(ValueEnd(at), end_);
-    for (NumberList numbers;;) {
+    NumberList numbers;
+    for (numbers.reserve(kMaxSpatial + 2);;) {
       int64_t number = 0;
       const auto [stop, error] = std::from_chars(from, end, number);
       if (error != std::errc() || (stop != end && *stop != ',')) return {};
@@ -118,6 +119,7 @@ plan_json::Tensor TensorOf(const ConvolutionProblem& problem, bool is_image) {
   const Strides& strides = is_image ? problem.x_strides : problem.y_strides;
   const NumberList extents = Axes(problem, is_image ? problem.x : OutputExtents(problem));
   plan_json::Tensor tensor;
+  tensor.dims.reserve(kMaxSpatial + 2);
   tensor.dims = {problem.n, is_image ? problem.c : problem.k};
   tensor.dims.insert(tensor.dims.end(), extents.begin(), extents.end());
   tensor.strides = {strides[0], strides[1]};

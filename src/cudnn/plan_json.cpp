@@ -63,6 +63,7 @@ Status Fixed(const JsonValue& object, const char* name, int64_t value) {
 Result<std::vector<int64_t>> Integers(const JsonValue& object, const char* name) {
   UCUDNN_ASSIGN_OR_RETURN(const JsonValue* member, Member(object, name, Kind::kArray));
   std::vector<int64_t> integers;
+  integers.reserve(member->items.size());
   for (const JsonValue& item : member->items) {
     if (!item.is(Kind::kInteger)) return Unfamiliar(std::string(name) + " holds no integers");
     integers.push_back(item.integer);
