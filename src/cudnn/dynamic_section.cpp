@@ -2,51 +2,15 @@
 
 #include <fcntl.h>
 #include <link.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <utility>
 
 namespace ucudnn::cudnn {
 namespace {
-
-// Larger tables than any real library has: a damaged header must not make us allocate gigabytes.
-constexpr size_t kMostTableBytes = 64u << 20;
-
-class File {
- public:
-  explicit File(const std::string& path)
-      // A FIFO must not block the caller.
-      : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-
-  int descriptor() const { return descriptor_; }
-
-  // False unless all `count` elements at `offset` could be read.
-  template <typename T>
-  bool Read(uint64_t offset, size_t count, std::vector<T>& out) const {
-    if (count > kMostTableBytes / sizeof(T) || offset > uint64_t{INT64_MAX}) return false;
-    struct stat status;
-    if (fstat(descriptor_, &status) != 0 || offset > static_cast<uint64_t>(status.st_size) ||
-        count * sizeof(T) > static_cast<uint64_t>(status.st_size) - offset) {
-      return false;
-    }
-    out.resize(count);
-    const ssize_t got =
-        pread(descriptor_, out.data(), count * sizeof(T), static_cast<off_t>(offset));
-    return got == static_cast<ssize_t>(count * sizeof(T));
-  }
-
- private:
-  int descriptor_;
-};
 
 uint64_t ValueOf(std::span<const Elf64_Dyn> entries, Elf64_Sxword tag) {
   for (const Elf64_Dyn& entry : entries) {
@@ -59,35 +23,7 @@ uint64_t ValueOf(std::span<const Elf64_Dyn> entries, Elf64_Sxword tag) {
 bool IsLibraryHeader(const Elf64_Ehdr& header) {
   return std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
          header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_ident[EI_DATA] == ELFDATA2LSB &&
-         header.e_type == ET_DYN && header.e_machine == EM_X86_64 &&
-         header.e_phentsize == sizeof(Elf64_Phdr);
-}
-
-// Reads the dynamic section of a library file; finds its string table through the load segments.
-bool ReadDynamicOfFile(const File& file, const Elf64_Ehdr& header, DynamicSection& out) {
-  std::vector<Elf64_Phdr> segments;
-  if (!file.Read(header.e_phoff, header.e_phnum, segments)) return false;
-  const auto dynamic = std::find_if(segments.begin(), segments.end(),
-                                    [](const auto& s) { return s.p_type == PT_DYNAMIC; });
-  if (dynamic == segments.end()) return false;
-  std::vector<Elf64_Dyn> entries;
-  if (!file.Read(dynamic->p_offset, dynamic->p_filesz / sizeof(Elf64_Dyn), entries)) return false;
-  const uint64_t table = ValueOf(entries, DT_STRTAB);
-  for (const Elf64_Phdr& segment : segments) {
-    if (segment.p_type != PT_LOAD || table < segment.p_vaddr ||
-        table - segment.p_vaddr >= segment.p_filesz) {
-      continue;
-    }
-    std::vector<char> strings;
-    const uint64_t offset = table - segment.p_vaddr;
-    if (offset > UINT64_MAX - segment.p_offset ||
-        !file.Read(segment.p_offset + offset, ValueOf(entries, DT_STRSZ), strings)) {
-      return false;
-    }
-    out = ReadDynamic(entries, {strings.data(), strings.size()});
-    return true;
-  }
-  return false;
+         header.e_type == ET_DYN && header.e_machine == EM_X86_64;
 }
 
 std::string PathOfProgram() {
@@ -149,21 +85,61 @@ DynamicSection ReadDynamic(std::span<const Elf64_Dyn> entries, std::string_view 
   return section;
 }
 
+ElfInput::ElfInput(const std::string& path)
+    // A FIFO must not block the caller.
+    : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (descriptor_ < 0 || fstat(descriptor_, &status_) == 0) return;
+  const int error = errno;
+  close(std::exchange(descriptor_, -1));
+  errno = error;
+}
+
+bool ElfInput::ReadSegments(const Elf64_Ehdr& header, std::vector<Elf64_Phdr>& out) const {
+  return (header.e_phnum == 0 || header.e_phentsize == sizeof(Elf64_Phdr)) &&
+         Read(header.e_phoff, header.e_phnum, out);
+}
+
+bool ElfInput::ReadDynamic(std::span<const Elf64_Phdr> segments, DynamicSection& out) const {
+  const auto dynamic = std::find_if(segments.begin(), segments.end(),
+                                    [](const auto& s) { return s.p_type == PT_DYNAMIC; });
+  std::vector<Elf64_Dyn> entries;
+  if (dynamic == segments.end() ||
+      !Read(dynamic->p_offset, dynamic->p_filesz / sizeof(Elf64_Dyn), entries)) {
+    return false;
+  }
+  // The string table is given as an address: the segment that is loaded there says where it lies.
+  const uint64_t table = ValueOf(entries, DT_STRTAB);
+  for (const Elf64_Phdr& segment : segments) {
+    if (segment.p_type != PT_LOAD || table < segment.p_vaddr ||
+        table - segment.p_vaddr >= segment.p_filesz) {
+      continue;
+    }
+    const uint64_t within = table - segment.p_vaddr;
+    std::vector<char> strings;
+    if (segment.p_offset > size() || within > size() ||
+        !Read(segment.p_offset + within, ValueOf(entries, DT_STRSZ), strings)) {
+      return false;
+    }
+    out = cudnn::ReadDynamic(entries, {strings.data(), strings.size()});
+    return true;
+  }
+  return false;
+}
+
 Result<LibraryFile> ReadLibraryFile(const std::string& path) {
-  const File file(path);
-  if (file.descriptor() < 0) return Status::Error(std::strerror(errno));
-  struct stat status;
-  if (fstat(file.descriptor(), &status) != 0) return Status::Error(std::strerror(errno));
-  if (S_ISDIR(status.st_mode)) return Status::Error("is a folder, not a library");
-  if (!S_ISREG(status.st_mode)) return Status::Error("is not a regular file");
+  const ElfInput file(path);
+  if (!file.IsOpen()) return Status::Error(std::strerror(errno));
+  if (S_ISDIR(file.status().st_mode)) return Status::Error("is a folder, not a library");
+  if (!S_ISREG(file.status().st_mode)) return Status::Error("is not a regular file");
   std::vector<Elf64_Ehdr> header;
   if (!file.Read(0, 1, header) || !IsLibraryHeader(header[0])) {
     return Status::Error("is not a shared library for x86-64");
   }
   LibraryFile library;
-  library.device = status.st_dev;
-  library.inode = status.st_ino;
-  if (!ReadDynamicOfFile(file, header[0], library.dynamic)) {
+  library.device = file.status().st_dev;
+  library.inode = file.status().st_ino;
+  std::vector<Elf64_Phdr> segments;
+  if (!file.ReadSegments(header[0], segments) || !file.ReadDynamic(segments, library.dynamic)) {
     return Status::Error("is damaged: its dynamic section cannot be read");
   }
   return library;

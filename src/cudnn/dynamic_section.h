@@ -3,8 +3,10 @@
 #pragma once
 
 #include <elf.h>
-#include <sys/types.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +27,47 @@ struct DynamicSection {
 
 // Entries whose strings lie outside `strings` are left out.
 DynamicSection ReadDynamic(std::span<const Elf64_Dyn> entries, std::string_view strings);
+
+// A file that may be anything: what is read lies within it.
+class ElfInput {
+ public:
+  // Where the file cannot be opened, errno says why.
+  explicit ElfInput(const std::string& path);
+  ElfInput(const ElfInput&) = delete;
+  ElfInput& operator=(const ElfInput&) = delete;
+  ~ElfInput() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+
+  bool IsOpen() const { return descriptor_ >= 0; }
+  const struct stat& status() const { return status_; }
+  uint64_t size() const { return S_ISREG(status_.st_mode) ? uint64_t(status_.st_size) : 0; }
+
+  // Returns false unless all `count` elements at byte `offset` could be read.
+  template <typename T>
+  bool Read(uint64_t offset, uint64_t count, std::vector<T>& out) const {
+    if (count > kMostTableBytes / sizeof(T) || offset > size() ||
+        count * sizeof(T) > size() - offset) {
+      return false;
+    }
+    out.resize(count);
+    const ssize_t got =
+        pread(descriptor_, out.data(), count * sizeof(T), static_cast<off_t>(offset));
+    return got == static_cast<ssize_t>(count * sizeof(T));
+  }
+
+  // Reads the program headers of a file with this header.
+  bool ReadSegments(const Elf64_Ehdr& header, std::vector<Elf64_Phdr>& out) const;
+  // Reads the dynamic section that one of `segments` holds.
+  bool ReadDynamic(std::span<const Elf64_Phdr> segments, DynamicSection& out) const;
+
+ private:
+  // Larger than any table of a real file: a damaged header must not make us allocate gigabytes.
+  static constexpr uint64_t kMostTableBytes = 64u << 20;
+
+  int descriptor_;
+  struct stat status_ = {};
+};
 
 struct LibraryFile {
   DynamicSection dynamic;

@@ -1,10 +1,5 @@
 #include "command/run/elf.h"
 
-#include <elf.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -14,9 +9,8 @@
 namespace ucudnn::command {
 namespace {
 
-// Tables of real files are far smaller: a damaged header must not make this process allocate
-// gigabytes.
-constexpr uint64_t kMostTableBytes = 64u << 20;
+using cudnn::ElfInput;
+
 constexpr uint64_t kChunkBytes = 1u << 20;
 
 // A text in the read-only data of every CUDA runtime since 5.0, the name of its shared memory. It
@@ -30,88 +24,19 @@ constexpr std::string_view kCudnnFunction = "cudnnCreate";
 // compressed.
 constexpr std::string_view kRegisterKernel = "__cudaRegisterFunction";
 
-class File {
- public:
-  explicit File(const std::string& path)
-      // A FIFO must not block us.
-      : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    struct stat status;
-    if (descriptor_ >= 0 && fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode)) {
-      size_ = static_cast<uint64_t>(status.st_size);
-    }
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-
-  bool IsOpen() const { return descriptor_ >= 0; }
-  uint64_t size() const { return size_; }
-
-  // Returns false unless all `count` elements at `offset` could be read.
-  template <typename T>
-  bool Read(uint64_t offset, uint64_t count, std::vector<T>& out) const {
-    if (count > kMostTableBytes / sizeof(T) || offset > size_ ||
-        count * sizeof(T) > size_ - offset) {
-      return false;
-    }
-    out.resize(count);
-    const ssize_t got =
-        pread(descriptor_, out.data(), count * sizeof(T), static_cast<off_t>(offset));
-    return got == static_cast<ssize_t>(count * sizeof(T));
-  }
-
- private:
-  int descriptor_;
-  uint64_t size_ = 0;
-};
-
-uint64_t EntryValue(const std::vector<Elf64_Dyn>& entries, Elf64_Sxword tag) {
-  for (const Elf64_Dyn& entry : entries) {
-    if (entry.d_tag == DT_NULL) break;
-    if (entry.d_tag == tag) return entry.d_un.d_val;
-  }
-  return 0;
-}
-
-// Reads the string table of the dynamic section. Only its address is known: the segment that is
-// loaded there tells its place in the file.
-bool ReadStrings(const File& file, const std::vector<Elf64_Phdr>& segments, uint64_t address,
-                 uint64_t bytes, std::vector<char>& out) {
-  for (const Elf64_Phdr& segment : segments) {
-    if (segment.p_type != PT_LOAD || address < segment.p_vaddr ||
-        address - segment.p_vaddr >= segment.p_filesz) {
-      continue;
-    }
-    const uint64_t within = address - segment.p_vaddr;
-    return segment.p_offset <= file.size() && within <= file.size() &&
-           file.Read(segment.p_offset + within, bytes, out);
-  }
-  return false;
-}
-
-bool ReadSegments(const File& file, const Elf64_Ehdr& header, ElfFile& out) {
+bool ReadSegments(const ElfInput& file, const Elf64_Ehdr& header, ElfFile& out) {
   std::vector<Elf64_Phdr> segments;
-  if (header.e_phnum > 0 && header.e_phentsize != sizeof(Elf64_Phdr)) return false;
-  if (!file.Read(header.e_phoff, header.e_phnum, segments)) return false;
-  for (const Elf64_Phdr& segment : segments) {
-    if (segment.p_type == PT_INTERP) out.has_interpreter = true;
-    if (segment.p_type != PT_DYNAMIC) continue;
-    std::vector<Elf64_Dyn> entries;
-    std::vector<char> strings;
-    if (!file.Read(segment.p_offset, segment.p_filesz / sizeof(Elf64_Dyn), entries) ||
-        !ReadStrings(file, segments, EntryValue(entries, DT_STRTAB), EntryValue(entries, DT_STRSZ),
-                     strings)) {
-      return false;
-    }
-    out.dynamic = cudnn::ReadDynamic(entries, {strings.data(), strings.size()});
-  }
-  return true;
+  if (!file.ReadSegments(header, segments)) return false;
+  const auto has = [&](uint32_t type) {
+    return std::any_of(segments.begin(), segments.end(),
+                       [&](const Elf64_Phdr& segment) { return segment.p_type == type; });
+  };
+  out.has_interpreter = has(PT_INTERP);
+  return !has(PT_DYNAMIC) || file.ReadDynamic(segments, out.dynamic);
 }
 
 // Looks for the marks in read-only data.
-void ReadTexts(const File& file, const Elf64_Shdr& section, ElfFile& out) {
+void ReadTexts(const ElfInput& file, const Elf64_Shdr& section, ElfFile& out) {
   constexpr uint64_t kOverlap = std::max(kCudartMark.size(), kCudnnPathMark.size()) - 1;
   std::vector<char> chunk;
   for (uint64_t at = 0; at < section.sh_size;) {
@@ -129,7 +54,7 @@ void ReadTexts(const File& file, const Elf64_Shdr& section, ElfFile& out) {
 // Calls visit(name, defined) for each symbol of a table: the file defines it, or needs it from
 // another. `names` is the table's string table.
 template <class Visit>
-void ForEachSymbol(const File& file, const Elf64_Shdr& table, const Elf64_Shdr& names,
+void ForEachSymbol(const ElfInput& file, const Elf64_Shdr& table, const Elf64_Shdr& names,
                    const Visit& visit) {
   std::vector<Elf64_Sym> symbols;
   std::vector<char> texts;
@@ -147,7 +72,7 @@ void ForEachSymbol(const File& file, const Elf64_Shdr& table, const Elf64_Shdr& 
 }
 
 // Section headers are not needed to run: a file without any is valid, and gives no facts here.
-void ReadSections(const File& file, const Elf64_Ehdr& header, ElfFile& out) {
+void ReadSections(const ElfInput& file, const Elf64_Ehdr& header, ElfFile& out) {
   std::vector<Elf64_Shdr> sections;
   std::vector<char> names;
   if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shstrndx >= header.e_shnum ||
@@ -178,7 +103,7 @@ void ReadSections(const File& file, const Elf64_Ehdr& header, ElfFile& out) {
 }  // namespace
 
 Result<ElfFile> ReadElf(const std::string& path) {
-  const File file(path);
+  const ElfInput file(path);
   if (!file.IsOpen()) return Status::Error(std::strerror(errno));
   ElfFile out;
   std::vector<unsigned char> ident;
@@ -199,7 +124,7 @@ Result<ElfFile> ReadElf(const std::string& path) {
 
 std::vector<std::string> ExportedFunctions(const std::string& path, std::string_view prefix) {
   std::vector<std::string> found;
-  const File file(path);
+  const ElfInput file(path);
   std::vector<Elf64_Ehdr> header;
   std::vector<Elf64_Shdr> sections;
   if (!file.IsOpen() || !file.Read(0, 1, header) ||
