@@ -68,9 +68,8 @@ Result<CycleGraphs::Exec> CycleGraphs::Record(DeviceLanes& lanes,
   const cuda::Driver& driver = *target_.driver;
   const CUstream stream = lanes.first().stream();
   // Other threads of the program may allocate meanwhile.
-  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
-      driver, driver.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-      "cuStreamBeginCapture"));
+  UCUDNN_RETURN_IF_ERROR(
+      UCUDNN_DRIVER(target_, cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   Status recorded = lanes.Fork();
   if (recorded.ok()) recorded = work();
   if (recorded.ok()) recorded = lanes.Gather();
@@ -105,10 +104,8 @@ Status CycleGraphs::Run(int kind, DeviceLanes& lanes, const std::function<Status
   if (!of_kind.graph) {
     UCUDNN_ASSIGN_OR_RETURN(of_kind.graph, Record(lanes, work));
   }
-  ++launches_;
-  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
-      *target_.driver, target_.driver->cuGraphLaunch(of_kind.graph.get(), lanes.first().stream()),
-      "cuGraphLaunch"));
+  UCUDNN_RETURN_IF_ERROR(
+      UCUDNN_DRIVER(target_, cuGraphLaunch, of_kind.graph.get(), lanes.first().stream()));
   return lanes.Fork();
 }
 

@@ -55,8 +55,6 @@ class CycleGraphs {
   // joined, but for messages; so they are behind it.
   Status Run(int kind, DeviceLanes& lanes, const std::function<Status()>& work);
 
-  int64_t launches() const { return launches_; }
-
  private:
   struct ExecDeleter {
     const cuda::Driver* driver;
@@ -74,7 +72,6 @@ class CycleGraphs {
   DeviceTarget target_;
   std::vector<Kind> kinds_;
   int64_t moves_ = 0;  // of the lanes, when that was recorded
-  int64_t launches_ = 0;
 };
 
 }  // namespace ucudnn::multigrid

@@ -67,8 +67,7 @@ Status DeviceStates::RunCycle(int kind, const std::function<Status()>& cycle) {
 }
 
 Status DeviceStates::RecordCycles() {
-  UCUDNN_ASSIGN_OR_RETURN(CycleGraphs graphs, CycleGraphs::Make(run_.runner->target()));
-  graphs_.emplace(std::move(graphs));
+  UCUDNN_ASSIGN_OR_RETURN(graphs_, CycleGraphs::Make(run_.runner->target()));
   return Status::Ok();
 }
 

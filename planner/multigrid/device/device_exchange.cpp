@@ -105,9 +105,8 @@ DeviceExchange::~DeviceExchange() = default;
 Status DeviceExchange::Reserve(const ExchangeRoom& room) {
   if (setting_.ranks.count == 1) return Status::Ok();
   const auto make = [&](size_t states, std::optional<DeviceNumbers>& numbers) -> Status {
-    UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers made,
+    UCUDNN_ASSIGN_OR_RETURN(numbers,
                             DeviceNumbers::Make(target_, static_cast<int64_t>(states) * size_));
-    numbers.emplace(std::move(made));
     return Status::Ok();
   };
   UCUDNN_RETURN_IF_ERROR(make(room.sent, sent_));

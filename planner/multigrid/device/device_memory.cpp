@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 namespace ucudnn::multigrid {
 
@@ -17,23 +16,12 @@ Result<DeviceNumbers> DeviceNumbers::Make(const DeviceTarget& target, int64_t co
                          "expected (" +
                          cuda::DriverStatus(*target.driver, result, "cuMemAlloc").message() + ")");
   }
-  return DeviceNumbers(target, address, count);
+  return DeviceNumbers(Numbers(reinterpret_cast<Address>(address), {target}), count);
 }
 
-DeviceNumbers::DeviceNumbers(DeviceNumbers&& other) noexcept
-    : target_(other.target_), address_(std::exchange(other.address_, 0)), count_(other.count_) {}
-
-DeviceNumbers& DeviceNumbers::operator=(DeviceNumbers&& other) noexcept {
-  std::swap(target_, other.target_);
-  std::swap(address_, other.address_);
-  std::swap(count_, other.count_);
-  return *this;
-}
-
-DeviceNumbers::~DeviceNumbers() {
-  if (address_ == 0) return;
-  const cuda::ContextScope scope(*target_.driver, target_.context);
-  target_.driver->cuMemFree(address_);
+void DeviceNumbers::Free::operator()(Address address) const {
+  const cuda::ContextScope scope(*target.driver, target.context);
+  target.driver->cuMemFree(reinterpret_cast<CUdeviceptr>(address));
 }
 
 void LaneNeeds::Include(const LaneNeeds& other) {
@@ -43,14 +31,11 @@ void LaneNeeds::Include(const LaneNeeds& other) {
 
 Result<std::unique_ptr<DeviceLane>> DeviceLane::Make(const DeviceTarget& target) {
   const cuda::ContextScope scope(*target.driver, target.context);
-  const cudnn::Functions& functions = *target.functions;
   std::unique_ptr<DeviceLane> lane(new DeviceLane(target));
   UCUDNN_RETURN_IF_ERROR(lane->stream_.Create());
   UCUDNN_RETURN_IF_ERROR(lane->reached_.CreateUntimed());
-  UCUDNN_RETURN_IF_ERROR(
-      CudnnStatus(functions, functions.cudnnCreate(&lane->handle_), "cudnnCreate"));
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-      functions, functions.cudnnSetStream(lane->handle_, lane->stream()), "cudnnSetStream"));
+  UCUDNN_RETURN_IF_ERROR(UCUDNN_CUDNN(target, cudnnCreate, &lane->handle_));
+  UCUDNN_RETURN_IF_ERROR(UCUDNN_CUDNN(target, cudnnSetStream, lane->handle_, lane->stream()));
   return lane;
 }
 
@@ -64,17 +49,15 @@ Status DeviceLane::Reserve(const LaneNeeds& needs) {
   UCUDNN_RETURN_IF_ERROR(Wait());
   if (needs.room > held_.room) {
     room_.reset();
-    UCUDNN_ASSIGN_OR_RETURN(DeviceNumbers room, DeviceNumbers::Make(target_, needs.room));
-    room_.emplace(std::move(room));
+    UCUDNN_ASSIGN_OR_RETURN(room_, DeviceNumbers::Make(target_, needs.room));
     held_.room = needs.room;
   }
   if (needs.workspace > held_.workspace) {
     workspace_.reset();
     const auto bytes = static_cast<size_t>(target_.precision->bytes);
     UCUDNN_ASSIGN_OR_RETURN(
-        DeviceNumbers workspace,
+        workspace_,
         DeviceNumbers::Make(target_, static_cast<int64_t>((needs.workspace + bytes - 1) / bytes)));
-    workspace_.emplace(std::move(workspace));
     held_.workspace = needs.workspace;
   }
   return Status::Ok();
@@ -97,22 +80,16 @@ Status DeviceLane::Wait() {
 
 Status DeviceLane::Copy(Address from, Address to, int64_t count) {
   const cuda::ContextScope scope(*target_.driver, target_.context);
-  return cuda::DriverStatus(
-      *target_.driver,
-      target_.driver->cuMemcpyDtoDAsync(
-          reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
-          static_cast<size_t>(count) * target_.precision->bytes, stream_.get()),
-      "cuMemcpyDtoDAsync");
+  return UCUDNN_DRIVER(target_, cuMemcpyDtoDAsync, reinterpret_cast<CUdeviceptr>(to),
+                       reinterpret_cast<CUdeviceptr>(from),
+                       static_cast<size_t>(count) * target_.precision->bytes, stream_.get());
 }
 
 Status DeviceLane::Add(double a, const TensorNumbers& x, double b, const TensorNumbers& to) {
   const auto alpha = static_cast<float>(a);
   const auto beta = static_cast<float>(b);
-  const cudnn::Functions& functions = *target_.functions;
-  return CudnnStatus(
-      functions,
-      functions.cudnnAddTensor(handle_, &alpha, x.tensor, x.data, &beta, to.tensor, to.data),
-      "cudnnAddTensor");
+  return UCUDNN_CUDNN(target_, cudnnAddTensor, handle_, &alpha, x.tensor, x.data, &beta, to.tensor,
+                      to.data);
 }
 
 Status DeviceLane::Apply(cudnnOpTensorDescriptor_t operation, double a, const TensorNumbers& x,
@@ -120,11 +97,8 @@ Status DeviceLane::Apply(cudnnOpTensorDescriptor_t operation, double a, const Te
   const auto alpha = static_cast<float>(a);
   const auto beta = static_cast<float>(b);
   const float zero = 0;
-  const cudnn::Functions& functions = *target_.functions;
-  return CudnnStatus(functions,
-                     functions.cudnnOpTensor(handle_, operation, &alpha, x.tensor, x.data, &beta,
-                                             y.tensor, y.data, &zero, to.tensor, to.data),
-                     "cudnnOpTensor");
+  return UCUDNN_CUDNN(target_, cudnnOpTensor, handle_, operation, &alpha, x.tensor, x.data, &beta,
+                      y.tensor, y.data, &zero, to.tensor, to.data);
 }
 
 Status DeviceLane::Upload(const double* from, Address to, int64_t count,
@@ -133,11 +107,9 @@ Status DeviceLane::Upload(const double* from, Address to, int64_t count,
   const size_t bytes = static_cast<size_t>(count) * precision.bytes;
   if (staging_.size() < bytes) staging_.resize(bytes);
   Narrow(precision, from, count, staging_.data());
-  UCUDNN_RETURN_IF_ERROR(
-      cuda::DriverStatus(*target_.driver,
-                         target_.driver->cuMemcpyHtoDAsync(reinterpret_cast<CUdeviceptr>(to),
-                                                           staging_.data(), bytes, stream_.get()),
-                         "cuMemcpyHtoDAsync"));
+  UCUDNN_RETURN_IF_ERROR(UCUDNN_DRIVER(target_, cuMemcpyHtoDAsync,
+                                       reinterpret_cast<CUdeviceptr>(to), staging_.data(), bytes,
+                                       stream_.get()));
   return stream_.Synchronize();
 }
 
@@ -145,11 +117,8 @@ Status DeviceLane::Download(Address from, double* to, int64_t count, const Preci
   const cuda::ContextScope scope(*target_.driver, target_.context);
   const size_t bytes = static_cast<size_t>(count) * precision.bytes;
   if (staging_.size() < bytes) staging_.resize(bytes);
-  UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(
-      *target_.driver,
-      target_.driver->cuMemcpyDtoHAsync(staging_.data(), reinterpret_cast<CUdeviceptr>(from), bytes,
-                                        stream_.get()),
-      "cuMemcpyDtoHAsync"));
+  UCUDNN_RETURN_IF_ERROR(UCUDNN_DRIVER(target_, cuMemcpyDtoHAsync, staging_.data(),
+                                       reinterpret_cast<CUdeviceptr>(from), bytes, stream_.get()));
   UCUDNN_RETURN_IF_ERROR(stream_.Synchronize());
   Widen(precision, staging_.data(), count, to);
   return Status::Ok();

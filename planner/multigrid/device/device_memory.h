@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -18,6 +19,12 @@
 #include "planner/multigrid/device/precision.h"
 
 namespace ucudnn::multigrid {
+
+// Calls a function of the target's cuDNN, or of its driver. The Status of one that fails names it.
+#define UCUDNN_CUDNN(target, function, ...) \
+  CudnnStatus(*(target).functions, (target).functions->function(__VA_ARGS__), #function)
+#define UCUDNN_DRIVER(target, function, ...) \
+  cuda::DriverStatus(*(target).driver, (target).driver->function(__VA_ARGS__), #function)
 
 // Of numbers in memory of the device; they are of the target's precision.
 using Address = std::byte*;
@@ -39,19 +46,20 @@ struct DeviceTarget {
 class DeviceNumbers {
  public:
   static Result<DeviceNumbers> Make(const DeviceTarget& target, int64_t count);
-  DeviceNumbers(DeviceNumbers&& other) noexcept;
-  DeviceNumbers& operator=(DeviceNumbers&& other) noexcept;
-  ~DeviceNumbers();
 
-  Address data() const { return reinterpret_cast<Address>(address_); }
+  Address data() const { return numbers_.get(); }
   int64_t count() const { return count_; }
 
  private:
-  DeviceNumbers(const DeviceTarget& target, CUdeviceptr address, int64_t count)
-      : target_(target), address_(address), count_(count) {}
+  struct Free {
+    DeviceTarget target;
+    void operator()(Address address) const;
+  };
+  using Numbers = std::unique_ptr<std::byte, Free>;
 
-  DeviceTarget target_;
-  CUdeviceptr address_ = 0;
+  DeviceNumbers(Numbers numbers, int64_t count) : numbers_(std::move(numbers)), count_(count) {}
+
+  Numbers numbers_;
   int64_t count_ = 0;
 };
 

@@ -225,12 +225,12 @@ Status StepKernels::PrepareSums(Prepared& prepared, const Width& width) {
   if (width.fan == 1) return Status::Ok();
   UCUDNN_ASSIGN_OR_RETURN(const TensorNumbers packed,
                           StatesOf(width.count, {nullptr, width.count}));
-  const cudnn::Functions& functions = *target_.functions;
   UCUDNN_ASSIGN_OR_RETURN(const Owned<cudnnHandle_t> handle, MakeHandle(target_));
-  const cudnnStatus_t status = functions.cudnnGetReductionWorkspaceSize(
-      handle.get(), sum_.get(), prepared.fanned.get(), packed.tensor, &prepared.sum_workspace);
+  UCUDNN_RETURN_IF_ERROR(UCUDNN_CUDNN(target_, cudnnGetReductionWorkspaceSize, handle.get(),
+                                      sum_.get(), prepared.fanned.get(), packed.tensor,
+                                      &prepared.sum_workspace));
   needs_.workspace = std::max(needs_.workspace, prepared.sum_workspace);
-  return CudnnStatus(functions, status, "cudnnGetReductionWorkspaceSize");
+  return Status::Ok();
 }
 
 Status StepKernels::Prepare(const Width& width, Pass pass) {
@@ -265,27 +265,22 @@ Result<StepKernels::Call> StepKernels::CallOf(DeviceLane& lane, const Operands& 
 
 Status StepKernels::Convolve(const Call& call, size_t number, Address x, Address y,
                              bool with_relu) {
-  const cudnn::Functions& functions = *target_.functions;
   const PreparedLayer& made = call.prepared.layers[number];
   const cudnnHandle_t handle = call.lane.handle();
   const Address weights = call.Numbers(number).weights;
   const auto algorithm = static_cast<cudnnConvolutionFwdAlgo_t>(made.algorithms[0]);
   ++convolution_calls_;
   if (with_relu) {
-    return CudnnStatus(
-        functions,
-        functions.cudnnConvolutionBiasActivationForward(
-            handle, &kOne, made.x.get(), x, made.weights.get(), weights, made.convolution.get(),
-            algorithm, call.lane.workspace(), made.workspace[0], &kZero, made.y.get(), y,
-            made.numbers.get(), call.Numbers(number).bias, relu_.get(), made.y.get(), y),
-        "cudnnConvolutionBiasActivationForward");
+    return UCUDNN_CUDNN(target_, cudnnConvolutionBiasActivationForward, handle, &kOne, made.x.get(),
+                        x, made.weights.get(), weights, made.convolution.get(), algorithm,
+                        call.lane.workspace(), made.workspace[0], &kZero, made.y.get(), y,
+                        made.numbers.get(), call.Numbers(number).bias, relu_.get(), made.y.get(),
+                        y);
   }
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-      functions,
-      functions.cudnnConvolutionForward(handle, &kOne, made.x.get(), x, made.weights.get(), weights,
-                                        made.convolution.get(), algorithm, call.lane.workspace(),
-                                        made.workspace[0], &kZero, made.y.get(), y),
-      "cudnnConvolutionForward"));
+  UCUDNN_RETURN_IF_ERROR(UCUDNN_CUDNN(target_, cudnnConvolutionForward, handle, &kOne, made.x.get(),
+                                      x, made.weights.get(), weights, made.convolution.get(),
+                                      algorithm, call.lane.workspace(), made.workspace[0], &kZero,
+                                      made.y.get(), y));
   return AddBias(call, number, y);
 }
 
@@ -306,7 +301,6 @@ Status StepKernels::AddBias(const Call& call, size_t number, Address y) {
 }
 
 Result<Address> StepKernels::Transform(const Call& call) {
-  const cudnn::Functions& functions = *target_.functions;
   const Operands& operands = call.operands;
   Address x = operands.x.data;
   if (call.prepared.spreads_x) {
@@ -327,11 +321,9 @@ Result<Address> StepKernels::Transform(const Call& call) {
     } else if (layers[i].kind == Kind::kScale) {
       UCUDNN_RETURN_IF_ERROR(Scale(call, i, x, y));
     } else {
-      UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-          functions,
-          functions.cudnnActivationForward(call.lane.handle(), ActivationOf(layers[i]), &kOne,
-                                           made.x.get(), x, &kZero, made.y.get(), y),
-          "cudnnActivationForward"));
+      UCUDNN_RETURN_IF_ERROR(UCUDNN_CUDNN(target_, cudnnActivationForward, call.lane.handle(),
+                                          ActivationOf(layers[i]), &kOne, made.x.get(), x, &kZero,
+                                          made.y.get(), y));
     }
     x = y;
   }
@@ -348,14 +340,10 @@ Status StepKernels::AddUp(const Call& call, Address value, bool is_summed) {
     return call.lane.Apply(add_.get(), 1, from, operands.factor, packed, out);
   }
   if (from.data != out.data) UCUDNN_RETURN_IF_ERROR(call.lane.Add(1, from, 0, out));
-  const cudnn::Functions& functions = *target_.functions;
   const auto factor = static_cast<float>(operands.factor);
-  return CudnnStatus(
-      functions,
-      functions.cudnnReduceTensor(call.lane.handle(), sum_.get(), nullptr, 0, call.lane.workspace(),
-                                  call.prepared.sum_workspace, &factor, call.prepared.fanned.get(),
-                                  value, &kOne, out.tensor, out.data),
-      "cudnnReduceTensor");
+  return UCUDNN_CUDNN(target_, cudnnReduceTensor, call.lane.handle(), sum_.get(), nullptr, 0,
+                      call.lane.workspace(), call.prepared.sum_workspace, &factor,
+                      call.prepared.fanned.get(), value, &kOne, out.tensor, out.data);
 }
 
 Status StepKernels::Step(DeviceLane& lane, const Operands& operands) {
@@ -376,7 +364,6 @@ Result<Address> StepKernels::Spread(const Call& call) {
 }
 
 Result<Address> StepKernels::Back(const Call& call, size_t number, Address dy) {
-  const cudnn::Functions& functions = *target_.functions;
   const StepLayer& layer = shape_.layers[number];
   const PreparedLayer& made = call.prepared.layers[number];
   const cudnnHandle_t handle = call.lane.handle();
@@ -384,12 +371,9 @@ Result<Address> StepKernels::Back(const Call& call, size_t number, Address dy) {
   if (layer.is_activation()) {
     const Address dx = call.IsInRoom(dy) ? dy : call.Other(dy);
     const Address y = call.Room(made.value);
-    UCUDNN_RETURN_IF_ERROR(
-        CudnnStatus(functions,
-                    functions.cudnnActivationBackward(handle, ActivationOf(layer), &kOne,
-                                                      made.y.get(), y, made.y.get(), dy,
-                                                      made.y.get(), y, &kZero, made.y.get(), dx),
-                    "cudnnActivationBackward"));
+    UCUDNN_RETURN_IF_ERROR(UCUDNN_CUDNN(target_, cudnnActivationBackward, handle,
+                                        ActivationOf(layer), &kOne, made.y.get(), y, made.y.get(),
+                                        dy, made.y.get(), y, &kZero, made.y.get(), dx));
     return dx;
   }
   if (layer.kind == Kind::kScale && layer.weights == 0) return dy;
@@ -399,13 +383,11 @@ Result<Address> StepKernels::Back(const Call& call, size_t number, Address dy) {
                                            {made.dx.get(), dx}));
     return dx;
   }
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-      functions,
-      functions.cudnnConvolutionBackwardData(
-          handle, &kOne, made.weights.get(), weights, made.y.get(), dy, made.convolution.get(),
-          static_cast<cudnnConvolutionBwdDataAlgo_t>(made.algorithms[1]), call.lane.workspace(),
-          made.workspace[1], &kZero, made.dx.get(), dx),
-      "cudnnConvolutionBackwardData"));
+  UCUDNN_RETURN_IF_ERROR(
+      UCUDNN_CUDNN(target_, cudnnConvolutionBackwardData, handle, &kOne, made.weights.get(),
+                   weights, made.y.get(), dy, made.convolution.get(),
+                   static_cast<cudnnConvolutionBwdDataAlgo_t>(made.algorithms[1]),
+                   call.lane.workspace(), made.workspace[1], &kZero, made.dx.get(), dx));
   return dx;
 }
 
@@ -423,29 +405,22 @@ Status StepKernels::AdjointStep(DeviceLane& lane, const Operands& operands) {
 
 Status StepKernels::SumToNumbers(const Call& call, const PreparedLayer& made, Address dy,
                                  Address numbers) const {
-  const cudnn::Functions& functions = *target_.functions;
-  return CudnnStatus(
-      functions,
-      functions.cudnnConvolutionBackwardBias(call.lane.handle(), &kOne, made.y.get(), dy, &kZero,
-                                             made.numbers.get(), numbers),
-      "cudnnConvolutionBackwardBias");
+  return UCUDNN_CUDNN(target_, cudnnConvolutionBackwardBias, call.lane.handle(), &kOne,
+                      made.y.get(), dy, &kZero, made.numbers.get(), numbers);
 }
 
 Status StepKernels::LayerGradient(const Call& call, size_t number, Address dy,
                                   const LayerNumbers& gradient) {
-  const cudnn::Functions& functions = *target_.functions;
   const StepLayer& layer = shape_.layers[number];
   const PreparedLayer& made = call.prepared.layers[number];
   const Address x =
       number == 0 ? call.operands.x.data : call.Room(call.prepared.layers[number - 1].value);
   if (layer.kind == Kind::kConvolution) {
-    UCUDNN_RETURN_IF_ERROR(CudnnStatus(
-        functions,
-        functions.cudnnConvolutionBackwardFilter(
-            call.lane.handle(), &kOne, made.x.get(), x, made.y.get(), dy, made.convolution.get(),
-            static_cast<cudnnConvolutionBwdFilterAlgo_t>(made.algorithms[2]), call.lane.workspace(),
-            made.workspace[2], &kZero, made.weights.get(), gradient.weights),
-        "cudnnConvolutionBackwardFilter"));
+    UCUDNN_RETURN_IF_ERROR(UCUDNN_CUDNN(
+        target_, cudnnConvolutionBackwardFilter, call.lane.handle(), &kOne, made.x.get(), x,
+        made.y.get(), dy, made.convolution.get(),
+        static_cast<cudnnConvolutionBwdFilterAlgo_t>(made.algorithms[2]), call.lane.workspace(),
+        made.workspace[2], &kZero, made.weights.get(), gradient.weights));
   } else if (layer.weights > 0) {
     const Address products = call.Other(dy);
     UCUDNN_RETURN_IF_ERROR(

@@ -102,7 +102,6 @@ class StepKernels {
   Status Gradient(DeviceLane& lane, const Operands& operands,
                   const std::vector<LayerNumbers>& gradient);
 
-  const StepShape& shape() const { return shape_; }
   // Counts the calls of forward convolutions, in all passes.
   int64_t convolution_calls() const { return convolution_calls_; }
 

@@ -13,7 +13,7 @@ Result<Owned<Handle>> Make(const DeviceTarget& target, cudnnStatus_t (*create)(H
                            cudnnStatus_t (*destroy)(Handle), const char* name, const Set& set) {
   Handle handle = nullptr;
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(*target.functions, create(&handle), name));
-  Owned<Handle> made(handle, destroy);
+  Owned<Handle> made(handle, {destroy});
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(*target.functions, set(handle), name));
   return made;
 }

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
 #include "base/status.h"
@@ -14,30 +14,14 @@
 
 namespace ucudnn::multigrid {
 
+template <typename Handle>
+struct Destroyer {
+  cudnnStatus_t (*destroy)(Handle) = nullptr;
+  void operator()(Handle handle) const { destroy(handle); }
+};
 // A descriptor and what frees it.
 template <typename Handle>
-class Owned {
- public:
-  using Destroy = cudnnStatus_t (*)(Handle);
-
-  Owned() = default;
-  Owned(Handle handle, Destroy destroy) : handle_(handle), destroy_(destroy) {}
-  Owned(Owned&& other) noexcept
-      : handle_(std::exchange(other.handle_, nullptr)), destroy_(other.destroy_) {}
-  Owned& operator=(Owned&& other) noexcept {
-    std::swap(handle_, other.handle_);
-    std::swap(destroy_, other.destroy_);
-    return *this;
-  }
-  ~Owned() {
-    if (handle_ != nullptr) destroy_(handle_);
-  }
-  Handle get() const { return handle_; }
-
- private:
-  Handle handle_ = nullptr;
-  Destroy destroy_ = nullptr;
-};
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer<Handle>>;
 
 using Tensor = Owned<cudnnTensorDescriptor_t>;
 using Filter = Owned<cudnnFilterDescriptor_t>;
