@@ -43,8 +43,7 @@ class LayerSystem {
   // The states up to the first C-point of `level` follow from its first one, step by step: they are
   // what they must be, and no unknowns (Level::lead). The solver calls it for each level before
   // what else it does there: once u0 is known, and whenever Restrict has started the level.
-  virtual Status StepLead(int level, Source source) {
-    (void)level, (void)source;
+  virtual Status StepLead([[maybe_unused]] int level, [[maybe_unused]] Source source) {
     return Status::Ok();
   }
   // F-points follow from the C-points of their blocks, block by block (F-relaxation).
@@ -67,8 +66,7 @@ class LayerSystem {
   // Runs `cycle`, which calls functions above and nothing else. Cycles of one `kind`, a small
   // number, of solves with the same options call the same in the same order: so what the first gave
   // a device may be kept, and given again instead of the next.
-  virtual Status RunCycle(int kind, const std::function<Status()>& cycle) {
-    static_cast<void>(kind);
+  virtual Status RunCycle([[maybe_unused]] int kind, const std::function<Status()>& cycle) {
     return cycle();
   }
 

@@ -45,24 +45,19 @@ class Propagator {
   // A state of unspecified value. It is the propagator's and lives as long.
   virtual Result<State> Create() = 0;
   // The state of a system at `place`, each asked for once: near others where that is of use.
-  virtual Result<State> CreateAt(const StatePlace& place) {
-    static_cast<void>(place);
-    return Create();
-  }
+  virtual Result<State> CreateAt([[maybe_unused]] const StatePlace& place) { return Create(); }
   // Whether the k-th operations of all chains run as one, so that each chain needs scratch of its
   // own, and each level its own first state; else lanes run whole chains.
   virtual bool RunsSideBySide() const { return false; }
   // Reads the chains that phases() runs, where they run side by side: it runs none of them.
-  virtual Status Prepare(const std::function<Status()>& phases) {
-    static_cast<void>(phases);
+  virtual Status Prepare([[maybe_unused]] const std::function<Status()>& phases) {
     return Status::Ok();
   }
   // Runs `count` chains: chain(number, lane) makes the Step, Combine and Take calls of one, in
   // their order. No chain reads what another one writes. What lanes are given afterwards is behind
   // all of it. Where chains run side by side, those of a `key` are read at its first run, if
   // Prepare has not read them, and kept.
-  virtual Status Run(const RunKey& key, int count, LaneWork chain, Lanes& lanes) {
-    static_cast<void>(key);
+  virtual Status Run([[maybe_unused]] const RunKey& key, int count, LaneWork chain, Lanes& lanes) {
     UCUDNN_RETURN_IF_ERROR(lanes.ForEach(count, chain));
     return Join();
   }
@@ -80,23 +75,20 @@ class Propagator {
 
   // *ms, counted from any epoch, is when `lane` has done what it was given up to now; behind the
   // next Wait at the latest.
-  virtual Status Mark(int lane, double* ms) {
-    static_cast<void>(lane);
+  virtual Status Mark([[maybe_unused]] int lane, double* ms) {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     *ms = std::chrono::duration<double, std::milli>(now).count();
     return Status::Ok();
   }
 
   // `to` gets the value of `from`, which is used up: so they may change places instead.
-  virtual Status Take(State& to, State& from, int lane) {
-    static_cast<void>(lane);
+  virtual Status Take(State& to, State& from, [[maybe_unused]] int lane) {
     std::swap(to, from);
     return Status::Ok();
   }
 
   // Runs `cycle` of a solve, as LayerSystem::RunCycle has it.
-  virtual Status RunCycle(int kind, const std::function<Status()>& cycle) {
-    static_cast<void>(kind);
+  virtual Status RunCycle([[maybe_unused]] int kind, const std::function<Status()>& cycle) {
     return cycle();
   }
 

@@ -151,10 +151,7 @@ std::vector<MultigridSetting> CandidatesFor(const NetworkLayers& network,
       level_counts.push_back(hierarchy->levels());
       for (const int c_sweeps : choices.c_sweeps) {
         for (const CoarseOperator coarse : choices.coarse) {
-          MultigridSetting setting;
-          setting.coarsening = coarsening;
-          setting.levels = levels;
-          setting.coarse = coarse;
+          MultigridSetting setting = {.coarsening = coarsening, .levels = levels, .coarse = coarse};
           setting.solve.c_sweeps = c_sweeps;
           setting.solve.start = choices.start;
           setting.solve.blocks = choices.blocks;

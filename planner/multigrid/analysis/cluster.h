@@ -17,6 +17,9 @@ namespace ucudnn::multigrid {
 
 // All of them are waited for.
 using TaskList = std::vector<simulate::TaskId>;
+inline void Append(TaskList& to, const TaskList& tasks) {
+  to.insert(to.end(), tasks.begin(), tasks.end());
+}
 
 enum class Launching {
   // The host launches every kernel, one launch after the other on each device. It waits for a

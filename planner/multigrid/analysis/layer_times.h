@@ -69,8 +69,6 @@ class MeasuredTimes : public LayerTimes {
   explicit MeasuredTimes(std::vector<Kind> kinds) : kinds_(std::move(kinds)) {}
   RunCost Cost(LayerPass pass, const LayerBatch& batch) const override;
 
-  const std::vector<Kind>& kinds() const { return kinds_; }
-
  private:
   const std::vector<Kind> kinds_;
 };

@@ -13,10 +13,6 @@ namespace {
 constexpr int kMainStream = 0;
 constexpr int64_t kTrainedNumbers = 3;  // a weight, its gradient and its velocity
 
-void AppendTasks(TaskList& to, const TaskList& tasks) {
-  to.insert(to.end(), tasks.begin(), tasks.end());
-}
-
 Result<ModelledRun> RunOf(const Cluster& cluster, int64_t memory_bytes) {
   UCUDNN_ASSIGN_OR_RETURN(const simulate::Timeline timeline, cluster.Simulate());
   ModelledRun run;
@@ -304,7 +300,7 @@ void MultigridModel::Builder::AddGradients(int device, const std::vector<int>& l
                                layers.begin() + count * (stream + 1) / streams);
     const RunCost cost = groups ? AtOnce(model_.times(), own, LayerPass::kGradient)
                                 : model_.InRow(own, LayerPass::kGradient);
-    AppendTasks(gradients, cluster_.Run(device, cluster_.Stream(device, stream), cost, after));
+    Append(gradients, cluster_.Run(device, cluster_.Stream(device, stream), cost, after));
   }
 }
 
@@ -321,7 +317,7 @@ Status MultigridModel::Builder::SolveAdjoint(const StageLevels& levels, size_t s
   for (int device = 0; device < devices; ++device) {
     const auto at = static_cast<size_t>(device);
     TaskList after = adjoint.Ready(devices - 1 - device);
-    AppendTasks(after, solved.forward->Ready(device));
+    Append(after, solved.forward->Ready(device));
     const int begin = solved.begins[at] * finest.coarsening;
     const int end =
         device + 1 == devices ? finest.steps : solved.begins[at + 1] * finest.coarsening;
@@ -340,7 +336,7 @@ Status MultigridModel::Builder::Backward(size_t section) {
   const std::vector<int>& kinds = network_.sections[section].kinds;
   RunHere(kinds, LayerPass::kAdjoint);
   RunHere(kinds, LayerPass::kGradient);
-  AppendTasks(gradients_[here_], ready_);
+  Append(gradients_[here_], ready_);
   return Status::Ok();
 }
 

@@ -8,10 +8,6 @@
 namespace ucudnn::multigrid {
 namespace {
 
-void Append(TaskList& to, const TaskList& tasks) {
-  to.insert(to.end(), tasks.begin(), tasks.end());
-}
-
 // How many numbers of [begin, end) are in [other_begin, other_end).
 int CommonNumbers(int begin, int end, int other_begin, int other_end) {
   return std::max(0, std::min(end, other_end) - std::max(begin, other_begin));
@@ -292,11 +288,10 @@ Status SolveTasks::RunCycle(int, const std::function<Status()>& cycle) {
 Status SolveTasks::Add(const TaskList& first) {
   first_ = first;
   BeginGraphs();
-  SolveOptions options;
-  options.c_sweeps = {plan_.c_sweeps};
-  options.start = plan_.start;
-  options.cycles = plan_.cycles;
-  options.measures_cycles = plan_.measures_residuals;
+  SolveOptions options = {.c_sweeps = {plan_.c_sweeps},
+                          .start = plan_.start,
+                          .cycles = plan_.cycles,
+                          .measures_cycles = plan_.measures_residuals};
   UCUDNN_RETURN_IF_ERROR(RunCycles(*this, costs_.hierarchy(), options));
   RunPhase();
   return Status::Ok();

@@ -150,16 +150,6 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::Make(const StageToSolve& sta
   return MakeOf(stage, choice, channels);
 }
 
-Result<MessageCosts> DeviceSolvers::MeasureMessages(Peers& peers, int64_t state_numbers) const {
-  return MeasureDeviceMessages(target_, peers, setting_.transport, state_numbers);
-}
-
-Result<std::vector<MeasuredBatches::Kind>> DeviceSolvers::MeasureLayers(
-    const ResidualChain& chain, const NetworkLayers& network, StepsAtOnce at_once,
-    std::span<const LayerPass> passes) const {
-  return MeasureDeviceLayers(target_, chain, network, at_once, passes, setting_.workspace_limit);
-}
-
 CoarseOperator FittingOperator(double sum_cost) {
   constexpr double kIdle = 2;
   return sum_cost <= kIdle ? CoarseOperator::kSum : CoarseOperator::kInject;

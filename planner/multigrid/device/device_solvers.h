@@ -57,13 +57,9 @@ class DeviceSolvers : public StageSolvers {
 
   Result<std::unique_ptr<StageSolver>> Make(const StageToSolve& stage) override;
 
-  // As MeasureDeviceMessages has it.
-  Result<MessageCosts> MeasureMessages(Peers& peers, int64_t state_numbers) const;
-  // As MeasureDeviceLayers has it.
-  Result<std::vector<MeasuredBatches::Kind>> MeasureLayers(const ResidualChain& chain,
-                                                           const NetworkLayers& network,
-                                                           StepsAtOnce at_once,
-                                                           std::span<const LayerPass> passes) const;
+  const DeviceTarget& target() const { return target_; }
+  const DeviceSetting& setting() const { return setting_; }
+
   // The coarse operator that fits the device by what the first `layers` of `stage` cost at once;
   // inject where they cannot be measured.
   CoarseOperator MeasureOperator(const ResidualChain& chain, const Stage& stage, int batch,

@@ -52,25 +52,12 @@ Status DistributedSystem::SendFirst() {
 }
 
 Status DistributedSystem::StepLead(int level, Source source) {
-  if (!IsGathered(level)) return local_->StepLead(level, source);
   if (level == part_.distributed && source == Source::kNone) UCUDNN_RETURN_IF_ERROR(SendFirst());
-  return is_gatherer() ? coarse_->StepLead(level - part_.distributed, source) : Status::Ok();
-}
-
-Status DistributedSystem::RelaxF(int level, Source source) {
-  if (!IsGathered(level)) return local_->RelaxF(level, source);
-  return is_gatherer() ? coarse_->RelaxF(level - part_.distributed, source) : Status::Ok();
-}
-
-Status DistributedSystem::Advance(int level) {
-  if (!IsGathered(level)) return local_->Advance(level);
-  return is_gatherer() ? coarse_->Advance(level - part_.distributed) : Status::Ok();
+  return Run(level, &BlockSystem::StepLead, source);
 }
 
 Status DistributedSystem::RelaxC(int level) {
-  if (IsGathered(level)) {
-    return is_gatherer() ? coarse_->RelaxC(level - part_.distributed) : Status::Ok();
-  }
+  if (IsGathered(level)) return Run(level, &BlockSystem::RelaxC);
   UCUDNN_RETURN_IF_ERROR(local_->RelaxC(level));
   is_awaited_[level] = part_.position > 0;
   const State first = local_->c_point(level, 0);
@@ -82,11 +69,8 @@ Status DistributedSystem::RelaxC(int level) {
 }
 
 Status DistributedSystem::Restrict(int level) {
-  if (!IsGathered(level)) {
-    UCUDNN_RETURN_IF_ERROR(local_->Restrict(level));
-    return IsGathered(level + 1) ? GatherCoarse() : Status::Ok();
-  }
-  return is_gatherer() ? coarse_->Restrict(level - part_.distributed) : Status::Ok();
+  UCUDNN_RETURN_IF_ERROR(Run(level, &BlockSystem::Restrict));
+  return level + 1 == part_.distributed ? GatherCoarse() : Status::Ok();
 }
 
 std::vector<State> DistributedSystem::Restricted() const {
@@ -169,15 +153,12 @@ Status DistributedSystem::SolveInTurn(int level, Source source) {
 
 Status DistributedSystem::SolveSerially(int level, Source source) {
   if (!IsGathered(level)) return SolveInTurn(level, source);
-  return is_gatherer() ? coarse_->SolveSerially(level - part_.distributed, source) : Status::Ok();
+  return Run(level, &BlockSystem::SolveSerially, source);
 }
 
 Status DistributedSystem::Correct(int level) {
-  if (!IsGathered(level)) {
-    if (IsGathered(level + 1)) UCUDNN_RETURN_IF_ERROR(ScatterCoarse());
-    return local_->Correct(level);
-  }
-  return is_gatherer() ? coarse_->Correct(level - part_.distributed) : Status::Ok();
+  if (level + 1 == part_.distributed) UCUDNN_RETURN_IF_ERROR(ScatterCoarse());
+  return Run(level, &BlockSystem::Correct);
 }
 
 Result<std::span<const double>> DistributedSystem::Parts(NormParts parts) {

@@ -63,8 +63,10 @@ class DistributedSystem : public LayerSystem, private Inlet {
 
   Status Broadcast() override;
   Status StepLead(int level, Source source) override;
-  Status RelaxF(int level, Source source) override;
-  Status Advance(int level) override;
+  Status RelaxF(int level, Source source) override {
+    return Run(level, &BlockSystem::RelaxF, source);
+  }
+  Status Advance(int level) override { return Run(level, &BlockSystem::Advance); }
   Status RelaxC(int level) override;
   Status Restrict(int level) override;
   Status SolveSerially(int level, Source source) override;
@@ -86,6 +88,14 @@ class DistributedSystem : public LayerSystem, private Inlet {
   bool is_gatherer() const { return coarse_ != nullptr; }
   // Level `level` of the chain, if it is on this rank alone: the system of it, or null.
   bool IsGathered(int level) const { return level >= part_.distributed; }
+  // The phase of the system that has `level`, by the level's number there. Ok where another rank
+  // has it.
+  template <typename... Arguments>
+  Status Run(int level, Status (BlockSystem::*phase)(int, Arguments...), Arguments... arguments) {
+    if (!IsGathered(level)) return (*local_.*phase)(level, arguments...);
+    return is_gatherer() ? (*coarse_.*phase)(level - part_.distributed, arguments...)
+                         : Status::Ok();
+  }
   Status AwaitFirst(int level, int lane) override;
   // What all lanes are given from now on is behind what is received.
   Status Receive(int from, std::span<const State> states);

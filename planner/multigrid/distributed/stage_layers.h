@@ -120,8 +120,8 @@ class StageLayers {
   };
   virtual Status AddGradient(int layer, State state, State adjoint, const GradientSum& sum,
                              int lane) = 0;
-  virtual Status FinishGradients(LayerSpan layers, const GradientSum& sum) {
-    static_cast<void>(layers), static_cast<void>(sum);
+  virtual Status FinishGradients([[maybe_unused]] LayerSpan layers,
+                                 [[maybe_unused]] const GradientSum& sum) {
     return Status::Ok();
   }
   // Runs AddGradient for these layers.

@@ -42,7 +42,7 @@ Status ThreadRanks::Send(int from, int to, std::span<const double> numbers) {
   std::vector<double> message(numbers.begin(), numbers.end());
   MutexLock lock(mutex_);
   if (failure_) return Status::Error(*failure_);
-  From(from, to).messages.push_back(std::move(message));
+  From(from, to).push_back(std::move(message));
   changed_.NotifyAll();
   return Status::Ok();
 }
@@ -57,15 +57,15 @@ Result<std::vector<double>> ThreadRanks::Receive(int from, int to) {
   MutexLock lock(mutex_);
   Mailbox& mailbox = From(from, to);
   awaited_[to] = from;
-  while (mailbox.messages.empty() && !failure_) {
-    if (changed_.WaitUntil(mutex_, deadline) || !mailbox.messages.empty() || failure_) continue;
+  while (mailbox.empty() && !failure_) {
+    if (changed_.WaitUntil(mutex_, deadline) || !mailbox.empty() || failure_) continue;
     FailWith("rank " + std::to_string(LastAwaited(from)) + " was waited for by others for " +
              std::to_string(timeout_.count()) + " ms and has not come");
   }
   awaited_[to] = -1;
   if (failure_) return Status::Error(*failure_);
-  std::vector<double> message = std::move(mailbox.messages.front());
-  mailbox.messages.pop_front();
+  std::vector<double> message = std::move(mailbox.front());
+  mailbox.pop_front();
   return message;
 }
 

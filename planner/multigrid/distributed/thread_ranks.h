@@ -28,9 +28,7 @@ class ThreadRanks {
 
  private:
   class Rank;
-  struct Mailbox {
-    std::deque<std::vector<double>> messages;
-  };
+  using Mailbox = std::deque<std::vector<double>>;
 
   Mailbox& From(int from, int to) UCUDNN_REQUIRES(mutex_) {
     return mailboxes_[static_cast<size_t>(from) * peers_.size() + to];

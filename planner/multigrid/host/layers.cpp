@@ -57,8 +57,11 @@ void ForEachPixel(const Pooling& op, const Shape& in, const Spatial& place, Visi
   }
 }
 
-Pooling AsWindow(const GlobalPooling& op, const Shape& in) {
-  return Pooling{.kind = op.kind, .window = in.extents, .stride = {1, 1, 1}};
+// A global pooling has the whole image as its window.
+Pooling WindowOf(const HostLayer& layer) {
+  const auto* global = std::get_if<GlobalPooling>(&layer.op);
+  if (global == nullptr) return std::get<Pooling>(layer.op);
+  return {.kind = global->kind, .window = layer.input.extents, .stride = {1, 1, 1}};
 }
 
 void PoolForward(const Pooling& op, const Shape& in, const Shape& out, const double* x, double* y) {
@@ -206,9 +209,7 @@ void Forward(const LayerCall& call, const double* x, double* y) {
   } else if (IsCopy(layer.op)) {
     std::copy_n(x, size, y);
   } else {
-    const auto* pooling = std::get_if<Pooling>(&layer.op);
-    const auto* global = std::get_if<GlobalPooling>(&layer.op);
-    const Pooling window = pooling != nullptr ? *pooling : AsWindow(*global, layer.input);
+    const Pooling window = WindowOf(layer);
     for (int n = 0; n < batch; ++n) {
       PoolForward(window, layer.input, layer.output, x + n * layer.input.Features(),
                   y + n * layer.output.Features());
@@ -247,9 +248,7 @@ void TransposedJacobian(const LayerCall& call, const double* x, const double* y,
   } else if (IsCopy(layer.op)) {
     std::copy_n(dy, size, dx);
   } else {
-    const auto* pooling = std::get_if<Pooling>(&layer.op);
-    const auto* global = std::get_if<GlobalPooling>(&layer.op);
-    const Pooling window = pooling != nullptr ? *pooling : AsWindow(*global, layer.input);
+    const Pooling window = WindowOf(layer);
     for (int n = 0; n < batch; ++n) {
       PoolBackward(window, layer.input, layer.output, x + n * layer.input.Features(),
                    dy + n * layer.output.Features(), dx + n * layer.input.Features());

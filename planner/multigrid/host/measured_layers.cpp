@@ -212,15 +212,12 @@ Result<HostMeasurement> MeasureLayers(const ResidualChain& chain, const NetworkL
   HostMeasurement measurement;
   for (const LayerKind& kind : network.kinds) {
     const auto& section = chain.sections[kind.section];
-    if (const auto* stage = std::get_if<Stage>(&section)) {
-      UCUDNN_ASSIGN_OR_RETURN(MeasuredTimes::Kind measured,
-                              timer.MeasureStep(*stage, stage->steps[kind.position]));
-      measurement.kinds.push_back(measured);
-    } else {
-      UCUDNN_ASSIGN_OR_RETURN(MeasuredTimes::Kind measured,
-                              timer.MeasureSection(std::get<SerialSection>(section)));
-      measurement.kinds.push_back(measured);
-    }
+    const auto* stage = std::get_if<Stage>(&section);
+    UCUDNN_ASSIGN_OR_RETURN(const MeasuredTimes::Kind measured,
+                            stage != nullptr
+                                ? timer.MeasureStep(*stage, stage->steps[kind.position])
+                                : timer.MeasureSection(std::get<SerialSection>(section)));
+    measurement.kinds.push_back(measured);
   }
   measurement.notes = timer.notes();
   const int longest = network.LongestStage();

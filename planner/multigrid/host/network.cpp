@@ -34,17 +34,6 @@ bool IsSoftmax(const planner::Node& node) {
 
 }  // namespace
 
-Result<Placement> PlacementOf(const ResidualChain& chain, const NetworkSettings& settings,
-                              int ranks) {
-  return PlaceNetwork(chain, {.ranks = ranks,
-                              .coarsening = settings.coarsening,
-                              .levels = settings.levels,
-                              .is_serial = settings.method == Method::kPartitioned,
-                              .distributed = settings.distributed,
-                              .step_costs = settings.step_costs,
-                              .messages = settings.messages});
-}
-
 HostNetwork::HostNetwork(const ResidualChain& chain, const Parameters& parameters,
                          const NetworkSettings& settings)
     : chain_(chain), parameters_(parameters), settings_(settings), peers_(settings.peers) {
@@ -65,7 +54,7 @@ Result<std::unique_ptr<HostNetwork>> HostNetwork::Make(const ResidualChain& chai
   UCUDNN_RETURN_IF_ERROR(CheckOptions(settings.backward));
   std::unique_ptr<HostNetwork> network(new HostNetwork(chain, parameters, settings));
   UCUDNN_ASSIGN_OR_RETURN(network->placement_,
-                          PlacementOf(chain, settings, network->peers_->size()));
+                          PlaceNetwork(chain, settings, network->peers_->size()));
   if (settings.stage_solvers == nullptr) {
     UCUDNN_ASSIGN_OR_RETURN(network->host_solvers_, HostSolvers::Make(settings.lanes));
   }
@@ -361,7 +350,7 @@ Status HostNetwork::Backward(const double* logits_gradient, Parameters& gradient
 }
 
 int64_t StateBytes(const ResidualChain& chain, const NetworkSettings& settings, Passes passes) {
-  const Result<Placement> placement = PlacementOf(chain, settings, 1);
+  const Result<Placement> placement = PlaceNetwork(chain, settings, 1);
   if (!placement.ok()) return 0;
   int64_t numbers = 0;
   for (size_t at = 0; at < chain.sections.size(); ++at) {

@@ -27,19 +27,12 @@ namespace ucudnn::multigrid {
 class HostSolvers;
 class ThreadRanks;
 
-enum class Method {
-  kMultigrid,
-  kPartitioned  // the same layers on the same ranks, one after the other
-};
-
-struct NetworkSettings {
+struct NetworkSettings : PlacementSetting {
   int batch = 1;
   int lanes = 1;  // threads
   // A stage of N steps has h = time / N; where `time` is 0, h = step.
   double time = 0;
   double step = 1;
-  std::vector<int> coarsening = {4};
-  int levels = 0;  // as Hierarchy::Make has it; 1 is serial propagation
   CoarseOperator coarse = CoarseOperator::kInject;
   Storage storage = Storage::kAll;
   SolveOptions forward;
@@ -51,18 +44,9 @@ struct NetworkSettings {
   // Whether forward solves by cycles on the host say when their lanes ran which steps.
   bool notes_timeline = false;
 
-  Method method = Method::kMultigrid;
   // The ranks that have the network together; null: this one alone. Outlives the network.
   Peers* peers = nullptr;
-  // As PlacementSetting has them.
-  std::optional<int> distributed;
-  std::vector<std::vector<double>> step_costs;
-  MessageCosts messages;
 };
-
-// Where a network with these settings lies on so many ranks.
-Result<Placement> PlacementOf(const ResidualChain& chain, const NetworkSettings& settings,
-                              int ranks);
 
 // What the solves of one forward or backward pass came to, one for each stage.
 struct StageSolution {

@@ -35,7 +35,7 @@ std::vector<double> StepCosts(const ResidualChain& chain, const Stage& stage) {
 }
 
 Result<SectionPlace> PlaceStage(const ResidualChain& chain, size_t section,
-                                const PlacementSetting& setting, bool is_longest) {
+                                const PlacementSetting& setting, int all_ranks, bool is_longest) {
   const Stage& stage = std::get<Stage>(chain.sections[section]);
   const int steps = static_cast<int>(stage.steps.size());
   SectionPlace place;
@@ -51,14 +51,14 @@ Result<SectionPlace> PlaceStage(const ResidualChain& chain, size_t section,
   std::optional<int> distributed = setting.distributed;
   if (distributed) distributed = std::min(*distributed, place.hierarchy.levels());
   const int most = MostRanks(place.hierarchy, distributed.value_or(1));
-  const int ranks = is_longest ? setting.ranks : std::min(setting.ranks, most);
+  const int ranks = is_longest ? all_ranks : std::min(all_ranks, most);
   if (ranks == 1 && !distributed) distributed = place.hierarchy.levels();
   UCUDNN_ASSIGN_OR_RETURN(place.partition,
                           MakePartition(place.hierarchy, ranks,
                                         setting.step_costs.empty() ? StepCosts(chain, stage)
                                                                    : setting.step_costs[section],
                                         setting.messages, distributed));
-  if (setting.is_serial) {
+  if (setting.method == Method::kPartitioned) {
     UCUDNN_ASSIGN_OR_RETURN(place.hierarchy, Hierarchy::Make(steps, setting.coarsening, 1));
     place.partition.distributed = 1;
   }
@@ -67,7 +67,8 @@ Result<SectionPlace> PlaceStage(const ResidualChain& chain, size_t section,
 
 }  // namespace
 
-Result<Placement> PlaceNetwork(const ResidualChain& chain, const PlacementSetting& setting) {
+Result<Placement> PlaceNetwork(const ResidualChain& chain, const PlacementSetting& setting,
+                               int ranks) {
   Placement placement;
   placement.owners.assign(chain.graph.nodes.size(), 0);
   placement.homes.assign(chain.graph.nodes.size(), 0);
@@ -83,7 +84,7 @@ Result<Placement> PlaceNetwork(const ResidualChain& chain, const PlacementSettin
       continue;
     }
     UCUDNN_ASSIGN_OR_RETURN(const SectionPlace place,
-                            PlaceStage(chain, at, setting, stage == longest));
+                            PlaceStage(chain, at, setting, ranks, stage == longest));
     const Partition& partition = place.partition;
     for (int p = 0; p < partition.ranks().count; ++p) {
       for (int step = partition.begins[p]; step < partition.begins[p + 1]; ++step) {

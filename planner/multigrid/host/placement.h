@@ -11,12 +11,15 @@
 
 namespace ucudnn::multigrid {
 
+enum class Method {
+  kMultigrid,
+  kPartitioned  // the same layers on the same ranks, one after the other
+};
+
 struct PlacementSetting {
-  int ranks = 1;
   std::vector<int> coarsening = {4};
-  int levels = 0;  // as Hierarchy::Make has it
-  // Whether stages are solved one layer after the other, by the ranks that have the layers.
-  bool is_serial = false;
+  int levels = 0;  // as Hierarchy::Make has it; 1 is serial propagation
+  Method method = Method::kMultigrid;
   std::optional<int> distributed;  // as MakePartition has it
   // What each step of each stage costs, by section; empty: as much as its multiplications.
   std::vector<std::vector<double>> step_costs;
@@ -40,10 +43,11 @@ struct Placement {
   std::vector<int> homes;
 };
 
-// Stages are cut over all ranks, or as many as they have blocks for, from the first on; one that
+// Stages are cut over all `ranks`, or as many as they have blocks for, from the first on; one that
 // coarsening leaves too few layers is solved serially, by as many ranks as it has layers. What lies
 // between stages is where their output is. An error for more ranks than the longest stage has
 // blocks, or where no stage has layers enough for two levels.
-Result<Placement> PlaceNetwork(const ResidualChain& chain, const PlacementSetting& setting);
+Result<Placement> PlaceNetwork(const ResidualChain& chain, const PlacementSetting& setting,
+                               int ranks);
 
 }  // namespace ucudnn::multigrid

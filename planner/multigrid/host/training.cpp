@@ -42,16 +42,6 @@ void DescendAlong(std::vector<double>& numbers, std::vector<double>& velocity,
 
 }  // namespace
 
-double RelativeDistance(const Parameters& a, const Parameters& b) {
-  SquaredSums sums;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const SquaredSums node = SumsOf(a[i], b[i]);
-    sums.difference += node.difference;
-    sums.reference += node.reference;
-  }
-  return sums.Relative();
-}
-
 // Each rank tells the sums of its nodes; all are added in the order of nodes.
 Result<double> Trainer::DistanceOnRanks(const Parameters& a, const Parameters& b) {
   std::vector<double> mine;

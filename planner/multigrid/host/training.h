@@ -131,7 +131,4 @@ class Trainer {
   int step_ = 0;
 };
 
-// |a - b| / |b| over all parameters, in L2; 0 where both are 0.
-double RelativeDistance(const Parameters& a, const Parameters& b);
-
 }  // namespace ucudnn::multigrid

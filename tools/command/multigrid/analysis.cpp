@@ -94,10 +94,8 @@ AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settin
 
 // Returns the setting that the command's own options give if nothing is chosen.
 MultigridSetting SettingOf(const multigrid::NetworkSettings& network) {
-  MultigridSetting setting;
-  setting.coarsening = network.coarsening;
-  setting.levels = network.levels;
-  setting.coarse = network.coarse;
+  MultigridSetting setting = {
+      .coarsening = network.coarsening, .levels = network.levels, .coarse = network.coarse};
   setting.solve.c_sweeps = network.forward.c_sweeps.front();
   setting.solve.start = network.forward.start;
   return setting;
@@ -192,7 +190,8 @@ Result<double> Analyst::MessageMs() {
   UCUDNN_RETURN_IF_ERROR(
       multigrid::RunOnThreads(ranks, kRanks, [&](multigrid::Peers& peers) -> Status {
         UCUDNN_ASSIGN_OR_RETURN(const multigrid::MessageCosts costs,
-                                solvers.MeasureMessages(peers, numbers));
+                                multigrid::MeasureDeviceMessages(
+                                    solvers.target(), peers, solvers.setting().transport, numbers));
         if (peers.rank() == 0) ms = costs.message + costs.state;
         return Status::Ok();
       }));
@@ -203,12 +202,14 @@ Result<double> Analyst::MessageMs() {
 Status Analyst::MeasureOnDevice() {
   progress_.Show("timing one layer of each kind, and several at once");
   MultigridDevice& device = *analysis_.settings.device;
+  const multigrid::DeviceSolvers& solvers = device.solvers(0);
   constexpr multigrid::LayerPass kPasses[] = {multigrid::LayerPass::kForward,
                                               multigrid::LayerPass::kAdjoint,
                                               multigrid::LayerPass::kGradient};
   UCUDNN_ASSIGN_OR_RETURN(
-      auto kinds, device.solvers(0).MeasureLayers(problem_.chain, analysis_.layers,
-                                                  multigrid::StepsAtOnce::kSeveral, kPasses));
+      auto kinds, multigrid::MeasureDeviceLayers(solvers.target(), problem_.chain, analysis_.layers,
+                                                 multigrid::StepsAtOnce::kSeveral, kPasses,
+                                                 solvers.setting().workspace_limit));
   analysis_.modelled = std::move(analysis_.times);
   analysis_.times =
       std::make_unique<multigrid::MeasuredBatches>(std::move(kinds), *analysis_.modelled);
@@ -266,11 +267,10 @@ Status Analyst::EstimateRates(const AnalysisChoices& choices) {
                          "--coarsening");
   }
   has_one_candidate_ = candidates.size() == 1;
-  multigrid::ProbeSettings settings;
-  settings.h = StepOf(LongestStage());
-  settings.seed = spec_.training.seed;
-  settings.lanes = network.lanes;
-  settings.scale = network.forward.scale;
+  multigrid::ProbeSettings settings = {.h = StepOf(LongestStage()),
+                                       .seed = spec_.training.seed,
+                                       .lanes = network.lanes,
+                                       .scale = network.forward.scale};
   UCUDNN_ASSIGN_OR_RETURN(
       probe_, multigrid::RateProbe::Make(
                   problem_.chain, LongestStage(),
@@ -343,11 +343,9 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
       const auto made, multigrid::HostNetwork::Make(problem_.chain, problem_.parameters, network));
   UCUDNN_RETURN_IF_ERROR(made->Forward(problem_.input.data()).status());
   const auto& solutions = made->forward_solutions();
-  const auto longest =
-      std::max_element(solutions.begin(), solutions.end(),
-                       [](const auto& a, const auto& b) { return a.steps < b.steps; });
   TriedSetting verified = tried;
-  verified.estimate = multigrid::EstimateOf(longest->solution, tried.estimate.direct_cycles);
+  verified.estimate =
+      multigrid::EstimateOf(LongestOf(solutions).solution, tried.estimate.direct_cycles);
   if (network.forward.cycles == 1) {
     verified.estimate.second = std::numeric_limits<double>::quiet_NaN();
   }
@@ -361,7 +359,7 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
 }
 
 Result<NetworkAnalysis> Analyst::Run() {
-  UCUDNN_ASSIGN_OR_RETURN(problem_, ReadUndrawnProblem(spec_));
+  UCUDNN_ASSIGN_OR_RETURN(problem_, ReadProblem(spec_, Drawn::kNothing));
   UCUDNN_ASSIGN_OR_RETURN(analysis_.settings,
                           SettingsOf(spec_, problem_, std::make_shared<MultigridRanks>()));
   UCUDNN_RETURN_IF_ERROR(CheckOptions(analysis_.settings.network.forward));

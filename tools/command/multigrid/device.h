@@ -30,8 +30,6 @@ class MultigridDevice {
   // Formats "single precision on the CPU stand-in".
   std::string DeviceText() const;
   bool is_stand_in() const { return is_stand_in_; }
-  // Returns whether calls go through the ucudnn with which this process was started (`ucudnn run`).
-  bool goes_through_ucudnn() const { return goes_through_ucudnn_; }
   const multigrid::Precision& precision() const { return *precision_; }
 
  private:
@@ -39,7 +37,7 @@ class MultigridDevice {
 
   BenchDevices devices_;
   cudnn::Functions functions_;
-  bool goes_through_ucudnn_ = false;
+  bool goes_through_ucudnn_ = false;  // which this process is started with (`ucudnn run`)
   bool is_stand_in_ = false;
   const multigrid::Precision* precision_ = &multigrid::kSinglePrecision;
   int first_rank_ = 0;

@@ -52,29 +52,18 @@ std::vector<Hierarchy> LevelsOf(int steps, const multigrid::NetworkSettings& set
 
 }  // namespace
 
-const StageFacts& ProblemFacts::LongestStage() const {
-  return *std::max_element(
-      stages.begin(), stages.end(),
-      [](const StageFacts& a, const StageFacts& b) { return a.steps < b.steps; });
-}
-
 ProblemFacts FactsOf(const multigrid::Problem& problem,
                      const multigrid::NetworkSettings& settings) {
   ProblemFacts facts = {.network = problem.chain.graph.name,
                         .layers = LayersOf(problem.chain),
-                        .parameters = 0,
-                        .has_drawn_weights = problem.has_drawn_weights,
-                        .stages = {},
-                        .state_bytes = std::nullopt};
+                        .has_drawn_weights = problem.has_drawn_weights};
   // The problem of several ranks has no parameters of its own.
   const planner::Graph& graph = problem.chain.graph;
   for (size_t id = 0; id < graph.nodes.size(); ++id) facts.parameters += CountOf(problem.chain, id);
   for (const Stage* stage : problem.chain.Stages()) {
     StageFacts one = {.steps = static_cast<int>(stage->steps.size()),
                       .shape = ExtentsOf(stage->shape),
-                      .h = settings.step,
-                      .levels = {},
-                      .coarsening = {}};
+                      .h = settings.step};
     if (settings.time > 0) one.h = settings.time / one.steps;
     for (const Hierarchy& hierarchy : LevelsOf(one.steps, settings)) {
       for (int level = 0; level < hierarchy.levels(); ++level) {

@@ -2,6 +2,7 @@
 // numbers. Pure functions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,13 @@
 #include "planner/multigrid/problem.h"
 
 namespace ucudnn::command {
+
+// The first with most steps. REQUIRES: there is one.
+template <typename Stages>
+const auto& LongestOf(const Stages& stages) {
+  return *std::max_element(stages.begin(), stages.end(),
+                           [](const auto& a, const auto& b) { return a.steps < b.steps; });
+}
 
 struct StageFacts {
   int steps = 0;
@@ -31,7 +39,7 @@ struct ProblemFacts {
   // Bytes that all levels keep on the host; none if they are not on the host.
   std::optional<int64_t> state_bytes;
 
-  const StageFacts& LongestStage() const;
+  const StageFacts& LongestStage() const { return LongestOf(stages); }
 };
 
 ProblemFacts FactsOf(const multigrid::Problem& problem, const multigrid::NetworkSettings& settings);

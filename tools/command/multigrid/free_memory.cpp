@@ -4,7 +4,8 @@
 #include <fstream>
 #include <limits>
 #include <optional>
-#include <string>
+
+#include "base/byte_size.h"
 
 namespace ucudnn::command {
 namespace {
@@ -36,5 +37,14 @@ int64_t FreeInThisGroup() {
 }  // namespace
 
 int64_t FreeMemoryBytes() { return std::min(FreeOnThisMachine(), FreeInThisGroup()); }
+
+Status CheckFreeMemory(int64_t bytes, const std::string& what, const std::string& how,
+                       const std::string& expected) {
+  const int64_t free = FreeMemoryBytes();
+  if (bytes <= free) return Status::Ok();
+  return Status::Error(what + " take " + FormatByteSize(static_cast<size_t>(bytes)) + how +
+                       ", and " + FormatByteSize(static_cast<size_t>(free)) +
+                       " of memory are free; expected " + expected);
+}
 
 }  // namespace ucudnn::command

@@ -2,11 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+
+#include "base/status.h"
 
 namespace ucudnn::command {
 
 // Returns the free bytes of the machine, or of this process's control group if it has fewer left.
 // An unknown number is no limit.
 int64_t FreeMemoryBytes();
+
+// Refuses more bytes than that: "WHAT take 3 GiBHOW, and 2 GiB of memory are free; expected
+// EXPECTED".
+Status CheckFreeMemory(int64_t bytes, const std::string& what, const std::string& how,
+                       const std::string& expected);
 
 }  // namespace ucudnn::command

@@ -87,8 +87,8 @@ void TellDoubts(const CLI::App& app, const SolvedNetwork& solved) {
   }
 }
 
-Result<Problem> ReadProblemOf(const SolveSpec& spec, const MultigridRanks& ranks) {
-  return ranks.are_processes() ? ReadSharedProblem(spec) : ReadProblem(spec);
+Drawn DrawnBy(const MultigridRanks& ranks) {
+  return ranks.are_processes() ? Drawn::kImage : Drawn::kAll;
 }
 
 // Solves at one depth, or at each of --depths.
@@ -98,7 +98,7 @@ Result<std::vector<SolvedNetwork>> SolveAll(const SolveSpec& spec,
   for (size_t at = 0; at < spec.depths.size(); ++at) each[at].layers = spec.depths[at];
   std::vector<SolvedNetwork> solves;
   for (const SolveSpec& one : each) {
-    UCUDNN_ASSIGN_OR_RETURN(Problem problem, ReadProblemOf(one, *ranks));
+    UCUDNN_ASSIGN_OR_RETURN(Problem problem, ReadProblem(one, DrawnBy(*ranks)));
     UCUDNN_ASSIGN_OR_RETURN(const MultigridSettings settings, SettingsOf(one, problem, ranks));
     UCUDNN_ASSIGN_OR_RETURN(SolvedNetwork solved, SolveOnce(problem, settings, one.checks()));
     solves.push_back(std::move(solved));
@@ -138,7 +138,7 @@ Result<int> TellMultigrid(const CLI::App& app, const std::map<std::string, std::
         "--timeline: shows the threads or streams of one device; expected no other");
   }
   if (!spec.trains()) return Solve(app, spec, ranks);
-  UCUDNN_ASSIGN_OR_RETURN(Problem problem, ReadProblemOf(spec, *ranks));
+  UCUDNN_ASSIGN_OR_RETURN(Problem problem, ReadProblem(spec, DrawnBy(*ranks)));
   UCUDNN_ASSIGN_OR_RETURN(const MultigridSettings settings, SettingsOf(spec, problem, ranks));
   return Train(app, spec, problem, settings);
 }

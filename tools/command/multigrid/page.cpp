@@ -7,6 +7,7 @@
 
 #include "base/byte_size.h"
 #include "base/text.h"
+#include "command/multigrid/facts.h"
 #include "command/multigrid/scaling.h"
 #include "command/multigrid/timeline.h"
 #include "command/numbers.h"
@@ -122,11 +123,6 @@ std::vector<SolveRow> SolveRowsOf(const std::vector<MultigridReport>& reports) {
   const std::vector<std::string> names = NamesOf(attributes);
   for (size_t row = 0; row < rows.size(); ++row) rows[row].name = names[row];
   return rows;
-}
-
-const ReportedStage& LongestOf(const std::vector<ReportedStage>& stages) {
-  return *std::max_element(stages.begin(), stages.end(),
-                           [](const auto& a, const auto& b) { return a.steps < b.steps; });
 }
 
 std::string MethodText(const MultigridReport& report, const ReportedTraining& training) {

@@ -12,8 +12,6 @@
 namespace ucudnn::command {
 namespace {
 
-constexpr int kMostRanks = 1024;
-
 Result<transport::Meeting> MeetingOf(const SolveSpec& spec, const SpatialOptions& job) {
   if (!job.launcher.fault.empty()) return Status::Error(job.launcher.fault);
   if (!job.rendezvous) {
@@ -41,7 +39,8 @@ Result<std::shared_ptr<MultigridRanks>> MultigridRanks::Open(const SolveSpec& sp
   const int processes =
       job.launcher.rank >= 0 || !job.launcher.fault.empty() ? job.launcher.size : 1;
   if (!spec.devices.empty()) {
-    UCUDNN_ASSIGN_OR_RETURN(ranks->devices_, ParseWhole("--devices", spec.devices, 1, kMostRanks));
+    UCUDNN_ASSIGN_OR_RETURN(ranks->devices_,
+                            ParseWhole("--devices", spec.devices, 1, kMostMultigridDevices));
   } else if (processes > 1) {
     ranks->devices_ = std::max(1, processes / ranks->replicas_);
   }

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/byte_size.h"
 #include "base/text.h"
 #include "command/multigrid/free_memory.h"
 #include "command/numbers.h"
@@ -53,14 +52,11 @@ Result<Problem> ReadChain(const SolveSpec& spec) {
 Status CheckParameterMemory(const planner::Graph& graph, bool trains) {
   const Result<int64_t> count = planner::ParameterCount(graph);
   if (!count.ok()) return Status::Ok();  // code that reads the shapes says why
-  const int64_t bytes = (trains ? 3 : 1) * *count * static_cast<int64_t>(sizeof(double));
-  const int64_t free = FreeMemoryBytes();
-  if (bytes <= free) return Status::Ok();
-  return Status::Error(graph.name + ": " + std::to_string(*count) + " parameters take " +
-                       FormatByteSize(static_cast<size_t>(bytes)) + " in double precision" +
-                       (trains ? " with their gradients and velocities, and " : ", and ") +
-                       FormatByteSize(static_cast<size_t>(free)) +
-                       " of memory are free; expected a machine with more, or a smaller network");
+  return CheckFreeMemory(
+      (trains ? 3 : 1) * *count * static_cast<int64_t>(sizeof(double)),
+      graph.name + ": " + std::to_string(*count) + " parameters",
+      std::string(" in double precision") + (trains ? " with their gradients and velocities" : ""),
+      "a machine with more, or a smaller network");
 }
 
 BatchNorms NormsOf(const SolveSpec& spec) {
@@ -83,40 +79,30 @@ void SetTime(const SolveSpec& spec, Problem& problem) {
 
 }  // namespace
 
-Result<Problem> ReadUndrawnProblem(const SolveSpec& spec) {
-  if (spec.net == kChain || !spec.weights.empty()) return ReadProblem(spec);
-  UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph, LoadNet(spec));
-  Result<Problem> undrawn = multigrid::UndrawnProblem(graph, NormsOf(spec));
-  if (!undrawn.ok()) return WithFrozenNorms(graph, spec, undrawn.status());
-  SetTime(spec, *undrawn);
-  return undrawn;
-}
-
-Result<Problem> ReadProblem(const SolveSpec& spec) {
+Result<Problem> ReadProblem(const SolveSpec& spec, Drawn drawn) {
   if (spec.net == kChain) {
     UCUDNN_ASSIGN_OR_RETURN(Problem problem, ReadChain(spec));
     SetTime(spec, problem);
     return problem;
   }
   UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph, LoadNet(spec));
-  UCUDNN_RETURN_IF_ERROR(CheckParameterMemory(graph, spec.trains()));
-  Result<Problem> drawn = multigrid::DrawnProblem(graph, NormsOf(spec), spec.training.seed);
-  if (!drawn.ok()) return WithFrozenNorms(graph, spec, drawn.status());
-  Problem problem = std::move(*drawn);
+  const bool draws = drawn == Drawn::kAll || !spec.weights.empty();
+  if (draws) UCUDNN_RETURN_IF_ERROR(CheckParameterMemory(graph, spec.trains()));
+  const uint64_t seed = spec.training.seed;
+  Result<Problem> made = draws ? multigrid::DrawnProblem(graph, NormsOf(spec), seed)
+                               : multigrid::UndrawnProblem(graph, NormsOf(spec));
+  if (!made.ok()) return WithFrozenNorms(graph, spec, made.status());
+  Problem problem = std::move(*made);
+  if (!draws && drawn == Drawn::kImage) {
+    problem.seed = seed;
+    problem.input = multigrid::DrawImage(problem.chain, seed);
+  }
   if (!spec.weights.empty()) {
     UCUDNN_ASSIGN_OR_RETURN(const auto file, multigrid::DataFile::Open(spec.weights));
     UCUDNN_ASSIGN_OR_RETURN(const auto arrays, multigrid::ReadSafetensors(file));
     UCUDNN_RETURN_IF_ERROR(multigrid::TakeWeights(arrays, spec.weights, problem));
   }
   SetTime(spec, problem);
-  return problem;
-}
-
-Result<Problem> ReadSharedProblem(const SolveSpec& spec) {
-  UCUDNN_ASSIGN_OR_RETURN(Problem problem, ReadUndrawnProblem(spec));
-  if (!problem.parameters.empty()) return problem;
-  problem.seed = spec.training.seed;
-  problem.input = multigrid::DrawImage(problem.chain, problem.seed);
   return problem;
 }
 
@@ -154,7 +140,7 @@ Result<multigrid::CoarseOperator> CoarseOf(const SolveSpec& spec, const Problem&
 
 Result<MultigridSettings> SettingsOf(const SolveSpec& spec, const Problem& problem,
                                      std::shared_ptr<MultigridRanks> ranks) {
-  MultigridSettings settings = {.network = spec.network(), .device = nullptr, .ranks = ranks};
+  MultigridSettings settings = {.network = spec.network(), .ranks = ranks};
   multigrid::NetworkSettings& network = settings.network;
   if (*spec.on_device) {
     UCUDNN_ASSIGN_OR_RETURN(settings.device, MultigridDevice::Open(spec, *ranks));

@@ -14,12 +14,11 @@
 
 namespace ucudnn::command {
 
-// Reads what is solved from --weights, --layers, --seed, --time and similar options.
-Result<multigrid::Problem> ReadProblem(const SolveSpec& spec);
-// Reads the same for processes. Each draws its own parameters, if they are drawn.
-Result<multigrid::Problem> ReadSharedProblem(const SolveSpec& spec);
-// Reads the same, but without parameters and image if they would be drawn.
-Result<multigrid::Problem> ReadUndrawnProblem(const SolveSpec& spec);
+// Reads what is solved from --weights, --layers, --seed, --time and similar options. `drawn` says
+// what is drawn if no file has the weights: processes draw the parameters of their own layers
+// later.
+enum class Drawn { kAll, kImage, kNothing };
+Result<multigrid::Problem> ReadProblem(const SolveSpec& spec, Drawn drawn);
 
 // How and where the problem is solved.
 struct MultigridSettings {

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <memory>
 
-#include "base/byte_size.h"
 #include "command/multigrid/free_memory.h"
 #include "command/numbers.h"
 #include "command/progress.h"
@@ -80,33 +79,19 @@ Status CheckRankMemory(const Problem& problem, const multigrid::Placement& place
   // If not all ranks are on this machine, each rank here counts as the most expensive of all.
   const bool are_all_here = ranks.on_this_host() == ranks.all();
   const int64_t here = are_all_here ? all * ranks.replicas() : most * ranks.on_this_host();
-  const int64_t free = FreeMemoryBytes();
-  if (here <= free) return Status::Ok();
-  return Status::Error("layers and states of " + std::to_string(ranks.on_this_host()) +
-                       " devices on this machine take " +
-                       FormatByteSize(static_cast<size_t>(here)) + ", and " +
-                       FormatByteSize(static_cast<size_t>(free)) +
-                       " of memory are free; expected devices on more machines, a smaller "
-                       "--batch, or --storage c-points");
+  return CheckFreeMemory(
+      here,
+      "layers and states of " + std::to_string(ranks.on_this_host()) + " devices on this machine",
+      "", "devices on more machines, a smaller --batch, or --storage c-points");
 }
 
 }  // namespace
 
-const multigrid::StageSolution& SolvedNetwork::LongestStage() const {
-  return *std::max_element(stages.begin(), stages.end(),
-                           [](const auto& a, const auto& b) { return a.steps < b.steps; });
-}
-
 Status CheckStateMemory(const Problem& problem, const multigrid::NetworkSettings& settings,
                         multigrid::Passes passes) {
-  const int64_t bytes = StateBytes(problem.chain, settings, passes);
-  const int64_t free = FreeMemoryBytes();
-  if (bytes <= free) return Status::Ok();
-  return Status::Error("the states of a mini-batch of " + std::to_string(settings.batch) +
-                       (settings.batch == 1 ? " image take " : " images take ") +
-                       FormatByteSize(static_cast<size_t>(bytes)) + ", and " +
-                       FormatByteSize(static_cast<size_t>(free)) +
-                       " of memory are free; expected a smaller --batch, or --storage c-points");
+  return CheckFreeMemory(StateBytes(problem.chain, settings, passes),
+                         "the states of a mini-batch of " + Counted(settings.batch, "image"), "",
+                         "a smaller --batch, or --storage c-points");
 }
 
 Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const MultigridSettings& settings,
@@ -114,7 +99,7 @@ Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const Multigri
                                           multigrid::NetworkSettings& network) {
   // An impossible placement is reported before anything is measured.
   UCUDNN_ASSIGN_OR_RETURN(multigrid::Placement placement,
-                          PlacementOf(problem.chain, network, settings.ranks->devices()));
+                          PlaceNetwork(problem.chain, network, settings.ranks->devices()));
   UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, passes));
   multigrid::RankMeasures measures;
   if (settings.device) {
@@ -123,13 +108,17 @@ Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const Multigri
                           std::span<const multigrid::LayerPass> timed)
         -> Result<std::vector<std::array<double, multigrid::kLayerPasses>>> {
       UCUDNN_ASSIGN_OR_RETURN(
-          const auto kinds,
-          solvers.MeasureLayers(problem.chain, layers, multigrid::StepsAtOnce::kOne, timed));
+          const auto kinds, multigrid::MeasureDeviceLayers(solvers.target(), problem.chain, layers,
+                                                           multigrid::StepsAtOnce::kOne, timed,
+                                                           solvers.setting().workspace_limit));
       std::vector<std::array<double, multigrid::kLayerPasses>> ms;
       for (const auto& kind : kinds) ms.push_back(kind.ms);
       return ms;
     };
-    measures.messages = [&](int64_t numbers) { return solvers.MeasureMessages(all, numbers); };
+    measures.messages = [&](int64_t numbers) {
+      return multigrid::MeasureDeviceMessages(solvers.target(), all, solvers.setting().transport,
+                                              numbers);
+    };
   }
   UCUDNN_ASSIGN_OR_RETURN(
       const multigrid::RankCosts costs,
@@ -138,7 +127,7 @@ Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const Multigri
   network.step_costs = costs.steps;
   network.messages = costs.messages;
   UCUDNN_ASSIGN_OR_RETURN(placement,
-                          PlacementOf(problem.chain, network, settings.ranks->devices()));
+                          PlaceNetwork(problem.chain, network, settings.ranks->devices()));
   UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, passes));
   return placement;
 }
@@ -197,14 +186,7 @@ Status SolveOnRank(Problem& problem, const MultigridSettings& settings, bool che
 }  // namespace
 
 Result<SolvedNetwork> SolveOnce(Problem& problem, const MultigridSettings& settings, bool checks) {
-  SolvedNetwork solved = {.facts = FactsOf(problem, settings.network),
-                          .settings = settings,
-                          .stages = {},
-                          .placement = {},
-                          .seconds = 0,
-                          .machine = {},
-                          .serial_seconds = {},
-                          .output_error = {}};
+  SolvedNetwork solved = {.facts = FactsOf(problem, settings.network), .settings = settings};
   if (settings.ranks->all() == 1 && !settings.device) {
     const auto passes = multigrid::Passes::kForward;
     UCUDNN_RETURN_IF_ERROR(CheckStateMemory(problem, settings.network, passes));

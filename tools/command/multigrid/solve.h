@@ -23,7 +23,7 @@ struct SolvedNetwork {
   std::optional<double> serial_seconds;
   std::optional<double> output_error;
 
-  const multigrid::StageSolution& LongestStage() const;
+  const multigrid::StageSolution& LongestStage() const { return LongestOf(stages); }
 };
 
 // Solves once; if `checks`, compares with serial propagation. The error is one line: options do not

@@ -24,7 +24,6 @@ using multigrid::Start;
 constexpr int kMostSteps = 1 << 20;
 constexpr int kMostWhole = 1 << 30;
 constexpr int kMostCycles = 1000;
-constexpr int kMostRanks = 1024;
 constexpr int kMostSeed = std::numeric_limits<int>::max() - 1;
 constexpr int kTrainingBatch = 32;
 constexpr int kCyclesWithoutTolerance = 2;
@@ -331,7 +330,7 @@ std::vector<SpecOption> PlaceOptions() {
        Choice(kMethods, UCUDNN_SPEC(network().method)), "method",
        UCUDNN_SAYS(NameIn(kMethods, spec.network().method))},
       {"--data-parallel", "D", "1", "train D replicas, each on --devices, that sum their gradients",
-       Whole(1, kMostRanks, UCUDNN_SPEC(replicas))},
+       Whole(1, kMostMultigridDevices, UCUDNN_SPEC(replicas))},
   };
 }
 

@@ -20,6 +20,8 @@
 
 namespace ucudnn::command {
 
+inline constexpr int kMostMultigridDevices = 1024;  // of all replicas
+
 struct SolveSpec {
   // What is solved.
   std::string net;

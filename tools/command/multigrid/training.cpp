@@ -74,31 +74,26 @@ class Notices {
   explicit Notices(const CLI::App& app) : app_(app) {}
 
   void Look(int number, const multigrid::EpochResult& epoch) {
-    if (epoch.serial_solves > 0 && !told_fallback_) {
-      Tell(app_, "epoch " + std::to_string(number) + ": " + std::to_string(epoch.serial_solves) +
-                     " of " + std::to_string(epoch.solves) +
-                     " solves fell back to serial propagation, the first since " + epoch.fallback);
-      told_fallback_ = true;
-    }
-    if (epoch.far_solves > 0 && !told_far_) {
-      Tell(app_, "epoch " + std::to_string(number) + ": " + std::to_string(epoch.far_solves) +
-                     " of " + std::to_string(epoch.solves) +
-                     " solves ended far from serial propagation; more --cycles, a --tolerance or a "
-                     "smaller h may help (--time, --step)");
-      told_far_ = true;
-    }
-    if (!std::isfinite(epoch.loss) && !told_loss_) {
-      Tell(app_, "epoch " + std::to_string(number) +
-                     ": the loss is not finite; a smaller --rate may help");
-      told_loss_ = true;
-    }
+    const std::string begin = "epoch " + std::to_string(number) + ": ";
+    const std::string of_all = " of " + std::to_string(epoch.solves) + " solves ";
+    TellOnce(epoch.serial_solves > 0, told_fallback_,
+             begin + std::to_string(epoch.serial_solves) + of_all +
+                 "fell back to serial propagation, the first since " + epoch.fallback);
+    TellOnce(epoch.far_solves > 0, told_far_,
+             begin + std::to_string(epoch.far_solves) + of_all +
+                 "ended far from serial propagation; more --cycles, a --tolerance or a smaller h "
+                 "may help (--time, --step)");
+    TellOnce(!std::isfinite(epoch.loss), told_loss_,
+             begin + "the loss is not finite; a smaller --rate may help");
   }
 
  private:
+  void TellOnce(bool holds, bool& told, const std::string& text) const {
+    if (holds && !std::exchange(told, true)) Tell(app_, text);
+  }
+
   const CLI::App& app_;
-  bool told_fallback_ = false;
-  bool told_far_ = false;
-  bool told_loss_ = false;
+  bool told_fallback_ = false, told_far_ = false, told_loss_ = false;
 };
 
 std::string EpochText(int number, int epochs) {
@@ -220,8 +215,7 @@ int Train(const CLI::App& app, const SolveSpec& spec, Problem& problem,
   TrainingFacts facts = {.problem = FactsOf(problem, settings.network),
                          .settings = settings,
                          .examples = digits->training.count(),
-                         .test_examples = digits->test.count(),
-                         .placement = {}};
+                         .test_examples = digits->test.count()};
   if (ranks.all() == 1 && !settings.device) {
     facts.problem.state_bytes =
         StateBytes(problem.chain, settings.network, multigrid::Passes::kForwardAndBackward);

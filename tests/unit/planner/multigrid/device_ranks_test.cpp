@@ -207,7 +207,7 @@ TEST_F(DeviceRanks, OneThatFailsEndsAll) {
       NetworkSettings own = settings;
       own.peers = &peers;
       own.stage_solvers = solvers[peers.rank()].get();
-      UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(net.chain, own, 3));
+      UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlaceNetwork(net.chain, own, 3));
       const Parameters parameters = ParametersOf(peers.rank(), placement, net.parameters);
       UCUDNN_ASSIGN_OR_RETURN(const auto network, HostNetwork::Make(net.chain, parameters, own));
       if (peers.rank() == 1) return Status::Error("rank 1 gives up");

@@ -190,7 +190,7 @@ TEST(Distributed, PartitionedIsSerialPropagationToTheBit) {
 
 TEST(Distributed, DrawnWeightsAreThoseOfOneRank) {
   const WeightedChain net = DrawnStages();
-  const Placement placement = *PlacementOf(net.chain, SettingsOfStages(), 4);
+  const Placement placement = *PlaceNetwork(net.chain, SettingsOfStages(), 4);
   for (int rank = 0; rank < 4; ++rank) {
     const Parameters own = DrawParameters(
         net.chain, 5, [&](planner::NodeId id) { return placement.owners[id] == rank; });
@@ -206,7 +206,7 @@ TEST(Distributed, NoRankHasTheParametersOfAll) {
   NetworkSettings settings;
   settings.coarsening = {8};
   constexpr int kRanks = 4;
-  const Placement placement = *PlacementOf(chain, settings, kRanks);
+  const Placement placement = *PlaceNetwork(chain, settings, kRanks);
   std::vector<int64_t> parameters(kRanks);
   for (size_t id = 0; id < chain.graph.nodes.size(); ++id) {
     const planner::Node& node = chain.graph.nodes[id];

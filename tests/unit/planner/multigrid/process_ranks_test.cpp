@@ -32,7 +32,7 @@ Result<std::string> BitsOf(Peers& peers, const WeightedChain& net) {
   settings.peers = &peers;
   settings.distributed = 1;
   UCUDNN_ASSIGN_OR_RETURN(const Placement placement,
-                          PlacementOf(net.chain, settings, peers.size()));
+                          PlaceNetwork(net.chain, settings, peers.size()));
   const Parameters own = ParametersOf(peers.rank(), placement, net.parameters);
   UCUDNN_ASSIGN_OR_RETURN(const auto network, HostNetwork::Make(net.chain, own, settings));
   UCUDNN_ASSIGN_OR_RETURN(const double* logits, network->Forward(net.first.data()));

@@ -26,7 +26,7 @@ Result<PassResults> RunOn(int ranks, const WeightedChain& net, const NetworkSett
     NetworkSettings own = settings;
     own.peers = peers_of ? &peers_of(peers) : &peers;
     if (solvers_of) own.stage_solvers = solvers_of(peers.rank());
-    UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlacementOf(net.chain, own, ranks));
+    UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlaceNetwork(net.chain, own, ranks));
     const Parameters parameters = ParametersOf(peers.rank(), placement, net.parameters);
     UCUDNN_ASSIGN_OR_RETURN(const auto network, HostNetwork::Make(net.chain, parameters, own));
     Parameters mine = ZerosLike(parameters);
