@@ -27,21 +27,13 @@ std::vector<double> AdjointSolve::Lambda(int number) {
 }
 
 Parameters AdjointSolve::Gradient(const WeightedChain& chain) {
-  Parameters gradient = Zeros(chain.parameters);
+  Parameters gradient = ZerosLike(chain.parameters);
   for (int step = 0; step < forward_.stage().steps(); ++step) {
     const std::vector<double> u = forward_.State(step);
     const std::vector<double> lambda = Lambda(step + 1);
     forward_.stage().AddStepGradient(step, h_, u.data(), lambda.data(), gradient, 0);
   }
   return gradient;
-}
-
-Parameters Zeros(const Parameters& parameters) {
-  Parameters zeros;
-  for (const auto& [weights, bias] : parameters) {
-    zeros.push_back({std::vector<double>(weights.size()), std::vector<double>(bias.size())});
-  }
-  return zeros;
 }
 
 std::vector<double> Flat(const Parameters& parameters) {

@@ -30,8 +30,6 @@ class AdjointSolve {
   std::optional<BlockSystem> system_;
 };
 
-// As many zeros as `parameters` are.
-Parameters Zeros(const Parameters& parameters);
 // All numbers of `parameters`, one behind the other.
 std::vector<double> Flat(const Parameters& parameters);
 

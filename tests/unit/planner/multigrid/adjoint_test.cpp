@@ -288,8 +288,7 @@ TEST(Adjoint, GradientsAfterFewCyclesAreNearSerialOnes) {
     const SolveSetting setting = {.coarse = row.coarse, .h = 2.0 / row.steps};
     const Vector last = DrawnNumbers(chain.stage().shape.Features(), 1, random);
     for (int cycles = 1; cycles <= 3; ++cycles) {
-      SolveOptions options;
-      options.cycles = cycles;
+      SolveOptions options = {.cycles = cycles};
       const double error = GradientError(chain, setting, last, options);
       const std::string name =
           std::string(row.name) + "_gradient_error_after_" + std::to_string(cycles);
@@ -302,41 +301,29 @@ TEST(Adjoint, GradientsAfterFewCyclesAreNearSerialOnes) {
 }
 
 // Counts steps of layers; of a chain with C-points alone, those are what the adjoint recomputes.
-class CountingChain : public Propagator {
+class CountingChain : public HostChain {
  public:
-  explicit CountingChain(HostChain& chain) : chain_(chain) {}
-  Result<State> Create() override { return chain_.Create(); }
+  using HostChain::HostChain;
   Status Step(int level, int step, State from, State to, int lane) override {
     if (level == 0) ++steps;
-    return chain_.Step(level, step, from, to, lane);
+    return HostChain::Step(level, step, from, to, lane);
   }
-  Status Combine(State to, double b, double a, State x, int lane) override {
-    return chain_.Combine(to, b, a, x, lane);
-  }
-  Status SquaredDistance(State x, State y, double* result, int lane) override {
-    return chain_.SquaredDistance(x, y, result, lane);
-  }
-  double UnitRoundoff() const override { return chain_.UnitRoundoff(); }
 
   std::atomic<int64_t> steps = 0;
-
- private:
-  HostChain& chain_;
 };
 
 // F-relaxation of the adjoint reads all states of a block. Coarse steps and those into C-points
 // read one that is kept.
 TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
-  std::mt19937_64 random(28);
   constexpr int kBlocks = 8;
   constexpr int kCoarsening = 4;
   const WeightedChain chain =
-      DrawnChain({.steps = kBlocks * kCoarsening, .extent = 4}, random, 0.5);
+      DrawCase(28, {.steps = kBlocks * kCoarsening, .extent = 4}, 1, 0.5).chain;
   for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
     for (const int lanes : {1, 2}) {
       HostSolve host(chain, {.coarse = coarse, .h = 0.03, .lanes = lanes});
       ASSERT_TRUE(host.system().Broadcast().ok());
-      CountingChain counting(host.propagator());
+      CountingChain counting(host.stage(), host.hierarchy(), coarse, 0.03);
       BlockSystem forward = std::move(*BlockSystem::Make(counting, host.hierarchy(), host.lanes(),
                                                          Storage::kCPoints, host.system().last()));
       ASSERT_TRUE(forward.SolveSerially(0, Source::kNone).ok());
@@ -347,9 +334,7 @@ TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
       BlockSystem system = std::move(*BlockSystem::Make(adjoint, host.mirrored(), host.lanes(),
                                                         Storage::kAll, forward.last()));
       counting.steps = 0;
-      SolveOptions options;
-      options.measures_cycles = false;
-      ASSERT_TRUE(Solve(system, host.mirrored(), options).ok());
+      ASSERT_TRUE(Solve(system, host.mirrored(), {.measures_cycles = false}).ok());
       constexpr int kRelaxations = 5;  // two cycles of FCF, and the one before the first
       EXPECT_EQ(counting.steps, kRelaxations * kBlocks * (kCoarsening - 1));
     }

@@ -12,43 +12,26 @@
 namespace ucudnn::multigrid {
 namespace {
 
-struct Setting {
-  Storage storage = Storage::kAll;
-  int lanes = 1;
-  CoarseOperator coarse = CoarseOperator::kInject;
-};
-
-std::string TextOf(const Setting& setting) {
+std::string TextOf(const SolveSetting& setting) {
   return std::string(setting.storage == Storage::kAll ? "all" : "C-points") + ", " +
          std::to_string(setting.lanes) + " lanes, " + NameOf(setting.coarse);
 }
 
-std::vector<Setting> Settings() {
-  std::vector<Setting> all;
+std::vector<SolveSetting> Settings() {
+  std::vector<SolveSetting> all;
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
     for (const int lanes : {1, 3}) {
       for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
-        all.push_back({storage, lanes, coarse});
+        all.push_back(
+            {.levels = 3, .coarse = coarse, .h = 1.0 / 130, .storage = storage, .lanes = lanes});
       }
     }
   }
   return all;
 }
 
-SolveSetting Of(const Setting& setting) {
-  return {.levels = 3,
-          .coarse = setting.coarse,
-          .h = 1.0 / 130,
-          .storage = setting.storage,
-          .lanes = setting.lanes};
-}
-
 SolveOptions Cycles(int cycles) {
-  SolveOptions options;
-  options.start = Start::kPrevious;
-  options.c_sweeps = {1, 0};
-  options.cycles = cycles;
-  return options;
+  return {.c_sweeps = {1, 0}, .start = Start::kPrevious, .cycles = cycles};
 }
 
 long AllocationsOf(LayerSystem& system, const Hierarchy& hierarchy, const SolveOptions& options) {
@@ -60,11 +43,10 @@ long AllocationsOf(LayerSystem& system, const Hierarchy& hierarchy, const SolveO
 }
 
 TEST(Allocation, ACycleAllocatesNothing) {
-  std::mt19937_64 random(1);
-  const WeightedChain chain = DrawnChain({.steps = 130, .extent = 4}, random, 0.5);
-  for (const Setting& setting : Settings()) {
+  const WeightedChain chain = DrawCase(1, {.steps = 130, .extent = 4}, 1, 0.5).chain;
+  for (const SolveSetting& setting : Settings()) {
     SCOPED_TRACE(TextOf(setting));
-    HostSolve forward(chain, Of(setting));
+    HostSolve forward(chain, setting);
     ASSERT_TRUE(forward.system().Broadcast().ok());
     ASSERT_TRUE(forward.Solve(Cycles(4)).ok());
     const auto forward_allocations = [&](int cycles) {
@@ -75,13 +57,12 @@ TEST(Allocation, ACycleAllocatesNothing) {
 }
 
 TEST(Allocation, ACycleOfTheAdjointAllocatesNothing) {
-  std::mt19937_64 random(1);
-  const WeightedChain chain = DrawnChain({.steps = 130, .extent = 4}, random, 0.5);
-  for (const Setting& setting : Settings()) {
+  const WeightedChain chain = DrawCase(1, {.steps = 130, .extent = 4}, 1, 0.5).chain;
+  for (const SolveSetting& setting : Settings()) {
     SCOPED_TRACE(TextOf(setting));
-    HostSolve forward(chain, Of(setting));
+    HostSolve forward(chain, setting);
     ASSERT_TRUE(forward.system().SolveSerially(0, LayerSystem::Source::kNone).ok());
-    AdjointSolve adjoint(forward, Of(setting), forward.Last());
+    AdjointSolve adjoint(forward, setting, forward.Last());
     ASSERT_TRUE(adjoint.system().Broadcast().ok());
     ASSERT_TRUE(adjoint.Solve(Cycles(4)).ok());
     const auto allocations = [&](int cycles) {

@@ -21,9 +21,7 @@ class PapersMachine {
 
   // Two cycles with FCF-relaxation and injection, a stream for each block, every kernel launched.
   ModelledRun Multigrid(int coarsening, int levels, Workload workload, int devices) const {
-    MultigridSetting setting;
-    setting.coarsening = {coarsening};
-    setting.levels = levels;
+    MultigridSetting setting = {.coarsening = {coarsening}, .levels = levels};
     SolvePlan plan;
     const auto made = test::Must(MultigridModel::Make(model_, setting));
     double least_ms = 0;

@@ -27,9 +27,7 @@ struct Made {
 };
 
 MultigridSetting Setting(int coarsening, int levels, int c_sweeps, int cycles) {
-  MultigridSetting setting;
-  setting.coarsening = {coarsening};
-  setting.levels = levels;
+  MultigridSetting setting = {.coarsening = {coarsening}, .levels = levels};
   setting.solve.c_sweeps = c_sweeps;
   setting.solve.cycles = cycles;
   return setting;

@@ -140,27 +140,20 @@ TEST(AnalysisModel, LayersAppliedAreCounted) {
 
 // Two cycles of the stage as it is are those of a solve.
 TEST(RateProbe, OfASmallStageIsTheStageItself) {
-  std::mt19937_64 random(1);
-  const WeightedChain chain = DrawnChain({.steps = 64}, random);
-  ProbeSettings settings;
-  settings.h = 1.0 / 64;
-  settings.scale = ResidualScale::kLargestState;
+  const WeightedChain chain = DrawCase(1, {.steps = 64}).chain;
+  ProbeSettings settings = {.h = 1.0 / 64, .scale = ResidualScale::kLargestState};
   const auto probe =
       test::Must(RateProbe::Make(chain.chain, chain.stage(), &chain.parameters, settings));
   EXPECT_EQ(probe->differences(), "");
-  MultigridSetting setting;
-  setting.coarsening = {4};
-  setting.levels = 2;
+  MultigridSetting setting = {.coarsening = {4}, .levels = 2};
   const auto estimate = test::Must(probe->Estimate(setting));
   EXPECT_EQ(estimate.direct_cycles, 8);
   EXPECT_GT(estimate.first, estimate.second);
 
   HostSolve solve(chain, {.coarsening = {4}, .levels = 2, .h = 1.0 / 64});
   const auto tolerance = estimate.second * 1e-6;
-  SolveOptions options;
-  options.scale = ResidualScale::kLargestState;
-  options.tolerance = tolerance;
-  options.cycles = 20;
+  SolveOptions options = {
+      .tolerance = tolerance, .scale = ResidualScale::kLargestState, .cycles = 20};
   const auto solution = test::Must(solve.Solve(options));
   const auto cycles = CyclesFor(estimate, tolerance);
   ASSERT_TRUE(cycles);
@@ -169,16 +162,12 @@ TEST(RateProbe, OfASmallStageIsTheStageItself) {
 }
 
 TEST(RateProbe, ADrawnStandInTellsTheCyclesOfTheWholeStage) {
-  std::mt19937_64 random(2);
   const WeightedChain chain =
-      DrawnChain({.steps = 256, .channels = 8, .extent = 16, .window = 5}, random);
-  MultigridSetting setting;
-  setting.coarsening = {4};
+      DrawCase(2, {.steps = 256, .channels = 8, .extent = 16, .window = 5}).chain;
+  MultigridSetting setting = {.coarsening = {4}};
   std::vector<ConvergenceEstimate> estimates;
   for (const double operations : {1e12, 1.0}) {
-    ProbeSettings settings;
-    settings.h = 1.0 / 256;
-    settings.operations = operations;
+    ProbeSettings settings = {.h = 1.0 / 256, .operations = operations};
     const auto probe = test::Must(RateProbe::Make(chain.chain, chain.stage(), nullptr, settings));
     EXPECT_EQ(probe->differences(),
               operations > 1 ? "" : "maps of 4x4, 4 of 8 channels, one of 2 layers");
@@ -190,16 +179,11 @@ TEST(RateProbe, ADrawnStandInTellsTheCyclesOfTheWholeStage) {
 }
 
 TEST(RateProbe, FewerLayersMayHaveFewerLevels) {
-  std::mt19937_64 random(2);
-  const WeightedChain chain = DrawnChain({.steps = 512}, random);
-  ProbeSettings settings;
-  settings.h = 1.0 / 512;
-  settings.operations = 1;
+  const WeightedChain chain = DrawCase(2, {.steps = 512}).chain;
+  ProbeSettings settings = {.h = 1.0 / 512, .operations = 1};
   const auto probe =
       test::Must(RateProbe::Make(chain.chain, chain.stage(), &chain.parameters, settings));
-  MultigridSetting setting;
-  setting.coarsening = {4};
-  setting.levels = 5;
+  MultigridSetting setting = {.coarsening = {4}, .levels = 5};
   EXPECT_TRUE(probe->Estimate(setting).ok());
 }
 

@@ -34,10 +34,8 @@ class DeviceCalls : public test::DeviceTest {
   }
   // Too few for relaxation alone to be exact, so that no residual must be measured.
   static SolveOptions Cycles(int cycles, bool measures) {
-    SolveOptions options;
-    options.cycles = cycles;
-    options.start = Start::kPrevious;
-    options.measures_cycles = measures;
+    SolveOptions options = {
+        .start = Start::kPrevious, .cycles = cycles, .measures_cycles = measures};
     return options;
   }
   // Makes, and records, what comes again: the first cycle of a solve is of a kind of its own, and
@@ -80,36 +78,23 @@ class DeviceCalls : public test::DeviceTest {
   std::vector<double> last = std::vector<double>(chain.first.size());
 };
 
-struct Run {
-  Way way;
-  Launch launch;
-  CoarseOperator coarse;
-};
-std::vector<Run> AllRuns() {
-  std::vector<Run> runs;
+TEST_F(DeviceCalls, ACycleAllocatesNothing) {
   for (const Way way : kWays) {
     for (const Launch launch : kLaunches) {
       for (const CoarseOperator coarse : {CoarseOperator::kInject, CoarseOperator::kSum}) {
-        runs.push_back({way, launch, coarse});
+        SCOPED_TRACE(std::string(NameOf(way)) + ", " + NameOf(launch) + ", " + NameOf(coarse));
+        const std::unique_ptr<StageSolver> solver = Solver(way, launch, coarse);
+        Warm(*solver, true);
+        EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
+                  AllocationsOf([&] { Solve(*solver, 3, true); }));
+        for (int solve = 0; solve < 2; ++solve) SolveBackward(*solver, 4);
+        Warm(*solver, true);  // with the adjoint's room
+        EXPECT_EQ(AllocationsOf([&] { SolveBackward(*solver, 7); }),
+                  AllocationsOf([&] { SolveBackward(*solver, 3); }));
+        EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
+                  AllocationsOf([&] { Solve(*solver, 3, true); }));
       }
     }
-  }
-  return runs;
-}
-
-TEST_F(DeviceCalls, ACycleAllocatesNothing) {
-  for (const auto& [way, launch, coarse] : AllRuns()) {
-    SCOPED_TRACE(std::string(NameOf(way)) + ", " + NameOf(launch) + ", " + NameOf(coarse));
-    const std::unique_ptr<StageSolver> solver = Solver(way, launch, coarse);
-    Warm(*solver, true);
-    EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
-              AllocationsOf([&] { Solve(*solver, 3, true); }));
-    for (int solve = 0; solve < 2; ++solve) SolveBackward(*solver, 4);
-    Warm(*solver, true);  // with the adjoint's room
-    EXPECT_EQ(AllocationsOf([&] { SolveBackward(*solver, 7); }),
-              AllocationsOf([&] { SolveBackward(*solver, 3); }));
-    EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
-              AllocationsOf([&] { Solve(*solver, 3, true); }));
   }
 }
 

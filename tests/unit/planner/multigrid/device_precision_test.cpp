@@ -63,7 +63,6 @@ TEST(Precision, RoundsToTheNearestAndTiesToEven) {
 
 TEST(Precision, OthersAreRefusedByName) {
   const Result<const Precision*> refused = ParsePrecision("fp8");
-  ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.message(), "'fp8': expected one of fp32, tf32, fp16, bf16");
 }
 

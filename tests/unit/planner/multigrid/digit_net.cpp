@@ -3,28 +3,26 @@
 #include <random>
 #include <string>
 
+#include "planner/graph/networks/chain.h"
 #include "tests/support/must.h"
 
 namespace ucudnn::multigrid {
 
 ResidualChain DigitNet(const DigitNetShape& shape) {
-  planner::GraphBuilder builder("digits");
-  const planner::Convolution convolution = {
-      .filters = shape.channels, .window = {1, 3, 3}, .pad = {0, 1, 1}};
-  const planner::Activation relu = {planner::ActivationKind::kRelu};
-  const planner::NodeId image =
-      builder.Add("image", planner::Input{1, {1, shape.extent, shape.extent}, 2}, {});
-  const planner::NodeId open = builder.Add("open", convolution, {image});
-  planner::NodeId last = builder.Add("open.relu", relu, {open});
+  planner::Chain net("digits", 1, shape.extent);
+  const planner::Convolution convolution = planner::Square(shape.channels, 3, 1, 1, true);
+  net.Append("open", convolution);
+  net.Relu("open.relu");
   for (int step = 0; step < shape.steps; ++step) {
     const std::string name = "step" + std::to_string(step);
-    const planner::NodeId convolved = builder.Add(name, convolution, {last});
-    const planner::NodeId activated = builder.Add(name + ".relu", relu, {convolved});
-    last = builder.Add(name + ".add", planner::Add{}, {activated, last});
+    const planner::NodeId state = net.last();
+    net.Append(name, convolution);
+    net.Relu(name + ".relu");
+    net.Join(name + ".add", planner::Add{}, {net.last(), state});
   }
-  last = builder.Add("close", planner::FullyConnected{.outputs = shape.classes}, {last});
-  builder.Add("softmax", planner::Softmax{}, {last});
-  return test::Must(MakeResidualChain(test::Must(builder.Build()), BatchNorms::kRefused));
+  net.Append("close", planner::FullyConnected{.outputs = shape.classes});
+  net.Append("softmax", planner::Softmax{});
+  return test::Must(MakeResidualChain(test::Must(net.Build()), BatchNorms::kRefused));
 }
 
 Examples DigitExamples(const DigitNetShape& shape, int count, uint64_t seed) {

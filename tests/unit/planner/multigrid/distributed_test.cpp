@@ -8,6 +8,7 @@
 
 #include "planner/graph/network_file.h"
 #include "planner/multigrid/distributed/distributed_system.h"
+#include "planner/multigrid/distributed/some_peers.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/network.h"
 #include "tests/support/must.h"
@@ -64,9 +65,7 @@ TEST(Distributed, AnyNumberOfRanksGivesTheSameBits) {
   int solved = 0;
   for (int draw = 0; draw < 40; ++draw) {
     const int steps = OneOf(random, {8, 16, 23, 37, 50, 64});
-    std::mt19937_64 numbers(draw);
-    const WeightedChain net =
-        DrawnChain({.steps = steps, .channels = 2, .extent = 3}, numbers, 1, std::nullopt, 2);
+    const WeightedChain net = DrawCase(draw, {.steps = steps, .channels = 2, .extent = 3}, 2).chain;
     NetworkSettings settings = DrawnSettings(random, steps);
     settings.batch = net.batch;
     const Hierarchy hierarchy =
@@ -86,27 +85,20 @@ TEST(Distributed, AnyNumberOfRanksGivesTheSameBits) {
 }
 
 // Counts messages of one state from each rank to the next.
-class CountingPeers : public Peers {
+class CountingPeers : public SomePeers {
  public:
-  CountingPeers(Peers& peers, size_t state_size) : peers_(peers), state_size_(state_size) {}
+  CountingPeers(Peers& three, size_t state_size)
+      : SomePeers(three, {0, 1, 2}), state_size_(state_size) {}
 
-  int rank() const override { return peers_.rank(); }
-  int size() const override { return peers_.size(); }
   Status Send(int to, std::span<const double> numbers) override {
     if (numbers.size() == state_size_)
       ++(to == rank() + 1 ? onwards : to == rank() - 1 ? back : other);
-    return peers_.Send(to, numbers);
+    return SomePeers::Send(to, numbers);
   }
-  Result<std::vector<double>> Receive(int from) override { return peers_.Receive(from); }
-  void Fail(const std::string& line) override { peers_.Fail(line); }
-  FailureListeners& failure_listeners() override { return peers_.failure_listeners(); }
 
-  int onwards = 0;
-  int back = 0;
-  int other = 0;
+  int onwards = 0, back = 0, other = 0;
 
  private:
-  Peers& peers_;
   size_t state_size_;
 };
 
@@ -115,8 +107,7 @@ class CountingPeers : public Peers {
 TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
   constexpr int kRanks = 3;
   constexpr int kCycles = 2;
-  std::mt19937_64 numbers(3);
-  const WeightedChain net = DrawnChain({.steps = 64, .channels = 2, .extent = 5}, numbers);
+  const WeightedChain net = DrawCase(3, {.steps = 64, .channels = 2, .extent = 5}).chain;
   NetworkSettings settings;
   settings.time = 1;
   settings.coarsening = {4};
@@ -223,8 +214,7 @@ TEST(Distributed, NoRankHasTheParametersOfAll) {
 
 // A state that is not finite makes all ranks fall back alike.
 TEST(Distributed, AllRanksFallBackToSerialPropagationTogether) {
-  std::mt19937_64 numbers(4);
-  const WeightedChain net = DrawnChain({.steps = 48, .channels = 2, .extent = 3}, numbers, 3);
+  const WeightedChain net = DrawCase(4, {.steps = 48, .channels = 2, .extent = 3}, 1, 3).chain;
   NetworkSettings settings;  // h = 1: states grow without bound
   settings.coarsening = {4};
   settings.forward.cycles = settings.backward.cycles = 10;

@@ -65,36 +65,19 @@ NodeWeights DrawWeights(const HostLayer& layer, std::mt19937_64& random, double 
 
 WeightedChain ChainOf(const std::vector<std::vector<Operator>>& steps, const NetShape& shape,
                       std::mt19937_64& random, double gain) {
-  planner::GraphBuilder builder("drawn");
-  const planner::Input input = {shape.channels, {1, shape.extent, shape.extent}, 2};
-  Stage stage = {.input = builder.Add("data", input, {})};
-  NodeId last = stage.input;
-  for (const std::vector<Operator>& operators : steps) {
-    const std::string name = "step" + std::to_string(stage.steps.size());
-    ResidualStep step;
-    NodeId inside = last;
-    for (const Operator& op : operators) {
-      inside = builder.Add(name + "." + std::to_string(step.transformation.size()), op, {inside});
-      step.transformation.push_back(inside);
-    }
-    step.sum = last = builder.Add(name + ".add", planner::Add{}, {inside, last});
-    stage.steps.push_back(std::move(step));
-  }
-  WeightedChain made = {.batch = shape.batch};
-  made.chain.graph = test::Must(builder.Build());
-  made.chain.shapes = test::Must(planner::InferShapes(made.chain.graph, 1));
-  stage.shape = made.chain.shapes[stage.input];
+  WeightedChain made = {
+      .chain = ChainOfSteps({shape.channels, {1, shape.extent, shape.extent}, 2}, steps),
+      .batch = shape.batch};
   made.parameters.resize(made.chain.graph.nodes.size());
-  for (const ResidualStep& step : stage.steps) {
-    planner::Shape from = stage.shape;
+  for (const ResidualStep& step : made.stage().steps) {
+    planner::Shape from = made.stage().shape;
     for (const NodeId id : step.transformation) {
       const planner::Shape& to = made.chain.shapes[id];
       made.parameters[id] = DrawWeights({made.chain.graph.nodes[id].op, from, to}, random, gain);
       from = to;
     }
   }
-  made.first = DrawnNumbers(stage.shape.Features() * shape.batch, 1, random);
-  made.chain.sections.emplace_back(std::move(stage));
+  made.first = DrawnNumbers(made.stage().shape.Features() * shape.batch, 1, random);
   return made;
 }
 

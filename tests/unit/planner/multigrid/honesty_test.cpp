@@ -16,10 +16,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 SolveOptions WithTolerance(double tolerance, int cycles, ResidualScale scale) {
-  SolveOptions options;
-  options.tolerance = tolerance;
-  options.cycles = cycles;
-  options.scale = scale;
+  SolveOptions options = {.tolerance = tolerance, .scale = scale, .cycles = cycles};
   return options;
 }
 constexpr ResidualScale kAbsolute = ResidualScale::kAbsolute;
@@ -69,8 +66,7 @@ TEST(Honesty, AnUnscaledNetWhoseStatesGrowBy1e100IsSolvedSerially) {
     }
   }
   HostSolve solve(chain, {.h = 1});
-  SolveOptions early;
-  early.cycles = 8;
+  SolveOptions early = {.cycles = 8};
   ExpectGivenUp(solve, solve.Solve(early), kSlow);
 }
 
@@ -197,8 +193,7 @@ TEST(Honesty, AResidualThatFallsSlowlyIsGivenUpAfterThreeJudgedCycles) {
 }
 
 TEST(Honesty, TooFewCyclesForTheToleranceEndInSerialPropagation) {
-  std::mt19937_64 random(9);
-  const WeightedChain chain = DrawnChain({.steps = 64}, random, 0.5);
+  const WeightedChain chain = DrawCase(9, {.steps = 64}, 1, 0.5).chain;
   HostSolve solve(chain, {.h = 1.0 / 64});
   const Result<Solution> solved = solve.Solve(WithTolerance(1e-9, 2, kAbsolute));
   ExpectGivenUp(solve, solved, "the cycles allowed did not reach the tolerance");
@@ -210,8 +205,7 @@ TEST(Honesty, EarlySaysSoAndGivesItsResiduals) {
   const WeightedChain chain = SmoothChain(64, 0.5);
   for (const bool measures : {true, false}) {
     HostSolve solve(chain, {.h = 1.0 / 64});
-    SolveOptions options;
-    options.measures_cycles = measures;
+    SolveOptions options = {.measures_cycles = measures};
     const Solution solved = test::Must(solve.Solve(options));
     EXPECT_EQ(solved.outcome, Outcome::kEarly);
     EXPECT_EQ(solved.cycles, 2);
@@ -237,9 +231,8 @@ TEST(Honesty, ATailThatRelaxationMakesExactIsDirectNotConverged) {
 // Relaxation makes each block exact but for its rounding, and the coarse operator makes 1e13 of it.
 TEST(Honesty, DirectIsNotSaidWhereTheCoarseOperatorAmplifiesRounding) {
   VectorSolve<double> solve = Scaling(*Hierarchy::Make(320, {4}, 2), 0.9, kUnstable);
-  SolveOptions options;
-  options.cycles = CyclesOfDirectSolve(solve.hierarchy.level(0), 1);
-  options.measures_cycles = false;
+  SolveOptions options = {.cycles = CyclesOfDirectSolve(solve.hierarchy.level(0), 1),
+                          .measures_cycles = false};
   const Solution solved = test::Must(solve.Solve(options));
   EXPECT_GT(std::abs(solve.Last()[0] - solve.Serial()[0]), 1e-6);
   EXPECT_NE(solved.outcome, Outcome::kDirect);
@@ -282,13 +275,11 @@ TEST(Honesty, AToleranceBelowThePrecisionIsRefusedAtTheStart) {
     SolveOptions options = WithTolerance(1e-9, 30, kAbsolute);
     options.start = start;
     const Result<Solution> absolute = solve.Solve(options);
-    ASSERT_FALSE(absolute.ok());
     EXPECT_EQ(absolute.message(),
               "tolerance 1e-09 is below what states of this precision can reach, about 3.97e-07: a "
               "larger one, or a wider type");
     options.scale = kRelative;
     const Result<Solution> relative = solve.Solve(options);
-    ASSERT_FALSE(relative.ok());
     EXPECT_EQ(relative.message(),
               "tolerance 1e-09 is below what states of this precision can reach, about 4.81e-08: a "
               "larger one, or a wider type");

@@ -14,32 +14,49 @@ std::vector<double> DrawnNumbers(size_t count, double deviation, std::mt19937_64
   return numbers;
 }
 
-ResidualChain PlainChain(const ChainShape& shape) {
-  planner::GraphBuilder builder("plain");
-  const planner::NodeId input =
-      builder.Add("data", planner::Input{shape.channels, {1, shape.extent, shape.extent}, 2}, {});
-  Stage stage = {.input = input};
-  planner::NodeId last = input;
-  const int pad = shape.window / 2;
-  for (int i = 0; i < shape.steps; ++i) {
-    const std::string name = "step" + std::to_string(i);
-    const planner::NodeId convolution =
-        builder.Add(name,
-                    planner::Convolution{.filters = shape.channels,
-                                         .window = {1, shape.window, shape.window},
-                                         .pad = {0, pad, pad}},
-                    {last});
-    const planner::NodeId activation =
-        builder.Add(name + ".act", planner::Activation{shape.activation}, {convolution});
-    last = builder.Add(name + ".add", planner::Add{}, {activation, last});
-    stage.steps.push_back({{convolution, activation}, last});
+ResidualChain ChainOfSteps(const planner::Input& images,
+                           const std::vector<std::vector<planner::Operator>>& steps) {
+  planner::GraphBuilder builder("steps");
+  Stage stage = {.input = builder.Add("data", images, {})};
+  planner::NodeId last = stage.input;
+  for (const std::vector<planner::Operator>& operators : steps) {
+    const std::string name = "step" + std::to_string(stage.steps.size());
+    ResidualStep step;
+    planner::NodeId inside = last;
+    for (const planner::Operator& op : operators) {
+      inside = builder.Add(name + "." + std::to_string(step.transformation.size()), op, {inside});
+      step.transformation.push_back(inside);
+    }
+    step.sum = last = builder.Add(name + ".add", planner::Add{}, {inside, last});
+    stage.steps.push_back(std::move(step));
   }
   ResidualChain chain;
   chain.graph = test::Must(builder.Build());
   chain.shapes = test::Must(planner::InferShapes(chain.graph, 1));
-  stage.shape = chain.shapes[input];
+  stage.shape = chain.shapes[stage.input];
   chain.sections.emplace_back(std::move(stage));
   return chain;
+}
+
+ResidualChain PlainChain(const ChainShape& shape) {
+  const int pad = shape.window / 2;
+  const planner::Convolution convolution = {
+      .filters = shape.channels, .window = {1, shape.window, shape.window}, .pad = {0, pad, pad}};
+  const std::vector<planner::Operator> step = {convolution, planner::Activation{shape.activation}};
+  return ChainOfSteps({shape.channels, {1, shape.extent, shape.extent}, 2},
+                      std::vector(static_cast<size_t>(shape.steps), step));
+}
+
+void WeightedChain::SetSteps(const std::vector<double>& weights, const std::vector<double>& bias) {
+  parameters.resize(chain.graph.nodes.size());
+  const auto steps = static_cast<int64_t>(stage().steps.size());
+  const auto part = [&](const std::vector<double>& all, int64_t number) {
+    const int64_t width = static_cast<int64_t>(all.size()) / steps;
+    return std::vector(all.begin() + number * width, all.begin() + (number + 1) * width);
+  };
+  for (int number = 0; number < steps; ++number) {
+    step(number) = {part(weights, number), part(bias, number)};
+  }
 }
 
 std::vector<double> Interpolated(const std::vector<double>& knots, int width, int steps) {
@@ -64,7 +81,6 @@ std::vector<double> Interpolated(const std::vector<double>& knots, int width, in
 WeightedChain DrawnChain(const ChainShape& shape, std::mt19937_64& random, double gain,
                          std::optional<int> knots, int batch) {
   WeightedChain made = {.chain = PlainChain(shape), .batch = batch};
-  made.parameters.resize(made.chain.graph.nodes.size());
   const int taps = shape.window * shape.window * shape.channels;
   const int width = shape.channels * taps;
   const int rows = knots.value_or(shape.steps);
@@ -75,13 +91,16 @@ WeightedChain DrawnChain(const ChainShape& shape, std::mt19937_64& random, doubl
     weights = Interpolated(weights, width, shape.steps);
     bias = Interpolated(bias, shape.channels, shape.steps);
   }
-  for (int i = 0; i < shape.steps; ++i) {
-    NodeWeights& step = made.step(i);
-    step.weights.assign(weights.begin() + i * width, weights.begin() + (i + 1) * width);
-    step.bias.assign(bias.begin() + i * shape.channels, bias.begin() + (i + 1) * shape.channels);
-  }
+  made.SetSteps(weights, bias);
   made.first = DrawnNumbers(static_cast<size_t>(made.stage().shape.Features()) * batch, 1, random);
   return made;
+}
+
+DrawnCase DrawCase(uint64_t seed, const ChainShape& shape, int batch, double gain) {
+  std::mt19937_64 random(seed);
+  DrawnCase drawn = {.chain = DrawnChain(shape, random, gain, std::nullopt, batch)};
+  drawn.last = DrawnNumbers(drawn.chain.first.size(), 1, random);
+  return drawn;
 }
 
 HostSolve::HostSolve(const WeightedChain& chain, const SolveSetting& setting)

@@ -27,7 +27,11 @@ struct ChainShape {
   planner::ActivationKind activation = planner::ActivationKind::kRelu;
 };
 
-// u + act(K * u + b), `shape.steps` times, without opening and closing.
+// Steps of such operators in a row, without opening and closing. The nodes of step 2 are step2.0,
+// step2.1, ... and step2.add.
+ResidualChain ChainOfSteps(const planner::Input& images,
+                           const std::vector<std::vector<planner::Operator>>& steps);
+// u + act(K * u + b), `shape.steps` times.
 ResidualChain PlainChain(const ChainShape& shape);
 
 // A chain with its numbers. `first` is u0.
@@ -39,12 +43,21 @@ struct WeightedChain {
 
   const Stage& stage() const { return std::get<Stage>(chain.sections[0]); }
   NodeWeights& step(int number) { return parameters[stage().steps[number].transformation.front()]; }
+  // Each step's first node gets as many of these numbers as each other.
+  void SetSteps(const std::vector<double>& weights, const std::vector<double>& bias);
 };
 
 // Weights drawn from N(0, gain^2 2 / (window^2 channels)), biases from N(0, 0.01), the first state
 // from N(0, 1): each step its own ("iid"), or `knots` of them interpolated over the depth.
 WeightedChain DrawnChain(const ChainShape& shape, std::mt19937_64& random, double gain = 1,
                          std::optional<int> knots = std::nullopt, int batch = 1);
+
+// A drawn chain, and an adjoint of its last state.
+struct DrawnCase {
+  WeightedChain chain;
+  std::vector<double> last;
+};
+DrawnCase DrawCase(uint64_t seed, const ChainShape& shape, int batch = 1, double gain = 1);
 
 // The weights interpolated as numpy.interp does, from `knots` rows of `width` numbers.
 std::vector<double> Interpolated(const std::vector<double>& knots, int width, int steps);

@@ -20,7 +20,7 @@ Result<PassResults> RunOn(int ranks, const WeightedChain& net, const NetworkSett
                           const PeersOf& peers_of, const SolversOf& solvers_of) {
   ThreadRanks job(ranks);
   PassResults passes;
-  Parameters gradient = Zeros(net.parameters);
+  Parameters gradient = ZerosLike(net.parameters);
   std::mutex mutex;
   const Status status = RunOnThreads(job, ranks, [&](Peers& peers) -> Status {
     NetworkSettings own = settings;

@@ -47,7 +47,7 @@ bool operator==(const Trained& a, const Trained& b) {
 Result<Trained> TrainOn(int ranks, int replicas, const WeightedChain& net,
                         const TrainingSettings& settings, const Examples& examples) {
   ThreadRanks job(ranks * replicas);
-  std::vector<Parameters> trained(replicas, Zeros(net.parameters));  // by replica
+  std::vector<Parameters> trained(replicas, ZerosLike(net.parameters));  // by replica
   Trained result;
   std::mutex mutex;
   const Status status = RunOnThreads(job, ranks * replicas, [&](Peers& peers) -> Status {

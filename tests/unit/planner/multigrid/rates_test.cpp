@@ -61,9 +61,7 @@ std::vector<double> ResidualsOf(const std::vector<Mode>& modes, const Setting& s
           to[2 * i + 1] = next.imag();
         }
       });
-  SolveOptions options;
-  options.c_sweeps = {setting.c_sweeps};
-  options.cycles = 12;
+  SolveOptions options = {.c_sweeps = {setting.c_sweeps}, .cycles = 12};
   const Solution solved = test::Must(solve.Solve(options));
   std::vector<double> residuals;
   for (const double residual : solved.residuals) {

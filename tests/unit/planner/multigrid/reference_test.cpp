@@ -39,7 +39,6 @@ WeightedChain ChainOf(const nlohmann::json& row) {
   ChainShape shape = {.steps = steps};
   if (row["activation"] == "tanh") shape.activation = planner::ActivationKind::kTanh;
   WeightedChain made = {.chain = PlainChain(shape)};
-  made.parameters.resize(made.chain.graph.nodes.size());
   const bool is_smooth = row["kind"] == "smooth";
   const int rows = is_smooth ? 6 : steps;
   const std::vector<double> all =
@@ -52,11 +51,7 @@ WeightedChain ChainOf(const nlohmann::json& row) {
     weights = Interpolated(weights, kWeights, steps);
     bias = Interpolated(bias, kBias, steps);
   }
-  for (int i = 0; i < steps; ++i) {
-    NodeWeights& step = made.step(i);
-    step.weights.assign(weights.begin() + i * kWeights, weights.begin() + (i + 1) * kWeights);
-    step.bias.assign(bias.begin() + i * kBias, bias.begin() + (i + 1) * kBias);
-  }
+  made.SetSteps(weights, bias);
   return made;
 }
 
@@ -65,12 +60,11 @@ CoarseOperator CoarseOf(const nlohmann::json& row) {
 }
 
 SolveOptions OptionsOf(const nlohmann::json& row) {
-  SolveOptions options;
-  options.c_sweeps = {row["relaxation"] == "F" ? 0 : 1};
-  options.start = row["start"] == "nested" ? Start::kNested : Start::kBroadcast;
-  options.tolerance = 1e-9;
-  options.cycles = 30;
-  options.measures_start = true;
+  SolveOptions options = {.c_sweeps = {row["relaxation"] == "F" ? 0 : 1},
+                          .start = row["start"] == "nested" ? Start::kNested : Start::kBroadcast,
+                          .tolerance = 1e-9,
+                          .cycles = 30,
+                          .measures_start = true};
   return options;
 }
 
@@ -187,10 +181,7 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
                                                      .coarse = row.coarse,
                                                      .h = row.time / layers,
                                                      .lanes = 2});
-      SolveOptions options;
-      options.tolerance = 1e-9;
-      options.cycles = 30;
-      options.c_sweeps = {row.c_sweeps};
+      SolveOptions options = {.c_sweeps = {row.c_sweeps}, .tolerance = 1e-9, .cycles = 30};
       const Solution solved = test::Must(forward.Solve(options));
       EXPECT_EQ(solved.outcome, Outcome::kConverged);
       EXPECT_NEAR(solved.cycles, row.cycles, 1);
@@ -211,9 +202,7 @@ TEST(Reference, AdjointsOfDeepChainsTakeAsManyCycles) {
     HostSolve forward(chain, setting);
     ASSERT_TRUE(forward.system().SolveSerially(0, LayerSystem::Source::kNone).ok());
     AdjointSolve adjoint(forward, setting, ReadNumbers("last_adjoint.f64"));
-    SolveOptions options;
-    options.tolerance = 1e-9;
-    options.cycles = 30;
+    SolveOptions options = {.tolerance = 1e-9, .cycles = 30};
     const Solution solved = test::Must(adjoint.Solve(options));
     EXPECT_EQ(solved.outcome, Outcome::kConverged);
     EXPECT_NEAR(solved.cycles, cycles, 1) << (knots ? "smooth" : "each layer its own");

@@ -80,13 +80,11 @@ std::string RefusalOf(const SolveOptions& options) {
   return checked.message();
 }
 std::string RefusalOfTolerance(double tolerance) {
-  SolveOptions options;
-  options.tolerance = tolerance;
+  SolveOptions options = {.tolerance = tolerance};
   return RefusalOf(options);
 }
 std::string RefusalOfRelaxation(const std::vector<int>& c_sweeps) {
-  SolveOptions options;
-  options.c_sweeps = c_sweeps;
+  SolveOptions options = {.c_sweeps = c_sweeps};
   return RefusalOf(options);
 }
 
@@ -100,21 +98,18 @@ TEST(SolveOptions, AreRefusedWithTheirValueBeforeAnythingRuns) {
   EXPECT_EQ(RefusalOfRelaxation({}), "no relaxation; F or FCF is expected");
   EXPECT_EQ(RefusalOfRelaxation({1, -1}),
             "-1 sweeps of C-relaxation; 0 (F), 1 (FCF) and more are expected");
-  SolveOptions options;
-  options.cycles = 0;
+  SolveOptions options = {.cycles = 0};
   EXPECT_EQ(RefusalOf(options), "0 cycles; 1 and more are expected");
 }
 
 TEST(SolveOptions, OfOneLevelAreCheckedToo) {
   RingSolve solve(*Hierarchy::Make(16, {4}, 1), 1, Storage::kAll, 1);
-  SolveOptions options;
-  options.cycles = 0;
+  SolveOptions options = {.cycles = 0};
   EXPECT_FALSE(Solve(solve.system, solve.hierarchy, options).ok());
 }
 
 TEST(Lanes, AreOneOrMore) {
   const Result<Lanes> none = Lanes::Start(0);
-  ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.message(), "0 lanes; 1 and more are expected");
 }
 
@@ -140,7 +135,6 @@ TEST(Solve, EndsWithTheErrorOfAStep) {
         BlockSystem system =
             std::move(*BlockSystem::Make(chain, hierarchy, lanes, storage, &first));
         const Result<Solution> solved = Solve(system, hierarchy, {});
-        ASSERT_FALSE(solved.ok());
         EXPECT_EQ(solved.message(), "step 9 fails");
       }
     }

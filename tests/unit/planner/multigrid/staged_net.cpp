@@ -4,37 +4,30 @@
 #include <string>
 #include <utility>
 
+#include "planner/graph/networks/chain.h"
 #include "planner/multigrid/host/network.h"
 
 namespace ucudnn::multigrid {
 namespace {
 
 planner::Graph ThreeStages() {
-  planner::GraphBuilder builder("three");
-  planner::NodeId last = builder.Add("data", planner::Input{1, {1, 6, 6}, 2}, {});
+  planner::Chain net("three", 1, 6);
   int number = 0;
   const auto convolve = [&](int filters, int stride) {
-    last = builder.Add("conv" + std::to_string(number++),
-                       planner::Convolution{.filters = filters,
-                                            .window = {1, 3, 3},
-                                            .stride = {1, stride, stride},
-                                            .pad = {0, 1, 1}},
-                       {last});
-  };
-  const auto step = [&](int channels) {
-    const planner::NodeId before = last;
-    convolve(channels, 1);
-    last = builder.Add("act" + std::to_string(number),
-                       planner::Activation{planner::ActivationKind::kRelu}, {last});
-    last = builder.Add("add" + std::to_string(number), planner::Add{}, {last, before});
+    net.Append("conv" + std::to_string(number++), planner::Square(filters, 3, stride, 1, true));
   };
   for (const auto& [channels, steps] : {std::pair(2, 19), {3, 6}, {4, 3}}) {
     convolve(channels, channels == 2 ? 1 : 2);
-    for (int i = 0; i < steps; ++i) step(channels);
+    for (int i = 0; i < steps; ++i) {
+      const planner::NodeId before = net.last();
+      convolve(channels, 1);
+      net.Relu("act" + std::to_string(number));
+      net.Join("add" + std::to_string(number), planner::Add{}, {net.last(), before});
+    }
   }
-  last = builder.Add("fc", planner::FullyConnected{.outputs = 5}, {last});
-  builder.Add("softmax", planner::Softmax{}, {last});
-  return *builder.Build();
+  net.Append("fc", planner::FullyConnected{.outputs = 5});
+  net.Append("softmax", planner::Softmax{});
+  return *net.Build();
 }
 
 }  // namespace

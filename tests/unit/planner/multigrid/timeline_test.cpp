@@ -24,8 +24,7 @@ struct TimedSolve {
 
   // Ends each cycle, as a solve on the host does.
   void Solve(int cycles) {
-    SolveOptions options;
-    options.cycles = cycles;
+    SolveOptions options = {.cycles = cycles};
     options.watch = [&](int, double) {
       stepped.push_back({chain.stepped(0), chain.stepped(1), chain.stepped(2)});
       chain.ForgetSteps();
