@@ -10,79 +10,59 @@ namespace {
 
 using planner::Shape;
 
-int Index(const Shape& shape, int c, int y, int x) {
-  return (c * shape.extents[1] + y) * shape.extents[2] + x;
-}
-
-// Adds each pixel that a window over two dimensions meets: visit(c is left to the caller, output
-// y and x, tap y and x, input y and x).
-template <typename Window, typename Visit>
-void ForEachTap(const Window& op, const Spatial& dilation, const Shape& in, const Shape& out,
-                Visit&& visit) {
-  for (int y = 0; y < out.extents[1]; ++y) {
-    for (int x = 0; x < out.extents[2]; ++x) {
-      for (int r = 0; r < op.window[1]; ++r) {
-        for (int s = 0; s < op.window[2]; ++s) {
-          const int from_y = y * op.stride[1] - op.pad[1] + r * dilation[1];
-          const int from_x = x * op.stride[2] - op.pad[2] + s * dilation[2];
-          const bool is_inside =
-              from_y >= 0 && from_y < in.extents[1] && from_x >= 0 && from_x < in.extents[2];
-          if (is_inside) visit(y, x, r * op.window[2] + s, from_y, from_x);
-        }
-      }
-    }
-  }
-}
-
-Matrix MatrixOf(const planner::Convolution& op, const Shape& in, const Shape& out,
-                const Vector& weights) {
-  Matrix matrix(static_cast<int>(out.Features()), static_cast<int>(in.Features()));
-  const int of_group = in.c / op.groups;
-  const int taps = op.window[1] * op.window[2];
-  for (int k = 0; k < out.c; ++k) {
-    const int group = k / (out.c / op.groups);
-    for (int c = 0; c < of_group; ++c) {
-      ForEachTap(op, op.dilation, in, out, [&](int y, int x, int tap, int from_y, int from_x) {
-        matrix.at(Index(out, k, y, x), Index(in, group * of_group + c, from_y, from_x)) +=
-            weights[size_t(k * of_group + c) * taps + tap];
-      });
-    }
-  }
-  return matrix;
-}
-
-// Padding is no part of an average.
-Matrix MatrixOf(const planner::Pooling& op, const Shape& in, const Shape& out) {
-  Matrix matrix(static_cast<int>(out.Features()), static_cast<int>(in.Features()));
-  for (int c = 0; c < out.c; ++c) {
-    ForEachTap(op, {1, 1, 1}, in, out, [&](int y, int x, int, int from_y, int from_x) {
-      matrix.at(Index(out, c, y, x), Index(in, c, from_y, from_x)) = 1;
-    });
-  }
-  for (int row = 0; row < matrix.rows; ++row) {
-    double* const numbers = &matrix.numbers[size_t(row) * matrix.columns];
-    const auto count = std::count(numbers, numbers + matrix.columns, 1.0);
-    for (int i = 0; i < matrix.columns; ++i) numbers[i] /= static_cast<double>(count);
-  }
-  return matrix;
-}
-
-// One number a channel, repeated over its pixels; `otherwise` where there are none.
-Vector Repeated(const Vector& of_channels, const Shape& shape, double otherwise) {
-  Vector all;
-  for (int64_t i = 0; i < shape.Features(); ++i) {
-    const int64_t pixels = shape.Features() / shape.c;
-    all.push_back(of_channels.empty() ? otherwise : of_channels[i / pixels]);
-  }
-  return all;
-}
-
 double Activated(planner::ActivationKind kind, double x) {
   return kind == planner::ActivationKind::kRelu ? std::max(x, 0.0) : std::tanh(x);
 }
 double Slope(planner::ActivationKind kind, double x) {
   if (kind == planner::ActivationKind::kRelu) return x > 0 ? 1 : 0;
   return 1 / (std::cosh(x) * std::cosh(x));
+}
+
+}  // namespace
+
+Matrix MatrixOf(const planner::Convolution& op, const Shape& in, const Shape& out,
+                const Vector& weights) {
+  Matrix matrix(static_cast<int>(out.Features()), static_cast<int>(in.Features()));
+  const int of_group = in.c / op.groups;
+  const int64_t taps = int64_t{op.window[0]} * op.window[1] * op.window[2];
+  for (int k = 0; k < out.c; ++k) {
+    const int group = k / (out.c / op.groups);
+    ForEachPlace(out.extents, [&](const Spatial& place, int offset) {
+      ForEachPlace(op.window, [&](const Spatial& tap, int number) {
+        const int pixel = PixelOf(op, op.dilation, in, place, tap);
+        for (int c = 0; pixel >= 0 && c < of_group; ++c) {
+          matrix.at(k * PixelsOf(out) + offset, (group * of_group + c) * PixelsOf(in) + pixel) +=
+              weights[(int64_t{k} * of_group + c) * taps + number];
+        }
+      });
+    });
+  }
+  return matrix;
+}
+
+Vector Repeated(const Vector& of_channels, const Shape& shape, double otherwise) {
+  Vector all;
+  for (int i = 0; i < shape.Features(); ++i) {
+    all.push_back(of_channels.empty() ? otherwise : of_channels[i / PixelsOf(shape)]);
+  }
+  return all;
+}
+
+namespace {
+
+// Padding is no part of an average.
+Matrix MatrixOf(const planner::Pooling& op, const Shape& in, const Shape& out) {
+  Matrix matrix(static_cast<int>(out.Features()), static_cast<int>(in.Features()));
+  for (int c = 0; c < out.c; ++c) {
+    ForEachPlace(out.extents, [&](const Spatial& place, int offset) {
+      const std::vector<int> pixels = PixelsOf(op, in, place);
+      for (const int pixel : pixels) {
+        matrix.at(c * PixelsOf(out) + offset, c * PixelsOf(in) + pixel) =
+            1.0 / static_cast<double>(pixels.size());
+      }
+    });
+  }
+  return matrix;
 }
 
 }  // namespace
@@ -127,36 +107,6 @@ double RowNorm(const Matrix& a) {
     largest = std::max(largest, sum);
   }
   return largest;
-}
-
-Matrix Solved(Matrix a, Matrix b) {
-  const auto swap_rows = [](Matrix& m, int i, int j) {
-    for (int k = 0; k < m.columns; ++k) std::swap(m.at(i, k), m.at(j, k));
-  };
-  const auto subtract = [](Matrix& m, int from, int row, double factor) {
-    for (int k = 0; k < m.columns; ++k) m.at(from, k) -= factor * m.at(row, k);
-  };
-  for (int i = 0; i < a.rows; ++i) {
-    int pivot = i;
-    for (int j = i + 1; j < a.rows; ++j) {
-      if (std::abs(a.at(j, i)) > std::abs(a.at(pivot, i))) pivot = j;
-    }
-    swap_rows(a, i, pivot);
-    swap_rows(b, i, pivot);
-    for (int j = i + 1; j < a.rows; ++j) {
-      const double factor = a.at(j, i) / a.at(i, i);
-      if (factor == 0) continue;
-      subtract(a, j, i, factor);
-      subtract(b, j, i, factor);
-    }
-  }
-  for (int i = a.rows; i-- > 0;) {
-    for (int j = i + 1; j < a.rows; ++j) {
-      if (a.at(i, j) != 0) subtract(b, i, j, a.at(i, j));
-    }
-    for (int k = 0; k < b.columns; ++k) b.at(i, k) /= a.at(i, i);
-  }
-  return b;
 }
 
 double Dot(const Vector& a, const Vector& b) {
@@ -254,50 +204,6 @@ double DenseChain::Growth(int step) const {
     of_transformation *= std::sqrt(RowNorm(layer.matrix) * RowNorm(transposed));
   }
   return 1 + of_transformation;
-}
-
-Vector DenseChain::StateBefore(int step, const Vector& first, const Vector& states) const {
-  if (step == 0) return first;
-  const auto begin = states.begin() + (step - 1) * size_;
-  return {begin, begin + size_};
-}
-
-Vector DenseChain::Residual(const Vector& first, const Vector& states) const {
-  Vector residual = states;
-  for (int step = 0; step < steps(); ++step) {
-    const Vector next = Step(step, StateBefore(step, first, states));
-    for (int i = 0; i < size_; ++i) residual[step * size_ + i] -= next[i];
-  }
-  return residual;
-}
-
-Matrix DenseChain::ResidualJacobian(const Vector& first, const Vector& states) const {
-  Matrix made = Identity(steps() * size_);
-  for (int step = 1; step < steps(); ++step) {
-    const Matrix of_step = Jacobian(step, StateBefore(step, first, states));
-    for (int i = 0; i < size_; ++i) {
-      for (int j = 0; j < size_; ++j) {
-        made.at(step * size_ + i, (step - 1) * size_ + j) = -of_step.at(i, j);
-      }
-    }
-  }
-  return made;
-}
-
-Vector DenseChain::NewtonSolution(const Vector& first) const {
-  Vector states;
-  for (int step = 0; step < steps(); ++step) {
-    states.insert(states.end(), first.begin(), first.end());
-  }
-  // A step of Newton's method makes one more layer exact at least.
-  for (int iteration = 0; iteration < steps() + 1; ++iteration) {
-    Matrix right(static_cast<int>(states.size()), 1);
-    right.numbers = Residual(first, states);
-    if (LargestMagnitude(right.numbers) == 0) break;
-    const Matrix change = Solved(ResidualJacobian(first, states), right);
-    for (size_t i = 0; i < states.size(); ++i) states[i] -= change.numbers[i];
-  }
-  return states;
 }
 
 }  // namespace ucudnn::multigrid

