@@ -9,18 +9,7 @@ using Kept = std::shared_ptr<void>;
 
 void CUDA_CB Release(void* kept) { delete static_cast<Kept*>(kept); }
 
-}  // namespace
-
-std::optional<Capture> CaptureOf(const Driver& driver, CUstream stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  Capture capture;
-  const CUresult asked = driver.cuStreamGetCaptureInfo(stream, &status, &capture.number,
-                                                       &capture.graph, nullptr, nullptr);
-  if (asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return std::nullopt;
-  return capture;
-}
-
-Status KeepWithGraph(const Driver& driver, CUgraph graph, std::shared_ptr<void> kept) {
+Status KeepWithGraph(const Driver& driver, CUgraph graph, Kept kept) {
   constexpr const char* kDoing = "giving memory to a CUDA graph";
   if (driver.cuUserObjectCreate == nullptr || driver.cuUserObjectRelease == nullptr ||
       driver.cuGraphRetainUserObject == nullptr) {
@@ -39,17 +28,28 @@ Status KeepWithGraph(const Driver& driver, CUgraph graph, std::shared_ptr<void> 
   return DriverStatus(driver, given, kDoing);
 }
 
+}  // namespace
+
+std::optional<Capture> CaptureOf(const Driver& driver, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  Capture capture;
+  const CUresult asked = driver.cuStreamGetCaptureInfo(stream, &status, &capture.number,
+                                                       &capture.graph, nullptr, nullptr);
+  if (asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return std::nullopt;
+  return capture;
+}
+
 Status KeepWithGraphOf(const Driver& driver, CUstream stream, std::shared_ptr<void> kept) {
   const std::optional<Capture> capture = CaptureOf(driver, stream);
   if (!capture) return Status::Error("the CUDA graph of a capture has become invalid");
   return KeepWithGraph(driver, capture->graph, std::move(kept));
 }
 
-GraphEnd EndOf(const Driver& driver, CUgraph graph) {
+CaptureHold::CaptureHold(const Driver& driver, const Capture& capture) : number_(capture.number) {
   const auto ended = std::make_shared<std::atomic<bool>>(false);
   const auto end = [ended](void*) { ended->store(true); };
-  if (KeepWithGraph(driver, graph, Kept(nullptr, end)).ok()) return ended;
-  return std::make_shared<std::atomic<bool>>(false);
+  // What no graph keeps is released at once, which is no end.
+  if (KeepWithGraph(driver, capture.graph, Kept(nullptr, end)).ok()) ended_ = ended;
 }
 
 }  // namespace ucudnn::cuda

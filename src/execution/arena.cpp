@@ -290,9 +290,10 @@ bool Arena::ReserveForCapture(size_t bytes) {
   return Allocate(bytes, Use::kReady) != nullptr;
 }
 
-Arena::Block* Arena::FindCaptured(uint64_t capture, const ArenaOwner& owner, size_t bytes) {
+Arena::Block* Arena::FindCaptured(const cuda::Capture& capture, const ArenaOwner& owner,
+                                  size_t bytes) {
   const auto block = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& other) {
-    return other.use == Use::kCapture && other.capture == capture && other.owner == owner &&
+    return other.use == Use::kCapture && other.hold.IsOf(capture) && other.owner == owner &&
            other.segment.bytes >= bytes;
   });
   return block == blocks_.end() ? nullptr : &*block;
@@ -300,9 +301,8 @@ Arena::Block* Arena::FindCaptured(uint64_t capture, const ArenaOwner& owner, siz
 
 Arena::Segment Arena::GiveToCapture(Block& block, const cuda::Capture& capture,
                                     const ArenaOwner& owner) {
-  block.graph_ended = cuda::EndOf(driver_, capture.graph);
+  block.hold = cuda::CaptureHold(driver_, capture);
   block.use = Use::kCapture;
-  block.capture = capture.number;
   block.owner = owner;
   return block.segment;
 }
@@ -310,7 +310,7 @@ Arena::Segment Arena::GiveToCapture(Block& block, const cuda::Capture& capture,
 Arena::Segment Arena::TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
                                      size_t bytes) {
   MutexLock lock(mutex_);
-  if (const Block* const own = FindCaptured(capture.number, owner, bytes)) return own->segment;
+  if (const Block* const own = FindCaptured(capture, owner, bytes)) return own->segment;
   Block* smallest = nullptr;
   for (Block& block : blocks_) {
     const bool is_ready = block.use == Use::kReady || IsLeft(block);

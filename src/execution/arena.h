@@ -162,8 +162,7 @@ class Arena {
     Segment segment;
     ArenaOwner owner;
     Use use = Use::kReady;
-    uint64_t capture = 0;
-    cuda::GraphEnd graph_ended;  // set where a capture's graph has the block
+    cuda::CaptureHold hold;  // of the capture that took the block
     CUevent over = nullptr;  // recorded behind the last loan, or when it was given up; null: never
     int loans = 0;           // not yet given back
     bool lost = false;       // nothing tells when its last work is over
@@ -177,13 +176,13 @@ class Arena {
   bool AssureCalls(size_t bytes) UCUDNN_REQUIRES(mutex_);
   // The first segment of that use; null: none.
   Block* FindUse(Use use) UCUDNN_REQUIRES(mutex_);
-  Block* FindCaptured(uint64_t capture, const ArenaOwner& owner, size_t bytes)
+  Block* FindCaptured(const cuda::Capture& capture, const ArenaOwner& owner, size_t bytes)
       UCUDNN_REQUIRES(mutex_);
   Segment GiveToCapture(Block& block, const cuda::Capture& capture, const ArenaOwner& owner)
       UCUDNN_REQUIRES(mutex_);
   // Whether a capture's graph had the block, and has ended.
   static bool IsLeft(const Block& block) {
-    return block.use == Use::kCapture && block.graph_ended->load();
+    return block.use == Use::kCapture && block.hold.IsOver();
   }
   Block* Find(const ArenaOwner& owner, size_t bytes) UCUDNN_REQUIRES(mutex_);
   // The largest segment that is `owner`'s.

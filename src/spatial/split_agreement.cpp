@@ -466,7 +466,7 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
   const size_t before = device_->buffer.size();
   Status own = made.status();
   // More slices than this rank asked for keep more.
-  const size_t in_graphs = std::min(most_buffer_bytes_, CapturedBytes());
+  const size_t in_graphs = std::min(most_buffer_bytes_, captures_.bytes());
   if (own.ok() && (*made)->device_bytes() > most_buffer_bytes_ - in_graphs) {
     own = Status::Error("in slices of " + std::to_string(slice) + " images a call takes " +
                         FormatByteSize((*made)->device_bytes()) + ", and the limit leaves " +

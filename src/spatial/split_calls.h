@@ -16,11 +16,9 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -28,10 +26,10 @@
 
 #include "base/mutex.h"
 #include "base/spatial_grid.h"
-#include "cuda/capture.h"
 #include "cuda/resources.h"
 #include "spatial/agreement.h"
 #include "spatial/call_record.h"
+#include "spatial/capture_memory.h"
 #include "spatial/device_log.h"
 #include "spatial/exchange_times.h"
 #include "spatial/gradient_sums.h"
@@ -186,19 +184,6 @@ class SplitCalls {
   std::string WhyNotCaptured(std::span<const AgreedKernel> agreed) const UCUDNN_REQUIRES(mutex_);
   KernelOutcome Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                         const cuda::Capture& capture) UCUDNN_REQUIRES(mutex_);
-  // What calls in captures have of their own, until no graph that holds one of them can run any
-  // more. In the order in which they were made.
-  struct Captured {
-    uint64_t capture = 0;
-    cuda::GraphEnd is_free = std::make_shared<std::atomic<bool>>(false);
-    std::set<std::shared_ptr<SplitKernel>> kernels;
-    std::optional<ExchangeResources> device;
-  };
-  Result<Captured*> ResourcesOfCapture(const SplitCall& call, const SplitKernel& kernel,
-                                       const cuda::Capture& capture) UCUDNN_REQUIRES(mutex_);
-  // With a buffer of at least `bytes`, within the limit, where the call takes `owned_beside` more.
-  Result<Captured*> FreeOrNew(size_t bytes, size_t owned_beside) UCUDNN_REQUIRES(mutex_);
-  size_t CapturedBytes() const UCUDNN_REQUIRES(mutex_);
   void CountOwned() UCUDNN_REQUIRES(mutex_);
   // Around a call where devices are counted; null: they are not.
   Result<DeviceLog::Point*> BeginOnDevice(const SplitCall& call, const SplitKernel& kernel,
@@ -344,7 +329,7 @@ class SplitCalls {
   ReceivedGradient received_ UCUDNN_GUARDED_BY(mutex_);
   std::optional<ExchangeResources> device_ UCUDNN_GUARDED_BY(mutex_);
   std::unique_ptr<transport::Channel> channel_ UCUDNN_GUARDED_BY(mutex_);
-  std::list<Captured> captures_ UCUDNN_GUARDED_BY(mutex_);
+  CaptureMemory captures_ UCUDNN_GUARDED_BY(mutex_);
   KernelTable kernels_ UCUDNN_GUARDED_BY(mutex_);
   size_t most_buffer_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;  // as of the last agreement
   std::optional<bool> sums_gradients_ UCUDNN_GUARDED_BY(mutex_);

@@ -1,9 +1,6 @@
 // Split calls inside CUDA graph captures, and what devices begin of them each time that their
 // graphs are launched. A kernel that ran outside before is captured with its exchange, between two
 // host functions (device_log.h); the thread that watches the others posts what began.
-#include <algorithm>
-
-#include "base/byte_size.h"
 #include "base/log.h"
 #include "spatial/split_calls.h"
 
@@ -24,80 +21,19 @@ std::string SplitCalls::WhyNotCaptured(std::span<const AgreedKernel> agreed) con
   return channel_ != nullptr ? channel_->CanBeCaptured().message() : std::string();
 }
 
-Result<SplitCalls::Captured*> SplitCalls::FreeOrNew(size_t bytes, size_t owned_beside) {
-  const cuda::RelaxedCaptureScope relaxed(driver_);
-  Captured* smallest = nullptr;
-  for (Captured& one : captures_) {
-    const size_t size = one.device->buffer.size();
-    if (!one.is_free->load()) continue;
-    one.kernels.clear();
-    if (size < bytes) continue;
-    if (smallest == nullptr || size < smallest->device->buffer.size()) smallest = &one;
-  }
-  if (smallest != nullptr) return smallest;
-  const size_t most = most_buffer_bytes_;
-  const auto left = [&] { return most - std::min<size_t>(most, owned_bytes_ + owned_beside); };
-  if (bytes > left()) {
-    std::erase_if(captures_, [](const Captured& one) { return one.is_free->load(); });
-    CountOwned();
-  }
-  if (bytes > left()) {
-    return Status::Error("another CUDA graph's exchanges take " + FormatByteSize(bytes) +
-                         ", and the limit of " + FormatByteSize(most) + " leaves " +
-                         FormatByteSize(left()));
-  }
-  Captured& made = captures_.emplace_back();
-  made.device.emplace(driver_, functions_);
-  const Status created = made.device->CreateForCapture(device_->context, bytes);
-  if (created.ok()) return &made;
-  captures_.pop_back();
-  return created;
-}
-
-// Earlier calls of the capture keep what they were recorded with.
-Result<SplitCalls::Captured*> SplitCalls::ResourcesOfCapture(const SplitCall& call,
-                                                             const SplitKernel& kernel,
-                                                             const cuda::Capture& capture) {
-  Captured* former = nullptr;
-  for (Captured& one : captures_) {
-    if (one.capture == capture.number) former = &one;
-  }
-  const size_t need = kernel.buffer_bytes();
-  const size_t had = former != nullptr ? former->device->buffer.size() : 0;
-  if (former != nullptr && had >= need) return former;
-  const size_t bytes = std::max(need, std::min(2 * had, device_->buffer.size()));
-  UCUDNN_ASSIGN_OR_RETURN(
-      Captured* const captured,
-      FreeOrNew(bytes, transport::ReductionScratchBytes(kernel.reduced_bytes())));
-  captured->capture = capture.number;
-  captured->is_free = cuda::EndOf(driver_, capture.graph);
-  CountOwned();
-  ExchangeResources& device = *captured->device;
-  UCUDNN_RETURN_IF_ERROR(device.EnterCapture(call.stream));
-  if (former == nullptr) return captured;
-  // One order of exchanges, whatever stream the calls are on.
-  UCUDNN_RETURN_IF_ERROR(former->device->entered.Record(former->device->stream.get()));
-  UCUDNN_RETURN_IF_ERROR(former->device->entered.HoldBack(device.stream.get()));
-  return captured;
-}
-
-size_t SplitCalls::CapturedBytes() const {
-  size_t bytes = 0;
-  for (const Captured& one : captures_) bytes += one.device->buffer.size();
-  return bytes;
-}
-
 void SplitCalls::CountOwned() {
-  owned_bytes_ = device_->buffer.size() + channel_->device_bytes() + CapturedBytes();
+  owned_bytes_ = device_->buffer.size() + channel_->device_bytes() + captures_.bytes();
 }
 
 KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                                   const cuda::Capture& capture) {
-  const Result<Captured*> found = ResourcesOfCapture(call, kernel, capture);
+  CaptureMemory::Need need{kernel.shared_from_this(), kernel.buffer_bytes(), most_buffer_bytes_};
+  need.other_bytes =
+      owned_bytes_ - captures_.bytes() + transport::ReductionScratchBytes(kernel.reduced_bytes());
+  const Result<ExchangeResources*> found = captures_.Take(capture, call.stream, need, *device_);
+  CountOwned();
   if (!found.ok()) return {CUDNN_STATUS_SUCCESS, found.status()};
-  // The graph may launch what was compiled for the kernel after the table has forgotten it.
-  (*found)->kernels.insert(kernel.shared_from_this());
-  ExchangeResources& device = *(*found)->device;
+  ExchangeResources& device = **found;
   if (device_log_.load(std::memory_order_acquire) == nullptr) {
     device_log_.store(&DeviceLog::Make(driver_), std::memory_order_release);
   }

@@ -31,14 +31,15 @@ class CaptureTest : public test::DeviceTest {
 TEST_F(CaptureTest, AGraphEndsWithTheLastThatWasMadeOfIt) {
   const auto capture = CaptureOf(driver, stream);
   ASSERT_TRUE(capture);
-  const GraphEnd end = EndOf(driver, capture->graph);
+  const CaptureHold hold(driver, *capture);
+  EXPECT_TRUE(hold.IsOf(*capture));
   CUgraphExec exec = nullptr;
   End([&](CUgraph graph) {
     EXPECT_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
   });
-  EXPECT_FALSE(end->load());
+  EXPECT_FALSE(hold.IsOver());
   EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
-  EXPECT_TRUE(end->load());
+  EXPECT_TRUE(hold.IsOver());
 }
 
 TEST_F(CaptureTest, WhatAGraphKeepsIsReleasedWithIt) {
@@ -56,10 +57,11 @@ TEST_F(CaptureTest, WhatNoGraphTakesIsReleasedAtOnceAndHasNoEnd) {
   const std::weak_ptr<int> seen = kept;
   EXPECT_FALSE(KeepWithGraphOf(driver, stream, std::move(kept)).ok()) << "nothing is captured";
   EXPECT_TRUE(seen.expired());
-  EXPECT_FALSE(EndOf(driver, nullptr)->load());
+  EXPECT_FALSE(CaptureHold().IsOver());
+  EXPECT_FALSE(CaptureHold(driver, {}).IsOver());
   Driver without = driver;
   without.cuUserObjectCreate = nullptr;
-  EXPECT_FALSE(EndOf(without, nullptr)->load());
+  EXPECT_FALSE(CaptureHold(without, {}).IsOver());
 }
 
 }  // namespace
