@@ -15,6 +15,7 @@
 #include "convolution/partial_sums.h"
 #include "cudnn/descriptors.h"
 #include "execution/tile_packing.h"
+#include "tuning/tensor.h"
 #include "tuning/tuning_handle.h"
 
 namespace ucudnn::tuning {
