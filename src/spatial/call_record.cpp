@@ -178,16 +178,6 @@ uint64_t CallRecords::last() const {
   return last_;
 }
 
-CallRecords::Slowest CallRecords::slowest() const {
-  MutexLock lock(mutex_);
-  Slowest slowest = {rank_, last_};
-  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
-    const uint64_t met = peers_[static_cast<size_t>(rank)].met;
-    if (rank != rank_ && met < slowest.last) slowest = {rank, met};
-  }
-  return slowest;
-}
-
 CallRecord CallRecords::Own(uint64_t sequence) const {
   MutexLock lock(mutex_);
   return own_.empty() ? CallRecord() : own_[sequence % most_ahead()].record;
@@ -199,8 +189,12 @@ uint64_t CallRecords::last_of(int rank) const {
 }
 
 uint64_t CallRecords::ahead() const {
-  const uint64_t own = last();
-  return own - std::min(own, slowest().last);
+  MutexLock lock(mutex_);
+  uint64_t slowest = last_;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (rank != rank_) slowest = std::min(slowest, peers_[static_cast<size_t>(rank)].met);
+  }
+  return last_ - slowest;
 }
 
 }  // namespace ucudnn::spatial

@@ -98,12 +98,6 @@ class CallRecords {
   uint64_t last_of(int rank) const;
   // Returns the number of calls that this rank is ahead of the slowest other rank.
   uint64_t ahead() const;
-  // The slowest other rank, and its latest known call.
-  struct Slowest {
-    int rank = 0;
-    uint64_t last = 0;
-  };
-  Slowest slowest() const;
 
  private:
   // This rank's record of a call, and the extents that each rank must have in it.

@@ -145,7 +145,7 @@ Status SplitCalls::Open() {
   setup.size = ranks_->membership().group_size;
   setup.gatherer = gatherer_.get();
   setup.timeout = settings_.timeout;
-  setup.given_up = [this] { return broken_.load(std::memory_order_acquire); };
+  setup.given_up = [this] { return failure_.has_failed(); };
   setup.add = [device = &*device_](CUdeviceptr to, CUdeviceptr from, size_t count,
                                    transport::Element element, CUstream stream) {
     const DataType type =
@@ -154,8 +154,7 @@ Status SplitCalls::Open() {
     return device->add.Run(device->handle, type, from, count, OneOf(type), to);
   };
   UCUDNN_ASSIGN_OR_RETURN(channel_, open_(setup));
-  published_channel_.store(channel_.get(), std::memory_order_release);
-  if (broken_.load(std::memory_order_acquire)) channel_->Abort();
+  failure_.Publish(*channel_);
   return Status::Ok();
 }
 
@@ -166,7 +165,7 @@ bool SplitCalls::OpenFirst(const SplitCall& call) {
   if (!ready) return false;
   if (!ready->ok()) return true;
   const Status opened = Open();
-  if (!opened.ok()) Break(OfChannel(opened));
+  if (!opened.ok()) failure_.Fail(failure_.OfChannel(opened));
   return opened.ok();
 }
 
@@ -263,7 +262,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   gathered_kernel_.store(HashOf(TextOf(call)), std::memory_order_release);
   gathering_.store(sequence_, std::memory_order_release);
   // A record that comes from now on is compared as it comes.
-  if (const auto early = records_.NotAgreeing()) BreakNotNew(early->rank, early->record);
+  if (const auto early = records().NotAgreeing()) BreakNotNew(early->rank, early->record);
   // Before the rank's own call is tried, which measures: a channel takes memory, and its first
   // messages time.
   if (!OpenFirst(call)) return nullptr;
@@ -271,12 +270,12 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   const auto gathered = ranks_->Gather(EncodeClaim(claim), "agreeing on " + name);
   gathering_.store(0, std::memory_order_release);
   if (!gathered.ok()) {
-    Break(gathered.message());
+    failure_.Fail(gathered.message());
     return nullptr;
   }
-  Result<Agreed> agreed = AgreeOn(*gathered, FirstRank());
+  Result<Agreed> agreed = AgreeOn(*gathered, failure_.RankOfJob(0));
   if (!agreed.ok()) {
-    Break(agreed.message());
+    failure_.Fail(agreed.message());
     return nullptr;
   }
   const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto& kernel) {
@@ -357,9 +356,9 @@ SplitKernel* SplitCalls::ForTensorsOf(const SplitCall& call, LocalCall& local,
   if (SplitKernel* const known = agreed.For(call.problem)) return known;
   Result<std::unique_ptr<SplitKernel>> made = MakeForTensorsOf(call, local, agreed.first());
   if (made.ok()) return agreed.Add(std::move(*made));
-  Break(
-      RankName() + ", call " + std::to_string(sequence_) +
-      ": its tensors lie as never before, and its part cannot be made for them: " + made.message());
+  failure_.FailAt(
+      sequence_,
+      "its tensors lie as never before, and its part cannot be made for them: " + made.message());
   return nullptr;
 }
 
@@ -395,9 +394,9 @@ Result<GroupStripes> SplitCalls::StripesOf(const SplitCall& call, std::span<cons
   if (call.declared.is_replicated) {
     for (size_t other = 1; other < extents.size(); ++other) {
       if (extents[other] == extents[0]) continue;
-      return Status::Error("declared replicated, but rank " + std::to_string(FirstRank()) +
-                           " has " + ExtentsText(extents[0]) + " elements and rank " +
-                           std::to_string(FirstRank() + static_cast<int>(other)) + " has " +
+      return Status::Error("declared replicated, but " + failure_.NameOf(0) + " has " +
+                           ExtentsText(extents[0]) + " elements and " +
+                           failure_.NameOf(static_cast<int>(other)) + " has " +
                            ExtentsText(extents[other]));
     }
     return GroupStripes::Make(call.problem, settings_.grid, rank, extents, {true, true, true});
@@ -428,8 +427,8 @@ PlanContext SplitCalls::ContextOf(const SplitCall& call) const {
 std::optional<Result<std::vector<std::vector<uint64_t>>>> SplitCalls::GatherNumbers(
     std::span<const uint64_t> mine, const Status& own, const std::string& doing) {
   const auto gathered = ranks_->Gather(EncodeNumbers(mine, own), doing);
-  if (gathered.ok()) return DecodeNumbers(*gathered, mine.size(), FirstRank());
-  Break(gathered.message());
+  if (gathered.ok()) return DecodeNumbers(*gathered, mine.size(), failure_.RankOfJob(0));
+  failure_.Fail(gathered.message());
   return std::nullopt;
 }
 
@@ -474,7 +473,7 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
   }
   if (own.ok()) own = device_->Grow((*made)->buffer_bytes());
   if (device_->buffer.size() < before) {
-    Break(RankName() + " lost its memory for exchanges: " + own.message());
+    failure_.Fail(failure_.OwnName() + " lost its memory for exchanges: " + own.message());
     return nullptr;
   }
   if (own.ok()) own = (*made)->Try({call.call, call.stream, local}, *device_);
@@ -488,12 +487,12 @@ std::unique_ptr<SplitKernel> SplitCalls::MakeKernel(const SplitCall& call, Local
   }
   // Both gather, too, and end alike on all ranks.
   if (const Status opened = Open(); !opened.ok()) {
-    Break(OfChannel(opened));
+    failure_.Fail(failure_.OfChannel(opened));
     return nullptr;
   }
   const Status reserved = channel_->Reserve(bytes[0], bytes[1]);
-  if (broken_.load(std::memory_order_acquire)) return nullptr;
-  if (!reserved.ok()) return refused(OfChannel(reserved));
+  if (failure_.has_failed()) return nullptr;
+  if (!reserved.ok()) return refused(failure_.OfChannel(reserved));
   CountOwned();
   (*made)->set_extents(agreed.extents);
   return std::move(*made);

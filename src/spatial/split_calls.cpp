@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
-#include "base/launcher_note.h"
 #include "base/log.h"
-#include "base/signals_blocked.h"
 #include "spatial/scales.h"
 
 namespace ucudnn::spatial {
@@ -101,35 +100,21 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
       ranks_(std::move(ranks)),
       gatherer_(std::make_unique<RanksGatherer>(*ranks_)),
       open_(std::move(open)),
-      records_(ranks_->membership().group_rank, ranks_->membership().group_size,
-               settings_.grid.RankInGroup(ranks_->membership().group, 0)),
+      failure_(*ranks_, settings_.grid),
       times_(settings_.times_exchanges ? std::make_unique<ExchangeTimes>(driver_) : nullptr),
-      begun_records_(ranks_->membership().group_rank, ranks_->membership().group_size,
-                     settings_.grid.RankInGroup(ranks_->membership().group, 0)),
-      left_(static_cast<size_t>(ranks_->membership().group_size)) {
-  records_.MakeRoom();
-  ranks_->OnFailure([this](std::string_view line) { HearFailure(line); });
+      watch_(*ranks_, failure_, {settings_.warning, settings_.timeout},
+             [this](const DeviceCall& begun) {
+               exchanged_bytes_ += begun.exchanged_bytes;
+               log_.Count(begun.log_number, false);
+             }) {
+  ranks_->OnFailure([this](std::string_view line) { failure_.Hear(line, records()); });
   ranks_->OnLeave([this](int rank, std::string_view last) { HearLeave(rank, last); });
   ranks_->OnPost([this](int rank, std::string_view record) { HearPost(rank, record); });
   try {
-    const SignalsBlocked blocked;
-    watch_ = std::thread([this] { WatchOrFail(); });
+    watch_.Start();
   } catch (...) {
     HearNoMore();
     throw;
-  }
-}
-
-void SplitCalls::WatchOrFail() {
-  try {
-    return Watch();
-  } catch (...) {
-    broken_.store(true, std::memory_order_release);
-  }
-  try {
-    Fail("out of memory in the thread that watches the others");
-  } catch (...) {
-    // Even for the line: the others miss this rank's next record.
   }
 }
 
@@ -140,119 +125,17 @@ void SplitCalls::HearNoMore() {
 }
 
 SplitCalls::~SplitCalls() {
-  {
-    MutexLock lock(watch_mutex_);
-    ends_ = true;
-    watch_ends_.NotifyAll();
-  }
-  watch_.join();
+  watch_.End();
   HearNoMore();
-}
-
-// Once for each rank: the first failure anywhere is told by every rank in the same words.
-void SplitCalls::HearFailure(std::string_view line) {
-  broken_.store(true, std::memory_order_release);
-  transport::Channel* const channel = published_channel_.load(std::memory_order_acquire);
-  if (channel != nullptr) channel->Abort();
-  Log(LogLevel::kError, std::string(line) + "; the last split call of " + RankName() + " was " +
-                            std::to_string(records_.last()) + ", and all later ones fail");
-  TellLauncher(LauncherNote::kFailed, line);
-  told_.store(true, std::memory_order_release);
-}
-
-std::optional<std::string> SplitCalls::LeftBehind() const {
-  for (size_t at = 0; at < left_.size(); ++at) {
-    const int rank = settings_.grid.RankInGroup(ranks_->membership().group, static_cast<int>(at));
-    // A rank's leaving and this one's waiting are two words: whoever is second sees the other.
-    if (const uint64_t last = left_[at].call.load(); last < waiting_.load()) {
-      return "rank " + std::to_string(rank) + " ended after split call " + std::to_string(last) +
-             ", but " + RankName() + " makes call " + std::to_string(waiting_.load());
-    }
-  }
-  return std::nullopt;
 }
 
 void SplitCalls::HearLeave(int rank, std::string_view last) {
   if (settings_.grid.GroupOf(rank) != ranks_->membership().group) return;
   const Farewell farewell = Farewell::Read(last);
-  Left& left = left_[static_cast<size_t>(settings_.grid.GroupRankOf(rank))];
-  left.call.store(farewell.calls);
-  left.begun.store(farewell.begun);
-  if (std::optional<std::string> line = LeftBehind()) Break(*line);
-}
-
-void SplitCalls::Watch() {
-  using Clock = Patience::Clock;
-  constexpr std::chrono::milliseconds kLook{100};
-  constexpr int kLooksForCause = 5;
-  Patience ranks(settings_.warning, settings_.timeout), device = ranks;
-  BegunWatch begun{ranks, ranks, {}, 0, {}};
-  CallRecords::Slowest awaited;
-  OnDevice seen;
-  uint64_t told_last = 0;
-  MutexLock lock(watch_mutex_);
-  while (!ends_ && !broken_.load(std::memory_order_acquire)) {
-    watch_ends_.WaitUntil(watch_mutex_, Clock::now() + kLook);
-    if (const uint64_t last = records_.last(); last != told_last) {
-      told_last = last;
-      ranks_->Doing("what comes behind its split call " + std::to_string(last));
-    }
-    transport::Channel* const channel = published_channel_.load(std::memory_order_acquire);
-    const Status exchanged = channel == nullptr ? Status::Ok() : channel->Check();
-    if (!exchanged.ok()) {
-      broken_.store(true, std::memory_order_release);
-      // Who aborted an exchange says why, in a line that the others would only repeat.
-      for (int look = 0; look < kLooksForCause && !ends_ && !told_; ++look) {
-        watch_ends_.WaitUntil(watch_mutex_, Clock::now() + kLook);
-      }
-      return Break(RankName() + ": " + OfChannel(exchanged) + SuspectFrom(seen.finished + 1));
-    }
-    const CallRecords::Slowest slowest = records_.slowest();
-    const uint64_t waiting = waiting_.load(std::memory_order_acquire);
-    const bool all_came = slowest.last >= waiting;
-    const bool comes = all_came || slowest.rank != awaited.rank || slowest.last != awaited.last;
-    if (comes) awaited = slowest;
-    if (const auto verdict = ranks.Look(comes, Clock::now()); verdict != Patience::kWait) {
-      const int rank = settings_.grid.RankInGroup(ranks_->membership().group, slowest.rank);
-      const uint64_t call = slowest.last + 1;
-      TellOfWait(verdict, ranks, ranks_->NameWithDoing(rank) + " has not come to", call);
-    }
-    const bool moves = channel == nullptr || !all_came || DeviceMoves(*channel, waiting, seen);
-    if (const auto verdict = device.Look(moves, Clock::now()); verdict != Patience::kWait) {
-      TellOfWait(verdict, device,
-                 RankName() + ", whose device lags behind calls that all ranks have made, " +
-                     "has not come to the end of",
-                 waiting);
-    }
-    WatchBegun(begun);
-  }
-  if (DeviceLog* const log = device_log_.load(std::memory_order_acquire)) log->Close();
-}
-
-void SplitCalls::TellOfWait(Patience::Verdict verdict, const Patience& wait,
-                            const std::string& what, uint64_t call) {
-  Tell(verdict, what + " split call " + std::to_string(call) + wait.WaitedText(), call);
-}
-
-void SplitCalls::Tell(Patience::Verdict verdict, const std::string& line, uint64_t call) {
-  if (verdict == Patience::kGiveUp) return Break(line + SuspectFrom(call));
-  Log(LogLevel::kWarn, RankName() + " waits: " + line);
-}
-
-bool SplitCalls::DeviceMoves(transport::Channel& channel, uint64_t call, OnDevice& seen) const {
-  if (seen.finished == call) return true;
-  const bool is_enqueued = enqueued_.load(std::memory_order_acquire) >= call;
-  const transport::DeviceProgress now = channel.Progress();
-  if (is_enqueued && !now.is_pending) seen.finished = call;
-  const DeviceLog* const log = device_log_.load(std::memory_order_acquire);
-  // Graphs may be before it.
-  const uint64_t counted = log == nullptr ? 0 : log->begun() + log->ended();
-  const bool moves = !now.is_pending || call != seen.call || now.reached != seen.reached ||
-                     counted != seen.counted;
-  seen.counted = counted;
-  seen.call = call;
-  seen.reached = now.reached;
-  return moves;
+  const int group_rank = settings_.grid.GroupRankOf(rank);
+  watch_.calls().HearLeave(group_rank, farewell.calls);
+  watch_.begun().HearLeave(group_rank, farewell.begun);
+  watch_.FailIfLeftBehind();
 }
 
 void SplitCalls::HearPost(int rank, std::string_view bytes) {
@@ -260,39 +143,36 @@ void SplitCalls::HearPost(int rank, std::string_view bytes) {
   if (bytes.size() == sizeof theirs) std::memcpy(&theirs, bytes.data(), sizeof theirs);
   const bool is_begun = theirs.kind == CallKind::kBegun;
   if (std::optional<std::string> difference =
-          (is_begun ? begun_records_ : records_).AddOf(rank, bytes)) {
-    return Break(*difference);
+          (is_begun ? watch_.begun() : watch_.calls()).records().AddOf(rank, bytes)) {
+    return failure_.Fail(*difference);
   }
   if (is_begun || theirs.sequence != gathering_.load(std::memory_order_acquire)) return;
   if (theirs.kind != CallKind::kAgreed) BreakNotNew(rank, theirs);
 }
 
 void SplitCalls::BreakNotNew(int rank, const CallRecord& theirs) {
-  const std::string call = "call " + std::to_string(theirs.sequence) + " is new to " + RankName();
-  const std::string other = "rank " + std::to_string(FirstRank() + rank);
+  const std::string call =
+      "call " + std::to_string(theirs.sequence) + " is new to " + failure_.OwnName();
+  const std::string other = failure_.NameOf(rank);
   const std::string suspect = SuspectFrom(theirs.sequence);
   if (theirs.captured != 0) {
-    return Break(call + ", and inside a CUDA graph capture on " + other + suspect);
+    return failure_.Fail(call + ", and inside a CUDA graph capture on " + other + suspect);
   }
   if (theirs.kind == CallKind::kReplicated) {
-    return Break("call " + std::to_string(theirs.sequence) + " is declared replicated on " + other +
-                 ", but not on " + RankName() + suspect);
+    return failure_.Fail("call " + std::to_string(theirs.sequence) + " is declared replicated on " +
+                         other + ", but not on " + failure_.OwnName() + suspect);
   }
   if (theirs.kernel != gathered_kernel_.load(std::memory_order_acquire)) {
-    return Break(call + ", and another kernel" +
-                 (theirs.kind == CallKind::kRefused ? ", which was refused, on " : " on ") + other +
-                 ". " + kPrivateCalls + suspect);
+    return failure_.Fail(call + ", and another kernel" +
+                         (theirs.kind == CallKind::kRefused ? ", which was refused, on " : " on ") +
+                         other + ". " + kPrivateCalls + suspect);
   }
-  Break(call + " with extents " +
-        ExtentsText({gathered_extents_[0], gathered_extents_[1], gathered_extents_[2]}) +
-        ", but not to " + other + " with extents " + ExtentsText(theirs.extents) +
-        "; where extents change, UCUDNN_SPATIAL_AGREE=each lets ranks gather at every call" +
-        suspect);
-}
-
-void SplitCalls::Break(const std::string& line) {
-  broken_.store(true, std::memory_order_release);
-  ranks_->Fail(line);
+  failure_.Fail(
+      call + " with extents " +
+      ExtentsText({gathered_extents_[0], gathered_extents_[1], gathered_extents_[2]}) +
+      ", but not to " + other + " with extents " + ExtentsText(theirs.extents) +
+      "; where extents change, UCUDNN_SPATIAL_AGREE=each lets ranks gather at every call" +
+      suspect);
 }
 
 cudnnStatus_t SplitCalls::Broken(const SplitCall& call) const {
@@ -315,8 +195,8 @@ void SplitCalls::FillOutput(const SplitCall& call) const {
 }
 
 void SplitCalls::BreakTwoThreads() {
-  Break("two threads of " + RankName() +
-        " call split convolutions at once, so their order differs between ranks");
+  failure_.Fail("two threads of " + failure_.OwnName() +
+                " call split convolutions at once, so their order differs between ranks");
 }
 
 class SplitCalls::InCall {
@@ -343,11 +223,11 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   }
   // Another thread may be about to Await: it takes no longer than enqueueing.
   MutexLock lock(mutex_);
-  if (broken_.load(std::memory_order_acquire)) return Broken(call);
+  if (failure_.has_failed()) return Broken(call);
   const cuda::ContextScope scope(driver_, call.context);
   ++sequence_;
   if (device_ && device_->context != nullptr && CurrentContext() != device_->context) {
-    Break(RankName() + " makes split calls on two devices; a rank has one");
+    failure_.Fail(failure_.OwnName() + " makes split calls on two devices; a rank has one");
     return Broken(call);
   }
   if (call.is_captured) return RunCaptured(call, local);
@@ -370,15 +250,11 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     if (agreed_now && !FormOf(functions_, call).reads_result) FillOutput(call);
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
-  if (kernel->needs_others()) waiting_.store(sequence_);
-  if (std::optional<std::string> line = LeftBehind()) {
-    Break(*line);
-    return Broken(call);
-  }
-  if (!AwaitIfChecked()) return Broken(call);
+  if (kernel->needs_others()) watch_.calls().set_waiting(sequence_);
+  if (watch_.FailIfLeftBehind() || !AwaitIfChecked()) return Broken(call);
   if (!has_rows) exchanged_bytes_ += kernel->exchanged_bytes();
   const KernelOutcome outcome = RunCounted(call, local, *kernel, has_rows);
-  enqueued_.store(sequence_, std::memory_order_release);
+  watch_.NoteEnqueued(sequence_);
   if (call.declared.pair == Declared::Pair::kFirst && kernel->exchanges_gradient_at_once()) {
     received_ = {sequence_, call.call.y, call.problem, kernel->form().hides_nan,
                  kernel->received_end()};
@@ -388,16 +264,16 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
 
 cudnnStatus_t SplitCalls::Conclude(const SplitCall& call, const KernelOutcome& outcome) {
   if (!outcome.exact.ok()) {
-    Break(RankName() + ", call " + std::to_string(sequence_) + ": " + OfChannel(outcome.exact) +
-          SuspectFrom(sequence_));
+    failure_.FailAt(sequence_, failure_.OfChannel(outcome.exact) + SuspectFrom(sequence_));
     return Broken(call);
   }
   if (outcome.status != CUDNN_STATUS_SUCCESS) {
-    Break(RankName() + ", call " + std::to_string(sequence_) + ": its own call failed with " +
-          functions_.cudnnGetErrorString(outcome.status) + SuspectFrom(sequence_));
+    failure_.FailAt(sequence_, std::string("its own call failed with ") +
+                                   functions_.cudnnGetErrorString(outcome.status) +
+                                   SuspectFrom(sequence_));
     return outcome.status;
   }
-  return broken_.load(std::memory_order_acquire) ? Broken(call) : CUDNN_STATUS_SUCCESS;
+  return failure_.has_failed() ? Broken(call) : CUDNN_STATUS_SUCCESS;
 }
 
 bool SplitCalls::HasRows(const SplitCall& call, const SplitKernel& kernel) const {
@@ -425,60 +301,32 @@ Status SplitCalls::Await(CUcontext context, CUstream stream) {
 }
 
 SplitFigures SplitCalls::figures() const {
-  return {records_.last(), exchanged_bytes_.load(), owned_bytes_.load()};
+  return {watch_.calls().records().last(), exchanged_bytes_.load(), owned_bytes_.load()};
 }
 
-void SplitCalls::Fail(const std::string& why) { Break(RankName() + ": " + why); }
-
-void SplitCalls::AwaitTold() const {
-  constexpr std::chrono::seconds kMost{2};
-  const auto deadline = std::chrono::steady_clock::now() + kMost;
-  while (!told_.load(std::memory_order_acquire) && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(kPause);
-  }
-}
+void SplitCalls::Fail(const std::string& why) { failure_.Fail(failure_.OwnName() + ": " + why); }
 
 std::optional<std::string> SplitCalls::Leave() {
   // A lock may be held for ever in a child.
   if (getpid() != process_) return std::nullopt;
-  if (broken_.load(std::memory_order_acquire)) AwaitTold();
-  FinishBegun();
-  const auto last = ranks_->Leave(Farewell{records_.last(), CallsBegun()}.Text());
-  if (broken_.load(std::memory_order_acquire)) return std::nullopt;
+  if (failure_.has_failed()) failure_.AwaitTold();
+  watch_.FinishBegun();
+  const auto last = ranks_->Leave(Farewell{records().last(), watch_.calls_begun()}.Text());
+  if (failure_.has_failed()) return std::nullopt;
   std::vector<std::optional<Farewell>> ended;
   for (int rank = 0; rank < ranks_->membership().group_size; ++rank) {
-    const int of_job = settings_.grid.RankInGroup(ranks_->membership().group, rank);
-    const std::optional<std::string>& text = last[static_cast<size_t>(of_job)];
+    const auto& text = last[static_cast<size_t>(failure_.RankOfJob(rank))];
     ended.push_back(text ? std::optional(Farewell::Read(*text)) : std::nullopt);
   }
-  const std::optional<std::string> unequal = Unequal(ended, FirstRank());
+  const std::optional<std::string> unequal = Unequal(ended, failure_.RankOfJob(0));
   if (!unequal) return std::nullopt;
   return *unequal + ": what was computed meanwhile may be wrong";
-}
-
-int SplitCalls::FirstRank() const {
-  return settings_.grid.RankInGroup(ranks_->membership().group, 0);
 }
 
 Spatial WithRowsBeside(const ConvolutionProblem& problem) {
   Spatial extents = problem.x;
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) extents[axis] += 2 * problem.pad[axis];
   return extents;
-}
-
-std::string SplitCalls::OfChannel(const Status& status) const {
-  if (FirstRank() == 0) return status.message();
-  return status.message() + " (by numbers in group " + std::to_string(ranks_->membership().group) +
-         ", which begins with rank " + std::to_string(FirstRank()) + ")";
-}
-
-uint64_t SplitCalls::CallsBegun() const {
-  const DeviceLog* const log = device_log_.load(std::memory_order_acquire);
-  return log == nullptr ? 0 : log->begun();
-}
-
-std::string SplitCalls::RankName() const {
-  return "rank " + std::to_string(ranks_->membership().rank);
 }
 
 void SplitCalls::Forget(cudnnHandle_t handle) {
@@ -519,19 +367,19 @@ void SplitCalls::Post(const SplitCall& call, const Posting& posting, uint64_t co
   record.kind = posting.kind;
   record.captured = posting.is_captured ? 1 : 0;
   record.has_rows = posting.has_rows ? 1 : 0;
-  AwaitRecords(records_.most_ahead() - 1);
-  const std::optional<std::string> difference = records_.Add(record, extents);
+  AwaitRecords(records().most_ahead() - 1);
+  const std::optional<std::string> difference = records().Add(record, extents);
   ranks_->Post({reinterpret_cast<const char*>(&record), sizeof record});
-  if (difference) Break(*difference);
+  if (difference) failure_.Fail(*difference);
 }
 
 // Waits until this rank is at most `most_ahead` calls ahead of the slowest other one.
 void SplitCalls::AwaitRecords(uint64_t most_ahead) {
   const auto deadline = std::chrono::steady_clock::now() + settings_.timeout;
-  while (!broken_.load(std::memory_order_acquire) && records_.ahead() > most_ahead) {
+  while (!failure_.has_failed() && records().ahead() > most_ahead) {
     if (std::chrono::steady_clock::now() > deadline) {
-      return Break(RankName() + " is " + std::to_string(records_.ahead()) +
-                   " calls ahead of the slowest rank");
+      return failure_.Fail(failure_.OwnName() + " is " + std::to_string(records().ahead()) +
+                           " calls ahead of the slowest rank");
     }
     std::this_thread::sleep_for(kPause);
   }
@@ -540,7 +388,7 @@ void SplitCalls::AwaitRecords(uint64_t most_ahead) {
 bool SplitCalls::AwaitIfChecked() {
   if (!settings_.waits_for_records) return true;
   AwaitRecords(0);
-  return !broken_.load(std::memory_order_acquire) && !records_.differ();
+  return !failure_.has_failed() && !records().differ();
 }
 
 CUcontext SplitCalls::CurrentContext() const {
@@ -553,7 +401,7 @@ void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
   const InCall in_call(in_call_);
   if (!in_call.is_first()) return BreakTwoThreads();
   MutexLock lock(mutex_);
-  if (broken_.load(std::memory_order_acquire)) return;
+  if (failure_.has_failed()) return;
   ++sequence_;
   ConvolutionProblem unread;
   unread.operation = operation;

@@ -20,8 +20,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "base/mutex.h"
@@ -30,12 +28,12 @@
 #include "spatial/agreement.h"
 #include "spatial/call_record.h"
 #include "spatial/capture_memory.h"
-#include "spatial/device_log.h"
 #include "spatial/exchange_times.h"
 #include "spatial/gradient_sums.h"
 #include "spatial/kernel_log.h"
 #include "spatial/kernel_table.h"
-#include "spatial/patience.h"
+#include "spatial/rank_failure.h"
+#include "spatial/rank_watch.h"
 #include "spatial/split_kernel.h"
 #include "transport/channel.h"
 #include "transport/ranks.h"
@@ -178,7 +176,7 @@ class SplitCalls {
                                        std::span<const OwnWindow> windows) const;
   PlanContext ContextOf(const SplitCall& call) const UCUDNN_REQUIRES(mutex_);
 
-  // In split_capture.cpp, up to WatchLeft. A call on a stream that is capturing.
+  // In split_capture.cpp, up to EndOnDevice. A call on a stream that is capturing.
   cudnnStatus_t RunCaptured(const SplitCall& call, LocalCall& local) UCUDNN_REQUIRES(mutex_);
   // Why the kernel is an error in a capture on all ranks, before it is looked at; empty: it is not.
   std::string WhyNotCaptured(std::span<const AgreedKernel> agreed) const UCUDNN_REQUIRES(mutex_);
@@ -191,22 +189,6 @@ class SplitCalls {
       UCUDNN_REQUIRES(mutex_);
   Status EndOnDevice(DeviceLog::Point* point, const SplitCall& call, ExchangeResources& device)
       UCUDNN_REQUIRES(mutex_);
-  // Posts what the device has begun, as far as this rank may be ahead of the others.
-  void PostAllBegun();
-  void PostBegun(const DeviceCall& begun) UCUDNN_REQUIRES(begun_mutex_);
-  // The same at the rank's end, and waits a bounded time for what the device is in.
-  void FinishBegun();
-  // Of the ranks that have not left: whose device has begun the fewest calls.
-  CallRecords::Slowest SlowestPresent() const;
-  // On the thread that watches: looks whether the others' devices, and this one, get on.
-  struct BegunWatch {
-    Patience ranks, device;
-    CallRecords::Slowest awaited;
-    uint64_t moved = 0;
-    std::optional<Patience::Clock::time_point> left_behind;
-  };
-  void WatchBegun(BegunWatch& watch);
-  void WatchLeft(BegunWatch& watch, bool is_running, uint64_t waiting);
 
   // In split_figures.cpp. What the report tells of a kernel that was agreed on for the call.
   KernelFacts FactsOf(const SplitCall& call, const SplitKernel& kernel) const
@@ -247,43 +229,12 @@ class SplitCalls {
   int NumberOfThread() UCUDNN_REQUIRES(mutex_);  // of the calling one
   int NumberOf(cudnnHandle_t handle);
 
-  // Whether a rank of the group has left that would have to make this call, too.
-  std::optional<std::string> LeftBehind() const;
-  // On a thread of its own: looks whether exchanges failed after their calls had returned, and
-  // whether the other ranks, and the device, come to the calls that this one has made.
-  void Watch();
-  void WatchOrFail();
-  // What the thread has seen of the device.
-  struct OnDevice {
-    uint64_t call = 0;      // the last one that needs the other ranks
-    uint64_t reached = 0;   // as the channel counts
-    uint64_t finished = 0;  // a call of which, as of those before it, nothing needs to be asked
-    uint64_t counted = 0;   // what it has begun and ended, as DeviceLog counts
-  };
-  // Whether the device has done something since `seen` for the exchanges up to those of `call`, or
-  // has done them all. A rank's own work before them may take long, as long as some end.
-  bool DeviceMoves(transport::Channel& channel, uint64_t call, OnDevice& seen) const;
-  void TellOfWait(Patience::Verdict verdict, const Patience& wait, const std::string& what,
-                  uint64_t call);
-  // Warns, or gives up: then results are suspect from `call` on.
-  void Tell(Patience::Verdict verdict, const std::string& line, uint64_t call);
-
+  CallRecords& records() { return watch_.calls().records(); }
   void HearNoMore();
   // On the transport's thread.
   void HearLeave(int rank, std::string_view last);
   void HearPost(int rank, std::string_view record);
-  void HearFailure(std::string_view line);
-  uint64_t CallsBegun() const;  // by the device, where it is counted
-  int FirstRank() const;        // the job's rank that is number 0 of the group
-  std::string RankName() const;
-  // What a channel says, which counts ranks within the group.
-  std::string OfChannel(const Status& status) const;
-  // From now on all ranks' calls fail, with this line.
-  void Break(const std::string& line);
-  // Waits, for a bounded time, until the failure's line was written: a process that ends at the
-  // error would end without it.
-  void AwaitTold() const;
-  // What a call returns then: an error, and NaN as its result.
+  // What a call returns once the ranks have failed: an error, and NaN as its result.
   cudnnStatus_t Broken(const SplitCall& call) const;
   void FillOutput(const SplitCall& call) const;
 
@@ -295,25 +246,15 @@ class SplitCalls {
   const std::unique_ptr<transport::Ranks> ranks_;
   const std::unique_ptr<transport::Gatherer> gatherer_;
   const OpenChannel open_;
-  CallRecords records_;
+  RankFailure failure_;
   std::atomic<uint64_t> gathering_ = 0;  // the call whose claims this rank waits for; 0: none
   std::array<std::atomic<int32_t>, kMaxSpatial> gathered_extents_ = {};  // of that call
   std::atomic<uint64_t> gathered_kernel_ = 0;                            // and its common hash
-  std::atomic<transport::Channel*> published_channel_ = nullptr;         // for Abort
-  std::atomic<bool> broken_ = false;
-  std::atomic<bool> told_ = false;  // the line of the failure was written
   std::atomic<uint64_t> exchanged_bytes_ = 0;
   KernelLog log_;
   const std::unique_ptr<ExchangeTimes> times_;  // null: no call is timed
   std::atomic<size_t> owned_bytes_ = 0;
-  std::atomic<uint64_t> waiting_ = 0;   // the last call that needs the other ranks
-  std::atomic<uint64_t> enqueued_ = 0;  // the last one that is on the streams
-
-  // Since the first call in a capture; then of all calls.
-  std::atomic<DeviceLog*> device_log_ = nullptr;
-  Mutex begun_mutex_;
-  CallRecords begun_records_;
-  std::atomic<uint64_t> begun_waiting_ = 0;  // the last one that needs the other ranks
+  RankWatch watch_;
 
   std::atomic<bool> in_call_ = false;
   Mutex mutex_;
@@ -338,18 +279,6 @@ class SplitCalls {
   Mutex handles_mutex_;  // a handle may be destroyed while another thread calls
   std::map<cudnnHandle_t, int> handles_ UCUDNN_GUARDED_BY(handles_mutex_);
   int handle_count_ UCUDNN_GUARDED_BY(handles_mutex_) = 0;
-
-  // By rank of the group: the last call of one that has left, and how many its device has begun;
-  // kHere of the others.
-  static constexpr uint64_t kHere = ~uint64_t{0};
-  struct Left {
-    std::atomic<uint64_t> call = kHere, begun = kHere;
-  };
-  std::vector<Left> left_;
-  Mutex watch_mutex_;
-  Condition watch_ends_;
-  bool ends_ UCUDNN_GUARDED_BY(watch_mutex_) = false;
-  std::thread watch_;  // the last member: it uses the others
 };
 
 }  // namespace ucudnn::spatial

@@ -1,15 +1,10 @@
-// Split calls inside CUDA graph captures, and what devices begin of them each time that their
-// graphs are launched. A kernel that ran outside before is captured with its exchange, between two
-// host functions (device_log.h); the thread that watches the others posts what began.
+// Split calls inside CUDA graph captures. A kernel that ran outside before is captured with its
+// exchange, between two host functions (device_log.h); the thread that watches the others posts
+// what devices begin each time that a graph is launched (rank_watch.h).
 #include "base/log.h"
 #include "spatial/split_calls.h"
 
 namespace ucudnn::spatial {
-namespace {
-
-constexpr const char* kCounted = " split calls, counted from the first CUDA graph capture";
-
-}  // namespace
 
 std::string SplitCalls::WhyNotCaptured(std::span<const AgreedKernel> agreed) const {
   if (agreed.empty()) {
@@ -34,9 +29,7 @@ KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, Split
   CountOwned();
   if (!found.ok()) return {CUDNN_STATUS_SUCCESS, found.status()};
   ExchangeResources& device = **found;
-  if (device_log_.load(std::memory_order_acquire) == nullptr) {
-    device_log_.store(&DeviceLog::Make(driver_), std::memory_order_release);
-  }
+  watch_.CountOnDevice(driver_);
   const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, true, device);
   if (!point.ok()) return {CUDNN_STATUS_SUCCESS, point.status()};
   KernelOutcome outcome = kernel.Run({call.call, call.stream, local}, device, *channel_);
@@ -70,9 +63,10 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
   }
   SplitKernel* const kernel = agreed[0].For(call.problem);
   if (kernel == nullptr) {
-    Break(RankName() + ", call " + std::to_string(sequence_) +
-          ": its tensors lie as never before, and it is inside a CUDA graph capture, where nothing "
-          "can be made for them");
+    failure_.FailAt(
+        sequence_,
+        "its tensors lie as never before, and it is inside a CUDA graph capture, where nothing "
+        "can be made for them");
     return Broken(call);
   }
   const bool refused = !kernel->refusal().empty();
@@ -95,7 +89,7 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
 Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
                                                     const SplitKernel& kernel, bool is_captured,
                                                     ExchangeResources& device) {
-  DeviceLog* const log = device_log_.load(std::memory_order_acquire);
+  DeviceLog* const log = watch_.device_log();
   if (log == nullptr || call.declared.is_replicated) return nullptr;
   DeviceCall begun;
   begun.call = sequence_;
@@ -116,107 +110,7 @@ Status SplitCalls::EndOnDevice(DeviceLog::Point* point, const SplitCall& call,
                                ExchangeResources& device) {
   if (point == nullptr) return Status::Ok();
   UCUDNN_RETURN_IF_ERROR(device.counted.HoldBack(call.stream));
-  return device_log_.load(std::memory_order_acquire)->End(point, call.stream);
-}
-
-void SplitCalls::PostBegun(const DeviceCall& begun) {
-  CallRecord record;
-  record.sequence = begun_records_.last() + 1;
-  record.kernel = begun.kernel;
-  record.call = begun.call;
-  record.kind = CallKind::kBegun;
-  record.captured = begun.is_captured ? 1 : 0;
-  if (begun.is_captured) {
-    exchanged_bytes_ += begun.exchanged_bytes;
-    log_.Count(begun.log_number, false);
-  }
-  const std::optional<std::string> difference = begun_records_.Add(record, nullptr);
-  ranks_->Post({reinterpret_cast<const char*>(&record), sizeof record});
-  if (begun.needs_others) begun_waiting_.store(record.sequence);
-  if (difference) Break(*difference);
-}
-
-void SplitCalls::PostAllBegun() {
-  DeviceLog* const log = device_log_.load(std::memory_order_acquire);
-  if (log == nullptr) return;
-  MutexLock lock(begun_mutex_);
-  while (begun_records_.last() - SlowestPresent().last + 1 < begun_records_.most_ahead() &&
-         !broken_.load(std::memory_order_acquire)) {
-    const std::optional<DeviceCall> begun = log->NextBegun();
-    if (!begun) break;
-    PostBegun(*begun);
-  }
-}
-
-CallRecords::Slowest SplitCalls::SlowestPresent() const {
-  CallRecords::Slowest slowest = {ranks_->membership().group_rank, begun_records_.last()};
-  for (int rank = 0; rank < ranks_->membership().group_size; ++rank) {
-    if (left_[static_cast<size_t>(rank)].begun.load() != kHere) continue;
-    const uint64_t last = begun_records_.last_of(rank);
-    if (last < slowest.last) slowest = {rank, last};
-  }
-  return slowest;
-}
-
-void SplitCalls::FinishBegun() {
-  const DeviceLog* const log = device_log_.load(std::memory_order_acquire);
-  if (log == nullptr) return;
-  const auto deadline = std::chrono::steady_clock::now() + transport::kLeavingTime;
-  while (log->begun() != log->ended() && !broken_.load(std::memory_order_acquire) &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  PostAllBegun();
-}
-
-void SplitCalls::WatchBegun(BegunWatch& watch) {
-  DeviceLog* const log = device_log_.load(std::memory_order_acquire);
-  if (log == nullptr) return;
-  PostAllBegun();
-  const Patience::Clock::time_point now = Patience::Clock::now();
-  const uint64_t begun = log->begun(), ended = log->ended(), waiting = begun_waiting_.load();
-  const bool is_running = begun != ended;
-  const CallRecords::Slowest slowest = SlowestPresent();
-  const CallRecord missing = begun_records_.Own(slowest.last + 1);
-  const bool all_came = slowest.last >= waiting;
-  const bool comes =
-      all_came || slowest.rank != watch.awaited.rank || slowest.last != watch.awaited.last;
-  if (comes) watch.awaited = slowest;
-  if (const auto verdict = watch.ranks.Look(comes, now); verdict != Patience::kWait) {
-    const int rank = settings_.grid.RankInGroup(ranks_->membership().group, slowest.rank);
-    Tell(verdict,
-         "the device of " + ranks_->NameWithDoing(rank) + " has begun " +
-             std::to_string(slowest.last) + kCounted + ", and that of " + RankName() +
-             " one more, " + BegunCallText(missing) + watch.ranks.WaitedText(),
-         missing.call);
-  }
-  const bool moves = !all_came || !is_running || begun + ended != watch.moved;
-  watch.moved = begun + ended;
-  if (const auto verdict = watch.device.Look(moves, now); verdict != Patience::kWait) {
-    const CallRecord last = begun_records_.Own(begun_records_.last());
-    Tell(verdict,
-         RankName() + ", whose device lags behind the others', has not come to the end of " +
-             BegunCallText(last) + watch.device.WaitedText(),
-         last.call);
-  }
-  WatchLeft(watch, is_running, waiting);
-}
-
-// The device of one that has left may still run what it had not begun by then, for a while.
-void SplitCalls::WatchLeft(BegunWatch& watch, bool is_running, uint64_t waiting) {
-  const Patience::Clock::time_point now = Patience::Clock::now();
-  for (size_t at = 0; at < left_.size() && is_running; ++at) {
-    const uint64_t begun = left_[at].begun.load();
-    if (begun >= waiting) continue;
-    if (!watch.left_behind) watch.left_behind = now;
-    if (now - *watch.left_behind < transport::kLeavingTime) return;
-    const CallRecord missing = begun_records_.Own(begun + 1);
-    const int rank = settings_.grid.RankInGroup(ranks_->membership().group, static_cast<int>(at));
-    return Break("rank " + std::to_string(rank) + " ended after its device had begun " +
-                 std::to_string(begun) + kCounted + ", but that of " + RankName() +
-                 " waits in one more, " + BegunCallText(missing) + SuspectFrom(missing.call));
-  }
-  watch.left_behind.reset();
+  return watch_.device_log()->End(point, call.stream);
 }
 
 }  // namespace ucudnn::spatial

@@ -1,0 +1,224 @@
+#include "spatial/rank_watch.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "base/signals_blocked.h"
+
+namespace ucudnn::spatial {
+namespace {
+
+using Clock = Patience::Clock;
+
+constexpr std::chrono::milliseconds kLook{100};
+constexpr const char* kCounted = " split calls, counted from the first CUDA graph capture";
+
+CallWatch WatchOf(const transport::Ranks& ranks, int first, const Patience& patience) {
+  return {ranks.membership().group_rank, ranks.membership().group_size, first, patience};
+}
+
+}  // namespace
+
+RankWatch::RankWatch(transport::Ranks& ranks, RankFailure& failure, const Patience& patience,
+                     std::function<void(const DeviceCall&)> count)
+    : ranks_(ranks),
+      failure_(failure),
+      count_(std::move(count)),
+      calls_(WatchOf(ranks, failure.RankOfJob(0), patience)),
+      begun_(WatchOf(ranks, failure.RankOfJob(0), patience)) {
+  calls_.records().MakeRoom();
+}
+
+void RankWatch::Start() {
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] { WatchOrFail(); });
+}
+
+void RankWatch::End() {
+  {
+    MutexLock lock(mutex_);
+    ends_ = true;
+    ending_.NotifyAll();
+  }
+  thread_.join();
+}
+
+void RankWatch::WatchOrFail() {
+  try {
+    return Watch();
+  } catch (...) {
+    failure_.FailWithoutLine();
+  }
+  try {
+    failure_.Fail(failure_.OwnName() + ": out of memory in the thread that watches the others");
+  } catch (...) {
+    // Even for the line: the others miss this rank's next record.
+  }
+}
+
+void RankWatch::Watch() {
+  constexpr int kLooksForCause = 5;
+  uint64_t told_last = 0;
+  MutexLock lock(mutex_);
+  while (!ends_ && !failure_.has_failed()) {
+    ending_.WaitUntil(mutex_, Clock::now() + kLook);
+    if (const uint64_t last = calls_.records().last(); last != told_last) {
+      told_last = last;
+      ranks_.Doing("what comes behind its split call " + std::to_string(last));
+    }
+    transport::Channel* const channel = failure_.channel();
+    const Status exchanged = channel == nullptr ? Status::Ok() : channel->Check();
+    if (!exchanged.ok()) {
+      failure_.FailWithoutLine();
+      // Who aborted an exchange says why, in a line that the others would only repeat.
+      for (int look = 0; look < kLooksForCause && !ends_ && !failure_.is_told(); ++look) {
+        ending_.WaitUntil(mutex_, Clock::now() + kLook);
+      }
+      return failure_.Fail(failure_.OwnName() + ": " + failure_.OfChannel(exchanged) +
+                           SuspectFrom(seen_.finished + 1));
+    }
+    WatchCalls(channel);
+    WatchBegun();
+  }
+  if (DeviceLog* const log = device_log()) log->Close();
+}
+
+void RankWatch::WatchCalls(transport::Channel* channel) {
+  if (const auto verdict = calls_.LookAtRanks(Clock::now()); verdict != Patience::kWait) {
+    const uint64_t call = calls_.slowest().last + 1;
+    Tell(verdict,
+         ranks_.NameWithDoing(failure_.RankOfJob(calls_.slowest().rank)) +
+             " has not come to split call " + std::to_string(call) +
+             calls_.ranks_wait().WaitedText(),
+         call);
+  }
+  const uint64_t waiting = calls_.awaited_call();
+  const bool moves = channel == nullptr || !calls_.all_came() || DeviceMoves(*channel, waiting);
+  if (const auto verdict = calls_.LookAtDevice(moves, Clock::now()); verdict != Patience::kWait) {
+    Tell(verdict,
+         failure_.OwnName() + ", whose device lags behind calls that all ranks have made, " +
+             "has not come to the end of split call " + std::to_string(waiting) +
+             calls_.device_wait().WaitedText(),
+         waiting);
+  }
+}
+
+void RankWatch::WatchBegun() {
+  DeviceLog* const log = device_log();
+  if (log == nullptr) return;
+  PostAllBegun();
+  const Clock::time_point now = Clock::now();
+  const uint64_t begun = log->begun(), ended = log->ended();
+  const bool is_running = begun != ended;
+  if (const auto verdict = begun_.LookAtRanks(now); verdict != Patience::kWait) {
+    const CallWatch::Slowest& slowest = begun_.slowest();
+    const CallRecord missing = begun_.records().Own(slowest.last + 1);
+    Tell(verdict,
+         "the device of " + ranks_.NameWithDoing(failure_.RankOfJob(slowest.rank)) + " has begun " +
+             std::to_string(slowest.last) + kCounted + ", and that of " + failure_.OwnName() +
+             " one more, " + BegunCallText(missing) + begun_.ranks_wait().WaitedText(),
+         missing.call);
+  }
+  const bool moves = !is_running || begun + ended != moved_;
+  moved_ = begun + ended;
+  if (const auto verdict = begun_.LookAtDevice(moves, now); verdict != Patience::kWait) {
+    const CallRecord last = begun_.records().Own(begun_.records().last());
+    Tell(verdict,
+         failure_.OwnName() +
+             ", whose device lags behind the others', has not come to the end of " +
+             BegunCallText(last) + begun_.device_wait().WaitedText(),
+         last.call);
+  }
+  WatchLeft(is_running);
+}
+
+void RankWatch::WatchLeft(bool is_running) {
+  const auto left = is_running ? begun_.LeftBehind() : std::nullopt;
+  if (!left) return left_behind_.reset();
+  const Clock::time_point now = Clock::now();
+  if (!left_behind_) left_behind_ = now;
+  if (now - *left_behind_ < transport::kLeavingTime) return;
+  const CallRecord missing = begun_.records().Own(left->last + 1);
+  failure_.Fail(failure_.NameOf(left->rank) + " ended after its device had begun " +
+                std::to_string(left->last) + kCounted + ", but that of " + failure_.OwnName() +
+                " waits in one more, " + BegunCallText(missing) + SuspectFrom(missing.call));
+}
+
+void RankWatch::Tell(Patience::Verdict verdict, const std::string& line, uint64_t call) {
+  if (verdict == Patience::kGiveUp) return failure_.Fail(line + SuspectFrom(call));
+  Log(LogLevel::kWarn, failure_.OwnName() + " waits: " + line);
+}
+
+bool RankWatch::DeviceMoves(transport::Channel& channel, uint64_t call) {
+  if (seen_.finished == call) return true;
+  const bool is_enqueued = enqueued_.load(std::memory_order_acquire) >= call;
+  const transport::DeviceProgress now = channel.Progress();
+  if (is_enqueued && !now.is_pending) seen_.finished = call;
+  const DeviceLog* const log = device_log();
+  // Graphs may be before it.
+  const uint64_t counted = log == nullptr ? 0 : log->begun() + log->ended();
+  const bool moves = !now.is_pending || call != seen_.call || now.reached != seen_.reached ||
+                     counted != seen_.counted;
+  seen_.counted = counted;
+  seen_.call = call;
+  seen_.reached = now.reached;
+  return moves;
+}
+
+bool RankWatch::FailIfLeftBehind() {
+  const auto left = calls_.LeftBehind();
+  if (!left) return false;
+  failure_.Fail(failure_.NameOf(left->rank) + " ended after split call " +
+                std::to_string(left->last) + ", but " + failure_.OwnName() + " makes call " +
+                std::to_string(calls_.waiting()));
+  return true;
+}
+
+void RankWatch::CountOnDevice(const cuda::Driver& driver) {
+  if (device_log() != nullptr) return;
+  device_log_.store(&DeviceLog::Make(driver), std::memory_order_release);
+}
+
+uint64_t RankWatch::calls_begun() const {
+  const DeviceLog* const log = device_log();
+  return log == nullptr ? 0 : log->begun();
+}
+
+void RankWatch::PostBegun(const DeviceCall& begun) {
+  CallRecord record;
+  record.sequence = begun_.records().last() + 1;
+  record.kernel = begun.kernel;
+  record.call = begun.call;
+  record.kind = CallKind::kBegun;
+  record.captured = begun.is_captured ? 1 : 0;
+  if (begun.is_captured) count_(begun);
+  const std::optional<std::string> difference = begun_.records().Add(record, nullptr);
+  ranks_.Post({reinterpret_cast<const char*>(&record), sizeof record});
+  if (begun.needs_others) begun_.set_waiting(record.sequence);
+  if (difference) failure_.Fail(*difference);
+}
+
+void RankWatch::PostAllBegun() {
+  DeviceLog* const log = device_log();
+  if (log == nullptr) return;
+  MutexLock lock(begun_mutex_);
+  const CallRecords& records = begun_.records();
+  while (records.last() - begun_.SlowestPresent().last + 1 < records.most_ahead() &&
+         !failure_.has_failed()) {
+    const std::optional<DeviceCall> begun = log->NextBegun();
+    if (!begun) break;
+    PostBegun(*begun);
+  }
+}
+
+void RankWatch::FinishBegun() {
+  const DeviceLog* const log = device_log();
+  if (log == nullptr) return;
+  const auto deadline = Clock::now() + transport::kLeavingTime;
+  while (log->begun() != log->ended() && !failure_.has_failed() && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  PostAllBegun();
+}
+
+}  // namespace ucudnn::spatial
