@@ -143,7 +143,7 @@ Status SplitCalls::Open() {
   setup.context = device_->context;
   setup.rank = ranks_->membership().group_rank;
   setup.size = ranks_->membership().group_size;
-  setup.gatherer = gatherer_.get();
+  setup.gatherer = ranks_.get();
   setup.timeout = settings_.timeout;
   setup.given_up = [this] { return failure_.has_failed(); };
   setup.add = [device = &*device_](CUdeviceptr to, CUdeviceptr from, size_t count,
@@ -262,7 +262,7 @@ SplitKernel* SplitCalls::KernelOf(const SplitCall& call, LocalCall& local, bool&
   gathered_kernel_.store(HashOf(TextOf(call)), std::memory_order_release);
   gathering_.store(sequence_, std::memory_order_release);
   // A record that comes from now on is compared as it comes.
-  if (const auto early = records().NotAgreeing()) BreakNotNew(early->rank, early->record);
+  if (const auto early = records().NotAgreeing()) FailNotNew(early->rank, early->record);
   // Before the rank's own call is tried, which measures: a channel takes memory, and its first
   // messages time.
   if (!OpenFirst(call)) return nullptr;

@@ -20,18 +20,6 @@ uint64_t NextIdentity() {
   return ++count;
 }
 
-// The ranks as a channel needs them.
-class RanksGatherer : public transport::Gatherer {
- public:
-  explicit RanksGatherer(transport::Ranks& ranks) : ranks_(ranks) {}
-  Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view doing) override {
-    return ranks_.Gather(mine, doing);
-  }
-
- private:
-  transport::Ranks& ranks_;
-};
-
 // What the call writes.
 DeviceBox OutputOf(const SplitCall& call) {
   const ConvolutionProblem& p = call.problem;
@@ -98,7 +86,6 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
       functions_(functions),
       driver_(driver),
       ranks_(std::move(ranks)),
-      gatherer_(std::make_unique<RanksGatherer>(*ranks_)),
       open_(std::move(open)),
       failure_(*ranks_, settings_.grid),
       times_(settings_.times_exchanges ? std::make_unique<ExchangeTimes>(driver_) : nullptr),
@@ -147,10 +134,10 @@ void SplitCalls::HearPost(int rank, std::string_view bytes) {
     return failure_.Fail(*difference);
   }
   if (is_begun || theirs.sequence != gathering_.load(std::memory_order_acquire)) return;
-  if (theirs.kind != CallKind::kAgreed) BreakNotNew(rank, theirs);
+  if (theirs.kind != CallKind::kAgreed) FailNotNew(rank, theirs);
 }
 
-void SplitCalls::BreakNotNew(int rank, const CallRecord& theirs) {
+void SplitCalls::FailNotNew(int rank, const CallRecord& theirs) {
   const std::string call =
       "call " + std::to_string(theirs.sequence) + " is new to " + failure_.OwnName();
   const std::string other = failure_.NameOf(rank);
@@ -194,33 +181,17 @@ void SplitCalls::FillOutput(const SplitCall& call) const {
   if (!filled.ok() && LogEnabled(LogLevel::kDebug)) Log(LogLevel::kDebug, filled.message());
 }
 
-void SplitCalls::BreakTwoThreads() {
+void SplitCalls::FailTwoThreads() {
   failure_.Fail("two threads of " + failure_.OwnName() +
                 " call split convolutions at once, so their order differs between ranks");
 }
 
-class SplitCalls::InCall {
- public:
-  explicit InCall(std::atomic<bool>& in_call)
-      : in_call_(in_call), is_first_(!in_call.exchange(true, std::memory_order_acq_rel)) {}
-  ~InCall() {
-    if (is_first_) in_call_.store(false, std::memory_order_release);
-  }
-  InCall(const InCall&) = delete;
-  InCall& operator=(const InCall&) = delete;
-  bool is_first() const { return is_first_; }
-
- private:
-  std::atomic<bool>& in_call_;
-  const bool is_first_;
-};
-
 cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
-  const InCall in_call(in_call_);
-  if (!in_call.is_first()) {
-    BreakTwoThreads();
+  if (!in_call_.TryLock()) {
+    FailTwoThreads();
     return Broken(call);
   }
+  const MutexLock in_call(in_call_, MutexLock::kAdopt);
   // Another thread may be about to Await: it takes no longer than enqueueing.
   MutexLock lock(mutex_);
   if (failure_.has_failed()) return Broken(call);
@@ -398,8 +369,8 @@ CUcontext SplitCalls::CurrentContext() const {
 
 void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
   if (getpid() != process_) return;
-  const InCall in_call(in_call_);
-  if (!in_call.is_first()) return BreakTwoThreads();
+  if (!in_call_.TryLock()) return FailTwoThreads();
+  const MutexLock in_call(in_call_, MutexLock::kAdopt);
   MutexLock lock(mutex_);
   if (failure_.has_failed()) return;
   ++sequence_;

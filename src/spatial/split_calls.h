@@ -199,7 +199,7 @@ class SplitCalls {
 
   CUcontext CurrentContext() const;
   // The call's kernel is new here and not to `rank`.
-  void BreakNotNew(int rank, const CallRecord& theirs);
+  void FailNotNew(int rank, const CallRecord& theirs);
   // What became of a call that was made, and what it returns.
   cudnnStatus_t Conclude(const SplitCall& call, const KernelOutcome& outcome)
       UCUDNN_REQUIRES(mutex_);
@@ -223,9 +223,7 @@ class SplitCalls {
   void AwaitRecords(uint64_t most_ahead);
   // Where each call waits for all ranks' records of it: whether they have come and are the same.
   bool AwaitIfChecked();
-  // While one lives, a call of another thread is an error on all ranks.
-  class InCall;
-  void BreakTwoThreads();
+  void FailTwoThreads();
   int NumberOfThread() UCUDNN_REQUIRES(mutex_);  // of the calling one
   int NumberOf(cudnnHandle_t handle);
 
@@ -244,7 +242,6 @@ class SplitCalls {
   const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   const std::unique_ptr<transport::Ranks> ranks_;
-  const std::unique_ptr<transport::Gatherer> gatherer_;
   const OpenChannel open_;
   RankFailure failure_;
   std::atomic<uint64_t> gathering_ = 0;  // the call whose claims this rank waits for; 0: none
@@ -256,7 +253,7 @@ class SplitCalls {
   std::atomic<size_t> owned_bytes_ = 0;
   RankWatch watch_;
 
-  std::atomic<bool> in_call_ = false;
+  Mutex in_call_;  // held during a call: then one of another thread is an error on all ranks
   Mutex mutex_;
   uint64_t sequence_ UCUDNN_GUARDED_BY(mutex_) = 0;
   // The last call that was the first of a pair; what it received lies in the buffer until the next.

@@ -22,6 +22,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "transport/alarm.h"
+#include "transport/gatherer.h"
 #include "transport/hub.h"
 #include "transport/link.h"
 #include "transport/listeners.h"
@@ -33,7 +34,7 @@ namespace ucudnn::transport {
 // The largest record for Send.
 inline constexpr size_t kLargestRecord = kLargestBody - sizeof(int32_t);
 
-class Ranks final : private Sink {
+class Ranks final : public Gatherer, private Sink {
  public:
   // Meets the other ranks: rank 0 listens and the others connect, until all are there or the
   // timeout is over. The error is a line that names the rank and the value at fault, the same on
@@ -46,12 +47,12 @@ class Ranks final : private Sink {
 
   const Membership& membership() const { return meeting_.membership; }
 
-  // Returns the contributions of all ranks of the group, by group rank, to their gathers of the
-  // same number: the first, second, ... call on each. `doing` is the purpose, for messages to the
-  // user. Waits for the others; if one lives and does not come, warns after times.warning and fails
-  // the job after times.timeout. A contribution has at most 1 MiB. Must not be called from a
-  // callback. Threads that gather at the same time take turns.
-  Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view doing);
+  // The contributions of all ranks of the group, by group rank, to their gathers of the same
+  // number: the first, second, ... call on each. `doing` says for lines to the user what it is
+  // about. Waits for the others; for one that lives and does not come, with a warning after
+  // times.warning and the job's failure after times.timeout. A contribution has at most 1 MiB.
+  // Not from a callback. Threads that gather at the same time take turns.
+  Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view doing) override;
 
   // Sends `record` (at most 1 MiB) to the other ranks of the group. Waits only while more than 256
   // KiB of records await the service thread. Does nothing once the job has failed or this rank has
