@@ -29,7 +29,7 @@ class CaptureMemory {
   // calls.
   Result<ExchangeResources*> Take(const cuda::Capture& capture, CUstream origin, const Need& need,
                                   const ExchangeResources& outside);
-  size_t bytes() const;  // of all buffers
+  size_t bytes() const;  // in all buffers
 
  private:
   struct Held {

@@ -71,7 +71,7 @@ class RankWatch {
   std::atomic<DeviceLog*> device_log_ = nullptr;
   Mutex begun_mutex_;
 
-  // What the thread has seen, which alone uses it.
+  // The thread alone uses what it has seen.
   struct OnDevice {
     uint64_t call = 0;      // the last one that needs the other ranks
     uint64_t reached = 0;   // as the channel counts

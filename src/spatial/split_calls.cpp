@@ -86,14 +86,15 @@ SplitCalls::SplitCalls(SplitSettings settings, const cudnn::Functions& functions
       functions_(functions),
       driver_(driver),
       ranks_(std::move(ranks)),
-      open_(std::move(open)),
       failure_(*ranks_, settings_.grid),
       times_(settings_.times_exchanges ? std::make_unique<ExchangeTimes>(driver_) : nullptr),
       watch_(*ranks_, failure_, {settings_.warning, settings_.timeout},
              [this](const DeviceCall& begun) {
                exchanged_bytes_ += begun.exchanged_bytes;
                log_.Count(begun.log_number, false);
-             }) {
+             }),
+      device_(functions, driver, *ranks_, failure_, std::move(open)),
+      agreement_(settings_, device_, *ranks_, failure_, records(), log_) {
   ranks_->OnFailure([this](std::string_view line) { failure_.Hear(line, records()); });
   ranks_->OnLeave([this](int rank, std::string_view last) { HearLeave(rank, last); });
   ranks_->OnPost([this](int rank, std::string_view record) { HearPost(rank, record); });
@@ -133,33 +134,7 @@ void SplitCalls::HearPost(int rank, std::string_view bytes) {
           (is_begun ? watch_.begun() : watch_.calls()).records().AddOf(rank, bytes)) {
     return failure_.Fail(*difference);
   }
-  if (is_begun || theirs.sequence != gathering_.load(std::memory_order_acquire)) return;
-  if (theirs.kind != CallKind::kAgreed) FailNotNew(rank, theirs);
-}
-
-void SplitCalls::FailNotNew(int rank, const CallRecord& theirs) {
-  const std::string call =
-      "call " + std::to_string(theirs.sequence) + " is new to " + failure_.OwnName();
-  const std::string other = failure_.NameOf(rank);
-  const std::string suspect = SuspectFrom(theirs.sequence);
-  if (theirs.captured != 0) {
-    return failure_.Fail(call + ", and inside a CUDA graph capture on " + other + suspect);
-  }
-  if (theirs.kind == CallKind::kReplicated) {
-    return failure_.Fail("call " + std::to_string(theirs.sequence) + " is declared replicated on " +
-                         other + ", but not on " + failure_.OwnName() + suspect);
-  }
-  if (theirs.kernel != gathered_kernel_.load(std::memory_order_acquire)) {
-    return failure_.Fail(call + ", and another kernel" +
-                         (theirs.kind == CallKind::kRefused ? ", which was refused, on " : " on ") +
-                         other + ". " + kPrivateCalls + suspect);
-  }
-  failure_.Fail(
-      call + " with extents " +
-      ExtentsText({gathered_extents_[0], gathered_extents_[1], gathered_extents_[2]}) +
-      ", but not to " + other + " with extents " + ExtentsText(theirs.extents) +
-      "; where extents change, UCUDNN_SPATIAL_AGREE=each lets ranks gather at every call" +
-      suspect);
+  if (!is_begun) agreement_.HearPost(rank, theirs);
 }
 
 cudnnStatus_t SplitCalls::Broken(const SplitCall& call) const {
@@ -197,15 +172,16 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   if (failure_.has_failed()) return Broken(call);
   const cuda::ContextScope scope(driver_, call.context);
   ++sequence_;
-  if (device_ && device_->context != nullptr && CurrentContext() != device_->context) {
+  if (device_.IsAnother()) {
     failure_.Fail(failure_.OwnName() + " makes split calls on two devices; a rank has one");
     return Broken(call);
   }
   if (call.is_captured) return RunCaptured(call, local);
-  bool agreed_now = false;
-  const bool is_first = !has_gradients_ && HasParameterGradient(call.problem.operation, call.work);
-  SplitKernel* const kernel =
-      is_first ? FirstGradientOf(call, local, agreed_now) : KernelOf(call, local, agreed_now);
+  const bool follows = received_.sequence + 1 == sequence_;
+  const bool is_second = call.declared.pair == Declared::Pair::kSecond;
+  const CallForm form = FormOf(functions_, call);
+  const auto [kernel, agreed_now] = agreement_.KernelOf(
+      {call, local, sequence_, form, follows && is_second ? received_.bytes : 0});
   if (kernel == nullptr) return Broken(call);
   const bool refused = !kernel->refusal().empty();
   // An agreement clears the buffer.
@@ -218,7 +194,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   if (refused) {
     log_.Count(kernel->log_number(), false);
     // The trial may have left the rank's own result there, which looks like one.
-    if (agreed_now && !FormOf(functions_, call).reads_result) FillOutput(call);
+    if (agreed_now && !form.reads_result) FillOutput(call);
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
   if (kernel->needs_others()) watch_.calls().set_waiting(sequence_);
@@ -262,17 +238,18 @@ bool SplitCalls::HasRows(const SplitCall& call, const SplitKernel& kernel) const
 
 Status SplitCalls::Await(CUcontext context, CUstream stream) {
   MutexLock lock(mutex_);
-  if (!device_) return Status::Ok();
+  if (!device_.is_prepared()) return Status::Ok();
+  const cuda::Event& deferred = device_.resources().deferred;
   const cuda::ContextScope scope(driver_, context);
-  if (!cuda::IsCapturing(driver_, stream)) return device_->deferred.HoldBack(stream);
+  if (!cuda::IsCapturing(driver_, stream)) return deferred.HoldBack(stream);
   // What is captured is never deferred.
   const cuda::RelaxedCaptureScope relaxed(driver_);
-  if (!device_->deferred.Pending()) return Status::Ok();
+  if (!deferred.Pending()) return Status::Ok();
   return Status::Error("a CUDA graph cannot wait for a sum that was deferred outside of it");
 }
 
 SplitFigures SplitCalls::figures() const {
-  return {watch_.calls().records().last(), exchanged_bytes_.load(), owned_bytes_.load()};
+  return {watch_.calls().records().last(), exchanged_bytes_.load(), device_.owned_bytes()};
 }
 
 void SplitCalls::Fail(const std::string& why) { failure_.Fail(failure_.OwnName() + ": " + why); }
@@ -292,12 +269,6 @@ std::optional<std::string> SplitCalls::Leave() {
   const std::optional<std::string> unequal = Unequal(ended, failure_.RankOfJob(0));
   if (!unequal) return std::nullopt;
   return *unequal + ": what was computed meanwhile may be wrong";
-}
-
-Spatial WithRowsBeside(const ConvolutionProblem& problem) {
-  Spatial extents = problem.x;
-  for (size_t axis = 0; axis < kMaxSpatial; ++axis) extents[axis] += 2 * problem.pad[axis];
-  return extents;
 }
 
 void SplitCalls::Forget(cudnnHandle_t handle) {
@@ -362,11 +333,6 @@ bool SplitCalls::AwaitIfChecked() {
   return !failure_.has_failed() && !records().differ();
 }
 
-CUcontext SplitCalls::CurrentContext() const {
-  CUcontext current = nullptr;
-  return driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS ? current : nullptr;
-}
-
 void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
   if (getpid() != process_) return;
   if (!in_call_.TryLock()) return FailTwoThreads();
@@ -379,6 +345,33 @@ void SplitCalls::NoteRefused(Operation operation, cudnnHandle_t handle) {
   cudnn::ConvolutionCall call;
   call.handle = handle;
   Post({unread, call}, {CallKind::kRefused}, 0, nullptr);
+}
+
+KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
+                                     bool has_rows) {
+  const int number = kernel.log_number();
+  const bool is_first = log_.Count(number, has_rows) == 0;
+  ExchangeTimes* const times =
+      times_ != nullptr && times_->Begin(number, is_first, call.stream) ? times_.get() : nullptr;
+  const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, false, device_.resources());
+  KernelOutcome outcome;
+  {
+    const SpanScope span(times, Span::kCall, call.stream);
+    outcome =
+        kernel.Run({call.call, call.stream, local, has_rows, call.declared.is_deferred, times},
+                   device_.resources(), device_.channel());
+  }
+  if (times != nullptr) times->End();
+  const Status counted =
+      point.ok() ? EndOnDevice(*point, call, device_.resources()) : point.status();
+  if (outcome.exact.ok()) outcome.exact = counted;
+  return outcome;
+}
+
+RankFigures SplitCalls::kernel_figures() const {
+  RankFigures figures = log_.Read();
+  if (times_ != nullptr) times_->Read(figures);
+  return figures;
 }
 
 }  // namespace ucudnn::spatial

@@ -13,26 +13,19 @@ std::string SplitCalls::WhyNotCaptured(std::span<const AgreedKernel> agreed) con
   if (settings_.agrees_each_time) {
     return "with UCUDNN_SPATIAL_AGREE=each ranks agree at every call, and a graph makes none";
   }
-  return channel_ != nullptr ? channel_->CanBeCaptured().message() : std::string();
-}
-
-void SplitCalls::CountOwned() {
-  owned_bytes_ = device_->buffer.size() + channel_->device_bytes() + captures_.bytes();
+  return device_.is_open() ? device_.channel().CanBeCaptured().message() : std::string();
 }
 
 KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
                                   const cuda::Capture& capture) {
-  CaptureMemory::Need need{kernel.shared_from_this(), kernel.buffer_bytes(), most_buffer_bytes_};
-  need.other_bytes =
-      owned_bytes_ - captures_.bytes() + transport::ReductionScratchBytes(kernel.reduced_bytes());
-  const Result<ExchangeResources*> found = captures_.Take(capture, call.stream, need, *device_);
-  CountOwned();
+  const Result<ExchangeResources*> found =
+      device_.TakeForCapture(capture, call.stream, kernel, agreement_.most_buffer_bytes());
   if (!found.ok()) return {CUDNN_STATUS_SUCCESS, found.status()};
   ExchangeResources& device = **found;
   watch_.CountOnDevice(driver_);
   const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, true, device);
   if (!point.ok()) return {CUDNN_STATUS_SUCCESS, point.status()};
-  KernelOutcome outcome = kernel.Run({call.call, call.stream, local}, device, *channel_);
+  KernelOutcome outcome = kernel.Run({call.call, call.stream, local}, device, device_.channel());
   // What was forked is joined, whatever became of the call: else the whole capture fails.
   const CUstream exchanges = device.stream.get();
   Status joined = Status::Ok();
@@ -41,14 +34,13 @@ KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, Split
     if (joined.ok()) joined = device.entered.HoldBack(call.stream);
   }
   const Status ended = EndOnDevice(*point, call, device);
-  CountOwned();  // the channel's part may have grown
+  device_.CountOwned();  // the channel's part may have grown
   if (outcome.exact.ok()) outcome.exact = joined.ok() ? ended : joined;
   return outcome;
 }
 
 cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
-  const std::span<AgreedKernel> agreed =
-      kernels_.Find(KernelKey::Of(call.problem, FormOf(functions_, call)));
+  const std::span<AgreedKernel> agreed = agreement_.Find(call.problem, FormOf(functions_, call));
   Posting posting;
   posting.is_captured = true;
   const std::optional<cuda::Capture> capture = cuda::CaptureOf(driver_, call.stream);

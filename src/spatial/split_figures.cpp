@@ -1,8 +1,8 @@
-// What the report tells of the split calls of a rank.
+// What the report tells of a kernel that ranks agreed on.
 #include <algorithm>
 
 #include "convolution/pooled_boxes.h"
-#include "spatial/split_calls.h"
+#include "spatial/kernel_agreement.h"
 
 namespace ucudnn::spatial {
 namespace {
@@ -37,11 +37,12 @@ HaloNeed WithMaxima(const Stripes& stripes, HaloNeed need) {
 
 }  // namespace
 
-KernelFacts SplitCalls::FactsOf(const SplitCall& call, const SplitKernel& kernel) const {
+KernelFacts KernelAgreement::FactsOf(const Turn& turn, const SplitKernel& kernel) const {
+  const SplitCall& call = turn.call;
   KernelFacts facts;
-  facts.kind = KindOf(FormOf(functions_, call));
+  facts.kind = KindOf(turn.form);
   facts.problem = call.problem;
-  facts.common = TextOf(call);
+  facts.common = TextOf(turn);
   facts.refusal = kernel.refusal();
   facts.extents = kernel.extents();
   if (!kernel.refusal().empty()) {
@@ -76,32 +77,6 @@ KernelFacts SplitCalls::FactsOf(const SplitCall& call, const SplitKernel& kernel
   facts.least_sent_bytes = bytes(facts.need.sent);
   facts.least_received_bytes = bytes(facts.need.received);
   return facts;
-}
-
-KernelOutcome SplitCalls::RunCounted(const SplitCall& call, LocalCall& local, SplitKernel& kernel,
-                                     bool has_rows) {
-  const int number = kernel.log_number();
-  const bool is_first = log_.Count(number, has_rows) == 0;
-  ExchangeTimes* const times =
-      times_ != nullptr && times_->Begin(number, is_first, call.stream) ? times_.get() : nullptr;
-  const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, false, *device_);
-  KernelOutcome outcome;
-  {
-    const SpanScope span(times, Span::kCall, call.stream);
-    outcome =
-        kernel.Run({call.call, call.stream, local, has_rows, call.declared.is_deferred, times},
-                   *device_, *channel_);
-  }
-  if (times != nullptr) times->End();
-  const Status counted = point.ok() ? EndOnDevice(*point, call, *device_) : point.status();
-  if (outcome.exact.ok()) outcome.exact = counted;
-  return outcome;
-}
-
-RankFigures SplitCalls::kernel_figures() const {
-  RankFigures figures = log_.Read();
-  if (times_ != nullptr) times_->Read(figures);
-  return figures;
 }
 
 }  // namespace ucudnn::spatial
