@@ -47,11 +47,11 @@ class Ranks final : public Gatherer, private Sink {
 
   const Membership& membership() const { return meeting_.membership; }
 
-  // The contributions of all ranks of the group, by group rank, to their gathers of the same
-  // number: the first, second, ... call on each. `doing` says for lines to the user what it is
-  // about. Waits for the others; for one that lives and does not come, with a warning after
-  // times.warning and the job's failure after times.timeout. A contribution has at most 1 MiB.
-  // Not from a callback. Threads that gather at the same time take turns.
+  // Returns the contributions of all ranks of the group, by group rank, to their gathers of the
+  // same number: the first, second, ... call on each. `doing` is the purpose, for messages to the
+  // user. Waits for the others; if one lives and does not come, warns after times.warning and fails
+  // the job after times.timeout. A contribution has at most 1 MiB. Must not be called from a
+  // callback. Threads that gather at the same time take turns.
   Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view doing) override;
 
   // Sends `record` (at most 1 MiB) to the other ranks of the group. Waits only while more than 256
