@@ -28,7 +28,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* Equal meanings have the numbers of cudnnStatus_t. */
+/* A status that cudnnStatus_t has too has the same number there. */
 typedef enum {
   UCUDNN_LAYER_PARALLEL_SUCCESS = 0,
   UCUDNN_LAYER_PARALLEL_BAD_PARAM = 2000,
@@ -47,7 +47,7 @@ const char* ucudnnLayerParallelGetLastError(void);
 /* If this thread's last failed call returned UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED, returns the
  * value that the callback returned, or 0 if the callback made a null pointer. Returns 0 if the last
  * failed call returned another status. If several lanes failed at once, returns the value of the
- * callback that failed first. */
+ * first of these lanes. */
 int ucudnnLayerParallelGetCallbackCode(void);
 
 /* --- What the program brings ----------------------------------------------------------------- */
@@ -107,9 +107,9 @@ typedef struct {
 
 /* --- A solver -------------------------------------------------------------------------------- */
 
-/* The layers that `range` holds on coarser levels, where a step stands for s layers, k * s to k * s
- * + s - 1. The adjoint has the same blocks. If s does not divide the number of layers, the last
- * block is shorter. */
+/* The layers that `range` holds on coarser levels, where a step stands for a block of s layers,
+ * from layer k * s on. The adjoint has the same blocks. If s does not divide the number of layers,
+ * the last block is shorter. */
 typedef enum {
   UCUDNN_LAYER_PARALLEL_COARSE_INJECT = 0, /* the first of them, with factor s: a step of H = sh */
   UCUDNN_LAYER_PARALLEL_COARSE_SUM = 2,    /* all of them, with factor 1: for a caller that averages
@@ -146,8 +146,8 @@ typedef struct {
    * do not depend on it, to the bit. */
   int lanes;
   ucudnnLayerParallelThreads_t threads;
-  /* Half the distance from 1 to the next larger number that a state can hold, below 1: 0x1p-24 for
-   * float. 0 stands for double's value. Residuals below what it allows are rounding errors. */
+  /* Half the distance from 1 to the next larger number that a state can hold: 0x1p-24 for float. It
+   * must be below 1; 0 stands for double's value. It decides which residuals count as rounding. */
   double unit_roundoff;
 } ucudnnLayerParallelOptions_t;
 #define UCUDNN_LAYER_PARALLEL_MOST_LANES 1024

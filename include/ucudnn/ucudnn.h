@@ -92,7 +92,7 @@ cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle);
 /* 0: from now on this rank's calls, on all threads, run locally on its stripe alone; the other
  * ranks do not wait for them (an evaluation on rank 0, say). 1: this rank's calls are split. If
  * ranks are threads, this holds for the calls of the rank whose split calls the calling thread has
- * made. Returns CUDNN_STATUS_NOT_SUPPORTED before that rank's first split call. */
+ * made. Returns CUDNN_STATUS_NOT_SUPPORTED before the thread's first split call. */
 cudnnStatus_t ucudnnSpatialEnable(int enabled);
 
 /* ucudnnSpatialEnable for the calling thread's calls alone: a thread may compute on rows that it
@@ -112,7 +112,7 @@ cudnnStatus_t ucudnnSpatialDeclareReplicated(int replicated);
 cudnnStatus_t ucudnnSpatialDeclareReplicatedTensor(cudnnTensorDescriptor_t tensor, int replicated);
 
 /* 1: filter and bias gradients of split convolutions are summed over the ranks of a group; 0: each
- * rank keeps its own part, and the program sums. Replaces UCUDNN_SPATIAL_REDUCE.
+ * rank keeps its own part, and the program sums. Wins over UCUDNN_SPATIAL_REDUCE.
  * CUDNN_STATUS_NOT_SUPPORTED if a call changes or first makes this choice after a split gradient
  * has run. */
 cudnnStatus_t ucudnnSpatialSetReduce(int sums);
@@ -145,12 +145,12 @@ cudnnStatus_t ucudnnSpatialExchange(cudnnHandle_t handle, cudnnTensorDescriptor_
 /* Gives `handle` to a rank, if ranks are threads of one process that no launcher started. With
  * UCUDNN_SPATIAL_TRANSPORT=loopback (all ranks on one device, for tests), calls on `handle` are
  * calls of `rank`, and each rank has a thread of its own; with `peer` the device of a call
- * determines its rank. To be called before the handle's first call. Otherwise, and for a rank
- * outside the grid, returns CUDNN_STATUS_NOT_SUPPORTED. */
+ * determines its rank. To be called before the handle's first call. With any other transport than
+ * loopback, and for a rank outside the grid, returns CUDNN_STATUS_NOT_SUPPORTED. */
 cudnnStatus_t ucudnnSpatialJoin(cudnnHandle_t handle, int rank);
 
 /* The part of each image that this process holds or, if ranks are threads, the part of the calling
- * thread's rank: CUDNN_STATUS_NOT_SUPPORTED before its first split call. */
+ * thread's rank: CUDNN_STATUS_NOT_SUPPORTED before the thread's first split call. */
 typedef struct {
   size_t struct_size;
   int rank, ranks;                       /* of the job */

@@ -37,7 +37,7 @@ std::vector<GradientSum> Bundled(const std::vector<SharedPart>& parts) {
   return sums;
 }
 
-// Returns when the last gradient of a sum is computed, in the order of the backward pass.
+// Returns the place in the order of the backward pass at which a sum's last gradient is computed.
 auto ReadyAt(const GradientSum& sum) {
   const GradientSum::Member& last = sum.parameters.back();
   return std::tuple(-last.node, last.parameter, sum.devices.front());

@@ -31,7 +31,7 @@ class SharedResource {
   void Begin(double now_ms, TaskId task, double duration_ms, double share);
 
   bool IsIdle() const { return running_.empty(); }
-  // Returns when the next task ends if none begins before. REQUIRES: !IsIdle().
+  // Returns the time at which the next task ends if none begins before. REQUIRES: !IsIdle().
   double NextEndMs() const;
   // Appends the tasks that end at `now_ms`, which NextEndMs() returned. REQUIRES: !IsIdle().
   void EndNext(double now_ms, std::vector<TaskId>& ended);

@@ -41,7 +41,8 @@ CutWindows Reading(const PaddedWindow& padded, const std::vector<int64_t>& exten
   return cut;
 }
 
-// If the padding lacks rows of outputs at the end, the last part gets as many rows less.
+// Cuts windows whose padding is too small to give one row of outputs for each stride of rows. The
+// outputs that are missing at the end are missing in the last part.
 Result<CutWindows> LessInTheLastPart(char axis, const PaddedWindow& padded,
                                      const std::vector<int64_t>& extents, int64_t count) {
   const SlidingWindow& window = padded.window;

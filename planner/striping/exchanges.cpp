@@ -55,7 +55,7 @@ void ForEachCell(ConvolutionProblem problem, const Placement& elements, const Sp
       problem.x[axis] = static_cast<int32_t>(extents[axis][static_cast<size_t>(part[axis])]);
     }
     const Result<Stripes> stripes = Stripes::Make(problem, cut, cell, extents);
-    // If not ok, it was judged before.
+    // A cell without stripes was judged before.
     if (stripes.ok()) visit(static_cast<size_t>(cell), *stripes);
   }
 }

@@ -232,8 +232,8 @@ void JudgeInput(const SpatialGrid& grid, int multiple, Judgement& judgement) {
   }
 }
 
-// Gives each rank the rows of the output that it has of the input. REQUIRES: the output has the
-// same rows.
+// Along axes where the output has as many rows as the input, gives each rank the rows of the output
+// that it has of the input.
 void KeepRows(const Placement& input, Judgement& judgement) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (input.axes[axis].Whole() == judgement.output.shape.extents[axis]) {

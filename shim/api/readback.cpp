@@ -40,7 +40,7 @@ cudnnStatus_t Read(const cudnn::Functions& functions, const char* function, Oper
   return Refuse(CUDNN_STATUS_NOT_SUPPORTED, std::string(function) + ": left alone: " + why);
 }
 
-// Returns whether the program's struct has the size of this version's struct, the first version. A
+// Refuses a program's struct unless it has the size of this version's struct, the first version. A
 // later version must also accept its predecessors' sizes, and write no more than these.
 template <typename Struct>
 cudnnStatus_t CheckSize(const char* function, const Struct& given) {

@@ -93,7 +93,7 @@ std::string TilesText(const Tiles& tiles) {
   return Join(axes, ", ");
 }
 
-// Returns into how many parts an axis of `extent` elements is divided in a grid of `tiles` tiles
+// Returns the number of parts that an axis of `extent` elements has in a grid of `tiles` tiles
 // whose lengths along the axis add up to `sum`. Each part belongs to tiles / parts of the tiles.
 // Returns 0 if that is no whole number.
 int64_t PartsOfAxis(int64_t extent, int64_t tiles, int64_t sum) {

@@ -87,7 +87,7 @@ Result<std::vector<AxisTile>> CutSpatialAxis(const ConvolutionProblem& whole, si
   return tiles;
 }
 
-// Returns whether n, groups and k may be cut as `grid` says.
+// Fails unless n, groups and k may be cut as `grid` says.
 Status CheckOtherAxes(const ConvolutionProblem& whole, const TileGrid& grid) {
   const auto fewer = [](const char* name, int parts, int extent) {
     return parts <= extent ? Status::Ok()

@@ -105,8 +105,8 @@ Status Board::AwaitTaken(int sender, int receiver, Deadline deadline) {
 
 Status Board::WaitFor(const bool& flag, int other, Deadline deadline) {
   for (bool in_time = true;;) {
-    // Messages from before an abort or a rank's leaving no longer count: after an abort no exchange
-    // begins.
+    // An abort counts before `flag`, because after it no exchange begins. A rank's leaving counts
+    // after it: what the rank said before it left still counts.
     UCUDNN_RETURN_IF_ERROR(StateLocked());
     if (flag) return Status::Ok();
     if (members_[other].left) {

@@ -20,7 +20,7 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == kFrameHeader);
 
-// Bytes that are allocated at once when anything is queued or arrives.
+// Bytes that are reserved at first, so that a connection of small frames allocates nothing more.
 constexpr size_t kFirstRoom = 1 << 16;
 constexpr size_t kReadAtOnce = 1 << 18;  // bytes after which other connections have their turn
 

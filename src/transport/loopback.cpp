@@ -155,7 +155,8 @@ Status LoopbackChannel::Reduce(CUdeviceptr data, size_t count, Element element, 
   return reduction.status();
 }
 
-// Returns the part of Reserve that this rank does alone.
+// Does the part of Reserve that this rank does alone. Returns its new slots; empty if the present
+// ones are large enough.
 Result<Slots> LoopbackChannel::PrepareRoom(size_t message_bytes, size_t reduction_bytes) {
   constexpr size_t kSlotAlignment = 4096;
   const size_t bytes =

@@ -19,9 +19,9 @@ struct MeetingFile {
   std::string token;
 };
 
-// Returns none if there is no such file, or an empty one. The error names the path. It says that
-// the file is no regular file, belongs to another user, may be read or written by others, was not
-// written by WriteMeetingFile, or lies in no folder.
+// Returns none if there is no such file, or an empty one. Fails if it is no regular file, belongs
+// to another user, may be read or written by others, was not written by WriteMeetingFile, or lies
+// in no folder; the error names the path.
 Result<std::optional<MeetingFile>> ReadMeetingFile(const std::string& path);
 
 // Writes the file in one step: a reader sees the old file or the whole new one.

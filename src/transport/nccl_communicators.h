@@ -30,7 +30,8 @@ class Communicators {
                   CUstream stream);
   Status AllReduce(CUdeviceptr from, CUdeviceptr to, size_t count, Element element,
                    CUstream stream);
-  // Returns an error that NCCL has noticed since the last call.
+  // Returns an error that NCCL has noticed after a call had returned, or that of an abort. Ok while
+  // a call is in progress.
   Status Check();
   // Ends kernels that wait for peers, on a thread of its own. Returns at once.
   static void Abort(const std::shared_ptr<Communicators>& communicators);
@@ -52,9 +53,8 @@ class Communicators {
   void AbortOne(std::atomic<Communicator*>& slot);
 
   const Functions functions_;
-  Mutex
-      // Held during calls of NCCL with a communicator, except in an abort that must not wait.
-      mutex_;
+  // Held during calls of NCCL with a communicator, except in an abort that must not wait.
+  Mutex mutex_;
   std::atomic<bool> ended_{false};
   std::atomic<bool> waits_{false};  // a thread is in CallWaiting
   // The thread that ends a communicator takes it out of its slot.

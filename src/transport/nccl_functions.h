@@ -37,7 +37,7 @@ struct Config {
   int max_ctas = kUndefined;
   const char* net_name = nullptr;
   int split_share = kUndefined;
-  // Last member; the bytes behind it in a longer structure are undefined too.
+  // Fills the end of the structure. If a later structure has a member here, that is undefined too.
   int after = kUndefined;
 };
 

@@ -39,7 +39,7 @@ class OrderedReduction {
   Part PartOf(int rank, size_t bytes) const;
   Status RunPiece(Channel& channel, CUdeviceptr data, size_t bytes, Element element,
                   CUstream stream);
-  // Collect and the next function are one rank's steps for a piece at `data`.
+  // Collect and Spread are one rank's steps for a piece at `data`.
   Status Collect(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream);
   Status Spread(Channel& channel, CUdeviceptr data, size_t bytes, CUstream stream);
   Status FillWithNan(CUdeviceptr data, size_t bytes, CUstream stream) const;

@@ -27,8 +27,8 @@ class Strangers {
  public:
   Strangers(Descriptor listening, std::string token, const Meeting& meeting);
 
-  // Watch appends the descriptors to wait for; the next function serves them in the same order, and
-  // returns who has arrived.
+  // Watch appends the descriptors to wait for; Serve serves them in the same order, and returns the
+  // connections that have arrived.
   void Watch(std::vector<pollfd>& wait) const;
   std::vector<Arrival> Serve(std::span<const pollfd> ready);
   size_t watched() const { return (listening_ ? 1 : 0) + waiting_.size(); }

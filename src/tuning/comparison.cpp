@@ -48,7 +48,8 @@ void WithElement(DataType type, const Body& body) {
   }
 }
 
-// Masks of an element's bits and of its exponent's bits, all of which are set in NaN and infinity.
+// The type of an element's bits, and the mask of its exponent, whose bits are all set in NaN and
+// infinity.
 template <typename Element>
 struct Encoding {
   using Bits = uint32_t;
@@ -105,7 +106,7 @@ inline bool Agree(Real a, Real b, const Tolerance& tolerance) {
 
 // Elements at equal distances in a tensor's memory.
 struct ElementRun {
-  int64_t offset;  // offset of the first difference
+  int64_t offset;  // offset of the first element
   int64_t count;
   int64_t stride;
 };

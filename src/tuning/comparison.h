@@ -48,8 +48,8 @@ void CompareChunk(const Comparison& comparison, int64_t begin, std::span<std::by
 Result<double> LargestOnDevice(const cuda::Driver& driver, CUstream stream, const Tensor& tensor,
                                CUdeviceptr from);
 
-// Compares two tensors in device memory after earlier work on `stream`. Fails if copying fails or
-// `deadline` passes first; differences found until then are lost.
+// Waits for earlier work on `stream`, then compares two tensors in device memory. Fails if copying
+// fails or `deadline` passes first; differences found until then are lost.
 Result<Differences> CompareOnDevice(const cuda::Driver& driver, CUstream stream,
                                     const Comparison& comparison, CUdeviceptr got,
                                     CUdeviceptr expected, Clock::time_point deadline);

@@ -34,7 +34,8 @@ class GraphChoices {
   std::vector<Template> Heuristics(int platform, const ConvolutionProblem& problem,
                                    cudnnHandle_t handle, const std::function<bool()>& in_time);
 
-  // Marks that `problem` was measured without graph engines, which are still to be measured.
+  // Notes whether `problem` was measured without graph engines, which then are still to be
+  // measured.
   void SetPostponed(int platform, const ConvolutionProblem& problem, bool postponed);
   bool IsPostponed(int platform, const ConvolutionProblem& problem);
 

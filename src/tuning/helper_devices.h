@@ -19,8 +19,8 @@ class HelperDevices {
   HelperDevices(const HelperDevices&) = delete;
   HelperDevices& operator=(const HelperDevices&) = delete;
 
-  // Returns the devices that may measure for `device`: the devices of its model, without itself.
-  // Warns once for each that is left out. The caller's pointers keep them open.
+  // Returns the devices that may measure for `device`: those of its model and driver, without
+  // itself. Warns once for each that is left out. The caller's pointers keep them open.
   std::vector<std::shared_ptr<HeldDevice>> Beside(const Device& device);
   // Releases the devices when, as far as is known, nothing is left to measure. A later Beside opens
   // them again.

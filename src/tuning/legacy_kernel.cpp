@@ -16,11 +16,11 @@ namespace {
 
 using planning::Candidate;
 
-// The number of the best measured engines, including other processes' measurements, that are
-// considered.
+// The most graph engines that are considered: the best ones that were measured, here or by other
+// processes.
 constexpr size_t kMostGraphEngines = 3;
-// The number of engines for tiles of a kernel: all engines chosen for one kind of tile, and the
-// first one of another kind.
+// The most engines for tiles of a kernel: all engines chosen for one kind of tile, and the first
+// one of another kind.
 constexpr size_t kMostTileEngines = 4;
 // A graph engine that is slower by this factor on the whole mini-batch than the engine that it
 // could replace is not measured at other sizes.

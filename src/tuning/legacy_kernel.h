@@ -22,7 +22,7 @@ struct LegacyKernel {
   cudnnHandle_t handle = nullptr;  // a handle on the device, for making plans
   bool capturing = false;          // its stream is captured: no plan is made
   bool graph = true;               // engines of the graph API may serve the kernel
-  bool may_measure = false;        // unknown measurements are made
+  bool may_measure = false;        // missing measurements are made
   // True if the heuristics' graph engines are measured although the legacy algorithms were already
   // measured without them.
   bool catch_up = false;

@@ -479,7 +479,7 @@ Result<EngineMeasurements> MeasureEngines(const Device& device, const MeasuringT
   } else {
     UCUDNN_RETURN_IF_ERROR(measurer.MeasureSizes(problem, feasible, all));
   }
-  // The memory must not be freed while one of its kernels may run.
+  // The memory must not be freed while a kernel of this measurement may run.
   UCUDNN_RETURN_IF_ERROR(handle.stream().Synchronize());
   return all;
 }

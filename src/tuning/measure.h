@@ -43,8 +43,8 @@ Result<std::string> DeviceName(const Device& device);
 // Returns the bytes of the device's L2 cache; 0 if the driver does not tell.
 size_t L2Bytes(const Device& device);
 
-// Bounds of one measurement, which may exceed them by one run of one engine, or by preparing the
-// engines of one size.
+// Bounds of one measurement, which exceeds them by at most one run of one engine, or by preparing
+// the engines of one size.
 struct MeasureLimits {
   Clock::time_point deadline = Clock::time_point::max();
   size_t memory_bytes = std::numeric_limits<size_t>::max();  // operands and workspace together

@@ -37,7 +37,7 @@ struct Question {
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
   // The request that the measurements serve: policy auto searches for sizes that fit it.
   planning::PromiseRequest request;
-  bool may_measure = false;  // unknown measurements are made
+  bool may_measure = false;  // missing measurements are made
   EngineScope scope;         // the engines; no MixedScope
   bool read_again = false;   // the store is asked again for what it lacked before
   // If set, the engine may serve calls of a legacy kernel, and measuring it takes at most this
@@ -184,8 +184,8 @@ class MeasuredKernels {
     std::set<int> measured_here;
     // Mini-batches and limits for which MeasureFitting has tried everything.
     std::set<std::pair<int, size_t>> fitting_tried;
-    // For the legacy algorithms: graph engines that other objects measured, with their best time
-    // for an image.
+    // For the legacy algorithms: graph engines that this or another process measured, with their
+    // best time for an image.
     std::map<EngineId, double> graph_engines;
   };
 

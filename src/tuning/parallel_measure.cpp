@@ -54,7 +54,7 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
     MeasuringTask one_size = task;
     one_size.sizes = {units[unit]};
     Result<EngineMeasurements> part = MeasureEngines(at.device, one_size, at.limits);
-    // If the first place cannot measure either, no engine runs.
+    // If the first place cannot measure the unit either, no engine runs it.
     if (!part.ok() && place != 0) return part.status();
     // Another device may have less memory, or be broken, so the first device tries again.
     doubtful[unit] = place != 0 && part->engine_failed;

@@ -62,7 +62,7 @@ class Verifier {
         workspace_(handle_.memory(), driver_) {}
 
   ~Verifier() {
-    // The memory must not be freed while one of its kernels may run.
+    // The memory must not be freed while a kernel of this comparison may run.
     if (handle_.stream().get() != nullptr) (void)handle_.stream().Synchronize();
   }
 
@@ -230,8 +230,8 @@ class Verifier {
     return call;
   }
 
-  // Runs one step, and a piece in exactly the workspace that it was promised. None if nothing is
-  // wrong, else the verdict.
+  // Runs one step; a piece runs in exactly the workspace that it was promised. Returns none if
+  // nothing is wrong, else the verdict.
   std::optional<Verification> Take(const Side& side, const execution::Step& step,
                                    const cudnn::ConvolutionCall& call) {
     using Kind = execution::Step::Kind;

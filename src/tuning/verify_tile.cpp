@@ -131,7 +131,7 @@ class TileVerifier {
   }
 
   ~TileVerifier() {
-    // The memory must not be freed while one of its kernels may run.
+    // The memory must not be freed while a kernel of this comparison may run.
     if (handle_.stream().get() != nullptr) (void)handle_.stream().Synchronize();
   }
 

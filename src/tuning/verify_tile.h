@@ -28,10 +28,9 @@ struct ComparedTile {
   bool operator==(const ComparedTile&) const = default;
 };
 
-// Makes the tensors in which `kind` of a division of `problem` is compared: tensors that are hardly
-// larger than it (SlackTwin) or, if a view of it spans 2^31 bytes or more, tensors with the strides
-// that it has in the whole. A packed tile is copied from such tensors. REQUIRES: the division has
-// tiles.
+// Describes how `kind` of a division of `problem` is compared: in tensors that are hardly larger
+// than it (SlackTwin) or, if a view of it spans 2^31 bytes or more, with the strides that it has in
+// the whole. A packed tile is copied from such tensors. REQUIRES: the division has tiles.
 ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& division,
                             size_t kind);
 

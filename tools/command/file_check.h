@@ -24,7 +24,7 @@ Status CheckContents(const std::string& path);
 // line.
 Status CheckIsStore(const std::string& path);
 
-// Returns whether the files of --report, --workspace-plan and --db can serve a run: reports and
+// Fails unless the files of --report, --workspace-plan and --db can serve a run: reports and
 // measurements are written, a plan is read.
 Status CheckFilesOfRun(const VariableOptions& variables);
 

@@ -10,7 +10,7 @@
 
 namespace ucudnn::planner {
 
-// Above the first limit a constant has no values; above the second it is not known.
+// Above the first limit a constant has no values; above either of the others it is not known.
 constexpr int64_t kMostConstantValues = 4096;
 constexpr size_t kMostConstantAxes = 16;
 constexpr int64_t kLargestConstantExtent = int64_t{1} << 40;  // the product of two extents fits
@@ -37,7 +37,7 @@ struct OnnxConstant {
   int64_t type = kInt64;  // OnnxType or another type of ONNX
   // The file's tensor that holds these numbers, perhaps in another order; -1: they are computed.
   int tensor = -1;
-  int64_t numbers = 0;  // most different elements of the file that the elements come from
+  int64_t numbers = 0;  // how many different elements of the file they come from, at most
   // The element at a position is the sum of position x step over all axes. Known for some tensors
   // too large for `values`: numbers that count the images of any batch.
   std::optional<std::vector<int64_t>> steps = std::nullopt;

@@ -8,8 +8,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns the spatial axes of `numbers` from `offset` on, with `neutral` in depth if `rank` has no
-// depth.
+// Returns the spatial axes of `numbers` from `offset` on, with `neutral` along the axes that a
+// tensor of `rank` axes lacks.
 Result<Spatial> ReadSpatial(const std::vector<int64_t>& numbers, size_t offset, size_t rank,
                             int32_t neutral, const std::string& name) {
   Spatial spatial = {neutral, neutral, neutral};

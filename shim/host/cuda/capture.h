@@ -29,7 +29,7 @@ struct Capture {
   std::shared_ptr<Graph> graph = std::make_shared<Graph>();
 };
 
-// Returns the calling thread's interaction mode, which the call exchanges.
+// Sets the calling thread's interaction mode, and returns the former one.
 CUstreamCaptureMode ExchangeThreadMode(CUstreamCaptureMode mode);
 
 CUresult BeginCapture(Stream& stream, CUstreamCaptureMode mode);

@@ -38,7 +38,7 @@ std::vector<const Node*> Dependents(const Graph& graph, const Node* node) {
   return dependents;
 }
 
-// Returns a list as the API does: its length if there is no array, else as much as fits, filled up.
+// Gives a list as the API does: its length if there is no array, else as much as fits, filled up.
 CUresult Give(const std::vector<const Node*>& list, CUgraphNode* nodes, size_t* count) {
   if (!count) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; nodes && i < *count; ++i) {

@@ -23,7 +23,7 @@ namespace hostgpu {
 // 0's primary one. Returns false if there is no device.
 bool BindContext();
 
-// Returns when work runs that is enqueued now on the handle's stream.
+// Says when work that is enqueued now on the handle's stream will run.
 Runs WhenRuns(cudnnHandle_t handle);
 
 // Runs `work` on the handle's stream in stream order, or records it if the stream captures, and

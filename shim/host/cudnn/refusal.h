@@ -9,7 +9,7 @@ namespace hostgpu {
 // Keeps `condition`, which is not copied, as this thread's last error and returns `status`.
 cudnnStatus_t Refuse(cudnnStatus_t status, const char* condition);
 
-// Returns this thread's last error and forgets it.
+// Writes this thread's last error to `message` and forgets it.
 void TakeLastError(char* message, size_t capacity);
 
 template <class... Pointers>

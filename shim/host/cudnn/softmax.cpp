@@ -20,7 +20,7 @@ struct Softmax {
   const void* slope;  // backward: dy
   void* to;           // y; backward: dx
 
-  // Returns the axes of one sum, and the places where the sums start.
+  // Inner returns the extents of one sum; Outer returns the extents of the places where sums start.
   Extents Inner() const {
     Extents dims = x_layout.dims;
     dims[0] = 1;

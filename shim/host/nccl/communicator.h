@@ -41,7 +41,8 @@ class Communicator {
 
   // Success, in progress, or the error that made it useless.
   ncclResult_t State() const { return state_.load(); }
-  // Returns whether a call may use it: only in the state of success, and before it is ended.
+  // Returns success if a call may use it, else why not: it must be in the state of success, and not
+  // aborted.
   Outcome CheckUsable() const;
 
   // These functions end all operations, and tell the other ranks the reason: the first error, an

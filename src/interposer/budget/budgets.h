@@ -23,7 +23,7 @@ struct DivisionQuestion {
   const BudgetKernel& kernel;
   Session& session;
   cudnnHandle_t handle;
-  bool may_measure;  // unknown measurements are made
+  bool may_measure;  // missing measurements are made
   // The kernel's part if all kernels have equal parts. Tiles are searched if the kernel needs more.
   size_t part_bytes;
 };

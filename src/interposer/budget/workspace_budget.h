@@ -72,9 +72,9 @@ class WorkspaceBudget {
   Result<KernelSequence::Known> EndLearning();
   bool learning() const { return learning_.load(std::memory_order_acquire); }
 
-  // Returns whether handles may become one lane, whose name is then their owner. `owners` are these
-  // handles, and the lanes that they are on already (null: on none). Fails if one of the handles
-  // has run.
+  // Returns Ok if handles may become one lane, whose name is then their owner. `owners` are these
+  // handles, and the lanes that they are on already (null: on none). Fails if one of the owners has
+  // run.
   Status MayOrder(std::initializer_list<const void*> owners);
 
   // Returns the kernels that are known so far.
@@ -143,7 +143,7 @@ class WorkspaceBudget {
     size_t kernels = 0;
     bool divided = false;
     bool asked_only = false;      // divided among kernels that were asked about and have not run
-    std::optional<bool> optimal;  // whether it is proven; none: a workspace plan divides
+    std::optional<bool> optimal;  // whether it is proven optimal; none: a workspace plan divided
     const char* solver = "";      // the solver that divided; empty: none, or a workspace plan
   };
   Summary summary() const;
@@ -152,8 +152,8 @@ class WorkspaceBudget {
 
  private:
   int NumberOf(const BudgetKernel& kernel) UCUDNN_REQUIRES(mutex_);
-  // Returns whether plans have come: some may never run, and kernels that were only asked about
-  // were not measured for the budget.
+  // Returns whether kernels of the graph API are known: some of their plans may never run, and
+  // kernels that were only asked about were not measured for the budget.
   bool HasPlans() const UCUDNN_REQUIRES(mutex_);
   // Divides and makes the memory ready, or notes that it is still in use.
   Status Settle() UCUDNN_REQUIRES(mutex_);

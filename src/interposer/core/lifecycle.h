@@ -80,7 +80,7 @@ class Lifecycle {
   explicit Lifecycle(const Look& look) : look_(look) {}
 
   // Sets `state` to the decision. REQUIRES: state.failed and the epoch of its owned part are set;
-  // `facts` is complete except for state.failed.
+  // `facts` is complete except for facts.failed, which comes from state.failed.
   void Decide(planning::Facts& facts, KernelState& state);
   // The earlier state stays in force, and is due again later.
   bool stands() const { return stands_; }

@@ -90,8 +90,8 @@ class DescriptorShadows {
   // Returns whether a configuration that the application destroys is lent: it is then destroyed
   // when the last loan is returned.
   bool DestroyLater(cudnnBackendDescriptor_t configuration);
-  // Returns a loan. True if the application has destroyed the configuration, and no other loan of
-  // it is left; the caller then destroys it.
+  // Gives a loan back. Returns true if the application has destroyed the configuration, and no
+  // other loan of it is left; the caller then destroys it.
   bool Return(cudnnBackendDescriptor_t configuration);
 
   // Sets DescriptorShadow::keeps_native if it is not set, and returns it; returns `keeps` for an

@@ -105,8 +105,8 @@ class LegacyCalls : public DivisionChoices {
   };
   NamedAnswer PromiseFor(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                          int algorithm, size_t need_bytes, size_t limit_bytes);
-  // Returns whether such pieces have run in this process and were compared; runs and compares them
-  // if not.
+  // Runs such pieces and compares them, unless that was done in this process before. Returns the
+  // verdict.
   planning::Trust Prove(const LegacyKernel& kernel, const planning::Promise& pieces);
   // Sets `bytes` of the budget aside for the kernel's device. Returns false if there is no room.
   bool Assure(const LegacyKernel& kernel, size_t bytes) const;

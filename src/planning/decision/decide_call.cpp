@@ -85,7 +85,7 @@ class CallDecider {
                                  const std::vector<Candidate>& candidates,
                                  const PromiseRequest& request, size_t limit_bytes);
   void NoteUnmeasured(bool over_limit);
-  // Returns whether `promise` is kept by pieces of an algorithm other than the named one alone.
+  // Returns whether only pieces of an algorithm other than the named one keep `promise`.
   bool OnlyOthersPiecesFit(const Promise& promise) const {
     return promise.undivided.engine.empty() &&
            promise.configuration.Largest().engine != facts_.asked;

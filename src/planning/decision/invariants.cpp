@@ -218,7 +218,7 @@ Broken Invariants::Promised() const {
       if (has_whole_) return "2: something undivided keeps the promise";
       break;
     case Otherwise::kReal:
-      // Decision::kReal runs the program's own call in the workspace that it passes, or the plan in
+      // Otherwise::kReal is the program's own call in the workspace that it passes, or the plan in
       // its need.
       if (call_ != nullptr ? call_->need_bytes.value_or(kNoLimit) > call_->passed_bytes
                            : decision_.promises_less) {

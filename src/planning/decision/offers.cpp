@@ -234,7 +234,7 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided) {
   pieces.reference = std::move(undivided);
   pieces.ran_here = true;
-  // Only pieces of the engine alone also serve an identity activation.
+  // Pieces of the engine itself also serve an identity activation.
   const bool own = pieces.configuration.Largest().engine == pieces.reference.engine;
   if (operation == Operation::kForward && own) pieces.alone = pieces.configuration;
   return pieces;

@@ -24,8 +24,9 @@ bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candid
                        const EngineId& engine, const PromiseRequest& request, Promise& promise);
 
 // Adds to `offers` what `candidates`, engines for callers with `math`, can promise within
-// `request`. AddOffers, without a budget, adds every undivided engine that fits, the fastest
-// promise, and the fastest deterministic one, for callers that choose by determinism.
+// `request`. AddOffers, without a budget, adds every undivided engine that fits, and the promises
+// that are faster: the fastest, and the fastest deterministic one, for callers that choose by
+// determinism.
 //
 // AddOffersInBudget adds each algorithm that an engine without workspace can keep, with the time of
 // the best plan in ucudnn's own workspace, including plans of `tilings`. That engine is the promise
@@ -62,7 +63,8 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
 
 // Returns a promise that `pieces` of one engine keep alone, for kernels that no undivided engine
 // serves within the limit. It may be given once the pieces have run in this process and were
-// compared with `reference`, which becomes `undivided`: the engine itself on the whole mini-batch.
+// compared with `undivided`, which becomes its `reference`: the engine itself on the whole
+// mini-batch.
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided);
 // PiecesFor returns a promise of PiecesAlone for the algorithm that a caller named, by its own
 // pieces or, if these do not fit, by pieces of another algorithm of the caller's API that is as

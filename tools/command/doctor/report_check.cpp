@@ -20,7 +20,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns whether the file is a report of this version.
+// Fails unless the file is a report of this version.
 Status CheckVersion(const std::string& path) {
   const Result<JsonValue> json = ParseJson(TextFileOrEmpty(path));
   const JsonValue* const format = json.ok() ? json->Find("format") : nullptr;

@@ -168,11 +168,11 @@ Result<double> ParseMomentum(const std::string& option, const std::string& text)
   return Status::Error(option + " " + Quoted(text) + ": expected a number from 0 to below 1");
 }
 
-// Returns the place of the spec with this name.
+// A function that returns the member `member` of a spec.
 #define UCUDNN_SPEC(member) \
   [](SolveSpec & spec) -> auto& { return spec.member; }
 
-// Returns what documents say about an option, from `spec` and `network`.
+// A function that returns what documents say about an option, from `spec` and `network`.
 #define UCUDNN_SAYS(value)                                                                      \
   []([[maybe_unused]] const SolveSpec& spec, [[maybe_unused]] const NetworkSettings& network) { \
     return Json(value);                                                                         \

@@ -34,7 +34,8 @@ const SpanLook& LookOf(StepSpan span) {
   return kLooks[static_cast<size_t>(span)];
 }
 
-// Returns when the first exchange of the step's call number `at` ends; none if it has no exchange.
+// Returns the time at which the first exchange of the step's call number `at` ends; none if it has
+// no exchange.
 std::optional<double> EndOfExchange(const RankEntry& rank, size_t at) {
   if (at >= rank.step.size()) return std::nullopt;
   for (const StepSpanEntry& span : rank.step[at].spans) {

@@ -39,8 +39,8 @@ struct HostGaps {
   std::vector<std::string> with_runtime;  // libraries with a static CUDA runtime, such as NVIDIA's
 };
 
-// Returns whether the CPU stand-ins in `host_folder` can start `program` with the libraries that it
-// needs. They are sought in the loader's places: run paths, `library_path` (in the form of
+// Fails if the CPU stand-ins in `host_folder` cannot start `program` with the libraries that it
+// needs. These are sought in the loader's places: run paths, `library_path` (in the form of
 // LD_LIBRARY_PATH), its cache, default folders.
 Result<HostGaps> CheckHost(const std::string& program, const std::string& host_folder,
                            const std::string& library_path);
