@@ -24,7 +24,7 @@ using FieldLookup = std::function<const std::string*(const std::string& column)>
 const std::vector<std::string>& RequiredLayerColumns();
 
 // Returns all columns that describe a layer, in file order, without `name` and `n`.
-// d,t,pad_d,stride_d, dilation_d exist in 3-D only: a row with a `d` is three-dimensional.
+// d,t,pad_d,stride_d,dilation_d exist in 3-D only: a row with a `d` is three-dimensional.
 const std::vector<std::string>& LayerColumns();
 
 // Columns beyond the layer's shape: math,compute,mode,x_strides,y_strides,align. Absent ones mean

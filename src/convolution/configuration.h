@@ -69,7 +69,7 @@ struct Configuration {
   bool operator==(const Configuration&) const = default;
   bool IsTiled() const { return grid != TileGrid{}; }
   int Pieces() const;
-  // Whether it is of a whole mini-batch of `n` images.
+  // Returns whether it divides a whole mini-batch of `n` images.
   bool Covers(int n) const { return Images() == n; }
   int Images() const;                         // the mini-batch: all images that the pieces compute
   double TimeMs() const;                      // sum over the pieces, which run one after the other

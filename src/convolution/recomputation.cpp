@@ -9,7 +9,7 @@ namespace {
 struct AxisRegion {
   Interval result;
   Interval assembled;  // counted in the own part of the exchanged tensor
-  Interval filled;     // the part of `all` that may differ from zero, counted likewise
+  Interval filled;     // the part of `assembled` that may differ from zero, counted likewise
   int64_t pad = 0;
 };
 

@@ -7,8 +7,8 @@
 #include "base/status.h"
 
 #if CUDNN_VERSION < 92300
-// Declared as in newer headers. Returns the workspace that `plan` needs to run `pack`, whose shapes
-// may differ from the plan's.
+// Declared as in newer headers. Sets *bytes to the workspace that `plan` needs to run `pack`, whose
+// shapes may differ from the plan's.
 extern "C" cudnnStatus_t CUDNNWINAPI
 cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                    cudnnBackendDescriptor_t pack, size_t* bytes);

@@ -65,7 +65,7 @@ struct Point {
   double workspace_bytes = 0;
 };
 
-// One engine: its measured sizes, and its expected time between and beyond them.
+// One engine: its measured sizes, and its expected time and workspace between and beyond them.
 class Engine {
  public:
   explicit Engine(const Candidate& sample) : sample_(sample) {}

@@ -32,8 +32,8 @@ struct Measurement {
 // Measurements and complete sizes of one kernel family on one platform in a store.
 struct KernelMeasurements {
   std::vector<Measurement> rows;  // in ascending order of micro-batch, then by engine
-  // Rising micro-batch sizes at which every engine was measured. At other sizes time or memory was
-  // short, and the fastest engine may be missing.
+  // Ascending micro-batch sizes at which every engine was measured. At other sizes time or memory
+  // was short, and the fastest engine may be missing.
   std::vector<int> complete_sizes;
 
   bool operator==(const KernelMeasurements&) const = default;

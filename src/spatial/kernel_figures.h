@@ -46,7 +46,7 @@ struct KernelTimes {
 struct KernelFigures {
   KernelFacts facts;
   uint64_t calls = 0;
-  uint64_t paired_calls = 0;  // timed calls whose rows were received in the call before
+  uint64_t paired_calls = 0;  // calls whose rows the call before received
   KernelTimes times;
 };
 

@@ -51,8 +51,8 @@ class Board {
   // The receiver says, after each Await that succeeded, whether TakenOf is recorded behind its
   // copy.
   void SayTaken(int sender, int receiver, bool taken);
-  // The sender waits until the receiver has called SayTaken, makes its stream wait for TakenOf, and
-  // calls SaySettled.
+  // The sender waits until the receiver has said that it took the message; then it makes its stream
+  // wait for TakenOf, and calls SaySettled.
   Status AwaitTaken(int sender, int receiver, Deadline deadline);
   void SaySettled(int sender, int receiver);
   // Replaces AwaitTaken after an abort. Returns whether the receiver's stream copies the message,

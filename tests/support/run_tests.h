@@ -3,8 +3,8 @@
 
 namespace ucudnn::test {
 
-// Runs RUN_ALL_TESTS(), which succeeds even if it runs nothing; returns the program's exit status,
-// which does not. REQUIRES: testing::InitGoogleTest was called.
+// Runs RUN_ALL_TESTS(), which succeeds even if it runs nothing. Returns the program's exit status,
+// a failure if nothing ran. REQUIRES: testing::InitGoogleTest was called.
 int RunSelectedTests();
 
 }  // namespace ucudnn::test

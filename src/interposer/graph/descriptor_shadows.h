@@ -19,7 +19,7 @@ namespace ucudnn::interposer {
 
 // The kind of an operation graph.
 enum class GraphKind : uint8_t {
-  kUnknown,      // it was made before ucudnn saw it, or from JSON
+  kUnknown,      // it was made without ucudnn's knowledge, or from JSON
   kConvolution,  // one of its operations is a convolution
   kUndividable,  // its convolution has a single image
   kUnfamiliar,   // its convolution has dynamic or ragged shapes

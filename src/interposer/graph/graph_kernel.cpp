@@ -14,8 +14,8 @@ namespace {
 using planning::BuildOutcome;
 using planning::Detail;
 
-// The number of configurations of a heuristics list that are looked at, and timed against each
-// other, as substitutes.
+// The most configurations of a heuristics list that are looked at, and timed against each other, as
+// substitutes.
 constexpr size_t kMostCompared = 3;
 // The number of engines beside its own that are tried for the tiles of a vast plan.
 constexpr size_t kMostTileEngines = 4;

@@ -28,8 +28,8 @@ struct GraphKernel {
   // The configurations of that list that still exist, best first; null: there is no list.
   std::shared_ptr<const LentConfigurations> listed;
   bool again = false;        // it was decided about before, and the store may have more rows by now
-  bool may_measure = false;  // unknown measurements are made now, unless it comes late
-  // True for a plan that came when the most plans were already remembered, so it is never measured.
+  bool may_measure = false;  // missing measurements are made now, unless it comes late
+  // As many plans as are remembered came before it, so it is never measured.
   bool comes_late = false;
 
   const ConvolutionProblem& problem() const { return own->convolution.problem; }

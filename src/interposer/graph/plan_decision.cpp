@@ -209,7 +209,8 @@ PlanState* GraphPlans::LeaveAlone(cudnnBackendDescriptor_t plan, size_t limit_by
   const Options& options = process_.options;
   const auto need = cudnn::PlanWorkspace(process_.functions, plan);
   const bool over_limit = need.ok() && *need > limit_bytes;
-  // Reading the plan takes time, so it is read only if a report of it is asked for.
+  // Reading the plan takes time, so it is read only if the plan exceeds the limit or the user wants
+  // reports of every kernel.
   std::string kernel = "a plan of the graph API";
   if (over_limit || process_.TellsAll()) {
     const auto json = cudnn::PlanJson(process_.functions, plan);

@@ -17,7 +17,7 @@ struct LegacyKernel {
   Session* session = nullptr;
   cudnnHandle_t handle = nullptr;
   bool graph = true;         // engines of the graph API may serve it
-  bool may_measure = false;  // unknown measurements are made now
+  bool may_measure = false;  // missing measurements are made now
 };
 
 // Returns the kernel as tuning names it.

@@ -16,9 +16,8 @@ namespace ucudnn::interposer {
 struct ConfirmedConfiguration {
   Status status;  // an error contradicts the plan; all members but `unanswered` are then void
   bool unanswered = false;  // the library gave no answer, but may do so at a later call
-  Configuration
-      // With the workspace and the determinism that the library states for its pieces.
-      configuration;
+  // With the workspace and the determinism that the library states for its pieces.
+  Configuration configuration;
   std::vector<NumericClass> numeric;  // of the pieces, by run
 };
 

@@ -74,7 +74,7 @@ struct BudgetRecord {
   bool divided = false;              // false: the network is not known yet
   size_t kernels = 0;                // number of kernels with a share
   size_t total_workspace_bytes = 0;  // bytes that ucudnn holds on the device
-  size_t capture_bytes = 0;          // the part of `bytes` that is reserved for captured graphs
+  size_t capture_bytes = 0;          // the part of them that is reserved for captured graphs
   const char* solver = "";           // static text; empty: nothing was solved
   std::optional<bool>
       optimal;  // proven by the solver, or not; none: a workspace plan defines the shares
@@ -84,7 +84,7 @@ class Report {
  public:
   // Adds a record, on which calls of this decision are counted; the report owns it and keeps its
   // address. Calls counted on `earlier` (null: none), the decision that this one replaces, move to
-  // it. `fresh` becomes true if the report file should be written: the record is new or, with very
+  // it. `fresh` becomes true if the report file should be written: the record is new and, with very
   // many records, enough of them are new.
   CountedKernel* Record(KernelRecord record, CountedKernel* earlier, bool& fresh);
 
@@ -123,7 +123,7 @@ class Report {
   std::optional<SpatialRecord> spatial_ UCUDNN_GUARDED_BY(mutex_);
   std::deque<CountedKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // they keep their address
   std::unordered_multimap<size_t, CountedKernel*> by_hash_
-      UCUDNN_GUARDED_BY(mutex_);                    // by problem and limit
+      UCUDNN_GUARDED_BY(mutex_);                    // by a hash of problem and limit
   size_t unwritten_ UCUDNN_GUARDED_BY(mutex_) = 0;  // new records since `fresh` was last true
   std::map<std::pair<std::string, std::string>, long> fallbacks_ UCUDNN_GUARDED_BY(mutex_);
   LayerNames layers_ UCUDNN_GUARDED_BY(mutex_);

@@ -14,7 +14,7 @@ namespace ucudnn::interposer {
 
 class Lanes {
  public:
-  // The common number of all further lanes.
+  // The common number of all lanes after the first kOthers.
   static constexpr int kOthers = 63;
 
   // Returns the bit of the lane's number. `owner` is the handle or, if `ordered`, names the handles
