@@ -18,7 +18,7 @@ namespace ucudnn::db {
 // The rows of files for one kernel family and device, by cudnn and driver version.
 struct KernelFacts {
   using Choice = std::pair<int, EngineId>;  // micro-batch and engine
-  std::vector<planning::Measurement> rows;  // their `verified` is not set: see below
+  std::vector<planning::Measurement> rows;  // their own `verified` does not count: see below
   std::set<int> complete_sizes;
   std::set<Choice> verified;
 };

@@ -56,9 +56,9 @@ std::string CalledLayer(const PlannedLayer& layer, const ParallelConfiguration& 
   return "layer " + Quoted(layer.name) + " with " + Describe(configuration.degrees);
 }
 
-// Checks that there is a rule for each box of the layer. A file's own operators compute positions
-// that do not mix by themselves, and so do normalizations with whole groups. What another operator
-// computes for some of its channels is not known.
+// Checks that there is a rule for each box of the layer. Of a file's own operators, the operator
+// itself computes positions that do not mix, and whole groups of a normalization. What another
+// operator computes for some of its channels is not known.
 Status CheckRule(const PlannedLayer& layer, const Degrees& degrees) {
   const auto* opaque = std::get_if<Opaque>(&layer.op);
   if (opaque == nullptr || opaque->sums || degrees.c == 1) return Status::Ok();

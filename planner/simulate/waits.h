@@ -14,7 +14,7 @@ inline size_t Position(int id) { return static_cast<size_t>(id); }
 struct Waits {
   // First position of each task in `dependents`, and the end of the list.
   std::vector<size_t> first;
-  std::vector<TaskId> dependents;  // tasks that name each task in `after`
+  std::vector<TaskId> dependents;  // waiting tasks, by the task that they name in `after`
   std::vector<TaskId> ahead;       // preceding task in the same queue, or kNone
   std::vector<TaskId> behind;      // next task in the same queue, or kNone
   std::vector<int> missing;        // number of tasks for which each task waits

@@ -88,7 +88,7 @@ const Options& FixedOptions() {
 bool OptionsAreFixed() { return options_fixed; }
 
 interposer::Interposer* ProcessInterposer() {
-  // No lock is held meanwhile, because a child forked then would wait for it for ever.
+  // No lock is held during Join(), because a child forked meanwhile would wait for it for ever.
   static std::atomic<bool> impossible = false;
   if (Parts* parts = joined.load(std::memory_order_acquire)) return parts->interposer.get();
   if (impossible) return nullptr;

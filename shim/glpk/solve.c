@@ -188,7 +188,7 @@ static const char* Solve(const struct Problem* problem, struct Memory* memory, s
   const double start = glp_time();
   const char* error = SolveIn(kExact, problem, problem->most_milliseconds, memory, chosen, gap_ms);
   if (error != NULL || Fits(problem, chosen)) return error;
-  /* This selection exceeds the budget, so no selection that fits is faster than its bound. */
+  /* Every selection that fits takes at least the time of this one, less its gap. */
   const double bound_ms = glp_mip_obj_val(memory->program) - *gap_ms;
   const double taken = glp_difftime(glp_time(), start) * 1e3;
   const int left = taken < problem->most_milliseconds ? problem->most_milliseconds - (int)taken : 0;

@@ -107,7 +107,7 @@ std::span<const Variable> Variables();
 
 // Reads all variables through `lookup`. An unreadable value keeps the default and adds a line to
 // `warnings` that names the variable, the value and what is accepted; if the variable is about
-// splitting, convolutions are refused (`spatial.refusal`).
+// splitting, it sets `spatial.refusal`.
 Options ParseOptions(const VariableLookup& lookup, std::vector<std::string>& warnings,
                      Use use = Use::kRunning);
 

@@ -1,4 +1,4 @@
-// Reads files of any size or kind, including those of /proc, whose processes may end meanwhile.
+// Reads files as they are, including those of /proc, whose processes may end meanwhile.
 #pragma once
 
 #include <string>

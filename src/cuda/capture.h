@@ -20,22 +20,22 @@ struct Capture {
 // become a graph.
 std::optional<Capture> CaptureOf(const Driver& driver, CUstream stream);
 
-// Gives `kept` to the graph that `stream` is captured into. A thread of the driver's releases it
-// once the graph, and all that was copied or instantiated of it, are destroyed and their launches
-// are over; its destructor must not call CUDA. On an error `kept` is released at once.
+// Gives `kept` to the graph that `stream` is captured into. A thread of the driver releases it once
+// the graph, and all copies and instances of it, are destroyed and their launches are over; the
+// destructor of `kept` must not call CUDA. On an error `kept` is released at once.
 Status KeepWithGraphOf(const Driver& driver, CUstream stream, std::shared_ptr<void> kept);
 
-// Marks what one capture has for itself and the driver cannot release, because that calls CUDA. A
-// graph may run whenever it exists, beside any other, so nobody else uses it until the hold is
-// over; then its owner frees it, or gives it to another capture.
+// Says whose capture a resource belongs to, if the driver cannot release the resource because that
+// calls CUDA. A graph may run whenever it exists, beside any other, so nothing else uses the
+// resource until the hold is over; then its owner frees it, or gives it to another capture.
 class CaptureHold {
  public:
-  CaptureHold() = default;  // no capture's
+  CaptureHold() = default;  // belongs to no capture
   CaptureHold(const Driver& driver, const Capture& capture);
 
   bool IsOf(const Capture& capture) const { return number_ == capture.number; }
-  // Whether the graph, and all that was copied or instantiated of it, are destroyed and their
-  // launches are over. Never true where the driver cannot tell.
+  // Returns true once the graph, and all copies and instances of it, are destroyed and their
+  // launches are over. Never true if the driver cannot tell.
   bool IsOver() const { return ended_ != nullptr && ended_->load(); }
 
  private:

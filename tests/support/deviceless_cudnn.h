@@ -28,7 +28,7 @@ inline cudnn::PlanEdit AtBatch(const cudnn::FusedConvolution& convolution, int n
 }
 
 constexpr int64_t kUidX = 120, kUidW = 119, kUidY = 121, kUidResidual = 122, kUidBias = 98;
-// uid of the first step's operand; later steps have multiples of it.
+// uid of the first step's operand; those of later steps follow one by one.
 constexpr int64_t kUidStep = 300;
 
 // A pointwise operation behind a convolution.

@@ -509,7 +509,8 @@ def compare(schedule, network):
 
 
 def _compare_parts(node, scheduled, source, layer):
-    """Refuses parts of parameters that the boxes of their devices do not need. `source`: the shape of the input."""
+    """Refuses parts of parameters unless they are what the boxes of their devices need. `source`: the shape of the
+    input."""
     for place, parameter in enumerate(scheduled.parameters):
         for device in scheduled.boxes | scheduled.partial:
             computed, kept = ((found.get(device) or ((0, 0),) * 5)[b.C] for found in (

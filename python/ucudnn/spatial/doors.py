@@ -65,8 +65,8 @@ def _seen(tensors, layouts):
 
 
 def apply(cls, *args, **kwargs):
-    """autograd.Function.apply. torch's own functions return the kinds of their inputs. Functions of a program see
-    stripes in their backward, as in their forward, and sum over ranks themselves."""
+    """autograd.Function.apply. The results of torch's own functions are stripes if their inputs are. Functions of a
+    program see stripes in their backward, as in their forward, and sums that they compute are sums over ranks."""
     if not any(_is_cut(x) for x in flat((args, kwargs))):
         return _apply(cls, *args, **kwargs)
     if cls is BackwardHookFunction:

@@ -40,7 +40,8 @@ struct ChildNode : Node {
   }
 };
 
-// Copies a graph, with nodes of its own in the same order.
+// Copies a graph. The copy has its own nodes, in the same order, which wait for each other as the
+// originals do.
 Graph Copy(const Graph& graph) {
   Graph copy;
   std::unordered_map<const Node*, const Node*> copies;

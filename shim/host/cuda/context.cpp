@@ -16,7 +16,7 @@ uint64_t NextContextId() {
 }
 
 std::atomic<bool> initialized{false};
-std::atomic<bool> forked{false};  // set after initialisation, so CUDA cannot be used in this child
+std::atomic<bool> forked{false};  // a child forked after initialisation, which cannot use CUDA
 
 // It is trivially destructible, so that calls from other thread-local destructors still find it.
 struct ThreadContexts {

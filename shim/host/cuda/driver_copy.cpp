@@ -90,8 +90,8 @@ CUresult Copy(Stream& stream, uintptr_t to, Operand to_operand, uintptr_t from,
   }
 
   if (wait == Wait::kYes) {
-    // A wait cannot be recorded. It is refused if an event wait in a capture would be, and counts
-    // as potentially unsafe.
+    // A wait cannot be recorded, so it is refused while the stream captures. Otherwise it counts as
+    // potentially unsafe.
     CUresult refused = RefuseIfCapturing(stream);
     if (refused == CUDA_SUCCESS) refused = hostgpu::RefuseUnsafeCall();
     if (refused != CUDA_SUCCESS) return refused;

@@ -42,7 +42,8 @@ class DeviceMemory {
   std::optional<Allocation> Find(uintptr_t address) const;
   void* Alias(uintptr_t address) const { return alias_ + (address - base_); }
 
-  // Returns a new file for all of the memory; -1 if the system refuses.
+  // Returns a new descriptor of the file behind all of the memory, as hostgpuDeviceFile does; -1 if
+  // the system refuses.
   int NewFile();
   size_t OffsetOf(uintptr_t address) const { return address - base_; }
 

@@ -19,7 +19,7 @@ enum class OnednnVariant {
 // nullopt if oneDNN offers no such primitive better than its reference loops.
 std::optional<size_t> OnednnWorkspaceBytes(const ConvolutionShape& shape, OnednnVariant variant);
 
-// Run of engine.h. kPlain requires alpha = 1 and beta = 0.
+// Like Run of engine.h. kPlain requires alpha = 1 and beta = 0.
 bool RunOnednn(const ConvolutionShape& shape, OnednnVariant variant, double alpha, void* x, void* w,
                void* y, double beta, void* workspace);
 

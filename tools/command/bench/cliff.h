@@ -25,7 +25,7 @@ struct Contender {
 
 struct Cliff {
   Layer layer;
-  Contender best;          // the fastest undivided engine with any need
+  Contender best;          // the fastest undivided engine, whatever it needs
   size_t limit_bytes = 0;  // the user's or, without one, one byte less than the need of `best`
   // The contenders within the limit; none: nothing fits (or, if the best one fits, there is no
   // cliff).

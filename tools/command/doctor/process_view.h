@@ -17,7 +17,7 @@ namespace ucudnn::command {
 
 struct OpenedLibrary {
   std::string path;
-  std::string by;  // the object whose code asked for the symbol
+  std::string by;  // the object whose code asked for the library
 };
 
 // Functions of cuDNN that the loader bound.

@@ -100,7 +100,7 @@ std::string EpochText(int number, int epochs) {
   return "epoch " + std::to_string(number) + " of " + std::to_string(epochs);
 }
 
-// Shows the progress of one epoch and its test.
+// Runs one epoch and its test. `show` shows the progress.
 using ShowProgress = std::function<void(const std::string& text, double done)>;
 Result<TrainedEpoch> RunEpoch(Trainer& trainer, const DigitSets& digits, int number, int epochs,
                               const ShowProgress& show) {
