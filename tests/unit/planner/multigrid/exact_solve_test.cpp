@@ -1,6 +1,5 @@
 // The solver on chains in which nothing is rounded (ring_chain.h): what a cycle leaves unchanged,
-// what relaxation makes exact and when, that lanes and storage change nothing, and how often layers
-// are stepped through.
+// what relaxation makes exact and when, and how often layers are stepped through.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -114,27 +113,6 @@ TEST(ExactSolve, AnUnmeasuredDirectSolveMeasuresItsLastResidual) {
   for (int cycle = 0; cycle < 4; ++cycle) EXPECT_TRUE(std::isnan(direct.solution.residuals[cycle]));
   EXPECT_EQ(direct.solution.residuals[4], 0);
   EXPECT_EQ(SolveRing(Two(16, 2, 1), 7, 3).solution.residuals.size(), 1U);
-}
-
-TEST(ExactSolve, LanesAndStorageChangeNothing) {
-  std::mt19937_64 random(3);
-  for (uint64_t draw = 0; draw < 100; ++draw) {
-    DrawnSolve drawn = DrawSolve(random, 60);
-    if (DrawNumber(random, 0, 1) == 0) drawn.options.start = Start::kNested;
-    SCOPED_TRACE("draw " + std::to_string(draw) + ": " + drawn.Text());
-    const int cycles = DrawNumber(random, 1, 3);
-    const auto expected = SolveRing(drawn, draw, cycles).states;
-    for (int lanes = 1; lanes <= 4; ++lanes) {
-      for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
-        // What a skipped relaxation leaves between C-points is the storage's.
-        if (drawn.options.skips_first_down && storage != drawn.storage) continue;
-        DrawnSolve other = drawn;
-        other.lanes = lanes;
-        other.storage = storage;
-        ASSERT_EQ(SolveRing(other, draw, cycles).states, expected);
-      }
-    }
-  }
 }
 
 TEST(ExactSolve, OneLevelIsSerialPropagation) {

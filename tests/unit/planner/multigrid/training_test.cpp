@@ -34,27 +34,20 @@ TrainingSettings Settings(double h, int cycles) {
 struct Trained {
   Trained(const TrainingSettings& settings, int epochs, int steps = kSteps)
       : chain(DigitNet({.steps = steps})), examples(DigitExamples({}, kExamples, 7)) {
-    Parameters parameters = DrawParameters(chain, 3);
-    trainer = std::move(*Trainer::Make(chain, std::move(parameters), settings));
+    trainer = std::move(*Trainer::Make(chain, DrawParameters(chain, 3), settings));
     for (int epoch = 0; epoch < epochs; ++epoch) {
       EpochResult result = test::Must(trainer->RunEpoch(examples, [](int) {}));
       results.push_back(std::move(result));
     }
   }
 
+  std::vector<double> Parameters() const { return Flat(**trainer->ReadParameters()); }
+
   ResidualChain chain;
   Examples examples;
   std::unique_ptr<Trainer> trainer;
   std::vector<EpochResult> results;
 };
-
-void ExpectSameParameters(const Parameters& a, const Parameters& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    EXPECT_EQ(a[i].weights, b[i].weights) << "node " << i;
-    EXPECT_EQ(a[i].bias, b[i].bias) << "node " << i;
-  }
-}
 
 // Faster than eight cycles, of twelve that would be exact, can follow.
 TEST(Training, SolvesThatAreGivenUpTrainAsSerialPropagationBitForBit) {
@@ -75,7 +68,7 @@ TEST(Training, SolvesThatAreGivenUpTrainAsSerialPropagationBitForBit) {
     EXPECT_EQ(serial.results[epoch].serial_solves, 0);
   }
   EXPECT_LT(serial.results[1].loss, serial.results[0].loss);
-  ExpectSameParameters(**given_up.trainer->ReadParameters(), **serial.trainer->ReadParameters());
+  EXPECT_EQ(given_up.Parameters(), serial.Parameters());
   EXPECT_GT(given_up.trainer->network().forward_solutions().front().solution.largest_state, 1e14);
 }
 
@@ -126,7 +119,7 @@ TEST(Training, WhatIsKeptChangesNoBitOfARepeatedMiniBatch) {
   settings.network.storage = Storage::kCPoints;
   settings.network.lanes = 3;
   const Trained c_points(settings, 1);
-  ExpectSameParameters(**c_points.trainer->ReadParameters(), **all.trainer->ReadParameters());
+  EXPECT_EQ(c_points.Parameters(), all.Parameters());
 }
 
 TEST(Training, AnotherMiniBatchDoesNotStartFromTheLastOnesStates) {
@@ -135,7 +128,7 @@ TEST(Training, AnotherMiniBatchDoesNotStartFromTheLastOnesStates) {
   settings.network.forward.start = Start::kPrevious;
   settings.network.backward.start = Start::kPrevious;
   const Trained previous(settings, 2);
-  ExpectSameParameters(**previous.trainer->ReadParameters(), **broadcast.trainer->ReadParameters());
+  EXPECT_EQ(previous.Parameters(), broadcast.Parameters());
   EXPECT_EQ(*previous.trainer->Evaluate(previous.examples),
             *broadcast.trainer->Evaluate(broadcast.examples));
 }
@@ -156,9 +149,7 @@ TEST(Training, AMiniBatchIsRepeatedBeforeTheNext) {
   const Trained once(settings, 1);
   settings.repeats = 1;
   const Trained epochs(settings, 4);
-  EXPECT_LT(RelativeError(Flat(**once.trainer->ReadParameters()),
-                          Flat(**epochs.trainer->ReadParameters())),
-            1e-12);
+  EXPECT_LT(RelativeError(once.Parameters(), epochs.Parameters()), 1e-12);
 }
 
 }  // namespace
