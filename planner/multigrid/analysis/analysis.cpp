@@ -12,8 +12,8 @@ constexpr CoarsePlace kPlaces[] = {CoarsePlace::kDistributed, CoarsePlace::kCoar
 
 struct Candidate {
   MultigridModel model;
-  bool is_asked = false;      // whether `cycles` is known
-  std::optional<int> cycles;  // none: it does not converge
+  bool is_asked = false;      // whether CyclesSource was asked, so that `cycles` is known
+  std::optional<int> cycles;  // none: the setting does not converge
 };
 
 class Search {
@@ -31,7 +31,8 @@ class Search {
   Result<std::optional<ChosenSetting>> Fastest(Workload workload, int devices);
 
  private:
-  // Of one candidate with so many cycles: the best place of its coarse levels.
+  // Returns the candidate with the place of its coarse levels that makes a run of `cycles` cycles
+  // on `devices` devices fastest.
   Result<ChosenSetting> Place(const Candidate& candidate, Workload workload, int devices,
                               int cycles) const;
 
@@ -63,7 +64,8 @@ Result<ChosenSetting> Search::Place(const Candidate& candidate, Workload workloa
   return chosen;
 }
 
-// By what they take at least, so that most need not be simulated, nor asked for their cycles.
+// Visits the candidates by their least time, so that most are neither simulated nor asked for their
+// cycles.
 Result<std::optional<ChosenSetting>> Search::Fastest(Workload workload, int devices) {
   std::vector<std::pair<double, Candidate*>> order;
   for (Candidate& candidate : candidates_) {
@@ -173,8 +175,9 @@ double LayersApplied(const MultigridSetting& setting, const Hierarchy& hierarchy
   };
   double layers = 0;
   for (int level = 0; level < hierarchy.levels(); ++level) {
-    // Relaxed on the way down, once on the way up, and applied when it is made; the coarsest is
-    // solved.
+    // The steps of a level are applied when it is relaxed on the way down, once on the way up, and
+    // once more when the level is made from a finer one. The coarsest level is solved instead of
+    // relaxed.
     const bool is_coarsest = level == hierarchy.coarsest();
     const int passes = is_coarsest ? 1 : setting.solve.c_sweeps + 2;
     layers += (passes + (level > 0 ? 1 : 0)) * layers_of(level);

@@ -1,5 +1,6 @@
-// Will layer-parallel multigrid pay? For numbers of devices the fastest setting, by models of time
-// (network_model.h) and by how fast solves converge. Thread-compatible.
+// Tells whether layer-parallel multigrid pays: finds the fastest setting for each number of
+// devices, from modelled times (network_model.h) and from how fast solves converge.
+// Thread-compatible.
 #pragma once
 
 #include <functional>
@@ -11,7 +12,7 @@
 
 namespace ucudnn::multigrid {
 
-// What is asked: every combination that the layers allow is a candidate.
+// The choices to compare: every combination that the layers allow is a candidate.
 struct AnalysisChoices {
   std::vector<std::vector<int>> coarsening = {{4}, {8}, {16}, {32}, {64}};
   std::vector<int> levels = {0, 2};
@@ -19,57 +20,60 @@ struct AnalysisChoices {
   std::vector<CoarseOperator> coarse = {CoarseOperator::kInject, CoarseOperator::kSum};
   Start start = Start::kBroadcast;
   bool measures_residuals = false;
-  // The ways of running that are compared.
+  // All candidates run in this way.
   BlocksAtOnce blocks = BlocksAtOnce::kGrouped;
   Launching launching = Launching::kCaptured;
 };
 
-// A candidate at its fastest on so many devices.
+// A candidate as it runs fastest on a number of devices.
 struct ChosenSetting {
-  MultigridSetting setting;  // with its plan, cycles included
-  int levels = 2;            // of the longest stage
+  MultigridSetting setting;  // with its plan, which includes the cycles
+  int levels = 2;            // levels of the longest stage
   ModelledRun run;
 };
 
 struct DevicesRow {
   int devices = 1;
   ModelledRun partitioned;
-  // None where no candidate converges, or has blocks for so many devices.
+  // None if no candidate converges or has enough blocks for the devices.
   std::optional<ChosenSetting> multigrid;
-  // The same setting as the paper runs it: a stream for each block, every kernel launched.
+  // The setting of `multigrid` as the paper runs it: a stream for each block, every kernel
+  // launched.
   std::optional<ModelledRun> launched_streams;
 };
 
 struct WorkloadAnalysis {
   Workload workload = Workload::kInference;
-  ModelledRun serial;    // on one device, each kernel launched
-  ModelledRun captured;  // the same as one CUDA graph
+  ModelledRun serial;    // layer after layer on one device, each kernel launched
+  ModelledRun captured;  // layer after layer on one device, as one CUDA graph
   std::vector<DevicesRow> rows;
 
-  // The fastest serial propagation on up to `devices` devices that fits their memory; null where
-  // none does.
+  // Returns the fastest serial propagation on up to `devices` devices that fits their memory, or
+  // null if none fits.
   const ModelledRun* Baseline(const planner::Device& device, int devices) const;
-  // The row whose multigrid fits and is fastest; null where there is none.
+  // Returns the row whose multigrid is fastest among those that fit the memory, or null if none
+  // fits.
   const DevicesRow* Best(const planner::Device& device) const;
-  // The first row whose multigrid fits and is faster than its baseline; null where none is.
+  // Returns the first row whose multigrid fits the memory and is faster than its baseline (or has
+  // none that fits), or null if there is no such row.
   const DevicesRow* FirstThatPays(const planner::Device& device) const;
 };
 
-// How many cycles a setting needs; none where it does not converge. Asked once of each candidate
-// that might be the fastest.
+// Returns how many cycles a setting needs, or none if it does not converge. Called once at most for
+// each candidate, and only if the candidate might be the fastest.
 using CyclesSource = std::function<Result<std::optional<int>>(const MultigridSetting& setting)>;
 
-// All settings of `choices` that `network`'s longest stage has layers enough for, without those
-// whose levels another has.
+// Returns the settings of `choices` for which the longest stage of `network` has enough layers. If
+// two values of `levels` give equally many levels, only the first counts.
 std::vector<MultigridSetting> CandidatesFor(const NetworkLayers& network,
                                             const AnalysisChoices& choices);
 
-// How many layers a solve of `steps` layers applies in so many cycles, those of coarse steps that
-// apply several counted each; about.
+// Estimates how many layers `cycles` cycles of a solve apply. A coarse step that applies several
+// layers counts each of them.
 double LayersApplied(const MultigridSetting& setting, const Hierarchy& hierarchy, int cycles);
 
-// One for each workload. `devices` are numbers of devices, each at most the machine's. Errors are
-// those of `cycles` and of the simulator.
+// Analyses each workload on each number of devices in `devices`, none of which exceeds the
+// machine's. Fails if `cycles` or the simulator fails.
 Result<std::vector<WorkloadAnalysis>> Analyse(const NetworkModel& model,
                                               const AnalysisChoices& choices,
                                               const std::vector<int>& devices,

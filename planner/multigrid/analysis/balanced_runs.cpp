@@ -9,19 +9,19 @@ namespace ucudnn::multigrid {
 namespace {
 
 struct GreedyRuns {
-  std::vector<int> begins;  // and the end
+  std::vector<int> begins;  // where each run begins, and the end of the last
   double dearest = 0;
 };
 
-// Each run as long as its cost stays at most `most`, and as leaves one for each run behind it; none
-// where those do not suffice.
+// Makes each run as long as its cost stays at most `most` and each later run keeps an element.
+// Returns none if the runs do not take all of `costs`.
 std::optional<GreedyRuns> TakeRuns(std::span<const double> costs, int runs, double most) {
   GreedyRuns taken;
   const int count = static_cast<int>(costs.size());
   int next = 0;
   for (int run = 0; run < runs; ++run) {
     taken.begins.push_back(next);
-    const int last = count - (runs - run - 1);  // the later ones begin here at the latest
+    const int last = count - (runs - run - 1);  // the later runs need the elements from here on
     double sum = 0;
     while (next < last && sum + costs[next] <= most) {
       sum += costs[next++];
@@ -38,8 +38,8 @@ std::optional<GreedyRuns> TakeRuns(std::span<const double> costs, int runs, doub
 
 std::vector<int> BalancedRuns(std::span<const double> costs, int runs) {
   GreedyRuns best = *TakeRuns(costs, runs, std::numeric_limits<double>::infinity());
-  // Halves what is between a bound that suffices and one that does not; then each attempt must be
-  // better than what is known, until none is.
+  // Halves the interval between a bound that fails and one that suffices. Then it asks for cuts
+  // that are cheaper than the best one, until there is none.
   double too_little = 0;
   for (int halving = 0; halving < 60; ++halving) {
     const double middle = (too_little + best.dearest) / 2;

@@ -1,4 +1,4 @@
-// Which device has which blocks: contiguous runs of about the same cost. A pure function.
+// Distributes blocks over devices: contiguous runs of about the same cost. A pure function.
 #pragma once
 
 #include <span>
@@ -6,9 +6,9 @@
 
 namespace ucudnn::multigrid {
 
-// Cuts `costs` into `runs` runs so that the dearest is as cheap as can be, and of the cuts that
-// achieve that, the one whose earlier runs are longest. Returns where each run begins, and the end:
-// runs + 1 positions. REQUIRES: 1 <= runs <= costs.size(), and no cost is negative.
+// Cuts `costs` into `runs` runs so that the most expensive run is as cheap as possible. Among such
+// cuts, it takes the one whose earlier runs are longest. Returns where each run begins, and the
+// end: runs + 1 positions. REQUIRES: 1 <= runs <= costs.size(), and no cost is negative.
 std::vector<int> BalancedRuns(std::span<const double> costs, int runs);
 
 }  // namespace ucudnn::multigrid

@@ -39,7 +39,7 @@ TaskId Cluster::AddLaunches(int device, double launches, TaskList after) {
   return launch;
 }
 
-// The kernels begin when their first launch has ended, and end when their last has at the earliest.
+// The kernels begin after their first launch has ended. They end no earlier than their last launch.
 void Cluster::Launch(int device, double launches, TaskList& after, TaskList& done) {
   HostThread& host = hosts_[device];
   if (launches > 0) {

@@ -1,5 +1,5 @@
-// The devices of a machine as resources of a task graph, and what runs on them or travels between
-// them as its tasks. Thread-compatible.
+// The devices of a machine as resources of a task graph. The tasks are what runs on the devices and
+// what travels between them. Thread-compatible.
 #pragma once
 
 #include <array>
@@ -15,57 +15,62 @@
 
 namespace ucudnn::multigrid {
 
-// All of them are waited for.
+// A task that gets this list as its `after` waits for all tasks in it.
 using TaskList = std::vector<simulate::TaskId>;
 inline void Append(TaskList& to, const TaskList& tasks) {
   to.insert(to.end(), tasks.begin(), tasks.end());
 }
 
 enum class Launching {
-  // The host launches every kernel, one launch after the other on each device. It waits for a
-  // message before it launches what reads it, as MPI has it.
+  // The host launches every kernel, one launch after the other on each device. Like a host that
+  // uses MPI, it waits for a message before it launches the kernel that reads it.
   kEach,
-  // CUDA graphs: one launch where Cluster::BeginGraph says so. Messages are part of the graph.
+  // CUDA graphs: each Cluster::BeginGraph is one launch. Messages are part of the graph.
   kCaptured
 };
 
-// Which port a message waits for where several are on its way: that of its sender's group or that
-// of its receiver's, at the level of the machine that joins the two.
+// The port at which a message queues behind others: the port of its sender's group or of its
+// receiver's, at the level of the machine that joins the two.
 enum class Port { kOfSender, kOfReceiver };
 
 class Cluster {
  public:
-  // The first `devices` of `machine`, which outlives the cluster.
+  // Uses the first `devices` devices of `machine`, which outlives the cluster.
   Cluster(const planner::Machine& machine, int devices, Launching launching);
 
   int devices() const { return devices_; }
 
-  // Kernels in a row, on `queue` of the device. Returns what those wait for that read the result.
+  // Runs kernels of `cost` one after the other, on `queue` of the device. Returns the tasks that a
+  // reader of the result waits for.
   TaskList Run(int device, simulate::QueueId queue, const RunCost& cost, TaskList after);
-  // A queue of the device: a stream. The same number gives the same stream.
+  // Returns a queue of the device: a stream. The same number gives the same stream.
   simulate::QueueId Stream(int device, int number);
-  // What the device runs from now on is one graph, launched at once.
+  // Begins a graph: what the device runs from now on is launched at once. Does nothing with
+  // Launching::kEach.
   void BeginGraph(int device);
-  // Between devices; the same device gets it at once.
+  // Sends `bytes` from one device to another, and returns the tasks that a reader of the message
+  // waits for. If both are the same device, the message takes no time.
   TaskList Send(int from, int to, double bytes, Port port, TaskList after);
-  // One task to wait for in place of many.
+  // Returns one task to wait for in place of many.
   TaskList Join(TaskList tasks);
 
-  // Simulates all that was added. The error is the simulator's.
+  // Simulates all added tasks. Fails if the simulator fails.
   Result<simulate::Timeline> Simulate() const { return simulate::Simulate(graph_); }
   const simulate::TaskGraph& graph() const { return graph_; }
   int messages() const { return messages_; }
-  // The mean over the devices of the share of the time in which a kernel runs or is launched.
+  // Returns the share of the time in which a kernel runs or is launched on a device, averaged over
+  // the devices.
   double ComputingShare(const simulate::Timeline& timeline) const;
 
  private:
   struct HostThread {
     simulate::QueueId queue = simulate::kNone;
-    simulate::TaskId last = simulate::kNone;  // what kernels without a launch of their own wait for
+    simulate::TaskId last = simulate::kNone;  // kernels without a launch wait for this task
   };
 
-  // Who runs a task: a device's number, or one of these.
-  static constexpr int kMessage = -1;  // and what was joined with one
+  // What runs a task: a device, by its number, or none. kMessage is a message or a join that waits
+  // for one; kJoin is any other join.
+  static constexpr int kMessage = -1;
   static constexpr int kJoin = -2;
 
   simulate::TaskId AddLaunches(int device, double launches, TaskList after);
@@ -80,7 +85,7 @@ class Cluster {
   std::vector<HostThread> hosts_;                // by device
   std::map<std::pair<int, int>, simulate::QueueId> streams_;
   std::map<std::array<int, 3>, simulate::Link> ports_;  // by level, group, direction
-  std::vector<int> runs_;                               // by task: who runs it
+  std::vector<int> runs_;                               // by task: what runs it
   int messages_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// How many cycles a solve needs, from the residuals of its first two. Pure functions.
+// Estimates how many cycles a solve needs from the residuals of its first two. Pure functions.
 #pragma once
 
 #include <optional>
@@ -9,19 +9,21 @@ namespace ucudnn::multigrid {
 
 struct ConvergenceEstimate {
   double first = 0;       // the residual after one cycle
-  double second = 0;      // and after two
-  int direct_cycles = 0;  // that make relaxation alone exact
+  double second = 0;      // the residual after two cycles
+  int direct_cycles = 0;  // cycles after which relaxation alone is exact
 
-  // What the second cycle left of the residual. The first often raises it, and says nothing.
+  // Returns the factor by which the second cycle reduced the residual. The first cycle often raises
+  // the residual, so its factor tells nothing.
   double Rate() const { return first > 0 ? second / first : 0; }
 };
 
-// REQUIRES: the solve measured its residuals over two cycles or more, or ended before.
+// Reads the estimate from a solution. REQUIRES: the solve measured its residuals over two cycles or
+// more, or ended before.
 ConvergenceEstimate EstimateOf(const Solution& solution, int direct_cycles);
 
-// The cycles until the residual is at most `tolerance`, if it goes on to fall as in the second
-// cycle: at most direct_cycles. None where it falls by less than half in a cycle, which the solver
-// gives up, or is not finite.
+// Returns after how many cycles, direct_cycles at most, the residual is at most `tolerance`, if
+// every cycle reduces it as the second did. Returns none if a residual is not finite, or if a cycle
+// reduces it by less than half: the solver gives up such solves.
 std::optional<int> CyclesFor(const ConvergenceEstimate& estimate, double tolerance);
 
 }  // namespace ucudnn::multigrid

@@ -13,13 +13,13 @@ using planner::Node;
 using planner::NodeId;
 using planner::Shape;
 
-// A node with the shapes of a mini-batch.
+// A node with its shapes for a mini-batch.
 struct SizedNode {
   const Node* node;
   std::vector<Shape> inputs;
   Shape output;
   int64_t parameters = 0;
-  bool reads_data = false;  // it needs no gradient of its input
+  bool reads_data = false;  // the node reads the data, so no gradient of its input is needed
 
   double in() const { return NumbersOf(inputs.front()); }
   double out() const { return NumbersOf(output); }
@@ -37,7 +37,7 @@ bool IsFullyConnected(const Node& node) {
   return std::holds_alternative<planner::FullyConnected>(node.op);
 }
 
-// Nodes that only name numbers anew.
+// Returns whether the node only renames or reshapes numbers.
 bool CostsNothing(const Node& node) {
   return node.inputs.empty() || std::holds_alternative<planner::Flatten>(node.op) ||
          std::holds_alternative<planner::Reshape>(node.op) ||
@@ -48,11 +48,15 @@ class KernelLists {
  public:
   KernelLists(int element_bytes, LayerKind& kind) : bytes_(element_bytes), kind_(kind) {}
 
-  // `shares_input`: layers applied to one input read the same for this node.
+  // Adds the node's forward kernel. `shares_input`: layers that are applied to one input all read
+  // it.
   void AddForward(const SizedNode& node, bool shares_input);
-  // In the order of the backward pass: the last node first. `shares_gradient`: the same of it.
+  // Adds the node's backward kernels. Called in the order of the backward pass: the last node
+  // first. `shares_gradient`: layers that are applied to one input all read the gradient of the
+  // output.
   void AddBackward(const SizedNode& node, bool shares_gradient);
-  // u + h F(u), or its adjoint: two states read and one written, for all layers of one input.
+  // Adds the kernel of the sum u + h F(u), or of the adjoint's sum. It reads two states, which all
+  // layers of one input share, and writes one.
   void AddSum(LayerPass pass, double numbers) {
     Add(pass, {.operations = 2 * numbers,
                .shared_bytes = 2 * numbers * bytes_,
@@ -61,7 +65,7 @@ class KernelLists {
   }
   void AddUpdate() {
     if (kind_.parameters == 0) return;
-    // Weight, gradient and velocity are read, weight and velocity written.
+    // The update reads weight, gradient and velocity, and writes weight and velocity.
     const auto numbers = static_cast<double>(kind_.parameters);
     Add(LayerPass::kUpdate,
         {.operations = 4 * numbers, .own_bytes = 5 * numbers * bytes_, .threads = numbers});
@@ -77,8 +81,9 @@ class KernelLists {
   LayerKind& kind_;
 };
 
-// A convolution or a fully connected layer, in any direction: it reads or writes input, output and
-// weights once. A library splits the sums of a fully connected layer over threads.
+// Returns the kernel of a convolution or a fully connected layer, in any direction: it reads or
+// writes input, output and weights once each. A library splits the sums of a fully connected layer
+// over threads.
 LayerKernel KernelLists::Product(const SizedNode& node, double threads) const {
   planner::PlannedLayer layer;
   layer.op = node.node->op;
@@ -114,7 +119,7 @@ void KernelLists::AddBackward(const SizedNode& node, bool shares_gradient) {
     kernel = Product(node, node.in());
     Add(LayerPass::kGradient, Product(node, node.out()));
   } else {
-    // The gradient of its output and what it kept are read.
+    // The kernel reads the gradient of the output and the kept output.
     double numbers = 2 * node.out();
     for (const Shape& input : node.inputs) numbers += SizedNode::NumbersOf(input);
     kernel = {.operations = node.out(), .own_bytes = numbers * bytes_, .threads = node.in()};
@@ -136,7 +141,8 @@ std::string WindowText(const planner::Convolution& convolution, int rank) {
   return Join(extents, "x");
 }
 
-// Its convolutions and fully connected layers: "7x7 convolution of 4x24x24".
+// Names the convolutions and fully connected layers among `nodes`, as in "7x7 convolution". Returns
+// `otherwise` if there are none.
 std::string NameOf(const std::vector<SizedNode>& nodes, const std::string& otherwise) {
   std::vector<std::string> windows;
   std::vector<std::string> parts;
@@ -193,7 +199,7 @@ class LayerReader {
   }
 
  private:
-  // Whether the node is the first that costs anything.
+  // Returns whether the node is the first that costs anything.
   static bool IsFirst(const std::vector<SizedNode>& nodes, size_t at) {
     return std::all_of(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(at),
                        [](const SizedNode& node) { return CostsNothing(*node.node); });

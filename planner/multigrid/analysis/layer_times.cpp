@@ -29,7 +29,7 @@ RunCost MeasuredTimes::Cost(LayerPass pass, const LayerBatch& batch) const {
 
 namespace {
 
-// Of so many layers, by one and by a batch of them.
+// Returns the ms of `layers` layers, from the ms of one layer and of a batch.
 double MsOf(double layers, double one, const MeasuredBatches::Batch& batch) {
   const double more = std::max(0.0, batch.ms - one) / (batch.layers - 1);
   return one + (layers - 1) * more;
@@ -47,7 +47,7 @@ RunCost MeasuredBatches::Cost(LayerPass pass, const LayerBatch& batch) const {
   const bool shares = batch.per_group > 1 && pass == LayerPass::kForward;
   cost.ms = MsOf(batch.groups, one, beside);
   cost.ms *= MsOf(batch.per_group, one, shares ? kind.together : beside) / one;
-  // A layer of many, which fill the device as well as they do.
+  // The work of one layer among many that fill the device as well as the measured batch does.
   const double of_many = std::min(one, beside.ms / beside.layers);
   cost.work_ms = std::min(cost.ms, batch.groups * batch.per_group * of_many);
   return cost;

@@ -1,4 +1,4 @@
-// How long a device takes for layers, one or many at once: modelled from their kernels, or
+// Tells how long a device takes for one layer or many at once: modelled from their kernels, or
 // measured. Thread-compatible.
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace ucudnn::multigrid {
 
-// Layers of one kind that run at once: `groups` of them have inputs of their own, as the same layer
-// of several blocks; `per_group` apply to one input, as the layers of a block do in the coarse
-// operator `sum`. Both are 1 or more.
+// Layers of one kind that run at once: `groups` inputs, and `per_group` layers applied to each.
+// Several blocks that run the same layer are groups; the layers that a step of the coarse operator
+// `sum` applies to one input are a group. Both numbers are 1 or more.
 struct LayerBatch {
   int kind = 0;
   double groups = 1;
@@ -21,9 +21,9 @@ struct LayerBatch {
 };
 
 struct RunCost {
-  double ms = 0;        // alone on the device
-  double work_ms = 0;   // of that, what it would take of a device that it fills
-  double launches = 0;  // calls that the host makes for it
+  double ms = 0;        // time if nothing else runs on the device
+  double work_ms = 0;   // the time that the same work takes on a device that it fills
+  double launches = 0;  // calls that the host makes
 
   RunCost& operator+=(const RunCost& other) {
     ms += other.ms;
@@ -31,7 +31,7 @@ struct RunCost {
     launches += other.launches;
     return *this;
   }
-  // Of the device, while it runs alone.
+  // Returns the share of the device that the kernels use while they run alone.
   double Share() const { return ms > 0 ? std::min(1.0, work_ms / ms) : 0; }
 };
 
@@ -41,10 +41,11 @@ class LayerTimes {
   virtual RunCost Cost(LayerPass pass, const LayerBatch& batch) const = 0;
 };
 
-// The least time of each kernel of one fp32 device. It takes kernel_us and then the longer of
+// Models the least time of each kernel of one fp32 device. A kernel takes kernel_us and then the
+// longer of
 //   its operations at the share of the peak that its threads can keep busy,
 //   its bytes at the memory's bandwidth.
-// A batch is one launch for each kernel of its kind, as grouped convolutions are.
+// A batch is one launch for each kernel of its kind, like a grouped convolution.
 class RooflineTimes : public LayerTimes {
  public:
   RooflineTimes(const planner::Device& device, const std::vector<LayerKind>& kinds)
@@ -56,16 +57,17 @@ class RooflineTimes : public LayerTimes {
   const std::vector<LayerKind> kinds_;
 };
 
-// Times of single layers that were measured where one layer fills the device, as on one core of a
-// processor: layers that run at once take as long as one after the other.
+// Gives the times of single layers, measured where one layer fills the device, like one core of a
+// processor: layers that run at once take as long as layers one after the other.
 class MeasuredTimes : public LayerTimes {
  public:
   struct Kind {
     std::array<double, kLayerPasses> ms = {};
-    // Of one layer among several of one input, as in the coarse operator `sum`; forward alone.
+    // The time of one layer among several that share an input, as in the coarse operator `sum`.
+    // Used for the forward pass only; 0: not measured.
     double shared_ms = 0;
   };
-  // One for each kind.
+  // Takes one Kind for each LayerKind.
   explicit MeasuredTimes(std::vector<Kind> kinds) : kinds_(std::move(kinds)) {}
   RunCost Cost(LayerPass pass, const LayerBatch& batch) const override;
 
@@ -73,22 +75,23 @@ class MeasuredTimes : public LayerTimes {
   const std::vector<Kind> kinds_;
 };
 
-// Times of steps that were measured on a device, one alone and several at once; of what was not
-// measured a model's. Between them, and beyond, times grow by what one more step adds.
+// Gives the times of steps that were measured on a device, one alone and several at once, and a
+// model's times for the others. Between and beyond the measured batch, each further step adds the
+// same time.
 class MeasuredBatches : public LayerTimes {
  public:
-  // Of `layers` steps at once.
+  // The time of `layers` steps at once.
   struct Batch {
     int layers = 2;
     double ms = 0;
   };
   struct Kind {
     bool is_measured = false;
-    std::array<double, kLayerPasses> ms = {};           // of one; 0: not measured
-    std::array<Batch, kLayerPasses> side_by_side = {};  // each with an input of its own
-    Batch together;                                     // of one input, forward
+    std::array<double, kLayerPasses> ms = {};           // of one step; 0: not measured
+    std::array<Batch, kLayerPasses> side_by_side = {};  // of steps with an input each
+    Batch together;                                     // of steps that share an input, forward
   };
-  // One for each kind; `model` outlives it.
+  // Takes one Kind for each LayerKind. `model` outlives the object.
   MeasuredBatches(std::vector<Kind> kinds, const LayerTimes& model)
       : kinds_(std::move(kinds)), model_(model) {}
   RunCost Cost(LayerPass pass, const LayerBatch& batch) const override;

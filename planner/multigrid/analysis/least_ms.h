@@ -1,4 +1,4 @@
-// Times what is run several times, by its fastest run.
+// Times work that is run several times by its fastest run.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 
 namespace ucudnn::multigrid {
 
-// The least ms of so many runs of `work`, which returns a Status.
+// Runs `work`, which returns a Status, `runs` times and returns the ms of the fastest run. Fails if
+// a run fails.
 template <typename Work>
 Result<double> LeastMs(int runs, const Work& work) {
   double least = std::numeric_limits<double>::infinity();

@@ -27,7 +27,8 @@ LevelCosts::LevelCosts(const LayerTimes& times, LayerPass pass, std::vector<int>
   }
 }
 
-// Says what these steps cost when they run at once. Layers of different kinds follow each other.
+// Returns the cost of these steps when they run at once. Layers of different kinds run one after
+// the other.
 RunCost LevelCosts::StepCost(int level, const std::vector<int>& steps) const {
   struct Counted {
     double groups = 0;

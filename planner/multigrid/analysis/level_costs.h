@@ -1,4 +1,4 @@
-// What the steps of all levels of a stage cost on one device. Thread-compatible.
+// Costs of the steps on all levels of a stage, on one device. Thread-compatible.
 #pragma once
 
 #include <vector>
@@ -9,19 +9,20 @@
 
 namespace ucudnn::multigrid {
 
-// Steps are numbered as Hierarchy has them: those of kAdjoint from the last layer on.
+// Steps have the numbers of Hierarchy; with kAdjoint, step 0 is the level's last step.
 class LevelCosts {
  public:
-  // `kinds` are those of the stage's layers, from the first on; `pass` is kForward or kAdjoint. All
-  // but `kinds` outlive the costs.
+  // `kinds` has the kind of each layer of the stage, in forward order; `pass` is kForward or
+  // kAdjoint. `times` and `hierarchy` outlive the object.
   LevelCosts(const LayerTimes& times, LayerPass pass, std::vector<int> kinds,
              const Hierarchy& hierarchy, CoarseOperator coarse);
 
-  // Steps begin to end - 1 of a level, one after the other.
+  // Returns the cost of steps begin to end - 1 of a level, one after the other.
   RunCost InRow(int level, int begin, int end) const;
-  // Step `position` of each of these blocks, at once. Blocks that have no such step are left out.
+  // Returns the cost of step `position` of blocks first_block to end_block - 1, at once. Blocks
+  // without such a step are left out.
   RunCost AtOnce(int level, int first_block, int end_block, int position) const;
-  // Steps begin to end - 1 of a level, at once.
+  // Returns the cost of steps begin to end - 1 of a level, at once.
   RunCost StepsAtOnce(int level, int begin, int end) const;
 
   const Hierarchy& hierarchy() const { return hierarchy_; }
@@ -35,7 +36,7 @@ class LevelCosts {
   const Hierarchy& hierarchy_;
   const CoarseOperator coarse_;
   std::vector<std::vector<int>> counts_;    // [kind][n]: layers of that kind before layer n
-  std::vector<std::vector<RunCost>> sums_;  // [level][n]: of the steps before step n
+  std::vector<std::vector<RunCost>> sums_;  // [level][n]: cost of the steps before step n
 };
 
 }  // namespace ucudnn::multigrid

@@ -25,7 +25,7 @@ Result<ModelledRun> RunOf(const Cluster& cluster, int64_t memory_bytes) {
   return run;
 }
 
-// Layer after layer of all sections, with what leaves each.
+// The layers of all sections in a row, each with the bytes of its output.
 struct LayerRow {
   std::vector<int> kinds;
   std::vector<double> state_bytes;
@@ -42,7 +42,7 @@ LayerRow RowOf(const NetworkLayers& network) {
   return row;
 }
 
-// How many of each kind there are.
+// Returns each kind with how many layers have it.
 std::vector<std::pair<int, int>> CountKinds(std::vector<int> layers) {
   std::sort(layers.begin(), layers.end());
   std::vector<std::pair<int, int>> counted;
@@ -114,7 +114,7 @@ Result<ModelledRun> NetworkModel::Partitioned(Workload workload, int devices) co
   for (int device = 0; device < devices; ++device) {
     layers.emplace_back(row.kinds.begin() + begins[device], row.kinds.begin() + begins[device + 1]);
   }
-  const auto boundary_bytes = [&](int device) {  // between it and the next
+  const auto boundary_bytes = [&](int device) {  // of the state between the device and the next
     return row.state_bytes[static_cast<size_t>(begins[device + 1]) - 1];
   };
   TaskList ready;
@@ -179,7 +179,7 @@ const Hierarchy& MultigridModel::LongestHierarchy() const {
 
 int MultigridModel::MostDevices() const { return LongestHierarchy().level(0).blocks(); }
 
-// Everything of one run: the tasks of all sections, forward and backward.
+// Adds the tasks of one run: of all sections, forward and backward.
 class MultigridModel::Builder {
  public:
   Builder(const MultigridModel& owner, Workload workload, int devices, const SolvePlan& plan,
@@ -222,14 +222,15 @@ class MultigridModel::Builder {
   const Workload workload_;
   const SolvePlan plan_;
   Cluster cluster_;
-  // By device.
+  // By device: its layers, the bytes of its states, the tasks that compute its gradients.
   std::vector<std::vector<int>> layers_;
   std::vector<double> state_bytes_;
   std::vector<TaskList> gradients_;
-  // By section: where serial ones ran, what solved stages need backward.
+  // By section: the device on which it ended, and for a stage what its backward pass needs.
   std::vector<int> places_;
   std::vector<SolvedStage> solved_;
-  // Where the state or adjoint is that the next section reads.
+  // The device that has the state or adjoint which the next section reads, and the tasks that write
+  // it.
   int here_ = 0;
   TaskList ready_;
 };
@@ -373,7 +374,7 @@ Result<ModelledRun> MultigridModel::Run(Workload workload, int devices, const So
 
 namespace {
 
-// Of one solve: `chain_ms` takes what waits for device 0, `work_ms` what all devices do.
+// Bounds of one solve: the time of the steps that device 0 waits for, and the work of all devices.
 struct LeastSolve {
   double chain_ms = 0;
   double work_ms = 0;
@@ -386,7 +387,8 @@ LeastSolve LeastOf(const LevelCosts& costs, int c_sweeps, int cycles) {
     const Level& shape = hierarchy.level(level);
     const RunCost all = costs.InRow(level, 0, shape.steps);
     if (level == hierarchy.coarsest()) {
-      // Once: where it is distributed, device 0 goes on when it has solved its own part.
+      // The coarsest level counts once, not once a cycle: if it is distributed, device 0 goes on as
+      // soon as it has solved its own part.
       least.chain_ms += all.ms;
       least.work_ms += cycles * all.work_ms;
       break;

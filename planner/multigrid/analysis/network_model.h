@@ -1,5 +1,5 @@
-// How long a network takes on a machine, solved by multigrid and by what that is compared with.
-// Every time is modelled, never measured. Thread-compatible.
+// Models how long a network takes on a machine, if it is solved by multigrid or propagated
+// serially. All runs are simulated, never executed. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -14,57 +14,60 @@
 
 namespace ucudnn::multigrid {
 
-// Of one mini-batch: a forward pass, or a step of training, which ends with the weights' update.
+// The work for one mini-batch: a forward pass, or a training step, which ends with the update of
+// the weights.
 enum class Workload { kInference, kTraining };
 
 struct ModelledRun {
   double ms = 0;
-  // The mean over the devices of the share of the time in which a kernel runs or is launched. In
-  // the rest they wait for states of others.
+  // The share of the time in which a kernel runs or is launched on a device, averaged over the
+  // devices. In the rest, devices wait for the states of others.
   double computing_share = 0;
-  double message_path_ms = 0;  // of ms, in messages of the critical path
+  double message_path_ms = 0;  // the part of `ms` that messages of the critical path take
   int messages = 0;
-  int64_t memory_bytes = 0;  // of the device that needs most: weights, states; no workspace
+  int64_t memory_bytes = 0;  // weights and states of the device that needs most, without workspace
 
   bool Fits(const planner::Device& device) const { return memory_bytes <= device.memory_bytes; }
 };
 
-// What is multigrid about a solve; the same for all stages.
+// The multigrid settings of a solve, which all stages share.
 struct MultigridSetting {
   std::vector<int> coarsening = {8};
-  int levels = 0;  // as Hierarchy::Make has it
+  int levels = 0;  // the `levels` of Hierarchy::Make
   CoarseOperator coarse = CoarseOperator::kInject;
   SolvePlan solve;
   Launching launching = Launching::kEach;
 
-  // Whether the same equations are solved in the same steps, wherever that runs.
+  // Returns whether both settings solve the same equations in the same steps. Where the steps run
+  // may differ.
   bool IsSameSolve(const MultigridSetting& other) const {
     return coarsening == other.coarsening && levels == other.levels && coarse == other.coarse &&
            solve.c_sweeps == other.solve.c_sweeps && solve.start == other.solve.start;
   }
 };
 
-// All outlive the model. Errors are the simulator's.
+// The constructor's arguments outlive the model. Runs fail if the simulator fails.
 class NetworkModel {
  public:
   NetworkModel(const NetworkLayers& network, const LayerTimes& times,
                const planner::Machine& machine)
       : network_(network), times_(times), machine_(machine) {}
 
-  // Layer after layer on one device.
+  // Models propagation layer after layer on one device.
   Result<ModelledRun> Serial(Workload workload, Launching launching) const;
-  // Layer after layer, with contiguous runs of layers on each device. As frameworks do it, a
-  // layer's gradients are computed before the layer in front of it goes on.
+  // Models propagation layer after layer, with a contiguous run of layers on each device. As in
+  // common frameworks, a device computes the gradients of its layers before the adjoint moves on to
+  // the previous device.
   Result<ModelledRun> Partitioned(Workload workload, int devices) const;
 
   const NetworkLayers& network() const { return network_; }
   const LayerTimes& times() const { return times_; }
   const planner::Machine& machine() const { return machine_; }
 
-  // Of `layers` one after the other; the update is of all at once.
+  // Returns the cost of `layers` one after the other; kUpdate updates them all at once.
   RunCost InRow(const std::vector<int>& layers, LayerPass pass) const;
-  // Numbers that a device keeps for these layers: weights, in training with gradient and momentum,
-  // and what the backward pass reads.
+  // Returns the bytes that a device keeps for these layers: the weights, and in training also their
+  // gradients, momenta and what the backward pass reads.
   int64_t KeptBytes(const std::vector<int>& layers, Workload workload) const;
 
  private:
@@ -76,16 +79,18 @@ class NetworkModel {
 // A network with the levels of one setting, prepared for any number of devices.
 class MultigridModel {
  public:
-  // `model` outlives it. An error where no stage has layers enough for two levels.
+  // `model` outlives the object. Fails if the network has no stage, or its longest one has too few
+  // layers for two levels.
   static Result<MultigridModel> Make(const NetworkModel& model, const MultigridSetting& setting);
 
-  // Blocks of the longest stage: so many devices can have work.
+  // Returns the number of blocks of the longest stage: no more devices can have work.
   int MostDevices() const;
-  // `plan` replaces the setting's, but for its relaxation. REQUIRES: devices <= MostDevices().
+  // Models a run with `plan` in place of the setting's plan. REQUIRES: devices <= MostDevices(),
+  // and `plan` has the setting's c_sweeps.
   Result<ModelledRun> Run(Workload workload, int devices, const SolvePlan& plan,
                           Launching launching) const;
-  // No schedule of one cycle or more takes less: neither on the longest chain of steps that wait
-  // for each other, nor by the devices' work.
+  // Returns a lower bound of the time (ms) of every schedule of `cycles` >= 1 cycles: the longest
+  // chain of steps that wait for each other, or the work divided by the devices.
   double LeastMs(Workload workload, int devices, int cycles) const;
 
   const Hierarchy& LongestHierarchy() const;
@@ -106,7 +111,7 @@ class MultigridModel {
 
   const NetworkModel* model_;
   MultigridSetting setting_;
-  // By section; null for what runs serially.
+  // By section; null for sections that run serially.
   std::vector<std::unique_ptr<StageLevels>> stages_;
 };
 

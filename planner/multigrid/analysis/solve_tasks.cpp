@@ -8,7 +8,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// How many numbers of [begin, end) are in [other_begin, other_end).
+// Returns how many numbers of [begin, end) are in [other_begin, other_end).
 int CommonNumbers(int begin, int end, int other_begin, int other_end) {
   return std::max(0, std::min(end, other_end) - std::max(begin, other_begin));
 }
@@ -62,8 +62,8 @@ void SolveTasks::MakeShares(int level) {
   }
 }
 
-// The block that sends a state comes first, and by itself; the one that waits for a state comes
-// last, so that the host launches the others before it waits.
+// Puts the block that sends a state first, by itself, and the block that waits for a state last, so
+// that the host launches all other blocks before it waits.
 void SolveTasks::MakeUnits(int level, Share& share, bool has_before, bool has_behind) {
   int begin = share.begin;
   int end = share.end;
@@ -95,7 +95,7 @@ void SolveTasks::CostUnit(int level, Unit& unit) const {
       unit.relax += costs_.AtOnce(level, unit.begin, unit.end, position);
     }
     unit.advance = costs_.AtOnce(level, unit.begin, full_end, shape.coarsening - 1);
-    // Step b of the next level begins where block b does.
+    // Step b of the next level begins at the same state as block b.
     unit.restrict_ = costs_.StepsAtOnce(level + 1, unit.begin, full_end);
     return;
   }
@@ -153,7 +153,7 @@ Status SolveTasks::Advance(int level) {
   return Status::Ok();
 }
 
-// What was advanced before its residual was measured has been sent.
+// If the residual was measured after Advance, RunPhase has sent the advanced states already.
 Status SolveTasks::RelaxC(int level) {
   if (phase_level_ != level) return Status::Ok();
   phase_.sends = true;
@@ -161,8 +161,8 @@ Status SolveTasks::RelaxC(int level) {
   return Status::Ok();
 }
 
-// The right sides of the next level go to the devices that have its blocks; where it is relaxed,
-// too, their first states go with them.
+// Sends the right sides of the next level to the devices that have its blocks. If that level is
+// relaxed as well, the first states of its blocks travel with them.
 Status SolveTasks::Restrict(int level) {
   PhaseOf(level).restricts = true;
   RunPhase();
@@ -186,7 +186,7 @@ Status SolveTasks::Restrict(int level) {
   return Status::Ok();
 }
 
-// The coarsest level, which a nested start begins with.
+// Solves the coarsest level. A nested start begins with that, so it waits for the first state.
 Status SolveTasks::SolveSerially(int level, Source source) {
   RunPhase();
   if (source == Source::kNone) levels_.back().front().ready = first_;
@@ -215,7 +215,7 @@ Status SolveTasks::Correct(int level) {
     for (size_t i = 0; i < coarse_shares.size(); ++i) {
       const Share& coarse = coarse_shares[i];
       const int begin = std::max(1, coarse.begin * next.coarsening);
-      // The last C-point is behind all blocks.
+      // The last C-point lies behind all blocks.
       const int end =
           i + 1 < coarse_shares.size() ? coarse.end * next.coarsening : BlocksOf(level) + 1;
       const int states = CommonNumbers(fine.begin, fine.end, begin, end);
@@ -229,7 +229,7 @@ Status SolveTasks::Correct(int level) {
   return Status::Ok();
 }
 
-// The first state goes to all devices along a tree, and becomes all of their states.
+// Sends the first state to all devices along a tree; each device copies it into all its states.
 Status SolveTasks::Broadcast() {
   std::vector<Share>& finest = levels_[0];
   const double bandwidth = device_.memory_gb_per_s * 1e6;
@@ -249,7 +249,7 @@ Status SolveTasks::Broadcast() {
 }
 
 Result<std::span<const double>> SolveTasks::Parts(NormParts) {
-  // The next C-relaxation needs nothing more.
+  // The sums need no state of another device, but a C-relaxation that follows does.
   if (phase_level_ == 0) phase_.sends = plan_.c_sweeps > 0;
   RunPhase();
   constexpr double kSumBytes = 8;

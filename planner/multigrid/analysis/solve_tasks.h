@@ -1,6 +1,6 @@
 // The tasks of one multigrid solve of a stage on several devices: what runs where, what waits for
-// what, which states travel. A LayerSystem without states, which the solver's own cycles drive: so
-// what is modelled is what is solved. Thread-compatible.
+// what, which states travel. SolveTasks is a LayerSystem without states, driven by the solver's own
+// cycles: so the model follows the steps of a real solve. Thread-compatible.
 #pragma once
 
 #include <vector>
@@ -11,31 +11,32 @@
 
 namespace ucudnn::multigrid {
 
-// How the blocks of a device run at once.
+// How a device runs several blocks at once.
 enum class BlocksAtOnce {
-  kStreams,  // a stream each
-  kGrouped   // the k-th layers of all blocks as one convolution with as many groups
+  kStreams,  // a stream for each block
+  kGrouped   // the k-th layers of all blocks as one convolution, a group for each block
 };
 
 enum class CoarsePlace {
-  kDistributed,    // a coarse layer is where its block begins
+  kDistributed,    // a coarse layer is on the device on which its block begins
   kCoarsestOnOne,  // the coarsest level is on the first device
-  kAllOnOne        // and so are all coarse levels
+  kAllOnOne        // all coarse levels are on the first device
 };
 
 struct SolvePlan {
-  int c_sweeps = 1;  // of every level, weighted by 1
+  int c_sweeps = 1;  // sweeps of C-relaxation on every level, with weight 1
   int cycles = 2;
   Start start = Start::kBroadcast;  // or kNested
   BlocksAtOnce blocks = BlocksAtOnce::kStreams;
   CoarsePlace coarse = CoarsePlace::kDistributed;
-  // Whether every cycle ends with its residual, which all devices wait for: a solve with a
-  // tolerance. Without it a device begins its next cycle while others are in the one before.
+  // Whether every cycle measures its residual, for which all devices wait, as in a solve with a
+  // tolerance. Without it, a device may begin its next cycle while others are still in the previous
+  // one.
   bool measures_residuals = false;
 };
 
-// Which device has which blocks of the finest level: devices[p] those from begins[p] on, up to
-// begins[p + 1]. The layers behind the last C-point are the last one's.
+// The blocks of the finest level by device: devices[p] has blocks begins[p] to begins[p + 1] - 1.
+// The last device also has the layers behind the last C-point.
 struct BlockRuns {
   std::vector<int> devices;
   std::vector<int> begins;
@@ -43,17 +44,19 @@ struct BlockRuns {
 
 class SolveTasks final : public LayerSystem {
  public:
-  // All but the runs outlive it. `state_bytes` are those of one state of the mini-batch.
+  // All arguments but `plan` and `runs` outlive the object. `state_bytes` is the size of one state
+  // of the mini-batch.
   SolveTasks(Cluster& cluster, const planner::Device& device, const LevelCosts& costs,
              const SolvePlan& plan, double state_bytes, BlockRuns runs);
 
-  // The first state is on the first device once `first` have ended.
+  // Adds the tasks of the solve. The first state is on the first device once the tasks `first` have
+  // ended.
   Status Add(const TaskList& first);
-  // What those wait for that read device p's states of the finest level.
+  // Returns the tasks that a reader of device p's states on the finest level waits for.
   const TaskList& Ready(int p) const { return levels_[0][p].ready; }
 
-  // Phases of one level that follow each other are run together, block by block: a relaxation waits
-  // for what comes behind it.
+  // Phases of one level that follow each other run together, block by block: the tasks of a
+  // relaxation are not added until a phase that cannot join them is called.
   Status Broadcast() override;
   Status RelaxF(int level, Source source) override;
   Status Advance(int level) override;
@@ -62,8 +65,8 @@ class SolveTasks final : public LayerSystem {
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override;
-  // The residual, which is all that cycles ask for: every device compares its C-points, and all of
-  // them learn the sum along a tree. There are no numbers.
+  // Adds the tasks that measure the residual, the only norm that cycles ask for: every device
+  // compares its C-points, and all devices learn the sum along a tree. Returns no numbers.
   Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return 0; }
 
@@ -75,30 +78,30 @@ class SolveTasks final : public LayerSystem {
     RunCost advance;
     RunCost restrict_;
   };
-  // What one device has of a level.
+  // The blocks of a level that one device has.
   struct Share {
     int device = 0;
-    int begin = 0;  // blocks; the shorter one behind the last C-point counts, too
+    int begin = 0;  // the first block; the shorter block behind the last C-point counts as a block
     int end = 0;
     std::vector<Unit> units;
-    TaskList ready;    // what its next phase waits for
-    TaskList arrived;  // and its first block beside
+    TaskList ready;    // tasks that the next phase waits for
+    TaskList arrived;  // tasks that the first block of the next phase waits for as well
   };
   struct Phase {
     bool relaxes = false;
     bool advances = false;
     bool restricts = false;
-    bool sends = false;  // what the last block advanced goes to the next device
+    bool sends = false;  // the state that the last block advanced goes to the next device
   };
 
-  // Blocks of a level, with the shorter one.
+  // Returns the number of blocks of a level, with the shorter block behind the last C-point.
   int BlocksOf(int level) const;
   int OwnerOf(int level, int block) const;
   void MakeShares(int level);
   void MakeUnits(int level, Share& share, bool has_before, bool has_behind);
   void CostUnit(int level, Unit& unit) const;
   void BeginGraphs();
-  // The phase of `level` that is to be run; that of another level is run before.
+  // Returns the phase of `level` that will run next. A pending phase of another level runs first.
   Phase& PhaseOf(int level);
   void RunPhase();
 
@@ -113,12 +116,12 @@ class SolveTasks final : public LayerSystem {
   const std::vector<int> begins_;
   std::vector<std::vector<Share>> levels_;
   TaskList first_;
-  int phase_level_ = kNoLevel;  // of `phase_`
+  int phase_level_ = kNoLevel;  // the level of `phase_`
   Phase phase_;
 };
 
-// Where each device's run of blocks begins, and the end, balanced by what blocks cost one device
-// alone. REQUIRES: 1 <= devices <= blocks of the finest level.
+// Returns where the run of blocks of each device begins, and the end: runs are balanced by what
+// their blocks cost on one device alone. REQUIRES: 1 <= devices <= blocks of the finest level.
 std::vector<int> BalancedBlocks(const LevelCosts& costs, double launch_us, int devices);
 
 }  // namespace ucudnn::multigrid

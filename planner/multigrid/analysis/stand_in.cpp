@@ -28,13 +28,13 @@ class Reducer {
   Reducer(const ResidualChain& chain, const Stage& stage) : chain_(chain), stage_(stage) {}
 
   Result<StandIn> Make(const Reduction& reduction) const;
-  // Of one forward pass of it.
+  // Returns the operations of one forward pass of the stand-in.
   double Operations(const Reduction& reduction) const;
 
   bool HasFullyConnected() const {
     return Any([](const Node& node) { return std::holds_alternative<FullyConnected>(node.op); });
   }
-  // How short an axis may become: so that a window reaches over one border at a time.
+  // Returns how short an axis may become: a window must not reach over two borders at a time.
   int32_t LeastExtent(size_t axis) const;
   bool DividesChannels(int divisor) const;
 
@@ -103,7 +103,7 @@ Shape Reducer::StateOf(const Reduction& reduction) const {
   return state;
 }
 
-// `output` is that of the node in the network.
+// Returns the operator of the stand-in for `node`. `output` is the node's output in the network.
 planner::Operator Reducer::Reduced(const Node& node, const Shape& output,
                                    const Reduction& reduction) const {
   const Shape state = StateOf(reduction);
@@ -137,7 +137,7 @@ double Reducer::Operations(const Reduction& reduction) const {
       sized.op = NodeOf(id).op;
       sized.inputs = {{0, input}};
       sized.output = chain_.shapes[id];
-      // Of a fully connected layer inputs and outputs have a place each.
+      // Both the inputs and the outputs of a fully connected layer have places.
       const bool is_connected = std::holds_alternative<FullyConnected>(sized.op);
       operations += planner::ForwardOperations(sized) * places * (is_connected ? places : 1) /
                     (static_cast<double>(reduction.channel_divisor) * reduction.channel_divisor);
@@ -147,7 +147,8 @@ double Reducer::Operations(const Reduction& reduction) const {
   return operations;
 }
 
-// Of the taps of a window, over all positions of an axis, those that see the map and not zeros.
+// Returns which share of a window's taps, over all positions of an axis, sees the map and not the
+// zeros around it.
 double SeenShare(int32_t extent, const Convolution& convolution, size_t axis) {
   const int32_t window = convolution.window[axis];
   int seen = 0;
@@ -160,8 +161,9 @@ double SeenShare(int32_t extent, const Convolution& convolution, size_t axis) {
   return static_cast<double>(seen) / (static_cast<double>(extent) * window);
 }
 
-// By how much less the stage's convolutions lose at borders: of one step, whose size is the square
-// root of how many numbers its sums have.
+// Returns by which factor the stage's convolutions lose less at borders than the stand-in's. The
+// size of a step is taken for the square root of how many numbers its sums have; one step stands
+// for all.
 double Reducer::BorderFactor(const Reduction& reduction) const {
   double factor = 1;
   for (const NodeId id : stage_.steps.front().transformation) {
@@ -212,7 +214,7 @@ Result<StandIn> Reducer::Make(const Reduction& reduction) const {
     last = builder.Add(NodeOf(step.sum).name, planner::Add{}, {last, input});
   }
   UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph, builder.Build());
-  // Norms that are part of the chain were allowed when it was made.
+  // Batch normalisations inside the chain were permitted when the chain was made.
   UCUDNN_ASSIGN_OR_RETURN(made.chain, MakeResidualChain(graph, BatchNorms::kFrozen));
   made.stage_steps = static_cast<int>(stage_.steps.size());
   made.h_factor = reduction.stride * BorderFactor(reduction);

@@ -1,5 +1,5 @@
-// A smaller network that converges about as the longest stage of a network does, to estimate its
-// rate in little time. Pure functions.
+// A smaller network that converges about as fast as the longest stage of a network, so that its
+// rate is estimated in little time. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,22 @@ namespace ucudnn::multigrid {
 
 struct StandIn {
   ResidualChain chain;      // the stage alone, behind an Input
-  std::vector<int> layers;  // which of the stage's layers it has, in rising order
-  int stage_steps = 0;      // of the stage itself
-  double h_factor = 1;      // of the stage's step
-  double state_factor = 1;  // numbers of a state of the stage for one of its own
-  std::string differences;  // "maps of 8x8, 5 of 20 channels"; empty: none
+  std::vector<int> layers;  // the stage's layers that the stand-in has, in rising order
+  int stage_steps = 0;      // the steps of the stage itself
+  double h_factor = 1;      // the stand-in's step h is this times the stage's
+  double state_factor = 1;  // the size of the stage's states divided by that of its own
+  std::string differences;  // such as "maps of 8x8, 5 of 20 channels"; empty: none
 };
 
-// What may differ from the stage, in the order in which it is made to:
-// - maps become smaller, down to half of the largest window (but 4), where the weights do not
-// depend on
-//   their size or `draws` says that they are drawn anyway. Zeros around a smaller map take a larger
-//   part of each sum; the step h grows by what they take.
-// - channels become fewer, where weights are drawn: with the variance of drawn weights, what a
-// layer
-//   does to the size of a state does not depend on its width.
-// - every second, fourth, ... layer stays, with as many times the step, as on a coarse level.
-// As little of it as brings a forward pass below `operations`, or all. The error is that of a graph
-// which cannot be built.
+// Makes the stand-in of `stage`. It differs from the stage in these ways, tried in this order, and
+// only so far as brings the operations of a forward pass below `operations`:
+// - Maps become smaller, down to half of the largest window but at least 4, if the weights do not
+//   depend on their size or `draws` says that weights are drawn. Zeros around a smaller map take a
+//   larger part of each sum, so the step h grows by as much.
+// - Channels become fewer, if weights are drawn: with the variance of drawn weights, the effect of
+//   a layer on the size of a state does not depend on its width.
+// - Every second, fourth, ... layer stays, with as many times the step, as on a coarse level.
+// Fails if the graph of the stand-in cannot be built.
 Result<StandIn> MakeStandIn(const ResidualChain& chain, const Stage& stage, bool draws,
                             double operations);
 

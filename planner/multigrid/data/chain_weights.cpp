@@ -16,7 +16,7 @@ std::string NonFiniteText(double value) {
   return value > 0 ? "inf" : "-inf";
 }
 
-// The indices of value `place` of an array of this shape.
+// Returns the indices of value `place` of an array of this shape.
 std::vector<int64_t> IndicesOf(size_t place, const std::vector<int64_t>& shape) {
   std::vector<int64_t> indices(shape.size());
   for (size_t axis = shape.size(); axis-- > 0;) {

@@ -19,12 +19,12 @@ struct ChainWeights {
   std::vector<double>
       kernels;  // K [N, C, C, k, k]: layer, output channel, input channel, row, column
   std::vector<double> biases;  // b [N, C]
-  std::vector<double> state;   // u0 [C, H, W]: what the first step takes
+  std::vector<double> state;   // u0 [C, H, W]: the input of the first step
 };
 
-// Takes the arrays `K`, `b` and `u0` and leaves any others alone. The error is one line that begins
-// with `file`: an array is missing, which one's shape is wrong and what would be right, or where a
-// value is that is not finite.
+// Takes the arrays `K`, `b` and `u0`, and ignores others. Fails if an array is missing, a shape is
+// wrong or a value is not finite. The error is one line that begins with `file` and names the
+// array, with the shape expected or the indices of the value.
 Result<ChainWeights> TakeChainWeights(std::vector<NamedArray> arrays, const std::string& file);
 
 // Reads the weights of a chain from a file (ReadSafetensors).

@@ -1,4 +1,4 @@
-// A regular file of data that is open for reading, so that readers hold no more of it than they
+// A regular file that is open for reading, so that readers hold no more of it in memory than they
 // decode. Thread-compatible.
 #pragma once
 
@@ -12,24 +12,26 @@ namespace ucudnn::multigrid {
 
 class DataFile {
  public:
-  // The error is one line with the path and the reason.
+  // Opens a file. Fails if it cannot be opened or is no regular file, with one line of the path and
+  // the reason.
   static Result<DataFile> Open(const std::string& path);
   DataFile(DataFile&& other) noexcept;
   DataFile& operator=(DataFile&&) = delete;
   ~DataFile();
 
   const std::string& path() const { return path_; }
-  // Bytes when it was opened: one that becomes shorter gives an error when it is read.
+  // Returns the size of the file when it was opened. If the file becomes shorter, Read fails.
   uint64_t size() const { return size_; }
 
-  // Fills `bytes` with those from `offset` on. The error is one line that begins with the path: the
-  // file ends before, or it cannot be read.
+  // Fills `bytes` from offset `offset` on. Fails if the file ends before or cannot be read, with
+  // one line that begins with the path.
   Status Read(uint64_t offset, std::span<char> bytes) const;
 
-  // An error that begins with the path.
+  // Returns an error that begins with the path.
   Status Fault(const std::string& what) const { return Status::Error(path_ + ": " + what); }
 
-  // The file's descriptor, which the caller closes from now on. No Read follows.
+  // Returns the file's descriptor, which the caller must close. REQUIRES: Read is not called
+  // afterwards.
   int Release();
 
  private:

@@ -1,4 +1,4 @@
-// Images as a network takes them: of another size, with values in [0, 1]. Pure.
+// Scales images to the input of a network: to another size, with values in [0, 1]. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,25 @@ struct ImageSize {
   int64_t rows = 0, columns = 0;
 };
 
-// Bilinear interpolation with pixel centres at halves: output pixel i of an axis is the value at
-// s = (i + 1/2) * from / to - 1/2, held in [0, from - 1], on the straight line between the pixels
-// floor(s) and floor(s) + 1. Sums are of whole numbers, divided and so rounded once: every result
-// is the double nearest to the exact value. Immutable; may be used by several threads.
+// Interpolates bilinearly, with pixel centres at halves: output pixel i of an axis is the value at
+// s = (i + 1/2) * from / to - 1/2, clamped to [0, from - 1], on the straight line between the
+// pixels floor(s) and floor(s) + 1. Sums are whole numbers, and only their division rounds: every
+// result is the double nearest to the exact value. Immutable; several threads may use it.
 class ImageScaler {
  public:
-  static constexpr int64_t kMostPixels = int64_t{1} << 15;  // of an axis of the result
+  static constexpr int64_t kMostPixels = int64_t{1} << 15;  // on an axis of the result
 
-  // `full_scale` is the pixel that becomes 1. REQUIRES: from, to and full_scale at least 1, full
-  // scale at most 255, to at most kMostPixels, from below 2^32.
+  // `full_scale` is the pixel value that becomes 1. REQUIRES: from, to and full_scale are at least
+  // 1, full_scale is at most 255, to is at most kMostPixels and from is below 2^32.
   ImageScaler(ImageSize from, ImageSize to, int full_scale);
 
-  // `image` is [from.rows, from.columns], `scaled` [to.rows, to.columns]. Allocates nothing. A
-  // pixel above the full scale becomes more than 1.
+  // Scales `image` [from.rows, from.columns] into `scaled` [to.rows, to.columns]. Allocates
+  // nothing. A pixel above the full scale becomes more than 1.
   void Scale(std::span<const uint8_t> image, std::span<double> scaled) const;
 
  private:
-  // An output pixel lies between two of the image: their weights are whole and sum to 2 * to.
+  // The two pixels of the image beside an output pixel. Their weights are whole and add up to 2 *
+  // to.
   struct Place {
     int64_t first = 0, second = 0;
     int64_t first_weight = 0, second_weight = 0;
@@ -37,7 +38,7 @@ class ImageScaler {
 
   const int64_t image_columns_;
   const std::vector<Place> rows_, columns_;
-  const double one_;  // the sum of weights times pixels that becomes 1
+  const double one_;  // the weighted sum of pixels that becomes 1
 };
 
 }  // namespace ucudnn::multigrid

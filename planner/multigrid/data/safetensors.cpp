@@ -17,9 +17,9 @@
 namespace ucudnn::multigrid {
 namespace {
 
-constexpr uint64_t kMostHeaderBytes = uint64_t{16} << 20;  // of a hundred thousand arrays
+constexpr uint64_t kMostHeaderBytes = uint64_t{16} << 20;  // a hundred thousand arrays fit
 constexpr int64_t kMostNumber = std::numeric_limits<int64_t>::max();
-constexpr size_t kBlock = size_t{1} << 16;  // a multiple of every value's bytes
+constexpr size_t kBlock = size_t{1} << 16;  // a multiple of the bytes of a value of each type
 constexpr char kMetadata[] = "__metadata__";
 
 uint64_t LittleEndian(std::string_view bytes) {
@@ -30,7 +30,7 @@ uint64_t LittleEndian(std::string_view bytes) {
   return number;
 }
 
-// IEEE 754's binary16.
+// Converts a number of IEEE 754's binary16.
 double HalfToDouble(uint64_t half) {
   const int exponent = static_cast<int>(half >> 10 & 31);
   const int fraction = static_cast<int>(half & 1023);
@@ -69,7 +69,7 @@ constexpr ValueType kTypes[] = {
     {"U8", 1, WholeToDouble<uint8_t>},
 };
 
-// An array as the header describes it: bytes begin..end - 1 behind the header are its values.
+// An array as the header describes it. Its values are bytes begin to end - 1 behind the header.
 struct Described {
   std::string name;
   const ValueType* type = nullptr;
@@ -79,7 +79,7 @@ struct Described {
   uint64_t count() const { return (end - begin) / type->bytes; }
 };
 
-// How many values a shape has; none where those are more than `most`.
+// Returns how many values a shape has, or none if there are more than `most`.
 std::optional<uint64_t> CountOf(const std::vector<int64_t>& shape, uint64_t most) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   uint64_t count = 1;
@@ -90,7 +90,8 @@ std::optional<uint64_t> CountOf(const std::vector<int64_t>& shape, uint64_t most
   return count;
 }
 
-// `place` is the entry of the array called `name`, and `held` what is behind the header.
+// Reads the entry `place` of the array called `name`. `held` is the number of bytes behind the
+// header.
 Described ReadEntry(const std::string& name, const JsonPlace& place, uint64_t held) {
   Described array = {.name = name};
   place.Object();
@@ -123,7 +124,7 @@ Described ReadEntry(const std::string& name, const JsonPlace& place, uint64_t he
   return array;
 }
 
-// The arrays of a header, whose bytes are all that is behind it.
+// Reads the arrays of a header. Fails unless their bytes are exactly the `held` bytes behind it.
 Result<std::vector<Described>> ReadHeader(const DataFile& file, const std::string& text,
                                           uint64_t held) {
   const Result<JsonValue> header = ParseJson(text);
@@ -156,7 +157,7 @@ Result<std::vector<Described>> ReadHeader(const DataFile& file, const std::strin
                     std::to_string(end) + " of its arrays");
 }
 
-// Values from byte `offset` of the file on.
+// Reads values from byte `offset` of the file on.
 Status ReadValues(const DataFile& file, uint64_t offset, const ValueType& type,
                   std::vector<double>& values) {
   std::array<char, kBlock> block;
