@@ -5,7 +5,8 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// States of a lane: two that steps through a block alternate between, and what is compared.
+// States of each lane: steps through a block alternate between two, and the third holds what is
+// compared.
 constexpr int kScratch = 3;
 
 }  // namespace
@@ -130,10 +131,10 @@ Status BlockSystem::StepThrough(int block, int end, State to, int lane) {
 
 Status BlockSystem::StepLead(int level, Source source) {
   const int lead = hierarchy_->level(level).lead;
-  // Corrections exchange states between levels, the first C-point of a level among them.
+  // Correct exchanges states between two levels, among them the first C-point.
   const bool is_shared = level < hierarchy_->coarsest() && !traits_.has_inlet;
   if (is_shared && !HasOwnFirst()) grids_[level + 1].states[0] = CPoint(level, 0);
-  // Else Restrict brings it, but for the coarse levels of a nested start.
+  // In other cases Restrict copies the first state, except on the coarse levels of a nested start.
   const bool copies = is_shared && HasOwnFirst() && source == Source::kNone;
   if (lead == 0 && !copies) return Status::Ok();
   return Run({kLead, level, Adds(level, source)}, 1, [&](int, int lane) -> Status {
@@ -147,14 +148,15 @@ Status BlockSystem::StepLead(int level, Source source) {
 Status BlockSystem::RelaxF(int level, Source source) {
   const Level& shape = hierarchy_->level(level);
   if (!KeepsF(level)) {
-    // F-points follow when they are read; the last state is one of them or the last C-point.
+    // F-points are computed when they are read. The last state is either an F-point or the last
+    // C-point.
     const int last = shape.blocks();
     UCUDNN_RETURN_IF_ERROR(shape.last_c_point() == shape.steps
                                ? propagator_->Combine(this->last(), 0, 1, CPoint(0, last), 0)
                                : StepThrough(last, shape.steps, this->last(), 0));
     return propagator_->Join();
   }
-  // The last block is the shorter one that no C-point ends.
+  // The last block is shorter, and no C-point ends it.
   return RunBlocks({kRelaxF, level, Adds(level, source)}, shape.blocks() + 1,
                    [&](int block, int lane) {
                      const int begin = shape.c_point(block);
@@ -182,7 +184,7 @@ Status BlockSystem::RelaxC(int level) {
 
 Status BlockSystem::Restrict(int level) {
   Grid& coarse = grids_[level + 1];
-  // The coarsest level is solved from its first state on.
+  // SolveSerially reads only the first state of the coarsest level.
   const bool copies = runs_side_by_side_ || level + 1 < hierarchy_->coarsest();
   const int blocks = hierarchy_->level(level).blocks();
   return RunBlocks({kRestrict, level}, blocks + 1, [&](int block, int lane) -> Status {
@@ -191,7 +193,7 @@ Status BlockSystem::Restrict(int level) {
       UCUDNN_RETURN_IF_ERROR(propagator_->Combine(coarse.states[block], 0, 1, from, lane));
     }
     if (block == blocks) return Status::Ok();
-    if (runs_side_by_side_) from = coarse.states[block];  // where it lies beside others
+    if (runs_side_by_side_) from = coarse.states[block];  // beside those of other chains
     const State stepped = Scratch(level + 1, block, lane);
     UCUDNN_RETURN_IF_ERROR(propagator_->Step(level + 1, block, from, stepped, lane));
     return propagator_->Combine(coarse.source[block + 1], 1, -1, stepped, lane);
@@ -256,7 +258,8 @@ Status BlockSystem::MeasureResidual(bool by_state) {
 
 Status BlockSystem::MeasureFullResidual(int parts) {
   const Level& shape = hierarchy_->level(0);
-  // A lane compares in its scratch, which holds until the next Wait, and so does that of a block.
+  // A lane's scratch holds what it compares until the next Wait. If chains run side by side, so
+  // does the scratch of a step.
   const int distance = runs_side_by_side_ ? shape.coarsening : 1;
   const int at_once = runs_side_by_side_ ? parts : lanes_->count();
   if (runs_side_by_side_) UCUDNN_RETURN_IF_ERROR(AwaitFirst(0, 0));
@@ -289,7 +292,8 @@ Result<std::span<const double>> BlockSystem::Parts(NormParts parts) {
     return std::span<const double>(parts_.data(), shape.blocks());
   }
   if (parts == NormParts::kFullResidual) {
-    // With C-points alone the states between them follow from them, and so have no residual.
+    // With Storage::kCPoints the F-points are computed from the C-points, so only blocks have
+    // residuals.
     const int count = KeepsF(0) ? shape.steps : shape.blocks();
     UCUDNN_RETURN_IF_ERROR(MeasureFullResidual(count));
     return std::span<const double>(parts_.data(), count);

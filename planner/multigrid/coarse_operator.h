@@ -1,4 +1,4 @@
-// What a step of a coarse level is: which layers of its block it applies, to which input.
+// Coarse operators: which layers of its block a step of a coarse level applies, to which input.
 // Pure functions.
 #pragma once
 
@@ -10,26 +10,27 @@
 
 namespace ucudnn::multigrid {
 
-// With F_n the layers of a block of `s` from n = 0 on, h the chain's step and H = sh:
+// How a coarse step replaces a block of s layers F_0 to F_(s-1), with h the chain's step and H =
+// sh.
 enum class CoarseOperator {
-  kInject,  // u + H F_0(u), as Kirby et al. have it (equation 25)
-  kSum      // u + h sum of all F_n(u): one input, so they can run at once
+  kInject,  // u + H F_0(u): equation 25 of Kirby et al.
+  kSum      // u + h times the sum of all F_n(u): all read one input, so they can run at once
 };
 
 const char* NameOf(CoarseOperator coarse);  // inject, sum
 Result<CoarseOperator> ParseCoarseOperator(const std::string& name);
 
-// Layers begin..end - 1, each weighted by `factor`, of one input.
+// Layers begin to end - 1, all applied to one input and weighted by `factor`.
 struct LayerRange {
   int begin = 0;
   int end = 0;
   double factor = 1;
 };
 
-// What step `step` of `level` applies, with factors for a chain of step h.
+// Returns the layers that step `step` of `level` applies. `h` is the step of the chain.
 LayerRange LayersOf(CoarseOperator coarse, const Level& level, int step, double h);
-// The same for the adjoint, whose step 0 is that of the level's last step. `level` is of the
-// chain's hierarchy, mirrored.
+// Returns the layers of the adjoint's step `step`: step 0 is the adjoint of the level's last step.
+// `level` is a level of the chain's hierarchy, not of the mirrored one.
 LayerRange AdjointLayersOf(CoarseOperator coarse, const Level& level, int step, double h);
 
 }  // namespace ucudnn::multigrid

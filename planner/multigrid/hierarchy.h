@@ -1,4 +1,5 @@
-// Which layers belong to which level: step i of level l stands for the layers from i * span(l) on.
+// The levels of a chain, and which layers their steps stand for: step i of level l stands for the
+// layers from i * span(l) on.
 // Plain values; pure functions. Source: Kirby et al., section III-C and figure 2.
 #pragma once
 
@@ -18,27 +19,29 @@ struct Level {
   // C-points are the states lead, lead + coarsening, lead + 2 * coarsening, ...
   int c_point(int block) const { return lead + block * coarsening; }
   int last_c_point() const { return c_point(blocks()); }
-  // In which block a state is: -1 for those in front of the first C-point.
+  // Returns the block of a state, or -1 for a state in front of the first C-point.
   int BlockOf(int state) const { return state < lead ? -1 : (state - lead) / coarsening; }
   int FirstStateOf(int block) const { return block < 0 ? 0 : c_point(block); }
 };
 
 class Hierarchy {
  public:
-  // Levels over `steps` layers. Level l is coarsened by `coarsening[l]`, or by the last of them.
-  // `levels` 0: as many as leave the coarsest below eight steps, at least two. Layers behind the
-  // last C-point of a level are of that level alone. An error says which level would have fewer
-  // than two.
+  // Makes levels over `steps` layers. Level l is coarsened by `coarsening[l]`, or by the last
+  // factor if there are fewer. With `levels` 0, it coarsens until the coarsest level has fewer than
+  // eight steps or another level would have fewer than two, and at least once. Layers behind the
+  // last C-point of a level belong to that level alone. Fails if a level would have fewer than two
+  // steps, and names the level, or if a factor is below 2.
   static Result<Hierarchy> Make(int steps, const std::vector<int>& coarsening, int levels = 0);
 
-  // The same states in reverse order, for the adjoint: it has the same C-points, and what lay
-  // behind the last one leads to the first. Step i is step `steps` - 1 - i of this hierarchy.
+  // Returns the same states in reverse order, for the adjoint. The C-points are the same, and the
+  // steps that lay behind the last C-point become the lead. Step i of the result is step `steps` -
+  // 1 - i of this hierarchy.
   Hierarchy Mirrored() const;
-  // The first `levels` levels of the layers from `begin` up to `end`, the last of them not
-  // coarsened. REQUIRES: no level has a lead, `begin` is a multiple of the last level's span, and
-  // so is `end` where it is not the last layer's.
+  // Returns the first `levels` levels of the layers from `begin` up to `end`, the last of these
+  // levels not coarsened. REQUIRES: no level has a lead, `begin` is a multiple of the last level's
+  // span, and so is `end`, unless it is the end of the chain.
   Hierarchy Part(int begin, int end, int levels) const;
-  // Its levels from `first` on. A step keeps the number of layers that it stands for.
+  // Returns the levels from `first` on. A step still stands for the same number of layers.
   Hierarchy CoarseLevels(int first) const;
 
   int levels() const { return static_cast<int>(levels_.size()); }

@@ -9,7 +9,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Which of `tasks` lane `lane` of `lanes` has: from the first up to the second.
+// Returns which of `tasks` lane `lane` of `lanes` runs: from the first number up to the second.
 std::pair<int, int> TasksOf(int lane, int lanes, int tasks) {
   return {static_cast<int>(int64_t{tasks} * lane / lanes),
           static_cast<int>(int64_t{tasks} * (lane + 1) / lanes)};
@@ -23,11 +23,11 @@ struct Lanes::Pool {
   uint64_t round UCUDNN_GUARDED_BY(mutex) = 0;
   bool ends UCUDNN_GUARDED_BY(mutex) = false;
   int running UCUDNN_GUARDED_BY(mutex) = 0;
-  // Of the round; written before it begins.
+  // The work of the round, written before the round begins.
   int tasks = 0;
   const LaneWork* work = nullptr;
   std::vector<Status> results;       // one for each lane
-  std::vector<std::thread> threads;  // lane i + 1 is thread i
+  std::vector<std::thread> threads;  // thread i serves lane i + 1
 
   void Do(int lane, int lanes) {
     results[lane] = Status::Ok();

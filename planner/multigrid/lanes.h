@@ -1,5 +1,5 @@
-// Lanes on which the blocks of a level run at once: each has a thread, the caller's among them, or
-// the caller's thread serves all, as where a lane is a stream of a device.
+// Lanes on which the blocks of a level run at once. Either each lane has a thread, the caller's
+// among them, or the caller's thread serves all lanes, for lanes that are streams of a device.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ucudnn::multigrid {
 
-// Refers to work(task, lane), which outlives it.
+// Refers to a function work(task, lane), which outlives the object.
 class LaneWork {
  public:
   template <typename Work>
@@ -31,7 +31,7 @@ class Lanes {
  public:
   enum class Threads { kOneEach, kCallersAlone };
 
-  // An error where the system gives no more threads.
+  // Starts the threads. Fails if the system gives no more threads.
   static Result<Lanes> Start(int count, Threads threads = Threads::kOneEach);
   Lanes(Lanes&&) noexcept;
   Lanes& operator=(Lanes&&) noexcept;
@@ -39,9 +39,9 @@ class Lanes {
 
   int count() const { return count_; }
 
-  // work(task, lane) for each task below `tasks`, and waits for all. A lane has tasks that follow
-  // each other, in rising order; a single task is the first lane's. The error is that of the first
-  // task that fails in its lane; later ones of that lane do not begin. Allocates nothing.
+  // Runs work(task, lane) for each task below `tasks`, and waits for all. A lane runs consecutive
+  // tasks in rising order; a single task runs on the first lane. If a task fails, its lane begins
+  // no later task; the first failed lane's error is returned. Allocates nothing.
   Status ForEach(int tasks, LaneWork work);
 
  private:
@@ -50,7 +50,7 @@ class Lanes {
   Lanes(int count, std::unique_ptr<Pool> pool);
 
   int count_ = 1;
-  std::unique_ptr<Pool> pool_;  // null where the caller's thread serves all
+  std::unique_ptr<Pool> pool_;  // null if the caller's thread serves all lanes
 };
 
 }  // namespace ucudnn::multigrid

@@ -9,27 +9,29 @@
 
 namespace ucudnn::multigrid {
 
-// Those of one node, as NumPy and torch have them: a convolution's weights [K, C/groups, d, h, w],
-// a fully connected layer's [outputs, inputs], of a normalisation with frozen statistics or a Scale
-// one factor a channel; `bias` one number an output channel. What a node does not have is empty.
+// The numbers of one node, laid out as in NumPy and torch. `weights`: [K, C/groups, d, h, w] of a
+// convolution, [outputs, inputs] of a fully connected layer, one factor a channel of a Scale or a
+// normalisation with frozen statistics. `bias`: one number an output channel. A vector that a node
+// does not need is empty.
 struct NodeWeights {
   std::vector<double> weights;
   std::vector<double> bias;
 };
 
-// Those of every node of a graph, by NodeId. Of several ranks each has those of its own layers.
+// The numbers of every node of a graph, by NodeId. If there are several ranks, each has the numbers
+// of its own layers only.
 using Parameters = std::vector<NodeWeights>;
-// As many zeros.
+// Returns as many zeros as `parameters` has numbers, in the same arrangement.
 Parameters ZerosLike(const Parameters& parameters);
 
-// A step of stochastic gradient descent with momentum, as torch.optim.SGD makes it:
+// The settings of a step of stochastic gradient descent with momentum, as in torch.optim.SGD:
 // velocity = momentum * velocity + gradient; numbers -= rate * velocity.
 struct Descent {
   double rate = 0;
   double momentum = 0;
 };
 
-// Told of nodes whose gradients are complete. It may be empty.
+// Receives the nodes whose gradients are complete. May be empty.
 using GradientWatch = std::function<Status(const std::vector<planner::NodeId>& nodes)>;
 
 }  // namespace ucudnn::multigrid

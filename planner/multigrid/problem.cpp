@@ -19,7 +19,8 @@ class Arrays {
   Arrays(const std::vector<NamedArray>& arrays, const std::string& file)
       : arrays_(arrays), file_(file) {}
 
-  // The values of the array called one of `names`, which are `count`.
+  // Returns the values of the array that has one of `names`. Fails unless they are `count` finite
+  // numbers.
   Result<std::vector<double>> Take(const std::vector<std::string>& names, int64_t count) const {
     for (const NamedArray& array : arrays_) {
       if (std::find(names.begin(), names.end(), array.name) == names.end()) continue;
@@ -45,7 +46,7 @@ class Arrays {
   const std::string& file_;
 };
 
-// scale * (x - mean) / sqrt(variance + epsilon) + shift, as one factor and one shift.
+// Turns scale * (x - mean) / sqrt(variance + epsilon) + shift into one factor and one shift.
 Status FoldStatistics(const Arrays& arrays, const std::string& name, NodeWeights& weights) {
   const auto channels = static_cast<int64_t>(weights.weights.size());
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> mean,

@@ -1,4 +1,4 @@
-// What a solve is given: a chain, its numbers and what goes in.
+// The data of a solve: a chain, its numbers and the input.
 #pragma once
 
 #include <cstdint>
@@ -18,36 +18,37 @@ namespace ucudnn::multigrid {
 struct Problem {
   ResidualChain chain;
   Parameters parameters;
-  std::vector<double> input;  // one image, as the chain's first node takes it
-  // A stage of N steps has h = time / N; where `time` is 0, h = step.
+  std::vector<double> input;  // one image, the input of the chain's first node
+  // A stage of N steps has h = time / N; if `time` is 0, h = step.
   double time = 0;
   double step = 1;
   bool has_drawn_weights = true;
-  uint64_t seed = 0;  // of those
+  uint64_t seed = 0;  // of the drawn weights
 };
 
-// `graph` with weights and an image drawn by `seed`: the image's numbers from N(0, 1). Kirby's
-// networks have T = 1, others h = 1.
+// Returns `graph` with weights and an image drawn by `seed`: the image's numbers are from N(0, 1).
+// Kirby's networks have time = 1, others step = 1. Fails if the graph is no residual chain.
 Result<Problem> DrawnProblem(const planner::Graph& graph, BatchNorms norms, uint64_t seed);
 
-// The same without parameters and image, for networks too large to draw: `time` and `step` alone.
+// Returns a problem without parameters and image, for networks too large to draw; `time` and `step`
+// are those of DrawnProblem.
 Result<Problem> UndrawnProblem(const planner::Graph& graph, BatchNorms norms);
 
-// The image of DrawnProblem.
+// Returns the image that DrawnProblem draws.
 std::vector<double> DrawImage(const ResidualChain& chain, uint64_t seed);
 
-// Those of a rank's layers: taken from the problem, copied where others need them, too, or drawn
-// where it has none. Ranks may call it at the same time.
+// Returns the parameters of a rank's layers: taken out of the problem, or copied if `copies`, since
+// other ranks need them too, or drawn if the problem has none. Ranks may call it at the same time.
 Parameters TakeParameters(int rank, const Placement& placement, bool copies, Problem& problem);
 
-// The chain of `weights` alone, without opening and closing layers.
+// Returns the chain of `weights` alone, without opening and closing layers.
 Result<Problem> ProblemOf(const ChainWeights& weights, planner::ActivationKind activation);
 
-// Replaces the weights of `problem` by arrays named like its nodes, as torch names them: of a
-// convolution, a fully connected layer or a Scale NAME.weight and NAME.bias (or NAME for the
-// weights); of a batch normalisation running_mean and running_var as well, which are folded in with
-// an epsilon of 1e-5. The error is one line that begins with `file` and names the array: missing,
-// of another number of values, or not finite.
+// Replaces the weights of `problem` by arrays named like its nodes, as torch names them:
+// NAME.weight (or NAME) and NAME.bias for a convolution, a fully connected layer or a Scale. A
+// batch normalisation also has running_mean and running_var, which are folded into its numbers with
+// an epsilon of 1e-5. The error is one line that begins with `file` and names the array that is
+// missing, has another number of values or is not finite.
 Status TakeWeights(const std::vector<NamedArray>& arrays, const std::string& file,
                    Problem& problem);
 

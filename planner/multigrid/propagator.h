@@ -1,6 +1,6 @@
-// One layer of a chain after the other, on states of any kind: what BlockSystem moves. Residual
-// networks on the host, their adjoints and a caller's own vectors (ucudnn/layer_parallel.h) are
-// propagators.
+// Applies the layers of a chain to states of any kind; BlockSystem moves states through it.
+// Residual networks on the host, their adjoints and a caller's own vectors
+// (ucudnn/layer_parallel.h) are propagators.
 #pragma once
 
 #include <chrono>
@@ -13,21 +13,21 @@
 
 namespace ucudnn::multigrid {
 
-using State = void*;  // its propagator's; never null
+using State = void*;  // owned by its propagator; never null
 
-// Which state of a system is created.
+// The place of a state in a system.
 struct StatePlace {
   enum class Role {
     kState,   // state `number` of the level
     kSource,  // the right side of the equation of state `number`
-    kScratch  // what step `number` gives for the time being
+    kScratch  // the result of step `number`, for temporary use
   };
   int level = 0;
   Role role = Role::kState;
   int number = 0;
 };
 
-// Names chains that a system runs again and again, always on the same states.
+// Names a run of chains that a system repeats, always on the same states.
 struct RunKey {
   int phase = 0;
   int level = 0;
@@ -42,63 +42,64 @@ class Propagator {
  public:
   virtual ~Propagator() = default;
 
-  // A state of unspecified value. It is the propagator's and lives as long.
+  // Creates a state of unspecified value, which lives as long as the propagator.
   virtual Result<State> Create() = 0;
-  // The state of a system at `place`, each asked for once: near others where that is of use.
+  // Creates the state of a system at `place`, near states that are used with it. Called once for
+  // each place.
   virtual Result<State> CreateAt([[maybe_unused]] const StatePlace& place) { return Create(); }
-  // Whether the k-th operations of all chains run as one, so that each chain needs scratch of its
-  // own, and each level its own first state; else lanes run whole chains.
+  // Returns true if the k-th operations of all chains run as one: each chain then needs its own
+  // scratch, and each level its own first state. Returns false if each lane runs whole chains.
   virtual bool RunsSideBySide() const { return false; }
-  // Reads the chains that phases() runs, where they run side by side: it runs none of them.
+  // Reads the chains that phases() runs, without running them, if chains run side by side.
   virtual Status Prepare([[maybe_unused]] const std::function<Status()>& phases) {
     return Status::Ok();
   }
-  // Runs `count` chains: chain(number, lane) makes the Step, Combine and Take calls of one, in
-  // their order. No chain reads what another one writes. What lanes are given afterwards is behind
-  // all of it. Where chains run side by side, those of a `key` are read at its first run, if
-  // Prepare has not read them, and kept.
+  // Runs `count` chains: chain(number, lane) makes the Step, Combine and Take calls of one chain,
+  // in their order. No chain reads what another one writes. All work that lanes are given
+  // afterwards follows the whole run. If chains run side by side, the chains of a `key` are read by
+  // Prepare, or else at their first run, and kept.
   virtual Status Run([[maybe_unused]] const RunKey& key, int count, LaneWork chain, Lanes& lanes) {
     UCUDNN_RETURN_IF_ERROR(lanes.ForEach(count, chain));
     return Join();
   }
 
-  // The other functions are called by several threads at once, each with a `lane` of its own, and
-  // with states that no two of them write.
+  // Several threads call the other functions at once, each with its own `lane` and states that no
+  // other thread writes.
 
-  // to = Phi_level,step(from); `to` is another state than `from`.
+  // Computes to = Phi_level,step(from). `to` is another state than `from`.
   virtual Status Step(int level, int step, State from, State to, int lane) = 0;
-  // to = a * x + b * to; what is multiplied by 0 is not read.
+  // Computes to = a * x + b * to. An operand whose factor is 0 is not read.
   virtual Status Combine(State to, double b, double a, State x, int lane) = 0;
-  // *result = |x - y|^2, or |x|^2 where `y` is null; behind the next Wait at the latest, until
-  // which both states keep their values.
+  // Computes *result = |x - y|^2, or |x|^2 if `y` is null. *result is valid after the next Wait;
+  // until then both states must keep their values.
   virtual Status SquaredDistance(State x, State y, double* result, int lane) = 0;
 
-  // *ms, counted from any epoch, is when `lane` has done what it was given up to now; behind the
-  // next Wait at the latest.
+  // Sets *ms, counted from any epoch, to the time when `lane` finishes the work that it has been
+  // given so far. *ms is valid after the next Wait.
   virtual Status Mark([[maybe_unused]] int lane, double* ms) {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     *ms = std::chrono::duration<double, std::milli>(now).count();
     return Status::Ok();
   }
 
-  // `to` gets the value of `from`, which is used up: so they may change places instead.
+  // Moves the value of `from`, which is used up, into `to`. The two may change places instead.
   virtual Status Take(State& to, State& from, [[maybe_unused]] int lane) {
     std::swap(to, from);
     return Status::Ok();
   }
 
-  // Runs `cycle` of a solve, as LayerSystem::RunCycle has it.
+  // Runs `cycle` of a solve (LayerSystem::RunCycle).
   virtual Status RunCycle([[maybe_unused]] int kind, const std::function<Status()>& cycle) {
     return cycle();
   }
 
-  // What lanes were given from now on happens after all that any of them was given before: of lanes
-  // that are streams. Called by one thread, between the others' calls.
+  // Makes all work that lanes are given from now on wait for all work that any lane was given
+  // before, if lanes are streams. Called by one thread, while no other thread calls.
   virtual Status Join() { return Status::Ok(); }
-  // Waits for all that lanes were given. Called as Join is.
+  // Waits for all work of all lanes. Called by one thread, while no other thread calls.
   virtual Status Wait() { return Status::Ok(); }
 
-  virtual double UnitRoundoff() const = 0;  // of a state's numbers
+  virtual double UnitRoundoff() const = 0;  // of the numbers of a state
 };
 
 }  // namespace ucudnn::multigrid

@@ -22,7 +22,8 @@ Status Refusal(const Graph& graph, NodeId node, const std::string& what) {
   return Status::Error(graph.name + ": node " + Quoted(NodeOf(graph, node).name) + ": " + what);
 }
 
-// As the network's format calls it; an activation by its function.
+// Returns the name of an operator in the network's format; for an activation, the name of its
+// function.
 std::string NameOf(const Operator& op) {
   if (const auto* activation = std::get_if<planner::Activation>(&op)) {
     return planner::kActivationKindNames[static_cast<size_t>(activation->kind)];
@@ -30,7 +31,7 @@ std::string NameOf(const Operator& op) {
   return planner::kOperatorNames[op.index()];
 }
 
-// How often each node is an input.
+// Returns how often each node is an input.
 std::vector<int> CountUses(const Graph& graph) {
   std::vector<int> uses(graph.nodes.size(), 0);
   for (const Node& node : graph.nodes) {
@@ -39,7 +40,8 @@ std::vector<int> CountUses(const Graph& graph) {
   return uses;
 }
 
-// The nodes behind `input` up to `end`, where each is read by the next alone; else none.
+// Returns the nodes behind `input` up to `end`, or none if anything but the next node reads one of
+// them.
 std::vector<NodeId> NodesBetween(const Graph& graph, const std::vector<int>& uses, NodeId input,
                                  NodeId end) {
   std::vector<NodeId> nodes;
@@ -56,7 +58,7 @@ struct FoundStep {
   ResidualStep step;
 };
 
-// By the structure alone, whatever the operators are.
+// Finds a step by the structure alone, whatever its operators are.
 std::optional<FoundStep> FindStep(const Graph& graph, const std::vector<int>& uses, NodeId sum) {
   const std::vector<NodeId>& inputs = NodeOf(graph, sum).inputs;
   if (inputs.size() != 2) return std::nullopt;
@@ -69,7 +71,7 @@ std::optional<FoundStep> FindStep(const Graph& graph, const std::vector<int>& us
 
 Result<std::vector<FoundStep>> FindSteps(const Graph& graph, const std::vector<int>& uses) {
   std::vector<FoundStep> steps;
-  NodeId other_sum = -1;  // the first that ends no step
+  NodeId other_sum = -1;  // the first sum that ends no step
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes.size()); ++id) {
     if (!std::holds_alternative<planner::Add>(NodeOf(graph, id).op)) continue;
     std::optional<FoundStep> step = FindStep(graph, uses, id);
@@ -86,12 +88,12 @@ Result<std::vector<FoundStep>> FindSteps(const Graph& graph, const std::vector<i
   return Refusal(graph, other_sum, "no residual step, and no other node is one; " + expected);
 }
 
-// In the order of their last sums. A step goes on with the stage before it where nothing else reads
-// the state between them.
+// Joins steps to stages, in the order of their last sums. A step joins the stage before it if
+// nothing else reads the state between them.
 std::vector<Stage> JoinSteps(const std::vector<FoundStep>& steps, const std::vector<int>& uses,
                              const std::vector<Shape>& shapes) {
   std::vector<Stage> stages;
-  std::vector<int> stage_of(uses.size(), -1);  // by sum
+  std::vector<int> stage_of(uses.size(), -1);  // by the node of a sum
   for (const FoundStep& found : steps) {
     int stage = stage_of[found.input];
     if (stage < 0 || uses[found.input] != 2) {
@@ -120,8 +122,8 @@ std::string ExampleFor(const Graph& graph) {
   return std::find(names.begin(), names.end(), same) == names.end() ? "resnet50-v2" : same;
 }
 
-// Single steps with an activation or the like between them are the blocks of a post-activation
-// network. Longer stages may be joined by whatever the network has.
+// Refuses single steps with an activation or the like between them: they are the blocks of a
+// post-activation network. Anything may lie between longer stages.
 Status CheckBetween(const Graph& graph, const std::vector<Stage>& stages) {
   std::vector<bool> ends_single_step(graph.nodes.size(), false);
   for (const Stage& stage : stages) {
@@ -188,8 +190,8 @@ Status CheckSteps(const Graph& graph, const std::vector<Stage>& stages, BatchNor
                  "shape in a row");
 }
 
-// A stage stands where its last sum does: what lies between its nodes reads none of them but sums
-// of earlier stages, and nothing reads the stage before.
+// Puts a stage at the place of its last sum. The nodes that lie between the stage's nodes read none
+// of them except sums of earlier stages, and no node in front of that place reads the stage.
 std::vector<std::variant<SerialSection, Stage>> PutInOrder(size_t nodes,
                                                            std::vector<Stage> stages) {
   std::vector<bool> in_stage(nodes, false);
@@ -200,7 +202,7 @@ std::vector<std::variant<SerialSection, Stage>> PutInOrder(size_t nodes,
     }
   }
   std::vector<std::variant<SerialSection, Stage>> sections;
-  size_t next = 0;  // of stages
+  size_t next = 0;  // number of the next stage
   for (size_t id = 0; id < nodes; ++id) {
     if (!in_stage[id]) {
       if (sections.empty() || !std::holds_alternative<SerialSection>(sections.back())) {

@@ -1,5 +1,5 @@
-// Solves of linear chains, as adjoints are, scaled by a power of two: so that small numbers lose
-// nothing where states have few exponents.
+// Solves linear chains, such as adjoints, scaled by a power of two, so that small numbers lose
+// nothing if the numbers of states have few exponents.
 #pragma once
 
 #include <span>
@@ -11,22 +11,24 @@
 
 namespace ucudnn::multigrid {
 
-// A power of two that makes the largest of `numbers` about 1; 1 where that is 0 or not finite.
+// Returns a power of two that makes the largest of `numbers` about 1, or 1 if the largest is 0 or
+// not finite.
 double ScaleOf(std::span<const double> numbers);
 
-// The scale of states that several solves have one after the other.
+// Keeps the scale of states from one solve to the next.
 class KeptScale {
  public:
-  // For a solve whose own scale would be `fitting`: one that starts from the states as they are
-  // keeps theirs, unless it is far from that; then it starts from a broadcast.
+  // Returns the scale for a solve whose own scale would be `fitting`. A solve with Start::kPrevious
+  // keeps the scale of the states, unless that is far from `fitting`: then `options` are changed to
+  // start from a broadcast.
   double For(double fitting, SolveOptions& options);
 
  private:
   double scale_ = 1;
 };
 
-// Solves `system`, whose first state is `scale` times what is asked for, to options that are meant
-// unscaled. The solution is unscaled; states are not.
+// Solves `system`, whose first state is `scale` times the wanted one. `options` are for the
+// unscaled system, and the returned Solution is unscaled too; the states stay scaled.
 Result<Solution> SolveScaled(LayerSystem& system, const Hierarchy& hierarchy,
                              const SolveOptions& options, double scale);
 

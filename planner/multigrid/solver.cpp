@@ -10,20 +10,22 @@ namespace {
 
 using Source = LayerSystem::Source;
 
-// Measured in fp32 and fp64: the residual of a chain stays at about 0.25 of the unit roundoff times
-// the norm of all C-points, since each of them is rounded once.
-constexpr double kReachable = 0.1;  // below that, no solve of many cycles comes
-constexpr double kFloor = 1;        // above that, a residual that stays is not rounding
-// Of the largest state, times the unit roundoff: below that a solve is not judged to diverge.
+// Measured in fp32 and fp64: since each C-point is rounded once, the residual of a chain stays at
+// about 0.25 of the unit roundoff times the norm of all C-points. The two factors are in the same
+// unit.
+constexpr double kReachable = 0.1;  // no solve of many cycles comes below this
+constexpr double kFloor = 1;        // above this, a residual that stalls is no rounding
+// Times the unit roundoff and the largest state: a solve with a smaller residual is not judged to
+// diverge.
 constexpr double kJudged = 200;
 
-// Where states grow, a residual that is nothing beside the largest state may be all of an early
-// one, and the error grows with the states: so a solve is over only where no residual is more than
-// this times as much beside its own state. Of nets it is one to ten times.
+// If states grow, a residual that is nothing beside the largest state may be as large as an early
+// state, and its error grows with the states. A solve is therefore over only if no residual exceeds
+// the bound for its own state by more than this factor. Nets need a factor of one to ten.
 constexpr double kBesideOwn = 100;
-// Of the largest state: a solve that stops early with a larger residual is far away.
+// Times the largest state: a solve that stops early with a larger residual is far away.
 constexpr double kFarAway = 0.1;
-constexpr int kReserved = 255;  // cycles that allocate nothing for their residuals
+constexpr int kReserved = 255;  // cycles whose residuals need no allocation
 
 std::string Number(double value) {
   char text[32];
@@ -41,7 +43,7 @@ class Cycles {
 
   Status Begin();
   Status Run(int number);
-  // The residual of the relaxed finest level.
+  // Returns the residual of the relaxed finest level.
   Result<double> Residual();
 
  private:
@@ -57,7 +59,7 @@ class Cycles {
   const SolveOptions& options_;
   // By level: whether the F-points are relaxed already.
   std::vector<bool> is_relaxed_;
-  // Whether the finest level is advanced; on others a cycle never begins with that.
+  // Whether the finest level is advanced. No cycle begins with other levels advanced.
   bool is_advanced_ = false;
 };
 
@@ -77,11 +79,11 @@ Status Cycles::StartNested() {
     UCUDNN_RETURN_IF_ERROR(system_.Correct(level));
     UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kNone));
   }
-  is_relaxed_[0] = true;  // the others for equations without right sides
+  is_relaxed_[0] = true;  // other levels are relaxed for equations without right sides
   return Status::Ok();
 }
 
-// Relaxes `level` and makes level + 1's equations.
+// Relaxes `level` and makes the equations of level + 1.
 Status Cycles::Descend(int level, bool relaxes) {
   const bool is_finest = level == 0;
   if (relaxes) {
@@ -103,7 +105,7 @@ Status Cycles::Descend(int level, bool relaxes) {
   return system_.StepLead(level + 1, Source::kRestricted);
 }
 
-// A V-cycle: each coarser level is visited once.
+// Runs a V-cycle, which visits each coarser level once.
 Status Cycles::Cycle(int level, bool relaxes) {
   if (level == hierarchy_.coarsest()) return system_.SolveSerially(level, Source::kRestricted);
   UCUDNN_RETURN_IF_ERROR(Descend(level, relaxes));
@@ -115,7 +117,7 @@ Status Cycles::Cycle(int level, bool relaxes) {
 
 Status Cycles::Run(int number) {
   const bool relaxes = !(options_.skips_first_down && number == 1);
-  // What a cycle does depends on that, and leaves the same behind: a relaxed finest level.
+  // The calls of a cycle depend only on these flags, and every cycle leaves a relaxed finest level.
   const int kind = (relaxes ? 1 : 0) + (is_relaxed_[0] ? 2 : 0) + (is_advanced_ ? 4 : 0);
   UCUDNN_RETURN_IF_ERROR(system_.RunCycle(kind, [this, relaxes] { return Cycle(0, relaxes); }));
   is_relaxed_[0] = true;
@@ -129,12 +131,12 @@ Result<double> Cycles::Residual() {
   return system_.Norm(NormParts::kResidual);
 }
 
-// Judges residuals from the second cycle on: the first often raises them, and the solve converges
-// all the same.
+// Judges residuals from the second cycle on: the first cycle often raises the residual of a solve
+// that converges.
 class Judge {
  public:
-  // Why the solve is given up after this residual, or null. Residuals up to `negligible` are not
-  // judged.
+  // Returns why the solve is given up after this residual, or null. Residuals up to `negligible`
+  // are not judged.
   const char* Look(int cycle, double residual, double negligible) {
     if (!std::isfinite(residual)) return "the states are not finite";
     const double before = last_;
@@ -147,7 +149,7 @@ class Judge {
     }
     return nullptr;
   }
-  // Whether the last step no longer made the residual much smaller.
+  // Returns whether the last cycle reduced the residual by less than half.
   static bool Stalls(double before, double residual) { return residual > kSlow * before; }
 
  private:
@@ -185,12 +187,12 @@ class Run {
     const int relaxed = solution_.cycles - (options_.skips_first_down ? 1 : 0);
     return relaxed >= CyclesOfDirectSolve(hierarchy_.level(0), options_.c_sweeps.front());
   }
-  // Records the residual of the last cycle; true where the solve is over.
+  // Records the residual of the last cycle. Returns true if the solve is over.
   Result<bool> Look();
   void Tell(double residual) const {
     if (options_.watch) options_.watch(solution_.cycles, residual);
   }
-  // Whether residuals are at most `bound` beside their own states, too, but for kBesideOwn.
+  // Returns whether each residual divided by its own state is at most kBesideOwn * `bound`.
   Result<bool> IsSmallByState(double bound);
   Status FallBack(const char* reason);
   Status CheckReachable(double first) const;
@@ -201,7 +203,7 @@ class Run {
   Cycles cycles_;
   Judge judge_;
   Solution solution_;
-  bool is_negligible_ = false;  // the last residual, of a direct solve
+  bool is_negligible_ = false;  // whether the last residual of a direct solve is negligible
 };
 
 Result<bool> Run::IsSmallByState(double bound) {
@@ -218,8 +220,9 @@ Status Run::FallBack(const char* reason) {
   return Status::Ok();
 }
 
-// The solution's states are taken for as large as u0, of norm `first`: the states of the start, of
-// an earlier solve or of a coarse operator that diverges, may be of any size.
+// Fails if the tolerance is below what rounding allows. It takes the states of the solution to be
+// as large as u0, whose norm is `first`: the states of the start, which come from an earlier solve
+// or a coarse operator that diverges, may have any size.
 Status Run::CheckReachable(double first) const {
   if (!options_.tolerance || !std::isfinite(first) || first == 0) return Status::Ok();
   const double scale = options_.scale == ResidualScale::kAbsolute ? 1 : first;
@@ -244,7 +247,8 @@ Result<bool> Run::Look() {
   const double scaled = scale > 0 ? residual / scale : residual;
   solution_.residuals.push_back(scaled);
   const double rounding = kFloor * system_.UnitRoundoff();
-  // Relative to the largest state, whatever the scale: states that grow raise their residual, too.
+  // This is relative to the largest state in every scale: states that grow also raise their
+  // residual.
   const double relative = norms.largest > 0 ? residual / norms.largest : residual;
   const double negligible = kJudged * system_.UnitRoundoff();
   is_negligible_ = false;
@@ -289,7 +293,8 @@ Result<Solution> Run::Solve() {
   const bool looks = options_.tolerance || options_.measures_cycles;
   while (solution_.cycles < options_.cycles) {
     UCUDNN_RETURN_IF_ERROR(cycles_.Run(++solution_.cycles));
-    // A coarse operator that amplifies rounding undoes what relaxation makes exact.
+    // A coarse operator that amplifies rounding undoes the exactness of relaxation, so a direct
+    // solve must be checked.
     const bool must_look = solution_.cycles == options_.cycles && IsDirect();
     if (!looks && !must_look) {
       Tell(std::numeric_limits<double>::quiet_NaN());
@@ -360,8 +365,8 @@ bool IsFarAway(const Solution& solution, ResidualScale scale) {
 }
 
 int CyclesOfDirectSolve(const Level& finest, int c_sweeps) {
-  // Each F-relaxation with the C-relaxation before it, or with the correction, makes one more block
-  // exact.
+  // One more block becomes exact with each F-relaxation together with the C-relaxation or the
+  // correction before it.
   const int blocks_a_cycle = c_sweeps + 1;
   return (finest.blocks() + blocks_a_cycle - 1) / blocks_a_cycle;
 }

@@ -1,6 +1,6 @@
 // Nonlinear multigrid over the layers of a residual net: Full Approximation Storage with F- and
-// FCF-relaxation (MGRIT). Forward states and adjoints are solved by the same code.
-// Source: Kirby et al., algorithm 1; options as in XBraid.
+// FCF-relaxation (MGRIT). The same code solves for forward states and adjoints. Source: Kirby et
+// al., algorithm 1; the options follow XBraid.
 #pragma once
 
 #include <functional>
@@ -15,9 +15,9 @@
 namespace ucudnn::multigrid {
 
 enum class Start {
-  kBroadcast,  // every state is the first one
-  kPrevious,   // as the states are, of an earlier solve of nearly the same system
-  kNested      // the coarsest level first, then level by level upwards
+  kBroadcast,  // every state is a copy of the first one
+  kPrevious,   // the states of an earlier solve of nearly the same system
+  kNested      // solve the coarsest level first, then go up level by level
 };
 
 enum class ResidualScale {
@@ -26,31 +26,32 @@ enum class ResidualScale {
 };
 
 struct SolveOptions {
-  // Each level but the coarsest has F-relaxation, then c_sweeps[level] times C- and F-relaxation: 0
-  // is F, 1 FCF, 2 FCFCF. The last holds for all levels that follow.
+  // Each level but the coarsest has an F-relaxation, then c_sweeps[level] times a C- and an
+  // F-relaxation: 0 is F, 1 FCF, 2 FCFCF. The last number holds for all further levels.
   std::vector<int> c_sweeps = {1};
   Start start = Start::kBroadcast;
   bool skips_first_down = false;  // the first cycle goes down without relaxing
-  // The residual at which the solve ends; without one it ends after `cycles` (early stopping).
+  // The residual at which the solve ends. A solve without a tolerance ends after `cycles` (early
+  // stopping).
   std::optional<double> tolerance;
   ResidualScale scale = ResidualScale::kAbsolute;
-  int cycles = 2;  // with a tolerance: at most; then the states are solved serially
-  // Whether residuals[0] is measured, which costs a step of every layer.
+  int cycles = 2;  // with a tolerance: at most; then serial propagation
+  // Whether residuals[0] is measured, which costs one step of every layer.
   bool measures_start = false;
-  // Whether a solve without tolerance measures its residuals. Without it divergence is seen by
-  // states that are not finite alone, and one residual is measured: of a solve that is direct.
+  // Whether a solve without tolerance measures its residuals. If not, only states that are not
+  // finite show divergence, and the only residual measured is the last one of a direct solve.
   bool measures_cycles = true;
-  // Called after each cycle, on the thread that solves, with the residual in the scale asked for:
-  // NaN where it is not measured. Null: nobody looks.
+  // Called after each cycle, on the solving thread, with the residual in the scale of `scale`, or
+  // NaN if it is not measured. May be null.
   std::function<void(int cycle, double residual)> watch = nullptr;
 };
 
 enum class Outcome {
   kConverged,  // the residual is at most the tolerance
-  kRounding,   // the residual is as small as the precision allows, and above the tolerance
-  kEarly,      // the cycles asked for are done
-  // After as many cycles as make relaxation alone exact: at the tolerance, or without one exact to
-  // rounding.
+  kRounding,   // the residual is as small as the precision allows, but above the tolerance
+  kEarly,      // the requested cycles are done
+  // The solve had as many cycles as make relaxation alone exact: its residual is at most the
+  // tolerance, or without tolerance as small as rounding allows.
   kDirect,
   kSerial  // one level, or a solve that did not converge: solved serially
 };
@@ -59,35 +60,36 @@ const char* NameOf(Outcome outcome);  // converged, rounding, early, direct, ser
 struct Solution {
   Outcome outcome = Outcome::kSerial;
   int cycles = 0;
-  // In the scale asked for; residuals[k] is the one after k cycles, NaN where it was not measured.
-  // Empty behind a solve of one level.
+  // By cycle, in the scale of `scale`: residuals[k] follows cycle k and is NaN if it was not
+  // measured. Empty after a solve of one level.
   std::vector<double> residuals;
   double largest_state = 0;  // L2 norm
-  std::string fallback;  // why the states were solved serially instead; empty where they were not
+  std::string fallback;      // why the states were solved serially instead; empty if they were not
 };
 
-// The last residual in parts of the largest state; NaN where none was measured. `scale` is that of
-// the solve's options.
+// Returns the last residual divided by the largest state, or NaN if none was measured. `scale` is
+// the scale in the options of the solve.
 double RelativeResidual(const Solution& solution, ResidualScale scale);
-// Whether a solve stopped early with a residual of more than a tenth of the largest state: its
-// states tell little of those of serial propagation.
+// Returns whether a solve stopped early with a residual above a tenth of the largest state: its
+// states then tell little about serial propagation.
 bool IsFarAway(const Solution& solution, ResidualScale scale);
 
-// An error for options that cannot be met, in one line with the value and what would be right.
+// Fails if options cannot be met, in one line with the value and what would be right.
 Status CheckOptions(const SolveOptions& options);
 
-// How many cycles make relaxation on the finest level alone exact. A first cycle that does not
-// relax is not one of them.
+// Returns how many cycles make relaxation on the finest level alone exact. A first cycle that does
+// not relax is not counted.
 int CyclesOfDirectSolve(const Level& finest, int c_sweeps);
 
-// Solves the finest level of `system`. When it returns Ok, the states are those of the outcome: a
-// solve that diverges or stalls ends in serial propagation. An error is the system's, or a
-// tolerance that the precision cannot reach.
+// Solves the finest level of `system`. If it returns Ok, the states have the returned outcome; a
+// solve that diverges or stalls ends in serial propagation. Fails if the system fails, or if the
+// precision cannot reach the tolerance.
 Result<Solution> Solve(LayerSystem& system, const Hierarchy& hierarchy,
                        const SolveOptions& options);
 
-// Runs the cycles of a solve that stops early, each with its residual where that is measured,
-// whatever it is: for systems that show what a solve does. REQUIRES: several levels.
+// Runs all cycles of a solve that stops early, and measures their residuals if measures_cycles is
+// set, without judging them: for systems that record the steps of a solve. REQUIRES: several
+// levels.
 Status RunCycles(LayerSystem& system, const Hierarchy& hierarchy, const SolveOptions& options);
 
 }  // namespace ucudnn::multigrid

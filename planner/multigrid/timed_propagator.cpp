@@ -7,10 +7,10 @@
 namespace ucudnn::multigrid {
 namespace {
 
-constexpr int kNotedCycles = 2;  // the first one alone also makes the start
+constexpr int kNotedCycles = 2;  // only the first one also makes the start
 
-// Whether `step` of `level` follows the last one of `span` inside of a block; on the coarsest
-// level, which is solved one step after the other, anywhere.
+// Returns whether `step` of `level` follows the last step of `span` inside a block. The coarsest
+// level is solved one step after the other, so there any two consecutive steps do.
 bool Continues(const StepSpan& span, int level, int step, int coarsening) {
   if (span.level != level || span.first + span.steps != step) return false;
   return coarsening == 1 || (span.first % coarsening == 0 && step % coarsening + 1 < coarsening);

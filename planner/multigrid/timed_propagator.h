@@ -1,4 +1,4 @@
-// A propagator that notes when each lane runs which steps of a cycle, for a timeline of it.
+// A propagator that notes when each lane runs which steps of a cycle, for a timeline of the cycle.
 #pragma once
 
 #include <deque>
@@ -9,26 +9,25 @@
 
 namespace ucudnn::multigrid {
 
-// Steps of one level, one behind the other on one lane without another in between: the F-points of
-// a block, or one step to a C-point.
+// Consecutive steps of one level on one lane: the F-points of a block, or one step to a C-point.
 struct StepSpan {
   int lane = 0;
   int level = 0;
-  int first = 0;  // step of the level
+  int first = 0;  // number of the first step on its level
   int steps = 1;
-  double begin_ms = 0;  // since the cycle's first step began
+  double begin_ms = 0;  // since the first step of the cycle began
   double end_ms = 0;
 };
 
-// What ran in one cycle. The residual that is measured behind it belongs to it, and so do, of the
-// first, what made the start and its residual.
+// The steps of one cycle and of the residual measured after it. The first cycle includes the start
+// and the residual of the start.
 struct CycleTimeline {
-  int cycle = 0;  // 1 or 2; 0: none has ended
+  int cycle = 0;  // 1 or 2; 0: no cycle has ended
   int lanes = 1;
-  std::vector<StepSpan> spans;  // lane by lane, as they began
+  std::vector<StepSpan> spans;  // lane by lane, in the order in which they began
 
-  double Milliseconds() const;  // from the first step's begin to the last one's end
-  // The mean over that time of the number of lanes that run a step.
+  double Milliseconds() const;  // from the beginning of the first step to the end of the last
+  // Returns the mean number of lanes that run a step, over that time.
   double MeanConcurrency() const;
 };
 
@@ -37,11 +36,11 @@ class TimedPropagator final : public Propagator {
   // `timed` and `hierarchy` outlive it.
   TimedPropagator(Propagator& timed, const Hierarchy& hierarchy, int lanes);
 
-  // Forgets what was noted: a solve begins.
+  // Forgets all notes, before a solve begins.
   void Begin();
-  // A cycle has ended; what follows is of the next one. The first two are noted.
+  // Ends a cycle; what follows belongs to the next one. Only the first two cycles are noted.
   Status EndCycle();
-  // The last of those noted.
+  // Returns the last cycle that was noted.
   CycleTimeline Timeline() const;
 
   Result<State> Create() override { return timed_.Create(); }
@@ -62,16 +61,17 @@ class TimedPropagator final : public Propagator {
   double UnitRoundoff() const override { return timed_.UnitRoundoff(); }
 
  private:
-  // Lanes write at the same time. Spans stay where they are while their marks are to come.
+  // The notes of a lane, aligned since lanes write at the same time. A deque keeps spans in place
+  // until their marks arrive.
   struct alignas(64) OfLane {
-    std::deque<StepSpan> noted;    // of the cycle that runs, since the marks' epoch
-    std::deque<StepSpan> of_last;  // of the last one that ended
+    std::deque<StepSpan> noted;    // of the running cycle, in ms since the epoch of marks
+    std::deque<StepSpan> of_last;  // of the last cycle that ended
   };
 
   Propagator& timed_;
   const Hierarchy& hierarchy_;
   std::vector<OfLane> lanes_;
-  int cycle_ = 0;  // the last one that ended
+  int cycle_ = 0;  // the last cycle that ended
 };
 
 }  // namespace ucudnn::multigrid

@@ -1,5 +1,5 @@
-// The states of a solve by their number, for whoever reads them one after the other, as a
-// linearised solve does: those that are not kept are computed again, a block at a time.
+// The states of a solve by their number, for readers that go through them in order, such as a
+// linearised solve. States that are not kept are computed again, a block at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,38 +11,38 @@
 
 namespace ucudnn::multigrid {
 
-// States by their number, of whoever has them.
+// Provides states by their number.
 class StateReader {
  public:
   virtual ~StateReader() = default;
-  // Called by several threads at once, each with its lane.
+  // Returns state `number`. Several threads may call it at once, each with its own lane.
   virtual Result<State> At(int number, int lane) = 0;
-  // Forgets what was read: the states have changed, or may have.
+  // Forgets the states that were read, because they may have changed.
   virtual void Reset() {}
 };
 
 class Trajectory : public StateReader {
  public:
-  // `states` outlives it; `hierarchy` is that of `states`, and `owner`, its propagator, creates
-  // what blocks are computed into.
+  // `states` outlives the trajectory, and `hierarchy` is the hierarchy of `states`. `owner`, the
+  // propagator of `states`, creates the states into which blocks are computed.
   static Result<Trajectory> Make(BlockSystem& states, const Hierarchy& hierarchy, Propagator& owner,
                                  int lanes);
 
-  // How many states Make creates.
+  // Returns how many states Make creates.
   static int64_t StatesFor(const Hierarchy& hierarchy, int lanes, Storage storage);
 
-  // State `number` of the finest level. It holds until the lane asks for one of another block.
-  // Allocates nothing.
+  // Returns state `number` of the finest level. It is valid until the lane asks for a state of
+  // another block. Allocates nothing.
   Result<State> At(int number, int lane) override;
   void Reset() override;
 
  private:
-  static constexpr int kNoBlock = -2;  // -1 is the one in front of the first C-point
+  static constexpr int kNoBlock = -2;  // -1 is the block in front of the first C-point
 
   struct Window {
     int block = kNoBlock;
     std::vector<State> states;
-    std::vector<State> scratch;  // as many as F-points of a block that are not kept
+    std::vector<State> scratch;  // as many states as a block has F-points that are not kept
   };
 
   Trajectory(BlockSystem& states, const Level& finest) : states_(&states), finest_(finest) {}
