@@ -1,4 +1,4 @@
-// Streams whose blocks run at once, and what they were given as a CUDA graph that runs again.
+// Streams whose blocks run at once, and CUDA graphs that repeat what the streams were given.
 // Thread-compatible.
 #pragma once
 
@@ -11,10 +11,12 @@
 
 namespace ucudnn::multigrid {
 
-// The lanes of one solve. What is enqueued on the first, or waited for, is behind all of Join.
+// The lanes of one solve. What is enqueued on the first lane after Join, or waited for there,
+// follows all work of all lanes.
 class DeviceLanes {
  public:
-  // `exchanges`: with one more, for messages between ranks, that is joined as the others are.
+  // Makes `count` lanes. `exchanges`: makes another lane, for messages between ranks, which Join
+  // includes.
   static Result<std::unique_ptr<DeviceLanes>> Make(const DeviceTarget& target, int count,
                                                    bool exchanges = false);
 
@@ -23,17 +25,17 @@ class DeviceLanes {
   DeviceLane& first() { return *lanes_.front(); }
   DeviceLane& exchange() { return *lanes_.back(); }
   Status Reserve(const LaneNeeds& needs);
-  // What is used on the lanes has other addresses than before.
+  // Notes that memory which the lanes use has new addresses.
   void NoteMove() { ++moves_; }
   int64_t moves() const { return moves_; }
 
-  // All that is enqueued from now on waits for all that is enqueued.
+  // Makes all later work wait for all work enqueued so far.
   Status Join();
-  // The other lanes wait for the first.
+  // Makes the other lanes wait for the first.
   Status Fork();
-  // The first waits for the other lanes.
+  // Makes the first lane wait for the others.
   Status Gather();
-  // The first waits for messages under way.
+  // Makes the first lane wait for messages under way.
   Status GatherExchange();
   Status Wait();
 
@@ -43,16 +45,16 @@ class DeviceLanes {
   std::vector<std::unique_ptr<DeviceLane>> lanes_;
 };
 
-// Work that is the same each time, by its kind: what was enqueued on some lanes.
+// Repeats work that is the same each time: by its kind, a graph of what it enqueued on some lanes.
 class CycleGraphs {
  public:
-  // An error where the driver has no graphs. `target` and what it points to outlive them.
+  // Fails if the driver has no graphs. `target` and what it points to outlive the object.
   static Result<CycleGraphs> Make(const DeviceTarget& target);
 
-  // The first work of a kind runs as it is, so that whatever is made at its first use is made; the
-  // second is recorded, and from then on that is launched instead, until something on the lanes
-  // moves. `work` enqueues the same each time and waits for nothing. REQUIRES: the lanes are
-  // joined, but for messages; so they are behind it.
+  // Runs the first work of a kind as it is, so that everything that is made at its first use gets
+  // made. Records the second one, and launches the recorded graph from then on, until memory of the
+  // lanes moves. `work` enqueues the same each time and waits for nothing. REQUIRES: the lanes are
+  // joined, but for messages. The lanes are joined again afterwards.
   Status Run(int kind, DeviceLanes& lanes, const std::function<Status()>& work);
 
  private:
@@ -71,7 +73,7 @@ class CycleGraphs {
 
   DeviceTarget target_;
   std::vector<Kind> kinds_;
-  int64_t moves_ = 0;  // of the lanes, when that was recorded
+  int64_t moves_ = 0;  // lanes.moves() when the graphs were recorded
 };
 
 }  // namespace ucudnn::multigrid

@@ -55,8 +55,8 @@ Status DeviceStates::SquaredDistance(State x, State y, double* result, int lane)
   return Status::Ok();
 }
 
-// A graph, or a run that is read once, has the addresses of what it was made of: so states that a
-// cycle leaves are where the one before left them.
+// A graph or a run that was read keeps the addresses of its states. So a cycle must leave states
+// where the cycle before left them, and Take copies.
 Status DeviceStates::Take(State& to, State& from, int lane) {
   return graphs_ || side_by_side_ ? Combine(to, 0, 1, from, lane)
                                   : Propagator::Take(to, from, lane);
@@ -112,7 +112,7 @@ Result<const DeviceStates::Downloaded*> DeviceStates::Read(DeviceLane& lane, Sta
   return static_cast<const Downloaded*>(&read);
 }
 
-// Sums in double precision on the host: a residual is a small difference of large numbers.
+// Sums in double precision on the host, since a residual is a small difference of large numbers.
 Status DeviceStates::Measure(DeviceLane& lane, const Pending& pending) {
   const Downloaded* y = nullptr;
   UCUDNN_ASSIGN_OR_RETURN(const Downloaded* const x, Read(lane, pending.x, nullptr));
@@ -171,7 +171,8 @@ Status DeviceStates::Download(State from, double* numbers) {
 
 namespace {
 
-// By level and step: the plan of what `ranges` says of a step.
+// Returns plans by level and step: the plan of a step applies the layers that `ranges` returns.
+// There are none unless lanes are streams.
 template <typename Ranges>
 Result<std::vector<std::vector<StepPlan>>> PlanSteps(DeviceRun& run, const Ranges& ranges,
                                                      Pass pass) {
@@ -272,7 +273,7 @@ Status DeviceAdjoint::Step(int level, int step, State from, State to, int lane) 
                                    run().lanes->lane(lane));
 }
 
-// What is computed again of the states belongs to each cycle, since a graph has it all.
+// Each cycle computes states again, if they are not kept, since a graph must contain all of that.
 Status DeviceAdjoint::RunCycle(int kind, const std::function<Status()>& cycle) {
   trajectory_->Reset();
   Status ran = DeviceStates::RunCycle(kind, cycle);

@@ -1,5 +1,6 @@
-// The chain of a stage on a device and its adjoint, as propagators: each lane is a stream, all from
-// one host thread (Lanes::Threads::kCallersAlone), or all blocks run side by side on one.
+// The chain of a stage on a device and its adjoint, as propagators. Either each lane is a stream
+// and one host thread serves all lanes (Lanes::Threads::kCallersAlone), or all blocks run side by
+// side on one lane.
 #pragma once
 
 #include <deque>
@@ -20,18 +21,18 @@ namespace ucudnn::multigrid {
 
 // How the blocks of a level run at once.
 enum class Way {
-  kStreams,  // a stream for each lane; one for serial propagation
+  kStreams,  // a stream for each lane; one lane for serial propagation
   kGrouped   // side by side, as one grouped convolution
 };
 
-// What a chain and its adjoint share; lanes also with the chains of other levels.
+// What a chain and its adjoint share. They share the lanes with the chains of other levels, too.
 struct DeviceRun {
   std::unique_ptr<StepRunner> runner;
   std::shared_ptr<DeviceLanes> lanes;
   Way way = Way::kStreams;
 };
 
-// States are PlacedStates.
+// A propagator whose states are PlacedStates.
 class DeviceStates : public Propagator {
  public:
   Result<State> Create() override;
@@ -49,20 +50,20 @@ class DeviceStates : public Propagator {
   Status Wait() override;
   double UnitRoundoff() const override;
 
-  // Between host and device; wait. `to` is of Create().
+  // Copy between host and device, and wait. `to` comes from Create().
   Status Upload(const double* numbers, State to);
   Status Download(State from, double* numbers);
 
-  // From now on cycles are recorded and run as graphs.
+  // Records cycles as graphs from now on.
   Status RecordCycles();
   const Precision& precision() const { return *run_.runner->target().precision; }
 
  protected:
   DeviceStates(DeviceRun& run, Direction direction);
   DeviceRun& run() { return run_; }
-  // Null where lanes are streams.
+  // Returns null if lanes are streams.
   SideBySide* side_by_side() { return side_by_side_.get(); }
-  // Whether `operation` is read, and not to be run.
+  // Reads `operation` and returns true if chains are being read; else the caller runs it.
   bool Reads(const SideBySide::Operation& operation);
   static StepRunner::States At(State state) {
     const StatesView& view = PlacedState::Of(state).view;
@@ -75,23 +76,23 @@ class DeviceStates : public Propagator {
     State y = nullptr;
     double* result = nullptr;
   };
-  // An array's numbers on the host, until the next Wait.
+  // The numbers of an array on the host, valid until the next Wait.
   struct Downloaded {
     const StatesArray* array = nullptr;
     std::vector<double> numbers;
   };
 
-  // A moment of a lane that somebody asks for.
+  // A call of Mark that has not been answered.
   struct Marked {
     std::unique_ptr<cuda::Event> event;
     double* ms = nullptr;
   };
-  // Of all marks of a lane, once it has been waited for.
+  // Answers all marks of a lane. REQUIRES: the lane has been waited for.
   Status TellMarks(int lane);
   bool IsPacked(const StatesView& view) const {
     return view.image_distance == 1 || run_.runner->batch() == 1;
   }
-  // The numbers of the state's array; not in the place of those of `kept`.
+  // Returns the numbers of the state's array. Does not replace `kept`.
   Result<const Downloaded*> Read(DeviceLane& lane, State state, const Downloaded* kept);
   Status Measure(DeviceLane& lane, const Pending& pending);
 
@@ -100,29 +101,29 @@ class DeviceStates : public Propagator {
   std::unique_ptr<SideBySide> side_by_side_;
   std::deque<StatesArray> arrays_;  // of one state each
   std::deque<PlacedState> states_;
-  State packed_ = nullptr;  // what is downloaded is copied into it, where it is not together
+  State packed_ = nullptr;  // Download copies states here whose numbers are apart
   std::vector<std::vector<Pending>> pending_;  // by lane
   Downloaded downloaded_[2];
   std::optional<CycleGraphs> graphs_;
-  std::unique_ptr<cuda::Event> epoch_;      // of marks; null: there were none
+  std::unique_ptr<cuda::Event> epoch_;      // of marks; null before the first one
   std::vector<std::vector<Marked>> marks_;  // by lane
 };
 
 class DeviceChain : public DeviceStates {
  public:
-  // What `stage` refers to outlives the chain. All lanes together use at most `workspace_limit`
-  // bytes. Side by side `lanes` are one.
+  // All lanes together use at most `workspace_limit` bytes. With Way::kGrouped there is one lane.
+  // What `stage` refers to outlives the chain.
   static Result<std::unique_ptr<DeviceChain>> Make(const DeviceTarget& target,
                                                    const StagePart& stage, size_t workspace_limit,
                                                    std::shared_ptr<DeviceLanes> lanes,
                                                    Way way = Way::kStreams);
 
-  // The parameters as the host has them now are the chain's from now on; Make has done it.
+  // Loads the parameters that the host has now. Make has loaded them once.
   Status LoadWeights();
 
   Status Step(int level, int step, State from, State to, int lane) override;
 
-  // Also for the adjoint, which shares runner and lanes.
+  // The adjoint shares these, too.
   DeviceRun& shared() { return *owned_; }
   int64_t convolution_calls() const { return owned_->runner->convolution_calls(); }
 
@@ -131,40 +132,40 @@ class DeviceChain : public DeviceStates {
       : DeviceStates(*run, Direction::kForward), owned_(std::move(run)) {}
 
   std::unique_ptr<DeviceRun> owned_;
-  std::vector<std::vector<StepPlan>> plans_;  // by level and step, of streams
+  std::vector<std::vector<StepPlan>> plans_;  // by level and step; empty unless lanes are streams
 };
 
-// The adjoint chain w[j] = lambda[N - j], as HostChain has it, on the chain's hierarchy mirrored.
+// The adjoint chain w[j] = lambda[N - j] (HostChain), on the mirrored hierarchy of the chain.
 class DeviceAdjoint : public DeviceStates {
  public:
-  // `chain` outlives it.
+  // `chain` outlives the adjoint.
   static Result<std::unique_ptr<DeviceAdjoint>> Make(DeviceChain& chain);
 
-  // `states`, of the chain, outlive the solves that follow.
+  // Linearises at `states`, states of the chain, which outlive the solves that follow.
   void LineariseAt(StateReader& states) { trajectory_ = &states; }
-  // The states have changed; behind Prepare.
+  // Reads the states, which have changed. Called after Prepare.
   Status Linearise() { return side_by_side() ? side_by_side()->Linearise() : Status::Ok(); }
 
   // REQUIRES: LineariseAt.
   Status Step(int level, int step, State from, State to, int lane) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override;
 
-  // Computes the gradient of a layer, in a run of StageLayers::kGradients.
-  // REQUIRES, as what follows: the stage has gradients.
+  // Computes the gradient of a layer, in a run with the key StageLayers::kGradients. This function
+  // and the next two REQUIRE: the stage has gradients.
   Status Gradient(int layer, State state, State adjoint, int lane);
-  // Adds what that run computed for `layers` to `gradient`; waits.
+  // Adds `factor` times the gradients that the run computed for `layers` to `gradient`; waits.
   Status AddGradients(LayerSpan layers, double factor, Parameters& gradient);
-  // The chain's weights descend along it (DeviceDescent::Step).
+  // Moves the chain's weights along the gradients (DeviceDescent::Step).
   Status Descend(double factor, const Descent& descent, RankChannel* replicas);
 
  private:
   explicit DeviceAdjoint(DeviceRun& run) : DeviceStates(run, Direction::kAdjoint) {}
   Status PlanGradients();
-  // What the first lane is given is behind the gradients, which lie in their places.
+  // Puts all gradients in their places, and makes the first lane wait for that.
   Result<DeviceDescent*> GatherGradients();
 
-  std::vector<std::vector<StepPlan>> plans_;  // by level and step, of streams
-  std::vector<StepPlan> single_;              // by layer, of streams
+  std::vector<std::vector<StepPlan>> plans_;  // by level and step; empty unless lanes are streams
+  std::vector<StepPlan> single_;              // by layer; empty unless lanes are streams
   StateReader* trajectory_ = nullptr;
 };
 

@@ -10,7 +10,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// The parameters of a stage's steps as zeros.
+// Returns zeros in place of the parameters of the stage's steps.
 Parameters ZerosOf(const ResidualChain& chain, const Stage& stage) {
   Parameters parameters(chain.graph.nodes.size());
   for (const ResidualStep& step : stage.steps) {
@@ -25,7 +25,7 @@ Parameters ZerosOf(const ResidualChain& chain, const Stage& stage) {
   return parameters;
 }
 
-// The least ms of `work`, which leaves its work on the device.
+// Returns the least ms of `work`, which enqueues on the device, together with a Wait.
 Result<double> LeastMsOf(Propagator& waits, const auto& work) {
   constexpr int kRounds = 5;
   return LeastMs(kRounds, [&]() -> Status {
@@ -34,7 +34,7 @@ Result<double> LeastMsOf(Propagator& waits, const auto& work) {
   });
 }
 
-// Some steps of a stage on a device, whose numbers are 0.
+// Some steps of a stage on a device, with numbers that are all 0.
 struct TimedSteps {
   static Result<std::unique_ptr<TimedSteps>> Make(const DeviceTarget& target,
                                                   const ResidualChain& chain, const Stage& stage,
@@ -60,7 +60,7 @@ struct TimedSteps {
   Result<double> ForwardMs(int level) {
     return LeastMsOf(*chain, [&] { return chain->Step(level, 0, from, to, 0); });
   }
-  // Of one pass of all layers side by side.
+  // Returns the ms of one pass of all layers side by side.
   Result<double> SideBySideMs(LayerPass pass);
 
   Stage stage;
@@ -107,7 +107,8 @@ Result<double> TimedSteps::SideBySideMs(LayerPass pass) {
   });
 }
 
-// Half the least time in which so many numbers go to rank 1 and come back, on rank 0.
+// Returns half the least ms in which `numbers` numbers go from rank 0 to rank 1 and back. The
+// result counts on rank 0 only.
 Result<double> MessageMs(const DeviceTarget& target, const std::shared_ptr<RankChannel>& channel,
                          Peers& peers, int64_t numbers) {
   UCUDNN_ASSIGN_OR_RETURN(auto made, DeviceLanes::Make(target, 1, true));
@@ -135,8 +136,8 @@ Result<double> MessageMs(const DeviceTarget& target, const std::shared_ptr<RankC
   return ms / 2;
 }
 
-// How many layers of a kind are timed of one input; twice as many side by side. 1 where the weights
-// of more would take long to bring to the device.
+// Returns how many layers with this many parameters are timed on one input; twice as many are timed
+// side by side. Returns 1 if the weights of several layers would take long to upload.
 int TimedTogether(int64_t parameters) {
   constexpr int64_t kMostTogether = 8;
   constexpr int64_t kMostNumbers = int64_t{1} << 27;
@@ -144,7 +145,7 @@ int TimedTogether(int64_t parameters) {
   return fitting < 2 ? 1 : static_cast<int>(std::min(fitting, kMostTogether));
 }
 
-// What of a step is timed: `together` of one input, and twice as many side by side.
+// A step to time: `together` layers on one input, and twice as many side by side.
 struct TimedKind {
   const Stage& stage;
   int position = 0;  // of the step
@@ -171,7 +172,7 @@ Result<MeasuredBatches::Kind> TimeKind(const DeviceTarget& target, const Residua
   for (const LayerPass pass : passes) {
     UCUDNN_ASSIGN_OR_RETURN(made.ms[static_cast<size_t>(pass)], one->SideBySideMs(pass));
   }
-  if (kind.together == 1) {  // one fills the device
+  if (kind.together == 1) {  // one layer fills the device
     for (size_t at = 0; at < made.ms.size(); ++at) made.side_by_side[at].ms = 2 * made.ms[at];
     made.together.ms = 2 * made.ms[0];
     return made;

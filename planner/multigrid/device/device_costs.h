@@ -1,4 +1,4 @@
-// What steps and messages cost a device, measured.
+// Measures what steps and messages cost on a device.
 #pragma once
 
 #include <span>
@@ -14,21 +14,22 @@
 
 namespace ucudnn::multigrid {
 
-// How many times as long as one of its steps a coarse step takes that applies `layers` of them to
-// one input (CoarseOperator::kSum), measured: 1 where a single layer leaves the device idle,
-// `layers` where it fills it. The stage has at least twice as many steps.
+// Measures how many times as long as one step a coarse step takes that applies `layers` layers to
+// one input (CoarseOperator::kSum): 1 if a single layer leaves the device idle, `layers` if it
+// fills the device. All lanes together use at most `workspace_limit` bytes. REQUIRES: the stage has
+// at least 2 * `layers` steps.
 Result<double> MeasureSumCost(const DeviceTarget& target, const ResidualChain& chain,
                               const Stage& stage, int batch, int layers, size_t workspace_limit);
 
-// What messages between ranks 0 and 1 cost, over the transport that serves them: ms, on rank 0. All
-// ranks of `peers` call it.
+// Measures the ms of messages between ranks 0 and 1, over the transport of `how`. All ranks of
+// `peers` call it; the result counts on rank 0.
 Result<MessageCosts> MeasureDeviceMessages(const DeviceTarget& target, Peers& peers,
                                            const RankTransport& how, int64_t state_numbers);
 
 enum class StepsAtOnce { kOne, kSeveral };
-// Times one step of each kind of the stages of `network`, of `chain`, in these passes; with
-// kSeveral also several steps at once, both side by side and of one input. Takes a fraction of a
-// second for each.
+// Times one step of each kind in the stages of `network`, which is `chain`, in `passes`. With
+// kSeveral it also times several steps at once, both side by side and on one input. Takes a
+// fraction of a second for each kind.
 Result<std::vector<MeasuredBatches::Kind>> MeasureDeviceLayers(
     const DeviceTarget& target, const ResidualChain& chain, const NetworkLayers& network,
     StepsAtOnce at_once, std::span<const LayerPass> passes, size_t workspace_limit);

@@ -1,6 +1,6 @@
 // The gradient by a stage's weights on a device, and the descent along it: stochastic gradient
-// descent with momentum, in single precision whatever the weights' precision is. Calls of cuDNN, no
-// kernels of ours. Thread-compatible; what a lane enqueues runs on its stream, in order.
+// descent with momentum, in single precision for weights of any precision. Uses calls of cuDNN
+// only. Thread-compatible; what a lane enqueues runs on its stream, in order.
 #pragma once
 
 #include <memory>
@@ -18,28 +18,28 @@ namespace ucudnn::multigrid {
 
 class DeviceDescent {
  public:
-  // `weights` outlive it.
+  // `weights` outlives the object.
   static Result<std::unique_ptr<DeviceDescent>> Make(const DeviceTarget& target,
                                                      DeviceWeights& weights);
 
-  // Where the gradient of a kind's steps from `number` on is written.
+  // Returns where to write the gradient of the steps of a kind from `number` on.
   ArrangedNumbers Gradient(int kind, int number) const {
     return weights_.layout().InOrder(gradient_->data(), kind, number);
   }
-  // Puts gradients that lie as `arrangement` has them in their places.
+  // Copies gradients laid out in `arrangement` to their places.
   Status Put(DeviceLane& lane, const Arrangement& arrangement, const ArrangedNumbers& gradients) {
     return weights_.layout().Copy(lane, NumbersLayout::Move::kScatter, gradient_->data(),
                                   arrangement, gradients);
   }
-  // gradient of each node of these layers += factor * what is on the device; waits.
+  // Adds `factor` times the device's gradient to `gradient`, for each node of these layers; waits.
   Status AddTo(DeviceLane& lane, LayerSpan layers, double factor, Parameters& gradient) const;
 
-  // The weights descend along factor * the gradient, or along its mean over the ranks of
-  // `replicas`, which all call it.
+  // Moves the weights along `factor` times the gradient. With `replicas`, takes the mean of that
+  // over their ranks, which must all call it.
   Status Step(DeviceLane& lane, double factor, const Descent& descent, RankChannel* replicas);
-  // The host's parameters were brought to the device.
+  // Notes that the host's parameters were uploaded.
   Status WeightsLoaded(DeviceLane& lane);
-  // Brings the weights to the host, as single precision has them; waits.
+  // Downloads the weights in single precision; waits.
   Status Read(DeviceLane& lane, Parameters& parameters) const;
 
  private:
@@ -49,25 +49,26 @@ class DeviceDescent {
   }
   bool is_narrow() const { return target_.precision->bytes < kSinglePrecision.bytes; }
   Status MakeMomentum(DeviceLane& lane);
-  // A block in the weights' precision, or in single precision.
+  // Describe a block in the weights' precision and in single precision.
   TensorNumbers Numbers(Address block) const { return {numbers_.get(), block}; }
   TensorNumbers Wide(Address block) const { return {wide_numbers_.get(), block}; }
-  // to = a * from, between the two precisions.
+  // Computes to = a * from, from one of the two precisions to the other.
   Status Convert(DeviceLane& lane, double a, const TensorNumbers& from,
                  const TensorNumbers& to) const {
     return lane.Apply(convert_.get(), a, from, 0, from, to);
   }
 
   DeviceTarget target_;
-  DeviceTarget wide_;  // the same in single precision
+  DeviceTarget wide_;  // the target in single precision
   DeviceWeights& weights_;
   std::optional<DeviceNumbers> gradient_;
-  // From the first Step on, of as many numbers.
+  // Made by the first Step; as many numbers as the gradient.
   std::optional<DeviceNumbers> velocity_;
   bool has_velocity_ = false;
-  // Where the weights' precision is another: the weights and gradients that count.
+  // If the weights are narrower than single precision: the weights and the gradient that Step
+  // computes with.
   std::optional<DeviceNumbers> master_, wide_gradient_;
-  Tensor numbers_, wide_numbers_;  // a block of either precision
+  Tensor numbers_, wide_numbers_;  // a block in either precision
   OpTensorDescriptor convert_;
 };
 

@@ -8,7 +8,7 @@
 
 namespace ucudnn::multigrid {
 
-// Bytes as numbers: how many, and then eight in each.
+// Gathers bytes as numbers: first their count, then eight bytes in each number.
 class RankChannel::PeersGatherer : public transport::Gatherer {
  public:
   PeersGatherer(Peers& peers, RankRange ranks) : peers_(peers), ranks_(ranks) {}
@@ -148,7 +148,7 @@ Status DeviceExchange::Copy(DeviceLane& lane, const StatesView& from, const Stat
   return sums_.Combine(lane, 1, from, 0, to);
 }
 
-// One state lands where it belongs, if all its numbers are together there.
+// Receives a single state in its place if the state's numbers lie together there.
 Status DeviceExchange::LayOut(std::span<const StateMessage> receives) {
   size_t landed = 0;
   receives_.clear();
@@ -174,7 +174,7 @@ Status DeviceExchange::Begin(std::span<const StateMessage> sends,
                              std::span<const StateMessage> receives) {
   if (sends.empty() && receives.empty()) return Status::Ok();
   DeviceLane& exchange = lanes_->exchange();
-  // What was sent last has left its room.
+  // Waits for the last message, so that its room may be written.
   UCUDNN_RETURN_IF_ERROR(exchange.Record());
   UCUDNN_RETURN_IF_ERROR(exchange.LetFollow(lanes_->first()));
   UCUDNN_RETURN_IF_ERROR(Pack(sends));

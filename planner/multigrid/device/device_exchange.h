@@ -1,5 +1,5 @@
-// States of devices as messages between ranks, over whichever transport serves them
-// (transport/opening.h): by a stream of its own, so that lanes go on meanwhile.
+// Sends states of devices between ranks, over whichever transport serves the ranks
+// (transport/opening.h), on a stream of its own, so that lanes run on meanwhile.
 #pragma once
 
 #include <chrono>
@@ -21,37 +21,37 @@ namespace ucudnn::multigrid {
 struct RankTransport {
   Transport wanted = Transport::kAuto;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of each wait for other ranks
-  std::string cudnn_file;  // whose NCCL may lie beside it; empty: unknown
+  std::string cudnn_file;  // cuDNN's file, beside which NCCL may lie; empty: unknown
 };
 
-// The channel of the ranks that have a stage together, which ends with their job: when that fails,
-// nothing on any stream waits for it any longer. Thread-compatible.
+// The channel of the ranks that share a stage. If their job fails, the channel is aborted, so that
+// no stream waits for it any longer. Thread-compatible.
 class RankChannel {
  public:
-  // All of `ranks` call it. `peers` and what `target` points to outlive it.
+  // All of `ranks` call it. `peers` and what `target` points to outlive the channel.
   static Result<std::shared_ptr<RankChannel>> Open(const DeviceTarget& target, Peers& peers,
                                                    RankRange ranks, const RankTransport& how);
   ~RankChannel();
 
   transport::Channel& channel() { return *opened_.channel; }
   int ranks() const { return ranks_; }
-  // Enqueues the sum over all ranks of `count` numbers in single precision, in place: the same bits
-  // on all of them.
+  // Sums `count` numbers in single precision over all ranks, in place, with the same bits on all
+  // ranks; waits for `lane`.
   Status Sum(Address numbers, int64_t count, DeviceLane& lane);
-  // "loopback"; of NCCL also which.
+  // Returns the name of the transport, such as "loopback"; with NCCL also the library's file.
   std::string Text() const;
 
  private:
   class PeersGatherer;
 
   RankChannel(const DeviceTarget& target, Peers& peers, int ranks);
-  // Adds up for the channel, on the lane whose sum it is.
+  // Adds for the channel, on the lane of the current sum.
   Status Add(CUdeviceptr to, CUdeviceptr from, int64_t count);
 
   DeviceTarget target_;  // in single precision
   Peers& peers_;
   const int ranks_;
-  DeviceLane* summing_ = nullptr;  // the lane of the last sum; null: there was none
+  DeviceLane* summing_ = nullptr;  // the lane of the last sum; null before the first
   std::unique_ptr<PeersGatherer> gatherer_;
   transport::OpenedChannel opened_;
   int listener_ = 0;
@@ -59,15 +59,15 @@ class RankChannel {
 
 class DeviceExchange : public StateExchange {
  public:
-  // Whose states, which are PlacedStates.
+  // The states to exchange, which are PlacedStates, and their ranks.
   struct Setting {
     Peers& peers;
     RankRange ranks;
-    int64_t state_size = 0;  // numbers of one image
+    int64_t state_size = 0;  // numbers in a state of one image
     int batch = 1;
   };
-  // A null channel is of a rank alone. `lanes` have one for it where it is not alone; what `target`
-  // and the setting refer to outlives it.
+  // `channel` is null if the rank is alone; else `lanes` has an exchange lane. What `target` and
+  // `setting` refer to outlives the object.
   DeviceExchange(const DeviceTarget& target, std::shared_ptr<RankChannel> channel,
                  std::shared_ptr<DeviceLanes> lanes, const Setting& setting);
   ~DeviceExchange() override;
@@ -78,14 +78,14 @@ class DeviceExchange : public StateExchange {
   Status Finish(int lane) override;
   Status Check() override;
   void Close() override { channel_.reset(); }
-  // A message of numbers that are no states, behind what lane 0 was given, and before what it is
-  // given from now on.
+  // Exchange numbers that are no states. The message follows the work that lane 0 has been given;
+  // later work of lane 0 follows the message.
   Status SendNumbers(int to, Address numbers, int64_t count);
   Status ReceiveNumbers(int from, Address numbers, int64_t count);
   Result<std::vector<std::vector<double>>> Gather(std::span<const double> mine) override;
 
  private:
-  // What was received beside the state that it is for.
+  // A received state that Finish must copy to its place.
   struct Landed {
     Address from = nullptr;
     State to = nullptr;
@@ -99,12 +99,12 @@ class DeviceExchange : public StateExchange {
     return target_.Behind(room->data(), static_cast<int64_t>(states) * size_);
   }
   transport::Message MessageOf(int rank, Address data, size_t states) const;
-  // An error of the channel's follows from a failure of the job, which says more, if it is not
-  // that.
+  // Returns `status`. If it is an error, waits for the job to fail first: an error of the channel
+  // usually follows from a failure of the job, whose message says more.
   Status OfJob(Status status);
-  // In pieces that the channel has room for.
+  // Sends or receives numbers in pieces that the channel has room for.
   Status MoveNumbers(int rank, Address numbers, int64_t count, bool sends);
-  // Copies what is sent, so that it may change.
+  // Copies the states to send, so that they may change afterwards.
   Status Pack(std::span<const StateMessage> sends);
   Status LayOut(std::span<const StateMessage> receives);
 
@@ -112,7 +112,7 @@ class DeviceExchange : public StateExchange {
   std::shared_ptr<RankChannel> channel_;
   std::shared_ptr<DeviceLanes> lanes_;
   const Setting setting_;
-  int64_t size_;  // numbers of a state
+  int64_t size_;  // numbers in a state of the mini-batch
   StateSums sums_;
   std::optional<DeviceNumbers> sent_, received_;
   ExchangeRoom room_;

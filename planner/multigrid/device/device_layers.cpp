@@ -50,7 +50,7 @@ class DeviceLayers : public StageLayers {
 
   bool scales_adjoints() const override { return chain_->precision().has_few_exponents; }
 
-  // Side by side all are computed at once.
+  // If blocks run side by side, the gradients of all layers are computed at once.
   Status AddGradients(LayerSpan span, double factor, Parameters& gradient) override {
     if (!chain_->RunsSideBySide()) return StageLayers::AddGradients(span, factor, gradient);
     if (span.begin > 0) return Status::Ok();
@@ -62,7 +62,8 @@ class DeviceLayers : public StageLayers {
   Result<Propagator*> Adjoint() override {
     if (!adjoint_) {
       UCUDNN_ASSIGN_OR_RETURN(adjoint_, DeviceAdjoint::Make(*chain_));
-      // Of some ranks it has; all must record alike.
+      // Making the adjoint moves memory on some ranks only, but all ranks must record their cycles
+      // again together.
       shared_.streams->NoteMove();
       if (is_recorded_) UCUDNN_RETURN_IF_ERROR(adjoint_->RecordCycles());
     }
@@ -78,7 +79,7 @@ class DeviceLayers : public StageLayers {
   }
 
  private:
-  // Weights of some layers as a message.
+  // The weights of some layers as a message.
   struct Packed {
     Address numbers = nullptr;
     int64_t count = 0;

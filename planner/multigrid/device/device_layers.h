@@ -1,5 +1,5 @@
-// The layers of a rank's part of a stage on its device: blocks on lanes that are streams, or side
-// by side.
+// The layers of a rank's part of a stage on its device. Blocks run either on lanes that are
+// streams, or side by side.
 #pragma once
 
 #include <memory>
@@ -15,22 +15,22 @@ namespace ucudnn::multigrid {
 
 struct LaneSetting {
   Way way = Way::kStreams;
-  int lanes = 1;               // one where blocks run side by side
-  bool is_recorded = false;    // cycles as graphs
-  size_t workspace_limit = 0;  // of all lanes together, bytes
+  int lanes = 1;               // one if blocks run side by side
+  bool is_recorded = false;    // cycles run as graphs
+  size_t workspace_limit = 0;  // bytes of all lanes together
 };
 
-// What the parts of one rank have in common.
+// What the parts of one rank share.
 struct DeviceShared {
   std::shared_ptr<DeviceLanes> streams;
   std::shared_ptr<DeviceExchange> exchange;
-  std::shared_ptr<RankChannel> replicas;  // null where there is one
+  std::shared_ptr<RankChannel> replicas;  // null if the stage has no replicas
 };
 
 class DeviceMaker : public StageMaker {
  public:
-  // `channel` is null where the rank is alone, `replicas` where the stage has none; cycles are
-  // recorded only where it can be captured. What `target` points to outlives it.
+  // `channel` is null if the rank is alone, and `replicas` if the stage has none. Cycles may be
+  // recorded only if `channel` can be captured. What `target` points to outlives the maker.
   static Result<std::unique_ptr<DeviceMaker>> Make(const DeviceTarget& target,
                                                    const StageToSolve& stage,
                                                    const LaneSetting& setting,

@@ -20,29 +20,31 @@
 
 namespace ucudnn::multigrid {
 
-// Calls a function of the target's cuDNN, or of its driver. The Status of one that fails names it.
+// Call a function of the target's cuDNN or driver. If the call fails, the Status names the
+// function.
 #define UCUDNN_CUDNN(target, function, ...) \
   CudnnStatus(*(target).functions, (target).functions->function(__VA_ARGS__), #function)
 #define UCUDNN_DRIVER(target, function, ...) \
   cuda::DriverStatus(*(target).driver, (target).driver->function(__VA_ARGS__), #function)
 
-// Of numbers in memory of the device; they are of the target's precision.
+// The address of numbers in device memory, in the target's precision.
 using Address = std::byte*;
 
-// The caller owns both tables and keeps them and the context alive.
+// Where work runs, and in which precision. The caller owns both tables and keeps them and the
+// context alive.
 struct DeviceTarget {
   const cuda::Driver* driver = nullptr;
   const cudnn::Functions* functions = nullptr;
   CUcontext context = nullptr;
   const Precision* precision = &kSinglePrecision;
 
-  // `count` numbers behind `address`.
+  // Returns the address `count` numbers behind `address`.
   Address Behind(Address address, int64_t count) const {
     return address + count * precision->bytes;
   }
 };
 
-// Numbers in memory of the device. Movable.
+// Owns numbers in device memory. Movable.
 class DeviceNumbers {
  public:
   static Result<DeviceNumbers> Make(const DeviceTarget& target, int64_t count);
@@ -63,33 +65,32 @@ class DeviceNumbers {
   int64_t count_ = 0;
 };
 
-// Begins of numbers in a block are rounded up so that kernels read them at full width.
+// Rounds up where numbers begin in a block, so that kernels read them at full width.
 inline int64_t Aligned(int64_t numbers, int64_t multiple = 64) {
   return (numbers + multiple - 1) / multiple * multiple;
 }
 
-// Numbers in memory of the device, as a descriptor has them.
+// Numbers in device memory with the descriptor that says how they lie.
 struct TensorNumbers {
   cudnnTensorDescriptor_t tensor = nullptr;
   Address data = nullptr;
 };
 
-// What calls of a lane need besides their operands.
+// Memory that calls on a lane need besides their operands.
 struct LaneNeeds {
-  int64_t room = 0;      // numbers
-  size_t workspace = 0;  // bytes
+  int64_t room = 0;      // in numbers
+  size_t workspace = 0;  // in bytes
 
   void Include(const LaneNeeds& other);
 };
 
-// A stream with its own cuDNN handle and room.
+// A stream with its own cuDNN handle, room and workspace.
 class DeviceLane {
  public:
   static Result<std::unique_ptr<DeviceLane>> Make(const DeviceTarget& target);
   ~DeviceLane();
 
-  // Holds at least that much from now on; what it held before has moved where that is less. Waits
-  // for the lane.
+  // Provides at least `needs`. Memory that was smaller moves. Waits for the lane.
   Status Reserve(const LaneNeeds& needs);
   bool Holds(const LaneNeeds& needs) const {
     return needs.room <= held_.room && needs.workspace <= held_.workspace;
@@ -99,19 +100,20 @@ class DeviceLane {
   cudnnHandle_t handle() const { return handle_; }
   Address room() const { return room_ ? room_->data() : nullptr; }
   Address workspace() const { return workspace_ ? workspace_->data() : nullptr; }
-  // Remembers what is enqueued up to now; what `other` is given from then on waits for that.
+  // Record remembers the work enqueued so far. After LetFollow, later work of `other` waits for
+  // that work.
   Status Record();
   Status LetFollow(const DeviceLane& other);
   Status Wait();
   // Enqueues a copy on the device.
   Status Copy(Address from, Address to, int64_t count);
   // Enqueue to = a * x + b * to, and to = operation(a * x, b * y). Extents of 1 are repeated, and
-  // what is multiplied by 0 is not read. REQUIRE: the target's context is current.
+  // an operand whose factor is 0 is not read. REQUIRE: the target's context is current.
   Status Add(double a, const TensorNumbers& x, double b, const TensorNumbers& to);
   Status Apply(cudnnOpTensorDescriptor_t operation, double a, const TensorNumbers& x, double b,
                const TensorNumbers& y, const TensorNumbers& to);
-  // Copy between host and device, and wait for the lane. On the device the numbers are of
-  // `precision`, or of the target's.
+  // Copy between host and device, and wait for the lane. On the device, numbers are in `precision`,
+  // by default the target's.
   Status Upload(const double* from, Address to, int64_t count, const Precision& precision);
   Status Download(Address from, double* to, int64_t count, const Precision& precision);
   Status Upload(const double* from, Address to, int64_t count) {
@@ -132,7 +134,7 @@ class DeviceLane {
   LaneNeeds held_;
   std::optional<DeviceNumbers> room_;
   std::optional<DeviceNumbers> workspace_;
-  std::vector<std::byte> staging_;  // numbers on their way, as the device has them
+  std::vector<std::byte> staging_;  // numbers on their way, in the device's precision
 };
 
 }  // namespace ucudnn::multigrid

@@ -11,7 +11,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Of one cycle, or of both ways'.
+// Returns the options of a solve that runs one cycle and measures nothing.
 SolveOptions OneCycle(const SolveOptions& of) {
   SolveOptions options(of);
   options.tolerance.reset();
@@ -22,15 +22,15 @@ SolveOptions OneCycle(const SolveOptions& of) {
   return options;
 }
 
-// Seconds of one cycle, of both ways where the stage is trained, behind as many as it takes to make
-// everything ready.
+// Returns the seconds of the last of kRuns cycles; earlier cycles make everything ready. If the
+// stage trains, a cycle includes the adjoint's and a descent.
 Result<double> TimeOf(StageSolver& solver, const StageToSolve& stage) {
   const std::vector<double> first(static_cast<size_t>(stage.stage.shape.Features() * stage.batch),
                                   1.0);
   std::vector<double> last(first.size());
   UCUDNN_RETURN_IF_ERROR(solver.LoadWeights());
   double seconds = 0;
-  constexpr int kRuns = 3;  // a graph is recorded in the second
+  constexpr int kRuns = 3;  // the second run records a graph
   for (int run = 0; run < kRuns; ++run) {
     const auto begin = std::chrono::steady_clock::now();
     UCUDNN_RETURN_IF_ERROR(
@@ -60,7 +60,7 @@ Status CheckTimeline(std::optional<Way> way, std::optional<Launch> launch) {
 
 namespace {
 
-// Ok, or why a stage cannot be solved so: the same on all ranks.
+// Returns Ok, or why the stage cannot be solved in this way. The result is the same on all ranks.
 Status Serves(Way way, const StageToSolve& stage) {
   if (way == Way::kStreams) return Status::Ok();
   if (stage.storage == Storage::kCPoints) {
@@ -95,8 +95,9 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(const StageToSolve& s
   return StageSolver::Make(stage, std::move(maker));
 }
 
-// All ranks measure the same ways and choose alike. What one of several cannot do is an error: the
-// others wait for it.
+// Measures the ways that serve the stage. All ranks measure the same ways and choose the same. If
+// there are several ranks, a way that fails on one of them is an error, since the others wait for
+// that rank.
 Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
                                                     const Channels& channels) const {
   Choice choice = {.levels = stage.hierarchy.levels()};
@@ -108,11 +109,11 @@ Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
   double fastest = std::numeric_limits<double>::infinity();
   Status refusal;
   for (const Way way : kWays) {
-    if (choice.levels == 1 && way == Way::kGrouped) continue;  // there are no blocks
+    if (choice.levels == 1 && way == Way::kGrouped) continue;  // one level has no blocks
     if (!Serves(way, stage).ok()) continue;
     Choice tried = choice;
     tried.way = way;
-    // One at a time: together they may not fit the device.
+    // Only one solver exists at a time: two may not fit the device.
     Result<std::unique_ptr<StageSolver>> solver = MakeOf(stage, tried, channels);
     Result<double> own = solver.ok() ? TimeOf(**solver, stage) : Result<double>(solver.status());
     if (!own.ok()) {

@@ -1,4 +1,4 @@
-// Solvers of stages on devices, and the ways in which blocks of a device run at once. Not
+// Solvers of stages on devices, and the choice of how blocks run at once on a device. Not
 // thread-safe.
 #pragma once
 
@@ -24,31 +24,33 @@ const char* NameOf(Way way);  // streams, grouped
 // How the device is given the work of a cycle.
 enum class Launch {
   kEach,  // call by call
-  kGraph  // recorded as a CUDA graph, which is launched from the third cycle of a kind on
+  kGraph  // recorded at the second cycle of a kind as a CUDA graph, launched from then on
 };
 inline constexpr Launch kLaunches[] = {Launch::kEach, Launch::kGraph};
 const char* NameOf(Launch launch);  // each, graph
 
-// Ok where solves that run so can note when lanes run which steps (StageToSolve::notes_timeline).
+// Returns Ok if solves that run in this way can note when lanes run which steps
+// (StageToSolve::notes_timeline). None stands for a way that is chosen later.
 Status CheckTimeline(std::optional<Way> way, std::optional<Launch> launch);
 
-// The coarse operator for a device on which the layers of a block at once take `sum_cost` times as
-// long as one (MeasureSumCost): sum where single layers leave it idle, so that it is 2 at most.
+// Returns the coarse operator for a device on which the layers of a block at once take `sum_cost`
+// times as long as one layer (MeasureSumCost): kSum up to a cost of 2, which means that single
+// layers leave the device idle.
 CoarseOperator FittingOperator(double sum_cost);
 
 struct DeviceSetting {
-  // None: each stage's way is the fastest of all that serve it, measured on solves of one cycle,
-  // and in training on their adjoint's, too.
+  // None: each stage takes the fastest of all ways that serve it, measured on a solve of one cycle,
+  // in training together with its adjoint.
   std::optional<Way> way;
-  // None: graphs where cycles can be recorded.
+  // None: graphs if cycles can be recorded.
   std::optional<Launch> launch;
-  int lanes = 8;  // of streams
-  // Of all lanes of a stage together, bytes.
+  int lanes = 8;  // if lanes are streams
+  // Bytes of workspace for all lanes of a stage together.
   size_t workspace_limit = 64 << 20;
   RankTransport transport;
 };
 
-// Those of one rank.
+// Makes the solvers of one rank.
 class DeviceSolvers : public StageSolvers {
  public:
   // The target and what it points to outlive the solvers.
@@ -60,8 +62,8 @@ class DeviceSolvers : public StageSolvers {
   const DeviceTarget& target() const { return target_; }
   const DeviceSetting& setting() const { return setting_; }
 
-  // The coarse operator that fits the device by what the first `layers` of `stage` cost at once;
-  // inject where they cannot be measured.
+  // Returns the coarse operator that fits the device, by what `layers` layers like the first of
+  // `stage` cost at once. Returns kInject if that cannot be measured.
   CoarseOperator MeasureOperator(const ResidualChain& chain, const Stage& stage, int batch,
                                  int layers) const;
 
@@ -70,24 +72,24 @@ class DeviceSolvers : public StageSolvers {
     int levels = 0;
     Way way = Way::kStreams;
     Launch launch = Launch::kEach;
-    // The way was chosen by these seconds, which one cycle (of one level: serial propagation) takes
-    // on the slowest rank. Empty where the way was given.
+    // The seconds of one cycle on the slowest rank, by way; with one level, of serial propagation.
+    // The way was chosen by them. Empty if the way was given.
     struct Measured {
       Way way;
       double seconds;
     };
     std::vector<Measured> measured;
   };
-  // The choice for the stage made last, among the stages with most levels.
+  // Returns the choice of the stage that was made last among the stages with most levels.
   const Choice& chosen() const { return chosen_; }
-  // How ranks of the stage made last exchange; empty where there is one.
+  // Returns the transport of the last stage made on several ranks; empty if there was none.
   const std::string& transport() const { return transport_; }
 
  private:
-  // Null where there is nobody else.
+  // A channel is null if there are no other ranks.
   struct Channels {
-    std::shared_ptr<RankChannel> ranks;     // of the stage
-    std::shared_ptr<RankChannel> replicas;  // of these layers
+    std::shared_ptr<RankChannel> ranks;     // between the ranks of the stage
+    std::shared_ptr<RankChannel> replicas;  // between the replicas of these layers
   };
   Result<std::unique_ptr<StageSolver>> MakeOf(const StageToSolve& stage, const Choice& choice,
                                               const Channels& channels) const;

@@ -16,8 +16,8 @@ int64_t CountOfSteps(const StepShape& shape, int64_t steps) {
   return count;
 }
 
-// Where the numbers of so many steps lie from `address` on: of each layer the weights and then the
-// biases of all steps.
+// Returns where the numbers of `steps` steps lie from `address` on: for each layer first the
+// weights of all steps, then the biases of all steps.
 ArrangedNumbers LaidOut(const DeviceTarget& target, const StepShape& shape, int64_t steps,
                         Address address) {
   ArrangedNumbers numbers;
@@ -121,8 +121,8 @@ Status NumbersLayout::Copy(DeviceLane& lane, Move move, Address block,
   return Status::Ok();
 }
 
-// Calls visit(kind, layers) for all that follow each other and are of one kind: ranks number kinds
-// by what they have, but agree where the next one begins.
+// Calls visit(kind, layers) for each stretch of consecutive layers of one kind. Ranks number kinds
+// by the layers that they have, but agree on where stretches begin.
 template <typename Visit>
 Status NumbersLayout::ForEachStretch(std::span<const int> layers, const Visit& visit) const {
   for (size_t begin = 0, end = 0; begin < layers.size(); begin = end) {
@@ -150,7 +150,7 @@ Status NumbersLayout::CopyLayers(DeviceLane& lane, Move move, Address block,
     const ArrangedNumbers packed = LaidOut(target_, shape, steps, message);
     message = target_.Behind(message, CountOfSteps(shape, steps));
     const auto number = [&](size_t at) { return shapes_.number_of[stretch[at]]; };
-    // Steps at equal distances are one copy.
+    // Copies steps at equal distances at once.
     for (size_t begin = 0, end = 0; begin < stretch.size(); begin = end) {
       Arrangement run = {.kind = kind, .first = number(begin)};
       for (end = begin + 1; end < stretch.size(); ++end, ++run.count) {

@@ -1,5 +1,5 @@
-// The weights of a stage's steps on a device: each step's once, in their order, and again side by
-// side for the steps that run at once; and their gradients. Thread-compatible.
+// The weights of a stage's steps on a device, once in the order of the steps, and again side by
+// side for steps that run at once; and the gradients of the weights. Thread-compatible.
 #pragma once
 
 #include <map>
@@ -20,8 +20,8 @@
 
 namespace ucudnn::multigrid {
 
-// `count` groups of `fan` steps of one kind that follow each other; a group begins `distance` steps
-// of that kind behind the one before.
+// `count` groups of `fan` consecutive steps of one kind; each group begins `distance` steps of that
+// kind behind the one before.
 struct Arrangement {
   int kind = 0;
   int first = 0;
@@ -30,14 +30,14 @@ struct Arrangement {
   int fan = 1;
 
   bool operator<(const Arrangement& other) const;
-  // Whether the groups lie one behind the other as they are.
+  // Returns whether the groups lie one behind the other without being copied.
   bool is_contiguous() const { return count == 1 || distance == fan; }
 };
 
-// By layer of the kind; the numbers of a group's steps one behind the other, and so the groups.
+// By layer of the kind: numbers of the steps of a group one behind the other, group after group.
 using ArrangedNumbers = std::vector<LayerNumbers>;
 
-// Memory for the numbers of the steps of an arrangement, laid out so.
+// Memory for the numbers of an arrangement's steps, laid out as ArrangedNumbers.
 struct ArrangedMemory {
   static Result<ArrangedMemory> Make(const DeviceTarget& target, const StageShapes& shapes,
                                      const Arrangement& arrangement);
@@ -46,28 +46,29 @@ struct ArrangedMemory {
   ArrangedNumbers numbers;
 };
 
-// How the numbers of all steps of a stage lie in one block: kind by kind, the steps of a kind in
-// their order.
+// The layout of the numbers of all steps of a stage in one block: kind by kind, the steps of a kind
+// in their order.
 class NumbersLayout {
  public:
   // What the arguments refer to outlives the layout.
   NumbersLayout(const DeviceTarget& target, const StagePart& stage, const StageShapes& shapes);
 
-  int64_t count() const { return count_; }  // of the block, a multiple of kRow
+  int64_t count() const { return count_; }  // numbers in a block, a multiple of kRow
   static constexpr int64_t kRow = 1024;
-  // From step `number` of a kind on, in the block at `block`.
+  // Returns where the numbers of a kind lie in the block at `block`, from step `number` on.
   ArrangedNumbers InOrder(Address block, int kind, int number) const;
-  // Between a block, where groups lie apart, and `together`, one group behind the other.
+  // Copies between a block, in which groups lie apart, and `together`, in which they lie one behind
+  // the other: kGather out of the block, kScatter into it.
   enum class Move { kGather, kScatter };
   Status Copy(DeviceLane& lane, Move move, Address block, const Arrangement& arrangement,
               const ArrangedNumbers& together) const;
-  // The numbers of `layers` of the stage, in rising order, between a block and a message of
-  // CountOf(layers) numbers, which is laid out alike on all ranks.
+  // Copies the numbers of `layers`, in rising order, between a block and a message of
+  // CountOf(layers) numbers. The message has the same layout on all ranks.
   Status CopyLayers(DeviceLane& lane, Move move, Address block, std::span<const int> layers,
                     Address message) const;
   int64_t CountOf(std::span<const int> layers) const;
 
-  // The numbers of one layer's node in a block.
+  // Where the numbers of a node of one step lie in a block.
   struct Place {
     int step;
     planner::NodeId node;
@@ -82,7 +83,7 @@ class NumbersLayout {
 
   DeviceTarget target_;
   const StageShapes& shapes_;
-  std::vector<int64_t> begins_;  // by kind
+  std::vector<int64_t> begins_;  // where each kind begins
   int64_t count_ = 0;
   std::vector<Place> places_;
 };
@@ -93,24 +94,24 @@ class DeviceWeights {
                                                      const StagePart& stage,
                                                      const StageShapes& shapes);
 
-  // The numbers in that arrangement, as those of the last Upload or Arranged are: of what `lane` is
-  // given from now on. They are the weights' and live as long.
+  // Returns the numbers in that arrangement, from the last Upload or InOrderChanged. They are valid
+  // for work that `lane` is given from now on, and live as long as the weights.
   Result<const ArrangedNumbers*> Arrange(const Arrangement& arrangement, DeviceLane& lane);
 
-  // Brings the parameters, as the host has them now, to the device; waits.
+  // Uploads the parameters that the host has now; waits.
   Status Upload(DeviceLane& lane);
-  // What is in order has changed on the device: so does what lies side by side.
+  // Copies numbers that have changed in their order to where they lie side by side.
   Status InOrderChanged(DeviceLane& lane);
 
   const NumbersLayout& layout() const { return layout_; }
   Address in_order() const { return in_order_->data(); }
-  // The parameters, as the host has them now, as a block has them; 0 between them.
+  // Returns the parameters that the host has now, laid out as a block, with 0 between them.
   std::vector<double> HostBlock() const;
 
  private:
   struct Arranged {
     ArrangedNumbers numbers;
-    std::optional<ArrangedMemory> memory;  // of what is not contiguous
+    std::optional<ArrangedMemory> memory;  // none if the arrangement is contiguous
   };
 
   DeviceWeights(const DeviceTarget& target, const StagePart& stage, const StageShapes& shapes)

@@ -1,4 +1,4 @@
-// A state on a device, alone or among others of an array, which lie side by side.
+// A state on a device, alone or in an array of states that lie side by side.
 #pragma once
 
 #include "planner/multigrid/device/device_memory.h"
@@ -10,7 +10,7 @@ namespace ucudnn::multigrid {
 // States of all images, [image, count, C, H, W].
 struct StatesArray {
   DeviceNumbers numbers;
-  int number = 0;  // among its owner's arrays
+  int number = 0;  // number in the owner's list of arrays
   int64_t count = 1;
 };
 

@@ -20,8 +20,8 @@ constexpr Precision kPrecisions[] = {
 
 constexpr int kBitsOfTwoBytes = 16;
 
-// The bits of an IEEE number of two bytes are its exponent's field, less one for the leading bit,
-// above its significant bits: so they count the numbers above 0.
+// Rounds `value` to the bits of an IEEE number of two bytes. The exponent's field, less one for the
+// leading bit, lies above the significant bits, so the bits count the numbers above 0.
 uint16_t BitsOf(const Precision& precision, double value) {
   const int fraction_bits = precision.significant_bits - 1;
   const auto infinite =
@@ -33,7 +33,7 @@ uint16_t BitsOf(const Precision& precision, double value) {
   if (std::isinf(magnitude)) return sign | infinite;
   int exponent = 0;
   std::frexp(magnitude, &exponent);
-  // Of the last bit of what it is rounded to.
+  // The exponent of the last bit of the rounded number.
   const int last = std::max(exponent - precision.significant_bits, precision.least_exponent);
   const auto units = static_cast<int64_t>(std::nearbyint(std::ldexp(magnitude, -last)));
   const int64_t bits = (int64_t{last - precision.least_exponent} << fraction_bits) + units;

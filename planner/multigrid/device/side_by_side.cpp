@@ -12,7 +12,7 @@ using Member = State ChainOperation::*;
 int64_t IndexOf(State state) { return PlacedState::Of(state).index; }
 int NumberOf(State state) { return state == nullptr ? -1 : PlacedState::Of(state).array->number; }
 
-// By array, and then in the order of the network.
+// Orders operations by kind and array, and then in the order of the network.
 auto OrderOf(const ChainOperation& operation) {
   const State last = operation.to != nullptr ? operation.to : operation.from;
   return std::tuple(operation.kind, operation.a, operation.b, NumberOf(operation.to),
@@ -24,7 +24,8 @@ int64_t DistanceOf(std::span<const ChainOperation> operations, Member member) {
   return IndexOf(operations[1].*member) - IndexOf(operations[0].*member);
 }
 
-// Whether states of all `operations` but the last one are at equal distances, and that one follows.
+// Returns whether the states of all `operations` but the last are at equal distances, and the last
+// state follows at the same distance.
 bool Follows(std::span<const ChainOperation> operations, Member member) {
   const State before = operations[operations.size() - 2].*member;
   const State last = operations.back().*member;
@@ -32,7 +33,7 @@ bool Follows(std::span<const ChainOperation> operations, Member member) {
   const int64_t distance = DistanceOf(operations, member);
   const bool has_its_distance = operations[0].kind == ChainOperation::Kind::kSum
                                     ? distance >= 0
-                                    : distance == 1;  // groups of a convolution
+                                    : distance == 1;  // groups of one convolution
   return PlacedState::Of(before).array == PlacedState::Of(last).array && has_its_distance &&
          IndexOf(last) - IndexOf(before) == distance;
 }
@@ -70,8 +71,9 @@ StatesView SideBySide::ViewOf(const StatesArray& array, int64_t index) const {
           .image_distance = array.count};
 }
 
-// B blocks of c steps have B + 1 C-points side by side, and B states at each place between them.
-// Right sides lie in the order of their steps, as the finer level's C-points do.
+// Places states so that they can run as one: B blocks of c steps have B + 1 C-points side by side,
+// and B states at each place between C-points. Right sides lie in the order of their steps, like
+// the C-points of the finer level.
 Result<State> SideBySide::Create(const StatePlace& place) {
   const Level& level = runner_.stage().hierarchy.level(place.level);
   const bool is_source = place.role == StatePlace::Role::kSource;
@@ -79,7 +81,7 @@ Result<State> SideBySide::Create(const StatePlace& place) {
   const int steps_before = is_source ? place.number - 1 : place.number;
   const int last = is_state ? level.steps : level.steps - 1;
   const int number = direction_ == Direction::kAdjoint ? last - steps_before : steps_before;
-  // Steps of a block take turns with the finest level's scratch.
+  // On the finest level, the steps of a block take turns with the scratch.
   const bool has_one_place = !is_state && place.level == 0;
   const int tail = number - level.last_c_point();
   int at = has_one_place ? 0 : number % level.coarsening;
@@ -190,7 +192,7 @@ Result<SideBySide::Call> SideBySide::CallOf(std::span<const Operation> operation
   return call;
 }
 
-// The linearised states of a coarse level lie blocks apart.
+// The linearised states of a coarse level are blocks apart, so they are copied to lie side by side.
 Result<StatesView> SideBySide::LinearisedOf(std::span<const Operation> operations) {
   const Operation& first = operations.front();
   bool are_beside = true;

@@ -1,7 +1,7 @@
-// Chains whose k-th operations run as one: steps of states that lie side by side on the channel
-// axis are one convolution of as many groups, with weights stored in the same order, and sums of
-// states at equal distances are one call. What a system runs on its states is read once, by the key
-// of the run, and then made with as few calls as that. Thread-compatible.
+// Runs chains whose k-th operations are one call. Steps of states that lie side by side on the
+// channel axis are one convolution with as many groups, whose weights are stored in the same order.
+// Sums of states at equal distances are one call, too. The operations of a run are read once for
+// each key, and then repeated as few calls. Thread-compatible.
 #pragma once
 
 #include <deque>
@@ -24,53 +24,55 @@ namespace ucudnn::multigrid {
 
 class SideBySide {
  public:
-  // `direction` is that of the chain whose states it places: an adjoint's lie in the order of the
-  // network. `runner` outlives it; `lanes` are one.
+  // `direction` is the direction of the chain whose states are placed; the states of an adjoint lie
+  // in the order of the network. `runner` and `lanes` outlive the object. REQUIRES: there is one
+  // lane.
   SideBySide(StepRunner& runner, DeviceLanes& lanes, Direction direction)
       : runner_(runner), lanes_(lanes), direction_(direction) {}
 
-  // A state of a system; it lives as long as this.
+  // Creates a state of a system, which lives as long as this object.
   Result<State> Create(const StatePlace& place);
 
   // An operation of a chain.
   struct Operation {
     enum class Kind { kSum, kStep, kAdjointStep, kGradient };
     Kind kind = Kind::kSum;
-    Pass pass = Pass::kForward;  // that steps get ready for
+    Pass pass = Pass::kForward;  // the pass for which steps are prepared
     LayerRange layers = {};      // of a step
     double a = 1, b = 0;         // of a sum: to = a * from + b * to
     State from = nullptr;        // of a gradient: the adjoint
     State to = nullptr;          // null for a gradient
-    State linearised = nullptr;  // what adjoint steps and gradients are linearised at
+    State linearised = nullptr;  // the state at which adjoint steps and gradients are linearised
   };
-  // Whether operations are read now, and not run.
+  // Returns whether operations are being read now; they are not run then.
   bool reads() const { return reading_ != nullptr; }
   void Read(const Operation& operation) { reading_->push_back(operation); }
 
   Status Run(const RunKey& key, int count, LaneWork chain);
-  // As Propagator::Prepare has it.
+  // See Propagator::Prepare.
   Status Prepare(const std::function<Status()>& phases);
-  // Copies what adjoint steps are linearised at to where it lies side by side.
+  // Copies the states at which adjoint steps are linearised to where they lie side by side.
   Status Linearise();
-  // Puts the gradients of the run of `key` where the descent has them.
+  // Copies the gradients of the run of `key` to their places in DeviceDescent.
   Status PutGradients(const RunKey& key);
 
  private:
-  // Operations that are made at once.
+  // Operations that run as one.
   struct Call {
     Operation::Kind kind = Operation::Kind::kSum;
     double a = 1, b = 0;
     StatesView from, to, linearised;
     StepPlan plan;
     std::vector<ArrangedMemory> gradients;  // by call of the plan
-    std::vector<ArrangedNumbers> numbers;   // of the gradients
+    std::vector<ArrangedNumbers> numbers;   // of `gradients`
   };
 
   Result<const StatesArray*> MakeArray(int64_t count);
   StatesView ViewOf(const StatesArray& array, int64_t index) const;
-  // The calls of `chains`, their first operations before the second ones.
+  // Returns the calls of `chains`: first the calls of all first operations, then those of the
+  // second ones, and so on.
   Result<std::vector<Call>> CallsOf(const std::vector<std::vector<Operation>>& chains);
-  // Appends those of operations that may run at the same time.
+  // Appends the calls of operations that may run at the same time.
   Status Group(std::vector<Operation>& operations, std::vector<Call>& calls);
   Result<Call> CallOf(std::span<const Operation> operations);
   Result<StatesView> LinearisedOf(std::span<const Operation> operations);
@@ -81,12 +83,13 @@ class SideBySide {
   const Direction direction_;
   std::deque<StatesArray> arrays_;
   std::deque<PlacedState> states_;
-  // By level, role and place in a block; the places of the shorter block behind all others follow.
+  // By level, role and place in a block. The places of the shorter last block follow.
   std::map<std::tuple<int, StatePlace::Role, int>, const StatesArray*> places_;
   std::map<RunKey, std::vector<Call>> runs_;
   std::vector<Operation>* reading_ = nullptr;
   bool prepares_ = false;
-  // By the first layer, the number of layers of one and how many there are.
+  // Copies of linearised states, by the first layer, the layers between two states and the number
+  // of states.
   std::map<std::tuple<int, int, size_t>, StatesView> linearised_;
   std::vector<Call> linearisation_;
 };

@@ -13,7 +13,7 @@ using Kind = StepLayer::Kind;
 
 constexpr float kOne = 1;
 constexpr float kZero = 0;
-// Addresses that kernels read at full width are multiples of that.
+// Kernels read at full width only from addresses that are multiples of this.
 constexpr int64_t kAlignment = 16;  // bytes
 
 }  // namespace
@@ -43,16 +43,16 @@ Status StateSums::Combine(DeviceLane& lane, double a, const StatesView& x, doubl
   return lane.Add(a, from, b, to);
 }
 
-// A layer of so many steps side by side.
+// A layer of several steps side by side.
 struct StepKernels::PreparedLayer {
   Tensor x, y;     // y is packed
-  Tensor dx;       // as x, packed
-  Tensor numbers;  // of a bias or of factors: one for each output channel
+  Tensor dx;       // extents of x, packed
+  Tensor numbers;  // of a bias or of factors: one number for each output channel
   Filter weights;
   ConvolutionDescriptor convolution;
   int algorithms[3] = {};  // by operation
   size_t workspace[3] = {};
-  int64_t value = 0;  // where in the room the output is
+  int64_t value = 0;  // place of the output in the room
 
   TensorNumbers X(Address data) const { return {x.get(), data}; }
   TensorNumbers Y(Address data) const { return {y.get(), data}; }
@@ -61,14 +61,14 @@ struct StepKernels::PreparedLayer {
 
 struct StepKernels::Prepared {
   Pass pass = Pass::kForward;
-  bool spreads_x = false;  // whether each step has its input for itself
+  bool spreads_x = false;  // whether each step gets its own copy of the input
   std::vector<PreparedLayer> layers;
-  Tensor fanned;                          // states of all steps of all groups, packed
+  Tensor fanned;                          // the states of all steps of all groups, packed
   int64_t spread = 0, gradients[2] = {};  // places in the room
   size_t sum_workspace = 0;
 };
 
-// Operands with what was prepared for them, while a call is made of them.
+// Operands with their Prepared, for the duration of one call.
 struct StepKernels::Call {
   DeviceLane& lane;
   const Prepared& prepared;
@@ -76,7 +76,7 @@ struct StepKernels::Call {
   const DeviceTarget& target;
 
   Address Room(int64_t place) const { return target.Behind(operands.room, place); }
-  // The buffer that what comes back goes to, from `dy`.
+  // Returns the buffer for the result of a layer's backward pass whose input is `dy`.
   Address Other(Address dy) const {
     const Address first = Room(prepared.gradients[0]);
     return dy == first ? Room(prepared.gradients[1]) : first;
@@ -84,7 +84,7 @@ struct StepKernels::Call {
   bool IsInRoom(Address dy) const {
     return dy == Room(prepared.gradients[0]) || dy == Room(prepared.gradients[1]);
   }
-  // States of all steps of all groups at a place in the room.
+  // Describes the states of all steps of all groups at a place in the room.
   TensorNumbers Fanned(Address data) const { return {prepared.fanned.get(), data}; }
   const LayerNumbers& Numbers(size_t layer) const { return (*operands.numbers)[layer]; }
 };
@@ -131,8 +131,8 @@ Status StepKernels::Choose(Operation operation, const PreparedLayer& made, const
   const int64_t bytes = target_.precision->bytes;
   const bool is_aligned =
       shape_.StateSize() * bytes % kAlignment == 0 && layer.weights * bytes % kAlignment == 0;
-  // The same arithmetic as asked for, and the same in each call: a solve compares what different
-  // calls computed. What adds up in an order that changes serves only where nothing else does.
+  // Takes the fastest algorithm with the requested arithmetic. A solve compares results of
+  // different calls, so algorithms that are not deterministic serve only if no other one does.
   for (const bool must_be_deterministic : {true, false}) {
     for (const cudnn::AlgorithmPerformance& ranked : ranking) {
       const bool is_exact =
@@ -172,7 +172,7 @@ Status StepKernels::PrepareConvolution(PreparedLayer& made, const StepLayer& lay
 Status StepKernels::PrepareLayers(Prepared& prepared, const Width& width, Pass pass) {
   const int copies = width.count * width.fan;
   int64_t place = 0;
-  const auto take = [&](int64_t size) {  // of `size` numbers for each image of each step
+  const auto take = [&](int64_t size) {  // room for `size` numbers for each image of each step
     return std::exchange(place, place + Aligned(size * batch_ * copies));
   };
   if (prepared.spreads_x) prepared.spread = take(shape_.StateSize());
@@ -196,8 +196,8 @@ Status StepKernels::PrepareLayers(Prepared& prepared, const Width& width, Pass p
         made.y, MakePacked(target_, batch_, int64_t{copies} * out.channels, out.rows, out.columns));
     UCUDNN_ASSIGN_OR_RETURN(made.numbers,
                             MakePacked(target_, 1, int64_t{copies} * out.channels, 1, 1));
-    // An activation is written over what it reads, since its slope follows from what it gives: but
-    // for what an activation before it gave.
+    // An activation overwrites its input, since its slope follows from its output, unless the input
+    // is the output of another activation.
     const bool is_in_place =
         layer.is_activation() && !reads_x && (i == 0 || !shape_.layers[i - 1].is_activation());
     made.value = !is_in_place ? take(out.Count())
@@ -313,7 +313,7 @@ Result<Address> StepKernels::Transform(const Call& call) {
     const PreparedLayer& made = call.prepared.layers[i];
     const Address y = call.Room(made.value);
     if (layers[i].kind == Kind::kConvolution) {
-      // What cuDNN serves in one call.
+      // cuDNN runs convolution, bias and ReLU in one call.
       const bool with_relu =
           layers[i].bias > 0 && i + 1 < layers.size() && layers[i + 1].kind == Kind::kRelu;
       UCUDNN_RETURN_IF_ERROR(Convolve(call, i, x, y, with_relu));
@@ -399,7 +399,7 @@ Status StepKernels::AdjointStep(DeviceLane& lane, const Operands& operands) {
   for (size_t i = shape_.layers.size(); i-- > 0;) {
     UCUDNN_ASSIGN_OR_RETURN(dy, Back(call, i, dy));
   }
-  // The gradient of the one input of a convolution is the sum over what read it.
+  // If a convolution shares one input, the gradient of the input is already the sum over the fan.
   return AddUp(call, dy, operands.fan == 1 || !call.prepared.spreads_x);
 }
 

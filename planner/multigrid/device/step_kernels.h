@@ -1,6 +1,6 @@
-// The library calls of residual steps of one kind on a device, of one step or of many side by side:
-// u + factor * F(u), its adjoint and the gradient of its numbers; sums of states. No kernels of
-// ours. Thread-compatible; what a lane enqueues runs on its stream, in order.
+// The library calls of residual steps of one kind on a device, for one step or many side by side: u
+// + factor * F(u), its adjoint and the gradient of its numbers; and sums of states. There are no
+// kernels of our own. Thread-compatible; what a lane enqueues runs on its stream, in order.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace ucudnn::multigrid {
 
-// States of all images side by side: that of image n and place i begins (n * image_distance + i *
-// distance) states behind `data`.
+// States of all images side by side: the state of image n at place i begins (n * image_distance + i
+// * distance) states behind `data`.
 struct StatesView {
   Address data = nullptr;
   int count = 1;
@@ -25,31 +25,33 @@ struct StatesView {
   int64_t distance = 1;  // 0: one state, read `count` times
 };
 
-// Copies and sums of states, whatever steps they are of.
+// Copies and adds states of any kind of step.
 class StateSums {
  public:
-  // Numbers of one image's state. The target's functions and context outlive it.
+  // `state_size` counts the numbers of one image's state. The target's functions and context
+  // outlive the object.
   StateSums(const DeviceTarget& target, int64_t state_size, int batch)
       : target_(target), state_size_(state_size), batch_(batch) {}
 
-  // y = a * x + b * y, of as many states; what is multiplied by 0 is not read.
+  // Computes y = a * x + b * y, for as many states in x as in y. An operand whose factor is 0 is
+  // not read.
   Status Combine(DeviceLane& lane, double a, const StatesView& x, double b, const StatesView& y);
-  // A view with its descriptor, which is made at its first use.
+  // Returns a view with its descriptor, which is made at the first use.
   Result<TensorNumbers> NumbersOf(const StatesView& view);
 
  private:
   DeviceTarget target_;
   int64_t state_size_;
   int batch_;
-  // By count and the distances of images and states.
+  // By count, distance of images and distance of states.
   std::map<std::array<int64_t, 3>, Tensor> tensors_;
 };
 
-// What steps side by side are asked for; each asks for those before it, too.
+// What steps side by side are prepared for. Each pass includes the passes before it.
 enum class Pass { kForward, kAdjoint, kGradient };
 
-// The numbers of a layer, of many steps one behind the other: weights [step, ...], bias [step,
-// ...]. Null where it has none.
+// The numbers of a layer for many steps, one step behind the other: weights [step, ...], bias
+// [step, ...]. Null if the layer has none.
 struct LayerNumbers {
   Address weights = nullptr;
   Address bias = nullptr;
@@ -57,58 +59,58 @@ struct LayerNumbers {
 
 class StepKernels {
  public:
-  // For `batch` images and steps of `shape`, with engines whose workspace is at most
+  // Makes kernels for `batch` images and steps of `shape`, with engines whose workspace is at most
   // `workspace_limit` bytes.
   static Result<std::unique_ptr<StepKernels>> Make(const DeviceTarget& target,
                                                    const StepShape& shape, int batch,
                                                    size_t workspace_limit);
   ~StepKernels();
 
-  // `count` groups of steps side by side. The `fan` steps of a group have one input, and what they
-  // give is summed: a coarse step of many layers. One image's states begin `x_distance` behind
-  // those of the image before.
+  // `count` groups of steps side by side. The `fan` steps of a group share one input, and their
+  // results are summed: a coarse step of many layers. The input states of an image begin
+  // `x_distance` states behind those of the image before.
   struct Width {
     int count = 1;
     int fan = 1;
     int64_t x_distance = 1;
   };
-  // Makes ready for `pass`, with fan 1 for kGradient. REQUIRES: no lane uses it.
+  // Prepares `pass`, with fan 1 for kGradient. REQUIRES: no lane is using the kernels.
   Status Prepare(const Width& width, Pass pass);
-  // What any call of what was prepared needs.
+  // Returns what a lane needs for any call that was prepared.
   const LaneNeeds& needs() const { return needs_; }
 
-  // A state of each of `count` places, side by side on the channel axis.
+  // One state for each of `count` places, side by side on the channel axis.
   struct States {
     Address data = nullptr;
-    int64_t distance = 1;  // of an image's states to those of the image before
+    int64_t distance = 1;  // states from one image's to the next image's
   };
-  // What one call works on. REQUIRES: Prepare of this width.
+  // The operands of one call. REQUIRES: Prepare for this width.
   struct Operands {
     int count = 1;
     int fan = 1;
     const std::vector<LayerNumbers>* numbers = nullptr;  // by layer
-    States x;                                            // what goes into the steps
-    States input;  // of the adjoint and the gradient: what comes back to the steps
+    States x;                                            // the input of the steps
+    States input;  // of the adjoint and the gradient: what is propagated back
     double factor = 1;
     States from, out;  // out = from + ...; they may be the same
     Address room = nullptr;
   };
-  // out = from + factor * sum of F(x) over the fan. One call for each layer.
+  // Computes out = from + factor * sum of F(x) over the fan, with one library call for each layer.
   Status Step(DeviceLane& lane, const Operands& operands);
-  // out = from + factor * sum of J_F(x)^T input.
+  // Computes out = from + factor * sum of J_F(x)^T input.
   Status AdjointStep(DeviceLane& lane, const Operands& operands);
-  // `gradient`, laid out as the numbers are, becomes (the derivative of F(x) by them)^T input, of
-  // each step.
+  // Writes (derivative of F(x) by the step's numbers)^T input of each step into `gradient`, which
+  // has the layout of the numbers.
   Status Gradient(DeviceLane& lane, const Operands& operands,
                   const std::vector<LayerNumbers>& gradient);
 
-  // Counts the calls of forward convolutions, in all passes.
+  // Counts the forward convolutions in all passes.
   int64_t convolution_calls() const { return convolution_calls_; }
 
  private:
   struct Prepared;
   struct PreparedLayer;
-  struct Call;  // operands with what was prepared for them
+  struct Call;  // operands with their Prepared
 
   StepKernels(const DeviceTarget& target, const StepShape& shape, int batch,
               size_t workspace_limit);
@@ -120,29 +122,30 @@ class StepKernels {
   cudnnActivationDescriptor_t ActivationOf(const StepLayer& layer) const {
     return layer.kind == StepLayer::Kind::kRelu ? relu_.get() : tanh_.get();
   }
-  // The fastest algorithm by cuDNN's own ranking whose workspace is allowed.
+  // Chooses the fastest algorithm in cuDNN's own ranking whose workspace is allowed.
   Status Choose(Operation operation, const PreparedLayer& made, const StepLayer& layer,
                 int& algorithm, size_t& workspace) const;
-  // The distance from image to image of `count` states: a single image has none, so all distances
-  // count as one.
+  // Returns the distance between the states of two images. A single image has no such distance, so
+  // every distance then counts as `count`.
   int64_t DistanceOf(int count, int64_t distance) const { return batch_ == 1 ? count : distance; }
-  // `count` states, one for each place.
+  // Describes `count` states, one for each place.
   Result<TensorNumbers> StatesOf(int count, const States& states);
 
-  // F(x) of all steps, in the room: where it is.
+  // Computes F(x) of all steps in the room. Returns where.
   Result<Address> Transform(const Call& call);
   Status Convolve(const Call& call, size_t layer, Address x, Address y, bool with_relu);
   Status Scale(const Call& call, size_t layer, Address x, Address y);
   Status AddBias(const Call& call, size_t layer, Address y);
-  // What comes back to the output of the last layer, packed, once for each step.
+  // Returns what is propagated back to the last layer's output, packed, once for each step.
   Result<Address> Spread(const Call& call);
-  // dy of the layer's input, from that of its output.
+  // Computes the gradient of the layer's input from the gradient `dy` of its output. Returns where.
   Result<Address> Back(const Call& call, size_t layer, Address dy);
   // Sums over images and pixels: one number for each output channel.
   Status SumToNumbers(const Call& call, const PreparedLayer& made, Address dy,
                       Address numbers) const;
   Status LayerGradient(const Call& call, size_t layer, Address dy, const LayerNumbers& gradient);
-  // out = from + factor * the sum of `value` over the fan, which is summed up already or not.
+  // Computes out = from + factor * the sum of `value` over the fan. `is_summed`: `value` is that
+  // sum already.
   Status AddUp(const Call& call, Address value, bool is_summed);
 
   DeviceTarget target_;
@@ -153,7 +156,7 @@ class StepKernels {
   ActivationDescriptor relu_, tanh_;
   OpTensorDescriptor add_, multiply_;
   ReductionDescriptor sum_;
-  // By count, fan and the distance of x.
+  // By count, fan and the image distance of x.
   std::map<std::array<int64_t, 3>, std::unique_ptr<Prepared>> prepared_;
   StateSums states_;
   int64_t convolution_calls_ = 0;

@@ -6,8 +6,8 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Whether groups that begin with `next` lie as far behind `parts` as those before, which `parts`
-// counts.
+// Returns whether the groups that begin with `next` continue the groups counted in `parts` at the
+// same distance.
 bool Continues(const std::vector<Arrangement>& parts, const std::vector<Arrangement>& next) {
   return std::equal(parts.begin(), parts.end(), next.begin(), next.end(),
                     [](const Arrangement& a, const Arrangement& b) {
@@ -24,8 +24,9 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Make(const DeviceTarget& target,
                                                      int lanes) {
   UCUDNN_ASSIGN_OR_RETURN(StageShapes shapes, ShapesOf(stage.chain, stage.stage, stage.used));
   std::unique_ptr<StepRunner> runner(new StepRunner(target, stage, std::move(shapes)));
-  // Each lane runs every kernel, so concurrent Workspace Division has a slot of one size for each,
-  // in which each kernel has the fastest algorithm that fits (planning/network_division.h).
+  // Each lane runs every kernel, so in concurrent Workspace Division each lane has a slot of the
+  // same size, in which each kernel has the fastest algorithm that fits
+  // (planning/network_division.h).
   for (const StepShape& shape : runner->shapes_.kinds) {
     UCUDNN_ASSIGN_OR_RETURN(auto kernels,
                             StepKernels::Make(target, shape, stage.batch, workspace_limit / lanes));
@@ -40,7 +41,7 @@ std::vector<Arrangement> StepRunner::PartsOf(const LayerRange& range) const {
   for (int layer = range.begin; layer < range.end; ++layer) {
     const int kind = shapes_.kind_of[layer];
     const int number = shapes_.number_of[layer];
-    // Layers of one kind that follow each other have numbers that do.
+    // Consecutive layers of one kind have consecutive numbers.
     if (!parts.empty() && parts.back().kind == kind) {
       ++parts.back().fan;
     } else {

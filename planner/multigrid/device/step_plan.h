@@ -1,6 +1,6 @@
-// Which library calls make many steps of a level at once, and running them. Steps of one kind whose
-// numbers lie at equal distances are one call, and so are all layers that a coarse step applies to
-// one input.
+// Plans with which library calls many steps of a level run at once, and runs them. Steps of one
+// kind whose numbers lie at equal distances are one call, and so are all layers that a coarse step
+// applies to one input.
 #pragma once
 
 #include <memory>
@@ -14,16 +14,16 @@
 
 namespace ucudnn::multigrid {
 
-// One call of StepKernels: positions first..first + count - 1 of what is planned.
+// One call of StepKernels, for positions first to first + steps.count - 1 of the plan.
 struct StepCall {
   Arrangement steps;
   int first = 0;
   double factor = 1;
-  bool is_first = true;  // of its positions, so that it begins the sum
+  bool is_first = true;  // the first call of its positions, which begins the sum
   const ArrangedNumbers* numbers = nullptr;
 };
 
-// What steps at some positions apply, each to its input.
+// The calls of the steps at some positions, each applied to its own input.
 struct StepPlan {
   std::vector<StepCall> calls;
 };
@@ -37,21 +37,21 @@ class StepRunner {
                                                   const StagePart& stage, size_t workspace_limit,
                                                   int lanes);
 
-  // The plan of steps that apply `ranges`, one of each position.
+  // Plans steps that apply `ranges`, one for each position.
   Result<StepPlan> Plan(const std::vector<LayerRange>& ranges, DeviceLane& lane);
-  // Makes ready for `pass` of the plan's positions all at once or one by one, with inputs of an
-  // image `distance` states behind those of the image before.
+  // Prepares `pass` for the plan's positions, all at once or one by one. The input states of an
+  // image lie `distance` states behind those of the image before.
   Status Prepare(const StepPlan& plan, int64_t distance, Pass pass);
   const LaneNeeds& needs() const { return needs_; }
 
   struct AdjointStates {
     States linearised, from, out;
   };
-  // out = Phi(from).
+  // Computes out = Phi(from).
   Status Step(const StepPlan& plan, const States& from, const States& out, DeviceLane& lane);
-  // out = (dPhi)^T from, linearised at `states`.
+  // Computes out = (dPhi)^T from, linearised at states.linearised.
   Status AdjointStep(const StepPlan& plan, const AdjointStates& states, DeviceLane& lane);
-  // Of the plan of single steps: what is written into `gradients`, one for each call of the plan.
+  // Computes the gradients of single steps into `gradients`, one for each call of the plan.
   Status Gradient(const StepPlan& plan, const States& states, const States& adjoints,
                   const std::vector<ArrangedNumbers>& gradients, DeviceLane& lane);
 
@@ -59,9 +59,9 @@ class StepRunner {
   const StagePart& stage() const { return stage_; }
   const StageShapes& shapes() const { return shapes_; }
   DeviceWeights& weights() { return *weights_; }
-  // Made at the first call.
+  // Returns the descent, which the first call makes.
   Result<DeviceDescent*> Descent();
-  // Brings the host's parameters to the device; waits.
+  // Uploads the host's parameters; waits.
   Status LoadWeights(DeviceLane& lane);
   StateSums& sums() { return sums_; }
   int64_t StateSize() const { return shapes_.StateSize(); }
@@ -75,7 +75,7 @@ class StepRunner {
         stage_(stage),
         shapes_(std::move(shapes)),
         sums_(target, shapes_.StateSize(), stage.batch) {}
-  // The runs of one kind in a range of layers, as a call with the numbers of one group each.
+  // Splits a range of layers into stretches of one kind, each with the numbers of one group.
   std::vector<Arrangement> PartsOf(const LayerRange& range) const;
   StepKernels::Operands OperandsOf(const StepCall& call, const DeviceLane& lane) const;
   States Moved(const States& states, int positions) const;
@@ -85,7 +85,7 @@ class StepRunner {
   StageShapes shapes_;
   StateSums sums_;
   std::unique_ptr<DeviceWeights> weights_;
-  std::unique_ptr<DeviceDescent> descent_;             // null until it is asked for
+  std::unique_ptr<DeviceDescent> descent_;             // null until Descent is called
   std::vector<std::unique_ptr<StepKernels>> kernels_;  // by kind
   LaneNeeds needs_;
 };

@@ -6,8 +6,8 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// A handle that `create` makes and `set` describes, owned. `name` is that of the function that
-// sets.
+// Makes a handle with `create`, describes it with `set` and owns it. `name` is the name of the
+// function that `set` calls.
 template <typename Handle, typename Set>
 Result<Owned<Handle>> Make(const DeviceTarget& target, cudnnStatus_t (*create)(Handle*),
                            cudnnStatus_t (*destroy)(Handle), const char* name, const Set& set) {

@@ -19,7 +19,7 @@ struct Destroyer {
   cudnnStatus_t (*destroy)(Handle) = nullptr;
   void operator()(Handle handle) const { destroy(handle); }
 };
-// A descriptor and what frees it.
+// A descriptor with the function that frees it.
 template <typename Handle>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer<Handle>>;
 
@@ -30,21 +30,21 @@ using ActivationDescriptor = Owned<cudnnActivationDescriptor_t>;
 using OpTensorDescriptor = Owned<cudnnOpTensorDescriptor_t>;
 using ReductionDescriptor = Owned<cudnnReduceTensorDescriptor_t>;
 
-// An axis of a tensor: how many, and how many numbers one lies behind the other.
+// An axis of a tensor: its extent, and the distance in numbers from one index to the next.
 struct Axis {
   int64_t extent = 1;
   int64_t stride = 1;
 };
 
-// For questions that no lane asks.
+// Makes a handle for queries that belong to no lane.
 Result<Owned<cudnnHandle_t>> MakeHandle(const DeviceTarget& target);
-// Of four axes. An error for strides beyond 31 bits.
+// Makes a tensor of four axes. Fails if an extent or a stride exceeds 31 bits.
 Result<Tensor> MakeTensor(const DeviceTarget& target, const std::array<Axis, 4>& axes);
-// Packed, [batch, channels, rows, columns].
+// Makes a packed tensor, [batch, channels, rows, columns].
 Result<Tensor> MakePacked(const DeviceTarget& target, int batch, int64_t channels, int rows,
                           int columns);
 Result<Filter> MakeFilter(const DeviceTarget& target, const std::array<int, 4>& extents);
-// `layer` in as many groups as `copies` of it have.
+// Describes the convolution of `layer` in `groups` groups, for copies of the layer side by side.
 Result<ConvolutionDescriptor> MakeConvolution(const DeviceTarget& target, const StepLayer& layer,
                                               int groups);
 Result<ActivationDescriptor> MakeActivation(const DeviceTarget& target, cudnnActivationMode_t mode);

@@ -36,7 +36,7 @@ Status DistributedSystem::Broadcast() {
   return local_->Broadcast();
 }
 
-// The first state of the gathered levels, where no restriction brings it.
+// Sends the first state of the gathered levels to the gatherer, if Restrict does not bring it.
 Status DistributedSystem::SendFirst() {
   const int from = part_.line.RankOf(0);
   const bool is_here = part_.position == 0;
@@ -118,7 +118,7 @@ Status DistributedSystem::GatherCoarse() {
 }
 
 Status DistributedSystem::ScatterCoarse() {
-  // A rank's first state, too, but u0, which all levels share.
+  // The first state of each rank is sent, too, except u0, which all levels share.
   std::vector<State> own;
   const int count = part_.hierarchy->level(part_.distributed).steps;
   for (int i = part_.position == 0 ? 1 : 0; i <= count; ++i) {
@@ -138,7 +138,7 @@ Status DistributedSystem::ScatterCoarse() {
   return local_->Join();
 }
 
-// One rank after the other.
+// Solves a level on one rank after the other.
 Status DistributedSystem::SolveInTurn(int level, Source source) {
   if (!has_first()) {
     const State first = local_->state(level, 0);

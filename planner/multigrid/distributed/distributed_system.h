@@ -1,11 +1,11 @@
-// The states of a chain on several ranks, each with a contiguous run of its blocks: what the solver
-// of one rank moves, while the solvers of the others do the same. All ranks decide alike, since
-// norms are summed from all ranks' parts in the order of one rank alone; so results do not depend
-// on the number of ranks, to the bit.
+// The states of a chain on several ranks, each with a contiguous run of its blocks. The solver of
+// each rank moves the states of its system, at the same time as the solvers of the other ranks. All
+// ranks take the same decisions, since norms are summed from the parts of all ranks in the order
+// that a single rank would use. So results do not depend on the number of ranks, to the bit.
 //
-// A state at a boundary belongs to the rank that computes it, and the rank behind has a copy: one
-// message for each C-relaxation, sent before F-relaxation goes on, and received when the first
-// block behind it needs it. Calls come from one thread.
+// A state at a boundary belongs to the rank that computes it, and the next rank has a copy. Each
+// C-relaxation sends one message, before F-relaxation goes on, and the next rank receives it when
+// its first block needs it. Calls come from one thread.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@
 
 namespace ucudnn::multigrid {
 
-// The ranks in the order of the chain's steps: the adjoint's is the reverse.
+// The ranks in the order of the chain's steps. The adjoint has the reverse order.
 struct RankLine {
   RankRange ranks;
   bool is_reversed = false;
@@ -35,29 +35,29 @@ struct RankLine {
   }
 };
 
-// What one rank has of a chain. All that is pointed at outlives the system.
+// The part of a chain that one rank has. All pointers outlive the system.
 struct RankPart {
   StateExchange* exchange = nullptr;
   RankLine line;
   int position = 0;  // of this rank
-  // The levels that are distributed and, where there are more, the first of those: of this rank's
-  // layers alone (Hierarchy::Part).
+  // The levels of this rank's layers (Hierarchy::Part): the distributed levels and, if the chain
+  // has more levels, the first of the others.
   const Hierarchy* hierarchy = nullptr;
   int distributed = 1;
-  // The rank that has all levels behind those, if there are any.
+  // The rank that has all levels that are not distributed, if there are any.
   int gatherer = 0;
-  // Whether there are at least two of those levels, so that the first of them is relaxed.
+  // Whether at least two levels are not distributed, so that the first of them is relaxed.
   bool relaxes_gathered = false;
-  // By position, and the end: the states of the first of those levels that are in front of a
-  // rank's.
+  // By position, and the end: how many states of the first level that is not distributed lie in
+  // front of the rank's own.
   std::vector<int> coarse_begins;
 };
 
 class DistributedSystem : public LayerSystem, private Inlet {
  public:
-  // `local` has this rank's blocks, with an inlet where that is not the first; `coarse`, on the
-  // gatherer alone, all steps of the levels from Hierarchy::CoarseLevels, whose finest has a
-  // source. Without first state: SetFirst comes before the first solve, on the rank of position 0.
+  // `local` has this rank's blocks, with an inlet unless they are the chain's first. `coarse`, on
+  // the gatherer only, has all steps of the levels of Hierarchy::CoarseLevels, the finest of which
+  // has a source. REQUIRES: SetFirst is called before the first solve, on the rank of position 0.
   DistributedSystem(const RankPart& part, std::unique_ptr<BlockSystem> local,
                     std::unique_ptr<BlockSystem> coarse);
 
@@ -74,11 +74,11 @@ class DistributedSystem : public LayerSystem, private Inlet {
   Status RunCycle(int kind, const std::function<Status()>& cycle) override {
     return local_->RunCycle(kind, cycle);
   }
-  // Of all ranks, in the order of one alone.
+  // Returns the parts of all ranks, in the order in which a single rank has them.
   Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return local_->UnitRoundoff(); }
 
-  // This rank's states. The first one is the last one of the rank before.
+  // This rank's states. The first one is the last state of the previous rank.
   BlockSystem& local() { return *local_; }
   bool has_first() const { return part_.position == 0; }
   bool has_last() const { return part_.position + 1 == part_.line.ranks.count; }
@@ -86,10 +86,10 @@ class DistributedSystem : public LayerSystem, private Inlet {
  private:
   int positions() const { return part_.line.ranks.count; }
   bool is_gatherer() const { return coarse_ != nullptr; }
-  // Level `level` of the chain, if it is on this rank alone: the system of it, or null.
+  // Returns whether one rank has all of level `level`.
   bool IsGathered(int level) const { return level >= part_.distributed; }
-  // The phase of the system that has `level`, by the level's number there. Ok where another rank
-  // has it.
+  // Runs a phase on the system that has `level`, with the level's number in that system. Returns Ok
+  // if another rank has the level.
   template <typename... Arguments>
   Status Run(int level, Status (BlockSystem::*phase)(int, Arguments...), Arguments... arguments) {
     if (!IsGathered(level)) return (*local_.*phase)(level, arguments...);
@@ -97,12 +97,13 @@ class DistributedSystem : public LayerSystem, private Inlet {
                          : Status::Ok();
   }
   Status AwaitFirst(int level, int lane) override;
-  // What all lanes are given from now on is behind what is received.
+  // Receives states, and makes all later work of all lanes wait for them.
   Status Receive(int from, std::span<const State> states);
   Status SendFirst();
   Status GatherCoarse();
   Status ScatterCoarse();
-  // The states that position p sends, or the gatherer has of it.
+  // Return the states that this rank sends to the gatherer, and the gatherer's states for the rank
+  // at `position`.
   std::vector<State> Restricted() const;
   std::vector<State> RestrictedOf(int position) const;
   Status SolveInTurn(int level, Source source);
@@ -110,7 +111,7 @@ class DistributedSystem : public LayerSystem, private Inlet {
 
   RankPart part_;
   std::unique_ptr<BlockSystem> local_;
-  std::unique_ptr<BlockSystem> coarse_;  // the gatherer's
+  std::unique_ptr<BlockSystem> coarse_;  // null except on the gatherer
   std::vector<double> all_parts_;
   std::vector<bool> is_awaited_;  // by level: a first state is on its way
 };

@@ -1,5 +1,5 @@
-// Who is told that a job of ranks has failed: what waits elsewhere than in Peers for other ranks.
-// Thread-safe.
+// Listeners that are told when a job of ranks has failed: waits for other ranks outside of Peers
+// must end then. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -13,15 +13,15 @@ namespace ucudnn::multigrid {
 
 class FailureListeners {
  public:
-  // `tell` is called once when the job fails, at once where it has: by any thread, so it must not
-  // wait. The number is what Remove takes.
+  // Calls `tell` once when the job fails, or now if it has failed. Any thread may call it, so it
+  // must not wait. Returns a number for Remove.
   int Add(std::function<void()> tell) {
     MutexLock lock(mutex_);
     if (has_failed_) tell();
     listeners_.emplace(next_, std::move(tell));
     return next_++;
   }
-  // When it returns, no call is under way.
+  // Removes a listener. No call of it is under way afterwards.
   void Remove(int number) {
     MutexLock lock(mutex_);
     listeners_.erase(number);
@@ -36,7 +36,8 @@ class FailureListeners {
     MutexLock lock(mutex_);
     return has_failed_;
   }
-  // Waits so long at most for the job to fail: what follows from that may be noticed before.
+  // Waits for the job to fail, for `timeout` at most: a consequence of the failure may be noticed
+  // before the failure itself.
   void AwaitFailure(std::chrono::milliseconds timeout) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     MutexLock lock(mutex_);

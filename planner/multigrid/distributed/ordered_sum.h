@@ -1,5 +1,5 @@
-// Sums of numbers over ranks, always in the order of the ranks: the same bits on all of them.
-// Thread-compatible; all ranks call it in the same order.
+// Sums numbers over ranks, always in the order of the ranks, so that all ranks get the same bits.
+// Thread-compatible; all ranks make the same calls in the same order.
 #pragma once
 
 #include <span>
@@ -12,13 +12,13 @@ namespace ucudnn::multigrid {
 
 class OrderedSum {
  public:
-  // `peers` outlives it.
+  // `peers` outlives the object.
   explicit OrderedSum(Peers& peers) : peers_(peers) {}
 
-  // The numbers of `parts` are on their way to the rank that sums them, while the caller goes on.
-  // They become the sums in Finish, and are not changed until then.
+  // Sends the numbers of `parts` to the rank that sums them, while the caller goes on. Finish
+  // replaces them by the sums; until then they must not change.
   Status Begin(std::vector<std::span<double>> parts);
-  // Waits for all sums begun.
+  // Waits for all sums that Begin has begun.
   Status Finish();
 
  private:
@@ -27,7 +27,7 @@ class OrderedSum {
     size_t count = 0;
   };
 
-  // Sums are shared out among the ranks, one after the other.
+  // Returns the rank that adds up sum number `sum`: the ranks take turns.
   int SummerOf(size_t sum) const { return static_cast<int>(sum % peers_.size()); }
   Status AddUp(Sum& sum);
 
