@@ -1,6 +1,7 @@
-// The ranks that solve one network together, as one of them sees the others. A rank is a device,
-// or what stands for one: a thread, or a process. All ranks run the same program in lock step, so
-// each message has one place in it, and messages from one rank to another arrive in their order.
+// The ranks that solve one network together, as seen by one of them. A rank is a device, or a
+// thread or process in place of a device. All ranks run the same program in lock step, so each
+// message has one place in the program, and messages from one rank to another arrive in the order
+// in which they were sent.
 #pragma once
 
 #include <span>
@@ -19,27 +20,28 @@ class Peers {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // The functions below are called by one thread at a time. Errors are those of the whole job, in
-  // one line that names the rank at fault; every later call fails with it.
+  // The functions below are called by one thread at a time. An error is an error of the whole job,
+  // in one line that names the rank at fault; every later call fails with it.
 
-  // The numbers may change when it returns. Waits for nobody.
+  // Sends a message without waiting for the receiver. The caller may change `numbers` afterwards.
   virtual Status Send(int to, std::span<const double> numbers) = 0;
-  // The next message of `from`. Its wait is bounded.
+  // Waits for the next message of `from`, for a limited time.
   virtual Result<std::vector<double>> Receive(int from) = 0;
-  // Ends the job on all ranks. The first line of all counts.
+  // Ends the job on all ranks. If several ranks fail, the first line is the job's error.
   virtual void Fail(const std::string& line) = 0;
 
-  // Of the whole job as this process sees it; lives as long as the job. For any thread.
+  // Returns the listeners of the whole job in this process, which live as long as the job. Any
+  // thread may call it.
   virtual FailureListeners& failure_listeners() = 0;
 };
 
-// Receives as many numbers as `numbers` has.
+// Receives numbers.size() numbers. Fails the job if the message has another length.
 Status ReceiveInto(Peers& peers, int from, std::span<double> numbers);
 
-// `number` of the rank `from` becomes that of all ranks.
+// Copies `number` of the rank `from` to all ranks. All ranks call it.
 Status ShareNumber(Peers& peers, int from, double& number);
 
-// Which ranks of a job.
+// Consecutive ranks of a job.
 struct RankRange {
   int first = 0;
   int count = 1;
@@ -47,7 +49,7 @@ struct RankRange {
   bool Has(int rank) const { return rank >= first && rank < first + count; }
 };
 
-// The numbers of each rank of `ranks`, on all of them.
+// Returns the numbers of each rank of `ranks`, in their order, on all of them. All of them call it.
 Result<std::vector<std::vector<double>>> GatherNumbers(Peers& peers, RankRange ranks,
                                                        std::span<const double> mine);
 

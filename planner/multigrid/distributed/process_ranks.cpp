@@ -8,10 +8,11 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// A message goes in records: how many numbers are left with this record, and as many as fit.
+// A message travels in records: each begins with how many numbers are left, counted with the
+// record's own, and then has as many of them as fit.
 constexpr size_t kMostNumbers = (transport::kLargestRecord - sizeof(uint64_t)) / sizeof(double);
 constexpr char kWaiting[] = "waits for rank ";
-// After which a rank that waits says so.
+// A rank that waits longer than this tells the others.
 constexpr transport::Milliseconds kSoon{200};
 
 std::string RankName(int rank) { return "rank " + std::to_string(rank); }
@@ -126,7 +127,7 @@ Result<std::vector<double>> ProcessRanks::Receive(int from) {
         return std::move(*taken);
       }
     }
-    // Not under the lock, which callbacks take.
+    // Called without the lock, since callbacks take it.
     if (now - begin > kSoon && !std::exchange(has_told, true)) {
       ranks_->Doing(kWaiting + std::to_string(from));
     }

@@ -1,4 +1,4 @@
-// Ranks that are processes, on one host or several: messages go through the control plane of the
+// Ranks that are processes, on one host or several. Messages go through the control plane of the
 // job (transport/ranks.h), by way of rank 0.
 #pragma once
 
@@ -18,10 +18,10 @@ namespace ucudnn::multigrid {
 
 class ProcessRanks : public Peers {
  public:
-  // Meets the others; the meeting has one group. Receive waits as long as the meeting's
-  // timeout.
+  // Meets the other ranks. REQUIRES: the meeting has one group. Receive waits as long as the
+  // meeting's timeout.
   static Result<std::unique_ptr<ProcessRanks>> Join(const transport::Meeting& meeting);
-  // Leaves the job, waiting shortly for the others.
+  // Leaves the job, after a short wait for the others.
   ~ProcessRanks() override;
 
   int rank() const override { return ranks_->membership().group_rank; }
@@ -30,23 +30,24 @@ class ProcessRanks : public Peers {
   Result<std::vector<double>> Receive(int from) override;
   void Fail(const std::string& line) override;
   FailureListeners& failure_listeners() override { return listeners_; }
-  // Why the job failed.
+  // Returns why the job failed, or none.
   std::optional<std::string> Failure() const { return ranks_->Failure(); }
 
  private:
-  // What has come of one rank: whole messages, and the beginning of the next.
+  // What has arrived from one rank: whole messages, and the beginning of the next.
   struct Inbox {
     std::deque<std::vector<double>> messages;
     std::vector<double> partial;
-    size_t missing = 0;  // numbers
+    size_t missing = 0;  // numbers of the next message
     bool has_left = false;
   };
 
   ProcessRanks(std::unique_ptr<transport::Ranks> ranks, transport::Milliseconds timeout);
   void Hear(int from, std::string_view record);
-  // What Receive would give at once; neither yet where nothing has come.
+  // Returns what Receive would return at once, or none if nothing has arrived.
   std::optional<Result<std::vector<double>>> Taken(int from) UCUDNN_REQUIRES(mutex_);
-  // The rank at the end of those that wait for each other, from `rank` on, as far as they told.
+  // Follows the ranks that wait for each other, from `rank` on and as far as they told, and returns
+  // the last.
   int LastAwaited(int rank) const;
 
   const std::unique_ptr<transport::Ranks> ranks_;

@@ -1,5 +1,5 @@
-// The layers of a stage that one rank has, with their adjoint, over a propagator each: whoever
-// implements this decides where they are computed. Thread-compatible.
+// The layers of a stage that one rank has, as a chain and its adjoint, each on a propagator. An
+// implementation decides where they are computed. Thread-compatible.
 #pragma once
 
 #include <memory>
@@ -20,85 +20,88 @@
 
 namespace ucudnn::multigrid {
 
-// Layers begin..end - 1, counted from a rank's first one.
+// Layers begin to end - 1, counted from the first layer of a rank.
 struct LayerSpan {
   int begin = 0;
   int end = 0;
 };
 
-// The two chains that layers make.
+// The two chains of the same layers.
 enum class Direction { kForward, kAdjoint };
 
-// What layers are made of. All outlives them.
+// What layers are made of. Everything that it refers to outlives the layers.
 struct StagePart {
   const ResidualChain& chain;
-  const Stage& stage;  // of the part's layers alone, but where `used` says which
+  const Stage& stage;  // only the part's layers, unless `used` selects layers
   const Parameters& parameters;
   const Hierarchy& hierarchy;
   CoarseOperator coarse = CoarseOperator::kInject;
   int batch = 1;
   double h = 1;
-  // The layers that the levels call for, where those are not all; only they have parameters.
+  // The layers that the levels apply, if these are not all layers; only they have parameters.
   std::span<const int> used = {};
-  bool has_gradients = true;  // AddGradients will be called
+  bool has_gradients = true;  // whether AddGradients will be called
   Storage storage = Storage::kAll;
-  bool notes_timeline = false;  // of the chain's steps
+  bool notes_timeline = false;  // of the steps of the chain
 
   int64_t state_size() const { return stage.shape.Features() * batch; }
 };
 
 class StageLayers {
  public:
-  // The run that computes gradients.
+  // The key of the run that computes gradients.
   static constexpr RunKey kGradients = {BlockSystem::kPhases};
 
   virtual ~StageLayers() = default;
 
-  // The adjoint's hierarchy is the mirrored one.
+  // The adjoint has the mirrored hierarchy.
   const Hierarchy& hierarchy(Direction direction) const {
     return direction == Direction::kForward ? part_.hierarchy : mirrored_;
   }
 
-  // The chain's states, or its adjoint's over the hierarchy mirrored, which come behind them: once
-  // each. The layers outlive them.
+  // Makes the states of the chain or, afterwards, of its adjoint on the mirrored hierarchy. Called
+  // once for each. The layers outlive the states.
   Result<std::unique_ptr<BlockSystem>> MakeSystem(Direction direction, const PartTraits& traits);
-  // A state of unspecified value that any system of these layers takes.
+  // Creates a state of unspecified value for any system of these layers.
   Result<State> Create() { return chain().Create(); }
 
-  // The parameters as the host has them now are those of both chains.
+  // Loads the parameters that the host has now, for both chains.
   virtual Status LoadWeights() = 0;
-  // As StageSolver has them. The gradient is `factor` times what AddGradients adds.
+  // See StageSolver. The gradient is `factor` times what AddGradients adds.
   virtual bool keeps_weights() const { return false; }
   virtual Status Descend(double factor, const Descent& descent);
   virtual Status ReadWeights(Parameters& parameters);
-  // The weights of some layers, in rising order, go to the rank `to`, or come from the rank `from`,
-  // or from layers of this rank, whose `theirs` become `own`. REQUIRES: keeps_weights.
+  // Move the weights of some layers, in rising order: to the rank `to`, from the rank `from`, or
+  // from the layers `theirs` of another object on this rank to the layers `own`. REQUIRES:
+  // keeps_weights.
   virtual Status SendWeights(int to, std::span<const int> layers);
   virtual Status ReceiveWeights(int from, std::span<const int> layers);
   virtual Status TakeWeights(StageLayers& from, std::span<const int> theirs,
                              std::span<const int> own);
-  // Between the host and a state; wait.
+  // Copy between the host and a state, and wait.
   virtual Status Upload(const double* numbers, State to) = 0;
   virtual Status Download(State from, double* numbers) = 0;
-  // Waits for all that lanes were given.
+  // Waits for all work of the lanes.
   Status Wait() { return chain().Wait(); }
 
-  // Whether adjoints are solved scaled, so that their numbers are in the middle of what states can
-  // hold (scaled_solve.h): the same on all ranks.
+  // Returns whether adjoints are solved scaled, so that their numbers are in the middle of what
+  // states can hold (scaled_solve.h). The same on all ranks.
   virtual bool scales_adjoints() const { return false; }
-  // The states have changed since they were read last. REQUIRES, as what follows: both systems.
+  // Notes that states have changed since they were read. This function and those that follow
+  // REQUIRE both systems.
   void StatesChanged(Direction direction);
-  // State `number` of the chain, for others to read. It holds until the next call.
+  // Returns state `number` of the chain. It is valid until the next call.
   Result<State> ReadState(int number) { return forward_.trajectory->At(number, 0); }
-  // The adjoint is linearised at `states`, which have the values that they will be read with; null:
-  // at the chain's own. Before each solve of it.
+  // Linearises the adjoint at `states`, or at the chain's own states if `states` is null. The
+  // states must have the values that solves will read. Called before each solve of the adjoint.
   Status LineariseAt(StateReader* states);
-  // gradient of the nodes of `layers` += factor * what the states before them and the adjoints
-  // behind them give; waits. Spans follow each other from layer 0 on: those of later ones may be
-  // added before. REQUIRES: a part with gradients.
+  // Adds `factor` times the gradient of `layers` to `gradient`, from the states in front of the
+  // layers and the adjoints behind them; waits. Spans follow each other from layer 0 on, and a call
+  // may add later spans early. REQUIRES: StagePart::has_gradients.
   virtual Status AddGradients(LayerSpan layers, double factor, Parameters& gradient);
 
-  // Notes of the forward solve that follows when lanes run which steps; null where nobody asked.
+  // Notes when lanes run which steps of the next forward solve. Null unless
+  // StagePart::notes_timeline.
   TimedPropagator* timed() { return timed_.get(); }
 
  protected:
@@ -106,14 +109,14 @@ class StageLayers {
       : part_(part), mirrored_(part.hierarchy.Mirrored()), lanes_(lanes) {}
 
   virtual Propagator& chain() = 0;
-  // Made at the first call.
+  // Returns the adjoint, which the first call makes.
   virtual Result<Propagator*> Adjoint() = 0;
-  // Whoever runs steps of the adjoint reads `states`.
+  // Makes steps of the adjoint read `states`.
   virtual void ReadLinearised(StateReader& states) = 0;
-  // What is read has changed.
+  // Reads the states, which have changed.
   virtual Status Linearise() { return Status::Ok(); }
-  // The gradient of layer `layer` at `state`, from `adjoint`; `sum` is where it is added, at once
-  // or by FinishGradients.
+  // AddGradient computes the gradient of layer `layer` at `state`, from `adjoint`. Either it adds
+  // the gradient to `sum`, or FinishGradients does.
   struct GradientSum {
     double factor;
     Parameters& gradient;
@@ -124,17 +127,17 @@ class StageLayers {
                                  [[maybe_unused]] const GradientSum& sum) {
     return Status::Ok();
   }
-  // Runs AddGradient for these layers.
+  // Runs AddGradient for `layers`.
   Status RunGradients(LayerSpan layers, const GradientSum& sum);
 
   const StagePart& part() const { return part_; }
   int layers() const { return part_.hierarchy.level(0).steps; }
 
  private:
-  // One of the two chains. Layer n's adjoint is number layers() - 1 - n.
+  // One of the two chains. The adjoint of layer n is step layers() - 1 - n.
   struct Chain {
     Propagator* propagator = nullptr;
-    BlockSystem* system = nullptr;  // another's
+    BlockSystem* system = nullptr;  // owned by the caller of MakeSystem
     std::optional<Trajectory> trajectory;
   };
   Chain& Of(Direction direction) { return direction == Direction::kForward ? forward_ : adjoint_; }
@@ -144,10 +147,10 @@ class StageLayers {
   Lanes& lanes_;
   std::unique_ptr<TimedPropagator> timed_;
   Chain forward_, adjoint_;
-  bool is_prepared_ = false;  // the adjoint
+  bool is_prepared_ = false;  // whether the adjoint is prepared
 };
 
-// What the parts of one rank have in common: lanes that follow each other, and messages.
+// What the parts of one rank share: lanes, and messages between ranks.
 class StageMaker {
  public:
   virtual ~StageMaker() = default;

@@ -34,8 +34,9 @@ StageSolver::StageSolver(const StageToSolve& stage, std::unique_ptr<StageMaker> 
       end_(stage.partition.begins[stage.peers.rank() - stage.partition.first_rank + 1]),
       mirrored_(stage.hierarchy.Mirrored()) {}
 
-// Where a solve has failed streams may wait for others: nothing is freed before they pass. Else
-// graphs that hold messages go before what carries those.
+// After a failed solve, streams may still wait for other ranks, so Close must end those waits
+// before anything is freed. Otherwise graphs that contain messages are freed before the channel
+// that carries the messages.
 StageSolver::~StageSolver() {
   if (is_idle_) {
     backward_ = Way();
@@ -63,12 +64,12 @@ int StageSolver::CoarseStepsOf(int at) const {
 
 ExchangeRoom StageSolver::RoomForStates() const {
   const auto others = static_cast<size_t>(partition().ranks().count - 1);
-  // A first state and what it was go from one rank to all others.
+  // One rank sends a first state and its old value to all others.
   ExchangeRoom room = {.message = 2, .sent = 2 * others, .received = 2};
   if (!gathers_) return room;
   size_t all = 0;
   for (int p = 0; p < partition().ranks().count; ++p) {
-    // Of each coarse step its right side and its state, and in front of all the first one.
+    // Each coarse step has its right side and its state; one first state comes in front of all.
     const size_t of_rank = 2 * static_cast<size_t>(CoarseStepsOf(p)) + 1;
     room.message = std::max(room.message, of_rank);
     all += of_rank;
@@ -158,7 +159,7 @@ int StageSolver::OwnerOf(int layer) const {
   return partition().first_rank + static_cast<int>(behind - begins.begin()) - 1;
 }
 
-// One message of each rank: of each layer that is needed the weights and biases of its nodes.
+// Each rank sends one message with the weights and biases of the nodes of each needed layer.
 Status StageSolver::GatherWeights() {
   Peers& peers = to_solve_.peers;
   const auto for_each = [&](int owner, const auto& visit) {
@@ -324,7 +325,8 @@ Result<double> StageSolver::AdjointScale(const double* numbers) {
   return scales.back().front();
 }
 
-// The adjoint is linear: it is solved scaled, and so are the tolerance and what comes of it.
+// The adjoint is linear, so it is solved scaled, with a scaled tolerance, and the result is
+// unscaled.
 Result<Solution> StageSolver::SolveBackward(const double* last_adjoint, const SolveOptions& options,
                                             double* first_adjoint) {
   is_idle_ = false;
@@ -360,8 +362,8 @@ Result<Solution> StageSolver::SolveBackward(const double* last_adjoint, const So
 Status StageSolver::AddGradients(Parameters& gradient, const GradientWatch& watch) {
   const int layers = end_ - begin_;
   const int coarsening = local_.level(0).coarsening;
-  // Who watches sends what is complete while the rest is computed: as much at once on all replicas,
-  // however their blocks run.
+  // A watcher sends complete gradients while the others are computed. All replicas complete equally
+  // many at once, however their blocks run.
   constexpr int kBlocksAtOnce = 32;
   const int at_once = watch ? kBlocksAtOnce * coarsening : layers;
   for (int begin = 0; begin < layers; begin += at_once) {

@@ -1,6 +1,6 @@
-// One stage of a network, solved both ways by the ranks that have its layers, as one of them sees
-// it: its own layers, wherever they are computed (stage_layers.h), and of one rank those of the
-// levels that it solves for all.
+// Solves one stage of a network in both directions, on the ranks that have its layers. An object is
+// one rank's part: its own layers, wherever they are computed (stage_layers.h), and on one rank
+// also the layers of the levels that this rank solves for all.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace ucudnn::multigrid {
 
-// A stage as its solver is made for it. What is referred to outlives the solver.
+// The arguments of a stage's solver. Everything that it refers to outlives the solver.
 struct StageToSolve {
   const ResidualChain& chain;
   const Stage& stage;
@@ -29,11 +29,11 @@ struct StageToSolve {
   Storage storage = Storage::kAll;
   int batch = 1;
   double h = 1;
-  // What solves will ask for, where something is chosen by measuring.
+  // The options that solves will have, for choices that are made by measuring.
   SolveOptions forward = {}, backward = {};
-  bool trains = false;          // SolveBackward will be called, too
-  bool notes_timeline = false;  // of forward solves by cycles
-  // The ranks that have these layers of other replicas, whose gradients Descend averages; null:
+  bool trains = false;          // whether SolveBackward will be called, too
+  bool notes_timeline = false;  // by cycle, of forward solves
+  // The ranks that have these layers in the replicas; Descend averages their gradients. Null if
   // there is one replica.
   Peers* replicas = nullptr;
 
@@ -47,51 +47,54 @@ class StageSolver {
                                                    std::unique_ptr<StageMaker> maker);
   ~StageSolver();
 
-  // The parameters as the host has them now are what it solves with. Before the first solve, and
-  // whenever the host has changed them.
+  // Loads the parameters that the host has now. Called before the first solve and after each change
+  // by the host.
   Status LoadWeights();
-  // Whether the solver keeps what LoadWeights brought, and its momentum, where it computes: then
-  // Descend changes the parameters, and the host's are those of the last ReadWeights.
+  // Returns whether the solver keeps the loaded weights, and their momentum, where it computes. If
+  // so, Descend changes the weights, and the host has the weights of the last ReadWeights.
   bool keeps_weights() const { return layers_->keeps_weights(); }
-  // From the first state, on the first rank, to the last one, on the last: of all images, [batch,
-  // C, H, W]. Others' pointers are not used. The solution is the same on all ranks.
+  // Solves from the first state, on the first rank, to the last state, on the last rank: states of
+  // all images, [batch, C, H, W]. Other ranks' pointers are not used. The solution is the same on
+  // all ranks.
   Result<Solution> SolveForward(const double* first, const SolveOptions& options, double* last);
-  // From the adjoint of the last state to that of the first one, at the states of the last forward
-  // solve.
+  // Solves from the adjoint of the last state to the adjoint of the first, linearised at the states
+  // of the last forward solve. Pointers are used as in SolveForward, with the ranks reversed.
   Result<Solution> SolveBackward(const double* last_adjoint, const SolveOptions& options,
                                  double* first_adjoint);
-  // The functions below are about the gradients of this rank's layers by both solves.
-  // REQUIRES: SolveBackward.
+  // AddGradients and Descend use the gradients of this rank's layers from the last forward and
+  // backward solves. They REQUIRE: SolveBackward.
 
-  // Adds them to `gradient`, and tells `watch` of some after the other.
+  // Adds the gradients to `gradient`, and tells `watch` of the nodes of some layers after the
+  // other.
   Status AddGradients(Parameters& gradient, const GradientWatch& watch);
-  // The parameters descend along them, or along their mean over all replicas.
-  // REQUIRES: keeps_weights.
+  // Moves the parameters along the gradients, or along their mean over all replicas. REQUIRES:
+  // keeps_weights.
   Status Descend(const Descent& descent);
-  // The parameters of this rank's layers, as single precision has them. REQUIRES: keeps_weights.
+  // Reads the parameters of this rank's layers, in single precision. REQUIRES: keeps_weights.
   Status ReadWeights(Parameters& parameters) { return layers_->ReadWeights(parameters); }
-  // When this rank's layers ran in the last forward solve; none where nobody asked for it.
+  // Returns when this rank's layers ran in the last forward solve, or none unless
+  // StageToSolve::notes_timeline.
   std::optional<CycleTimeline> Timeline() const;
 
  private:
-  // The layers whose weights the gathered levels read, and the states at which their adjoint is
-  // linearised, both in rising order.
+  // The layers whose weights the gathered levels read, and the states at which the adjoint of these
+  // levels is linearised, both in rising order.
   struct GatheredNeeds {
     std::vector<int> layers;
     std::vector<int> states;
   };
-  // States of the whole chain by their number, as other ranks sent them.
+  // States of the whole chain by their number, sent by other ranks.
   class GatheredStates : public StateReader {
    public:
     Result<State> At(int number, int) override { return states[number]; }
     std::vector<State> states;
   };
-  // One way of solving: the chain's states, or its adjoint's.
+  // One direction of solving: the states of the chain or of its adjoint.
   struct Way {
     RankPart part;
     std::unique_ptr<DistributedSystem> system;
-    State given = nullptr;   // what solves begin with is copied into it
-    State before = nullptr;  // what it was before; null until it is needed
+    State given = nullptr;   // receives a copy of the first state of each solve
+    State before = nullptr;  // the first state of the solve before; null until needed
   };
 
   StageSolver(const StageToSolve& stage, std::unique_ptr<StageMaker> maker);
@@ -99,25 +102,27 @@ class StageSolver {
   GatheredNeeds NeedsOfGathered() const;
   Status MakeWay(Direction direction, Way& way);
   RankPart PartOf(Direction direction) const;
-  // Of the first gathered level, those of the layers of the partition's rank number `at`.
+  // Returns how many steps of the first gathered level belong to the layers of rank number `at` of
+  // the partition.
   int CoarseStepsOf(int at) const;
   ExchangeRoom RoomForStates() const;
   bool is_gatherer() const { return gathers_ && to_solve_.peers.rank() == partition().first_rank; }
   const Partition& partition() const { return to_solve_.partition; }
   StateExchange& exchange() const { return maker_->exchange(); }
-  int OwnerOf(int layer) const;  // its rank
-  // The layers of needs_.layers that `rank` has, counted from its first one.
+  int OwnerOf(int layer) const;  // returns the rank that has the layer
+  // Returns the layers of needs_.layers that `rank` has, counted from the rank's first layer.
   std::vector<int> NeededOf(int rank) const;
-  // Brings what the gathered levels need of other ranks' layers to the gathering one: the host's
-  // weights, or those that layers keep.
+  // Bring to the gatherer what its levels need of other ranks' layers: weights of the host, weights
+  // that layers keep, or states.
   Status GatherWeights();
   Status GatherKeptWeights();
   Status GatherStates();
   Status Linearise();
-  // Makes `way.given`, on the first rank of the way, the first state of its system. Where the solve
-  // starts from the states as they are, all ranks add what it changed by to theirs.
+  // Makes `way.given` on the first rank of the way the first state of its system. If the solve
+  // starts from the states of the one before, all ranks add the change of the first state to their
+  // states.
   Status SetFirst(Start start, Way& way);
-  // The scale that fits adjoints which begin with `numbers`, on the last rank.
+  // Returns the scale that fits adjoints which begin with `numbers`, which the last rank has.
   Result<double> AdjointScale(const double* numbers);
 
   const StageToSolve to_solve_;
@@ -127,15 +132,14 @@ class StageSolver {
   Stage part_;
   Hierarchy mirrored_, local_, coarse_;
   std::unique_ptr<StageLayers> layers_;
-  // Where levels are gathered, those of this rank that it solves for all.
+  // On the gatherer: the layers of the levels that it solves for all.
   std::unique_ptr<StageLayers> gathered_layers_;
   Way forward_, backward_;
-  KeptScale scale_;  // of the adjoints
-  double gradient_factor_ =
-      1;                 // what gradients by the last adjoints, as they are, are multiplied by
-  bool is_idle_ = true;  // the last solve has come to its end, with all its messages
+  KeptScale scale_;             // of the adjoints
+  double gradient_factor_ = 1;  // gradients by the last adjoints are multiplied by this
+  bool is_idle_ = true;         // the last solve has ended, with all its messages
 
-  // Where levels are gathered.
+  // Used if levels are gathered.
   GatheredNeeds needs_;
   Parameters gathered_parameters_;
   GatheredStates gathered_states_;

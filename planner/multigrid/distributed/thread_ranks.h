@@ -1,4 +1,4 @@
-// Ranks that are threads of this process: messages go through memory.
+// Ranks that are threads of this process. Messages go through memory.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,13 @@ namespace ucudnn::multigrid {
 
 class ThreadRanks {
  public:
-  // `timeout` is how long a rank may be waited for.
+  // Receive waits up to `timeout`.
   explicit ThreadRanks(int size, std::chrono::milliseconds timeout = std::chrono::minutes(10));
   ~ThreadRanks();
 
-  // `rank`'s view of the job, for one thread.
+  // Returns the Peers of `rank`, for one thread.
   Peers& At(int rank);
-  // Why the job failed.
+  // Returns why the job failed, or none.
   std::optional<std::string> Failure();
 
  private:
@@ -36,9 +36,9 @@ class ThreadRanks {
   Status Send(int from, int to, std::span<const double> numbers);
   Result<std::vector<double>> Receive(int from, int to);
   void Fail(const std::string& line);
-  // The first line of all counts.
+  // Keeps the line of the first failure, and wakes all waits.
   void FailWith(const std::string& line) UCUDNN_REQUIRES(mutex_);
-  // The rank at the end of those that wait for each other, from `rank` on.
+  // Follows the ranks that wait for each other, from `rank` on, and returns the last.
   int LastAwaited(int rank) const UCUDNN_REQUIRES(mutex_);
 
   const std::chrono::milliseconds timeout_;
@@ -46,13 +46,13 @@ class ThreadRanks {
   Mutex mutex_;
   Condition changed_;
   std::vector<Mailbox> mailboxes_ UCUDNN_GUARDED_BY(mutex_);
-  std::vector<int> awaited_ UCUDNN_GUARDED_BY(mutex_);  // by rank: for whom it waits; -1: nobody
+  std::vector<int> awaited_ UCUDNN_GUARDED_BY(mutex_);  // by rank: the rank awaited; -1: none
   std::optional<std::string> failure_ UCUDNN_GUARDED_BY(mutex_);
   FailureListeners listeners_;
 };
 
-// Runs `work` for each rank on a thread of its own, rank 0 on the caller's. The error is the job's:
-// that of the first rank whose work fails.
+// Runs `work` for each rank on its own thread; rank 0 runs on the caller's. Returns the job's
+// error: the error of the first rank whose work fails.
 Status RunOnThreads(ThreadRanks& ranks, int size, const std::function<Status(Peers& peers)>& work);
 
 }  // namespace ucudnn::multigrid

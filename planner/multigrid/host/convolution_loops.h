@@ -1,5 +1,5 @@
 // Loops of convolutions on the host: forward, and the gradients of the input and of the weights.
-// Plain values; thread-compatible. A caller's scratch is used by one call at a time.
+// Plain values; thread-compatible. REQUIRES: one call at a time uses a caller's scratch.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 
 namespace ucudnn::multigrid {
 
-// A convolution of one image with one group at a time, over an input that is padded into scratch,
-// so that the innermost loops have no bounds to test. Where windows move by one pixel along h and w
-// ("dense"), outputs are summed in rows as long as the padded input's, so that those of all rows
-// follow each other; what stands between two rows is left out in the end.
+// Runs a convolution on one image and one group at a time. The input is padded into scratch, so
+// that the innermost loops need no bounds. If windows move by one pixel along h and w ("dense"),
+// outputs are summed in rows as long as the padded input's rows, so that all rows are one loop; the
+// numbers between two rows are dropped in the end.
 struct ConvolutionLoops {
   const planner::Convolution& op;
   Spatial in, out;
-  Spatial padded;  // extents of the padded input: what the windows of all outputs cover
+  Spatial padded;  // extents of the padded input, which the windows of all outputs cover
   int channels;    // of a group
   int filters;     // of a group
 
@@ -42,11 +42,11 @@ struct ConvolutionLoops {
   int64_t OutPixels() const { return int64_t{out[0]} * out[1] * out[2]; }
   bool IsDense() const { return op.stride[1] == 1 && op.stride[2] == 1; }
   int64_t LongRows() const { return int64_t{out[1]} * padded[2]; }  // outputs of one depth
-  // The padded input, and outputs in long rows.
+  // Returns the doubles that Forward needs: the padded input, and outputs in long rows.
   int64_t Scratch() const { return channels * PaddedPixels() + LongRows(); }
 
-  // The convolution that gives the gradient of the input from that of the output, where the stride
-  // is 1 everywhere and there is no more padding than windows reach.
+  // Transposed returns the convolution that computes the gradient of the input from the gradient of
+  // the output. It exists if all strides are 1 and padding is no larger than windows reach.
   bool HasTransposed() const {
     for (int axis = 0; axis < 3; ++axis) {
       if (op.stride[axis] != 1 || op.pad[axis] > (op.window[axis] - 1) * op.dilation[axis]) {
@@ -93,8 +93,8 @@ struct ConvolutionLoops {
       }
     }
   }
-  // The same for each output of a row and each tap: visit(tap, padded offset, output offset), where
-  // the row's outputs are stride_w apart in the padded input.
+  // Calls visit(tap, padded offset, output offset) for each tap and each row of outputs. The
+  // outputs of a row are stride_w apart in the padded input.
   template <typename Visit>
   void ForEachTap(Visit&& visit) const {
     for (int d = 0; d < out[0]; ++d) {
@@ -187,7 +187,8 @@ struct ConvolutionLoops {
     }
   }
 
-  // The padded input, the gradient of one output channel in long rows, sums of one row of taps.
+  // Returns the doubles that BackwardFilter needs: the padded input, the gradient of one output
+  // channel in long rows, and the sums of one row of taps.
   int64_t BackwardFilterScratch() const {
     return channels * PaddedPixels() + out[0] * LongRows() + op.window[2];
   }
@@ -234,7 +235,7 @@ struct ConvolutionLoops {
   }
 };
 
-// Calls visit(image, group, loops' pointers' offsets) for each image and group of a convolution.
+// Calls visit(offsets) for each image and group of a convolution.
 struct GroupOffsets {
   int64_t x, y, weights, bias;
 };

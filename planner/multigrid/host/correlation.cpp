@@ -5,7 +5,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Outputs that a register holds at once, of any processor: what is left of a row is done one by
+// Outputs that the registers of any processor hold at once. The rest of a row is computed one by
 // one.
 constexpr int kTogether = 8;
 
@@ -78,7 +78,7 @@ template <int kTaps>
 }
 
 #if defined(__x86_64__)
-// Wider registers, without fused multiplication: the same numbers.
+// These use wider registers but no fused multiplication, so the numbers are the same.
 [[gnu::target("avx2")]] void CorrelateWide(const double* in, const double* weights, int taps,
                                            int distance, double* out, int64_t count) {
   Correlate(in, weights, taps, distance, out, count);

@@ -1,17 +1,18 @@
-// The inner loops of convolutions on the host: rows of numbers against a row of taps. Sums run over
-// the taps in their order whatever the processor is: its vectors hold other outputs.
+// The inner loops of convolutions on the host: rows of numbers against a row of taps. On every
+// processor sums run over the taps in the same order, since the elements of a vector are different
+// outputs.
 #pragma once
 
 #include <cstdint>
 
 namespace ucudnn::multigrid {
 
-// out[i] += sum over t < taps of weights[t] * in[i + t * distance], for i < count.
+// Computes out[i] += sum over t < taps of weights[t] * in[i + t * distance], for i < count.
 void AddCorrelation(const double* in, const double* weights, int taps, int distance, double* out,
                     int64_t count);
 
-// sums[t] += sum over i < count of a[i] * b[i + t * distance], for t < taps: in partial sums of
-// four.
+// Computes sums[t] += sum over i < count of a[i] * b[i + t * distance], for t < taps, in four
+// partial sums.
 void AddDotProducts(const double* a, const double* b, int taps, int distance, double* sums,
                     int64_t count);
 

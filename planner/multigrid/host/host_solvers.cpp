@@ -21,7 +21,7 @@ class HostLayers : public StageLayers {
     return std::unique_ptr<StageLayers>(std::move(made));
   }
 
-  Status LoadWeights() override { return Status::Ok(); }  // they are read where they are
+  Status LoadWeights() override { return Status::Ok(); }  // the stage reads them in place
 
   Status Upload(const double* numbers, State to) override {
     std::copy_n(numbers, stage_->state_size(), HostStates::Numbers(to));
@@ -54,7 +54,7 @@ class HostLayers : public StageLayers {
   std::optional<HostChain> chain_, adjoint_;
 };
 
-// States as messages of numbers, one behind the other.
+// Sends states as messages of numbers, one state behind the other.
 class HostExchange : public StateExchange {
  public:
   HostExchange(Peers& peers, RankRange ranks, int64_t state_size)

@@ -1,4 +1,4 @@
-// Stages whose layers are computed on the host, in double precision, by threads.
+// Solvers of stages whose layers threads compute on the host, in double precision.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace ucudnn::multigrid {
 
 class HostSolvers : public StageSolvers {
  public:
-  // With so many threads. An error where the system gives no more.
+  // Starts `threads` lanes. Fails if the system gives no more threads.
   static Result<std::unique_ptr<HostSolvers>> Make(int threads);
 
   Result<std::unique_ptr<StageSolver>> Make(const StageToSolve& stage) override;

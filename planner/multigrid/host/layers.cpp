@@ -25,7 +25,8 @@ int64_t Pixels(const Shape& shape) {
   return int64_t{shape.extents[0]} * shape.extents[1] * shape.extents[2];
 }
 
-// Calls visit(input offset, output offset, window's pixels inside) for each output of a pooling.
+// Calls visit(offset of the input plane, output offset, place of the output) for each output of a
+// pooling.
 template <typename Visit>
 void ForEachWindow(const Shape& in, const Shape& out, Visit&& visit) {
   const Spatial& extents = out.extents;
@@ -39,7 +40,7 @@ void ForEachWindow(const Shape& in, const Shape& out, Visit&& visit) {
     }
   }
 }
-// Calls visit(input offset) for each pixel of the window of output `place` that the image has.
+// Calls visit(input offset) for each pixel of the image in the window of output `place`.
 template <typename Visit>
 void ForEachPixel(const Pooling& op, const Shape& in, const Spatial& place, Visit&& visit) {
   Spatial begin, end;
@@ -57,7 +58,7 @@ void ForEachPixel(const Pooling& op, const Shape& in, const Spatial& place, Visi
   }
 }
 
-// A global pooling has the whole image as its window.
+// Returns the pooling of a layer. The window of a global pooling is the whole image.
 Pooling WindowOf(const HostLayer& layer) {
   const auto* global = std::get_if<GlobalPooling>(&layer.op);
   if (global == nullptr) return std::get<Pooling>(layer.op);
@@ -71,7 +72,7 @@ void PoolForward(const Pooling& op, const Shape& in, const Shape& out, const dou
     int64_t count = 0;
     ForEachPixel(op, in, place, [&](int64_t pixel) {
       sum += x[plane + pixel];
-      // A NaN is the largest.
+      // A NaN counts as the largest.
       if (x[plane + pixel] > largest || std::isnan(x[plane + pixel])) largest = x[plane + pixel];
       ++count;
     });
@@ -110,7 +111,7 @@ void ScaleChannels(const Shape& shape, int batch, const NodeWeights& weights, co
   }
 }
 
-// Whose output are the numbers of its input.
+// Returns whether the output has the same numbers as the input.
 bool IsCopy(const planner::Operator& op) {
   return std::holds_alternative<planner::Flatten>(op) ||
          std::holds_alternative<planner::Reshape>(op);
@@ -202,7 +203,7 @@ void Forward(const LayerCall& call, const double* x, double* y) {
     }
   } else if (const auto* op = std::get_if<Activation>(&layer.op)) {
     const bool is_relu = op->kind == ActivationKind::kRelu;
-    // A NaN stays one: a solve that diverges must be seen to.
+    // A NaN stays a NaN, so that a solve that diverges is noticed.
     for (int64_t i = 0; i < size; ++i) y[i] = is_relu ? (x[i] < 0 ? 0 : x[i]) : std::tanh(x[i]);
   } else if (IsChannelScale(layer.op)) {
     ScaleChannels(layer.input, batch, weights, x, y, true);
@@ -262,7 +263,7 @@ void AddGradient(const LayerCall& call, const double* x, const double* dy, doubl
   const int batch = call.batch;
   const Shape& out = layer.output;
   if (!gradient.bias.empty()) {
-    // One number an output channel; of a fully connected layer, an output.
+    // There is one number for each output channel; a fully connected layer has one for each output.
     const auto numbers = static_cast<int64_t>(gradient.bias.size());
     const int64_t pixels = out.Features() / numbers;
     for (int n = 0; n < batch; ++n) {

@@ -1,6 +1,6 @@
 // Layers of a network in double precision on the host: plain loops over packed NCHW tensors, the
-// reference that every other back end is compared with. Forward, the transposed Jacobian and the
-// gradient of the parameters. Pure functions.
+// reference for every other back end. They compute the forward pass, the transposed Jacobian and
+// the gradient of the parameters. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,21 @@ struct HostLayer {
   planner::Shape output;  // of one image
 };
 
-// An error, in one line, for an operator that has no reference, as a Softmax or a Concat.
+// Fails, in one line, for an operator that has no reference, such as a Softmax or a Concat.
 Status CheckHostLayer(const std::string& node, const HostLayer& layer);
-// What `weights` of `layer` must have: numbers in `weights` and `bias`.
+// How many numbers NodeWeights must have for a layer.
 struct WeightCounts {
   int64_t weights = 0;
   int64_t bias = 0;
 };
 WeightCounts WeightCountsOf(const HostLayer& layer);
-// An error names the node, what it has and what is expected.
+// Fails if the weights have other sizes. The error names the node, the sizes and the expected ones.
 Status CheckWeights(const std::string& node, const HostLayer& layer, const NodeWeights& weights);
 
-// How many numbers of scratch the functions below need.
+// Returns how many numbers of scratch the functions below need.
 size_t ScratchOf(const HostLayer& layer);
 
-// What a layer reads and writes, for `batch` images.
+// The arguments of a layer's functions, for `batch` images.
 struct LayerCall {
   const HostLayer& layer;
   const NodeWeights& weights;
@@ -43,10 +43,10 @@ struct LayerCall {
 };
 
 void Forward(const LayerCall& call, const double* x, double* y);
-// dx = J^T dy, with J at x; y is Forward's.
+// Computes dx = J^T dy, with the Jacobian J at x. y is the result of Forward.
 void TransposedJacobian(const LayerCall& call, const double* x, const double* y, const double* dy,
                         double* dx);
-// gradient += factor * (the derivative by the weights)^T dy.
+// Adds factor * (the derivative by the weights)^T dy to `gradient`.
 void AddGradient(const LayerCall& call, const double* x, const double* dy, double factor,
                  NodeWeights& gradient);
 

@@ -17,9 +17,9 @@ using planner::Node;
 using planner::NodeId;
 using planner::Shape;
 
-constexpr double kEnoughMs = 10;           // of all runs of one thing together
-constexpr double kLongMs = 50;             // one run of that is enough
-constexpr int64_t kMostWeights = 1 << 22;  // of one layer: 32 MiB
+constexpr double kEnoughMs = 10;  // all runs of one measurement together take at least this
+constexpr double kLongMs = 50;    // if a run takes longer, no more runs follow
+constexpr int64_t kMostWeights = 1 << 22;  // weights of one layer: 32 MiB
 constexpr int kSharedLayers = 8;
 
 template <typename Work>
@@ -49,7 +49,7 @@ class LayerTimer {
 
   Result<MeasuredTimes::Kind> MeasureStep(const Stage& stage, const ResidualStep& step);
   Result<MeasuredTimes::Kind> MeasureSection(const SerialSection& section);
-  // Of `numbers` numbers to others.
+  // Returns the ms of copying `numbers` numbers.
   double CopyMs(int64_t numbers);
   const std::string& notes() const { return notes_; }
 
@@ -69,7 +69,7 @@ class LayerTimer {
   }
   Result<NodeMs> MeasureNode(NodeId id);
   NodeMs MeasureLayer(const HostLayer& layer);
-  // Of stochastic gradient descent with momentum.
+  // Returns the ms of an update by stochastic gradient descent with momentum.
   double UpdateMs(int64_t parameters);
   Result<double> SharedMs(const Stage& stage, const ResidualStep& step);
 
@@ -116,7 +116,7 @@ Result<NodeMs> LayerTimer::MeasureNode(NodeId id) {
   auto* connected = std::get_if<FullyConnected>(&layer.op);
   const int64_t weights = WeightCountsOf(layer).weights;
   if (connected == nullptr || weights <= kMostWeights) return MeasureLayer(layer);
-  // Its time is that of its outputs, which are alike.
+  // The time grows with the number of outputs, which are all alike.
   const int32_t all = connected->outputs;
   const auto some = static_cast<int32_t>(
       std::max<int64_t>(1, kMostWeights / std::max<int64_t>(1, layer.input.Features())));
@@ -144,7 +144,7 @@ double LayerTimer::UpdateMs(int64_t parameters) {
   return ms * static_cast<double>(parameters) / static_cast<double>(some);
 }
 
-// A coarse step of several layers of this kind that apply to one input, per layer.
+// Returns the ms a layer of a coarse step that applies several layers of this kind to one input.
 Result<double> LayerTimer::SharedMs(const Stage& stage, const ResidualStep& step) {
   Stage repeated = stage;
   repeated.steps.assign(kSharedLayers, step);
@@ -152,7 +152,7 @@ Result<double> LayerTimer::SharedMs(const Stage& stage, const ResidualStep& step
   Shape input = stage.shape;
   for (const NodeId id : step.transformation) {
     const HostLayer layer = {NodeOf(id).op, input, ShapeOf(id)};
-    if (WeightCountsOf(layer).weights > kMostWeights) return 0.0;  // as single layers
+    if (WeightCountsOf(layer).weights > kMostWeights) return 0.0;  // single layers count instead
     parameters[id] = DrawnWeights(layer);
     input = layer.output;
   }
@@ -177,10 +177,11 @@ Result<MeasuredTimes::Kind> LayerTimer::MeasureStep(const Stage& stage, const Re
     sum.gradient += ms.gradient;
     parameters += planner::ParametersOf(NodeOf(id), ShapeOf(NodeOf(id).inputs.front())).trained;
   }
-  // The state that F(u) is added to is copied first; adding takes about as long.
+  // A step first copies the state to which F(u) is added; the addition takes about as long.
   const double add_ms = 2 * CopyMs(NumbersOf(step.sum));
   MeasuredTimes::Kind kind;
-  // Backward passes run the step forward again; gradients need none of its input.
+  // The adjoint and the gradient run the step forward again. The gradient does not need the
+  // transposed Jacobian of the first node.
   kind.ms = {sum.forward + add_ms, sum.forward + sum.transposed + add_ms,
              sum.forward + sum.transposed - first_transposed + sum.gradient, UpdateMs(parameters)};
   UCUDNN_ASSIGN_OR_RETURN(kind.shared_ms, SharedMs(stage, step));

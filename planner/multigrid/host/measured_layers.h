@@ -1,4 +1,4 @@
-// How long one layer of each kind takes this machine's host, in double precision on one thread.
+// Measures how long a layer of each kind takes on this host, in double precision on one thread.
 #pragma once
 
 #include <vector>
@@ -10,16 +10,16 @@
 namespace ucudnn::multigrid {
 
 struct HostMeasurement {
-  std::vector<MeasuredTimes::Kind> kinds;  // as those of the network's layers
-  // What was not measured as it is: "fully connected layers on 64 of 11520 outputs". Empty:
-  // nothing.
+  std::vector<MeasuredTimes::Kind> kinds;  // in the order of NetworkLayers::kinds
+  // Tells which layers were timed on a part of their outputs: "fully connected layers timed on 64
+  // of 11520 outputs". Empty if there were none.
   std::string notes;
-  double copy_gb_per_s = 0;  // 10^9 bytes a second, of a state copied to another
+  double copy_gb_per_s = 0;  // 10^9 bytes a second, for a copy of a state
 };
 
-// Times one layer of each kind of `network`, of `chain`, with weights of no meaning: forward,
-// adjoint and gradient as HostStage runs them, and several of one input. Takes a fraction of a
-// second for each kind, on the calling thread. The least of several runs counts.
+// Times one layer of each kind of `network`, which is `chain`, with drawn weights: forward, adjoint
+// and gradient as HostStage runs them, and several layers on one input. Takes a fraction of a
+// second for each kind, on the calling thread. The fastest of several runs counts.
 Result<HostMeasurement> MeasureLayers(const ResidualChain& chain, const NetworkLayers& network);
 
 }  // namespace ucudnn::multigrid

@@ -14,14 +14,14 @@ namespace ucudnn::multigrid {
 
 using planner::NodeId;
 
-// One stage, with what solves it on this rank.
+// A stage with its solver on this rank.
 struct HostNetwork::StageSolve {
   NodeId input = 0;
   NodeId output = 0;
   int steps = 0;
   const SectionPlace* place = nullptr;
-  std::unique_ptr<StageSolver> solver;  // null where others have the layers
-  bool loads_weights = true;            // before the next solve
+  std::unique_ptr<StageSolver> solver;  // null if only other ranks have the layers
+  bool loads_weights = true;            // whether LoadWeights comes before the next solve
 
   const Partition& partition() const { return place->partition; }
 };
@@ -357,7 +357,7 @@ int64_t StateBytes(const ResidualChain& chain, const NetworkSettings& settings, 
     const auto* stage = std::get_if<Stage>(&chain.sections[at]);
     if (stage == nullptr) continue;
     const Hierarchy& hierarchy = placement->sections[at].hierarchy;
-    // Beside a system's states its first one, as it comes in.
+    // Each system also needs one state for the first state that its solves are given.
     int64_t states = BlockSystem::StatesFor(hierarchy, settings.lanes, settings.storage) + 1;
     if (passes == Passes::kForwardAndBackward) {
       states += BlockSystem::StatesFor(hierarchy.Mirrored(), settings.lanes, settings.storage) + 1;
@@ -393,7 +393,7 @@ Parameters DrawParameters(const ResidualChain& chain, uint64_t seed,
     std::normal_distribution<double> normal(0, std::sqrt((is_activated[id] ? 2 : 1) / inputs));
     for (double& weight : weights.weights) weight = normal(random);
     if (is_kept) continue;
-    for (int64_t i = 0; i < counts.weights; ++i) normal(random);  // the next node's come behind
+    for (int64_t i = 0; i < counts.weights; ++i) normal(random);  // skips to the next node
   }
   return parameters;
 }

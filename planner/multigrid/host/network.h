@@ -1,8 +1,8 @@
 // A network with its numbers on the host, in double precision: its stages are solved by multigrid
-// or serially, the sections between them run serially. Forward and backward for one mini-batch. On
-// several ranks each has a network of its own, with the parameters and states of its layers alone;
-// all make and call them in the same order (peers.h), and results do not depend on their number, to
-// the bit. Thread-compatible.
+// or serially, and the sections between stages run serially. Runs forward and backward for one
+// mini-batch. If there are several ranks, each has its own network, with the parameters and states
+// of its own layers; all ranks make and call their networks in the same order (peers.h). Results do
+// not depend on the number of ranks, to the bit. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -30,79 +30,82 @@ class ThreadRanks;
 struct NetworkSettings : PlacementSetting {
   int batch = 1;
   int lanes = 1;  // threads
-  // A stage of N steps has h = time / N; where `time` is 0, h = step.
+  // A stage of N steps has h = time / N; if `time` is 0, h = step.
   double time = 0;
   double step = 1;
   CoarseOperator coarse = CoarseOperator::kInject;
   Storage storage = Storage::kAll;
   SolveOptions forward;
   SolveOptions backward;
-  // Who solves this rank's part of stages: null is the host. Outlives the network.
+  // Makes the solvers of this rank's part of stages; null: the host solves them. Outlives the
+  // network.
   StageSolvers* stage_solvers = nullptr;
-  bool trains = false;        // Backward will be called
-  Peers* replicas = nullptr;  // as StageToSolve has them
-  // Whether forward solves by cycles on the host say when their lanes ran which steps.
+  bool trains = false;        // whether Backward will be called
+  Peers* replicas = nullptr;  // see StageToSolve::replicas
+  // Whether forward solves by cycles on the host note when their lanes ran which steps.
   bool notes_timeline = false;
 
-  // The ranks that have the network together; null: this one alone. Outlives the network.
+  // The ranks that have the network together; null: this rank alone. Outlives the network.
   Peers* peers = nullptr;
 };
 
-// What the solves of one forward or backward pass came to, one for each stage.
+// The outcome of one stage's solve in a forward or backward pass.
 struct StageSolution {
   int steps = 0;
   int levels = 1;
   Solution solution;
-  // Of this rank's layers, where the settings ask for it.
+  // Of this rank's layers, if NetworkSettings::notes_timeline.
   std::optional<CycleTimeline> timeline = std::nullopt;
 };
 
 class HostNetwork {
  public:
-  // `chain` and `parameters` outlive the network; the parameters may be changed between passes, of
-  // which ParametersChanged tells. An error names what does not fit. A stage that the coarsening
-  // leaves fewer than two coarse layers is solved serially; where all are like that and `levels` is
-  // not 1, that is the error.
+  // Makes the network. `chain` and `parameters` outlive it; the parameters may change between
+  // passes, after which ParametersChanged must be called. Fails if settings or parameters do not
+  // fit, with an error that names them. A stage whose coarsening leaves fewer than two coarse
+  // layers is solved serially; if all stages are like that and `levels` is not 1, Make fails.
   static Result<std::unique_ptr<HostNetwork>> Make(const ResidualChain& chain,
                                                    const Parameters& parameters,
                                                    const NetworkSettings& settings);
   ~HostNetwork();
 
-  int64_t input_size() const;   // numbers of one image
-  int64_t output_size() const;  // numbers of one image's logits
+  int64_t input_size() const;   // numbers in one image
+  int64_t output_size() const;  // numbers in the logits of one image
 
-  // Makes the next pass start from a broadcast where it would start from the states as they are
-  // (Start::kPrevious): the caller says it of a mini-batch that it has not just run. Of one that it
-  // has, what the first states changed by is added to all others (BlockSystem::CarryOver).
+  // Makes passes start from a broadcast, until Backward has run, if they would start from the
+  // previous states (Start::kPrevious). The caller calls it before a mini-batch that was not just
+  // run. Without it, the change of the first state is added to all other states
+  // (BlockSystem::CarryOver).
   void ForgetStates() { knows_states_ = false; }
 
-  // The logits of `images`, [batch, input_size]: what goes into the closing softmax, or what the
-  // last node gives. Images are read on the first rank, and only logits_rank() has logits; others'
-  // are null.
+  // Computes the logits of `images`, [batch, input_size]: the input of the closing softmax, or the
+  // output of the last node. Only the first rank reads `images`. Returns null except on
+  // logits_rank().
   Result<const double*> Forward(const double* images);
   int logits_rank() const { return placement_.homes[logits_]; }
-  // Adds the gradient by this rank's parameters to `gradient`, which has their sizes, from that by
-  // the logits, [batch, output_size], which logits_rank() reads. REQUIRES: Forward.
-  // `watch` is told of nodes as their gradients come to be complete, but for those that solvers
-  // keep, which kHosts leaves out.
+  // Adds the gradient by this rank's parameters to `gradient`, which has the sizes of the
+  // parameters. `logits_gradient`, [batch, output_size], is read on logits_rank() only. `watch`
+  // receives nodes when their gradients are complete, but no nodes whose parameters solvers keep;
+  // kHosts computes no gradients for those. REQUIRES: Forward.
   enum class Gradients { kAll, kHosts };
   Status Backward(const double* logits_gradient, Parameters& gradient,
                   const GradientWatch& watch = nullptr, Gradients which = Gradients::kAll);
 
-  // The host has changed the parameters since Make or the last pass: all of them.
+  // Notes that the host has changed the parameters since Make or the last pass.
   void ParametersChanged();
-  // Whether a solver keeps the node's parameters where it computes (StageSolver::keeps_weights):
-  // then Descend changes them, and the host has those of the last ReadKept.
+  // Returns whether a solver keeps the node's parameters where it computes
+  // (StageSolver::keeps_weights). If so, Descend changes them, and the host has the parameters of
+  // the last ReadKept.
   bool KeepsParameters(planner::NodeId id) const { return is_kept_[id]; }
-  // The parameters have descended along the gradient of the last Backward: here those that solvers
-  // keep, by the caller all others.
+  // Moves the parameters that solvers keep along the gradient of the last Backward, and notes that
+  // the caller has changed all others.
   Status Descend(const Descent& descent);
   Status ReadKept(Parameters& parameters);
 
   const Placement& placement() const { return placement_; }
   Peers& peers() { return *peers_; }
 
-  // Of the last passes, the same on all ranks.
+  // The solutions of the last passes, the same on all ranks.
   const std::vector<StageSolution>& forward_solutions() const { return forward_; }
   const std::vector<StageSolution>& backward_solutions() const { return backward_; }
 
@@ -114,9 +117,10 @@ class HostNetwork {
   Status MakeStages();
   Status MakeSections();
   Status PrepareNode(planner::NodeId id);
-  // Brings a value to a rank, where it is another's.
+  // Sends a value from its home to rank `to`, unless that is the home.
   Status BringValue(planner::NodeId id, int to);
-  // Adds part_, which rank `from` has, to the gradient by a node's value, where that is.
+  // Adds part_, which rank `from` has, to the gradient by a node's value, on the home of that
+  // value.
   Status AddPart(planner::NodeId id, int from);
   Status RunNode(planner::NodeId id);
   Status RunNodeBackward(planner::NodeId id, int rank, Parameters& gradient);
@@ -124,21 +128,22 @@ class HostNetwork {
   Status SolveBackward(StageSolve& stage);
   Status AddGradients(StageSolve& stage, Parameters& gradient, const GradientWatch& watch,
                       Gradients which);
-  // Tells the ranks that have none of the stage's layers what its solve came to.
+  // Sends the solution of a stage's solve to the ranks that have none of its layers.
   Result<Solution> ShareSolution(const StageSolve& stage, Solution solution);
   LayerCall CallOf(planner::NodeId id);
 
   const ResidualChain& chain_;
   const Parameters& parameters_;
   NetworkSettings settings_;
-  std::unique_ptr<ThreadRanks> alone_;  // where the settings have no peers
+  std::unique_ptr<ThreadRanks> alone_;  // used if the settings have no peers
   Peers* peers_ = nullptr;
   Placement placement_;
-  std::unique_ptr<HostSolvers> host_solvers_;        // where the settings have none
-  std::vector<std::unique_ptr<StageSolve>> stages_;  // in order of the sections
-  // By section, of serial ones: values that it reads and another rank has.
+  std::unique_ptr<HostSolvers> host_solvers_;        // used if the settings have no solvers
+  std::vector<std::unique_ptr<StageSolve>> stages_;  // in the order of the sections
+  // By section: the values that a serial section reads and another rank has.
   std::vector<std::vector<planner::NodeId>> imports_;
-  // By node, of those in this rank's serial sections and the first and last values of its stages.
+  // By node: the values of this rank's serial sections, and the first and last values of its
+  // stages.
   std::vector<std::vector<double>> values_;
   std::vector<std::vector<double>> gradients_;
   std::vector<HostLayer> layers_;
@@ -153,20 +158,21 @@ class HostNetwork {
 };
 
 enum class Passes { kForward, kForwardAndBackward };
-// Bytes of the states of all levels that a network on one rank of the host keeps for such passes:
-// what it allocates at the first one. 0 where `settings` make no levels.
+// Returns the bytes of the states of all levels that a network on one rank of the host keeps for
+// such passes. The first pass allocates them. Returns 0 if `settings` are refused.
 int64_t StateBytes(const ResidualChain& chain, const NetworkSettings& settings, Passes passes);
 
-// Weights of every node of the chain, drawn by `seed`: of convolutions and fully connected layers
-// from N(0, 2 / inputs of one output) in front of an activation, N(0, 1 / inputs) else; biases 0;
-// scales 1. Where `is_wanted` is false a node has none, and those of others are the same.
+// Draws the weights of every node of the chain by `seed`. Weights of convolutions and fully
+// connected layers are from N(0, 2 / inputs of one output) in front of an activation, else from
+// N(0, 1 / inputs of one output); biases are 0 and scales 1. A node for which `is_wanted` is false
+// gets no weights, and the weights of the other nodes stay the same.
 Parameters DrawParameters(const ResidualChain& chain, uint64_t seed,
                           const std::function<bool(planner::NodeId)>& is_wanted = nullptr);
-// Those of one rank's nodes.
+// Returns the parameters of the nodes that `rank` owns.
 Parameters ParametersOf(int rank, const Placement& placement, const Parameters& all);
 
-// The mean cross-entropy of softmax(logits), [batch, classes], against `labels`; writes its
-// gradient by the logits.
+// Returns the mean cross-entropy of softmax(logits), [batch, classes], against `labels`, and writes
+// its gradient by the logits.
 double CrossEntropy(const double* logits, const std::vector<int>& labels, int64_t classes,
                     double* gradient);
 

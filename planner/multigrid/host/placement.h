@@ -1,4 +1,4 @@
-// Which rank has which part of a network. Plain values; pure functions.
+// Decides which rank has which part of a network. Plain values; pure functions.
 #pragma once
 
 #include <optional>
@@ -18,35 +18,36 @@ enum class Method {
 
 struct PlacementSetting {
   std::vector<int> coarsening = {4};
-  int levels = 0;  // as Hierarchy::Make has it; 1 is serial propagation
+  int levels = 0;  // the `levels` of Hierarchy::Make; 1 is serial propagation
   Method method = Method::kMultigrid;
-  std::optional<int> distributed;  // as MakePartition has it
-  // What each step of each stage costs, by section; empty: as much as its multiplications.
+  std::optional<int> distributed;  // the `distributed` of MakePartition
+  // The cost of each step of each stage, by section. Empty: the number of its multiplications.
   std::vector<std::vector<double>> step_costs;
   MessageCosts messages;
 };
 
-// One section of the chain.
+// The place of one section of the chain.
 struct SectionPlace {
   int rank = 0;  // of a serial section
-  // Of a stage: who has its layers, and the levels in which it is solved.
+  // For a stage: the ranks that have its layers, and the levels in which it is solved.
   Partition partition;
   Hierarchy hierarchy;
 };
 
 struct Placement {
   std::vector<SectionPlace> sections;
-  // By node: the rank that has its parameters and computes it.
+  // By node: the rank that has the node's parameters and computes it.
   std::vector<int> owners;
-  // By node: the rank that has its value behind the section that gives it; of stages the input and
-  // the last sum alone.
+  // By node: the rank that has the node's value after the section that computes it. Inside of a
+  // stage, only the last sum has a home.
   std::vector<int> homes;
 };
 
-// Stages are cut over all `ranks`, or as many as they have blocks for, from the first on; one that
-// coarsening leaves too few layers is solved serially, by as many ranks as it has layers. What lies
-// between stages is where their output is. An error for more ranks than the longest stage has
-// blocks, or where no stage has layers enough for two levels.
+// Places a network. Stages are cut over all `ranks`, or over as many as they have blocks for, from
+// rank 0 on. A stage that coarsening leaves too few layers for is solved serially, on at most as
+// many ranks as it has layers. A section between stages is on the rank that has the output of the
+// stage before. Fails if there are more ranks than the longest stage has blocks, or if no stage has
+// enough layers for two levels.
 Result<Placement> PlaceNetwork(const ResidualChain& chain, const PlacementSetting& setting,
                                int ranks);
 

@@ -1,4 +1,4 @@
-// What layers and messages cost the ranks of a job, measured: by what layers are shared out.
+// Measures what layers and messages cost the ranks of a job, so that layers can be distributed.
 #pragma once
 
 #include <array>
@@ -16,24 +16,26 @@
 namespace ucudnn::multigrid {
 
 struct RankCosts {
-  // ms of each section's steps, of the layers' pass forward and, in training, of the adjoint and
-  // the gradient as well; empty for serial sections.
+  // By section: the ms of each step, which count the forward pass and, in training, the adjoint and
+  // the gradient. Empty for serial sections.
   std::vector<std::vector<double>> steps;
-  MessageCosts messages;  // ms
+  MessageCosts messages;  // in ms
 };
 
-// Who measures instead of the host.
+// Measurements that replace those on the host.
 struct RankMeasures {
-  // ms of one layer of each kind, in these passes.
+  // Returns the ms of one layer of each kind of `network`, in `passes`.
   std::function<Result<std::vector<std::array<double, kLayerPasses>>>(
       const NetworkLayers& network, std::span<const LayerPass> passes)>
       layers;
-  // Called by all ranks, with the numbers of the largest state; rank 0's result counts.
+  // Returns the costs of messages, given the numbers in the largest state. All ranks call it, and
+  // rank 0's result counts.
   std::function<Result<MessageCosts>(int64_t state_numbers)> messages;
 };
 
-// Rank 0 times one step of each kind and, with rank 1, messages: on the host, or by `measures`. All
-// ranks get the same. Takes a fraction of a second for each kind.
+// Times one step of each kind on rank 0 and, if there are several ranks, messages between ranks 0
+// and 1, on the host or by `measures`. All ranks get the same result. Takes a fraction of a second
+// for each kind.
 Result<RankCosts> MeasureRankCosts(const ResidualChain& chain, int batch, bool trains, Peers& peers,
                                    const RankMeasures& measures = {});
 

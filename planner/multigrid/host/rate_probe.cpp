@@ -7,7 +7,8 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Those of the nodes of `chain` that `stand_in` has, too, by their names.
+// Returns the parameters of the nodes of `stand_in`: copies of those of the nodes of `chain` with
+// the same names.
 Parameters CopiedParameters(const ResidualChain& chain, const Parameters& parameters,
                             const ResidualChain& stand_in) {
   std::unordered_map<std::string, size_t> ids;
@@ -49,7 +50,7 @@ Result<ConvergenceEstimate> RateProbe::Estimate(const MultigridSetting& setting)
   network_settings.forward.start = setting.solve.start;
   network_settings.forward.scale = settings_.scale;
   network_settings.forward.cycles = 2;
-  // A stand-in of fewer layers may have too few for so many levels.
+  // A stand-in with fewer layers may have too few for so many levels.
   const int steps = stand_in_.chain.Steps();
   if (!Hierarchy::Make(steps, setting.coarsening, setting.levels).ok()) network_settings.levels = 0;
   UCUDNN_ASSIGN_OR_RETURN(const auto network,

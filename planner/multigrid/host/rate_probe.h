@@ -1,5 +1,5 @@
-// How fast the solves of a network's longest stage converge, from two cycles of a stand-in with the
-// network's weights on the host. Thread-compatible.
+// Estimates how fast the solves of a network's longest stage converge: runs two cycles of a
+// stand-in with the network's weights on the host. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,25 @@
 namespace ucudnn::multigrid {
 
 struct ProbeSettings {
-  double h = 1;               // of the stage's step
-  double operations = 1.7e8;  // of one forward pass at most, where a stand-in can be so small
-  uint64_t seed = 0;          // of the state that goes in, and of drawn weights
+  double h = 1;               // the step h of the stage
+  double operations = 1.7e8;  // of a forward pass, at most, if stand-ins can be so small
+  uint64_t seed = 0;          // of the first state and of drawn weights
   int lanes = 1;
   ResidualScale scale = ResidualScale::kAbsolute;
 };
 
 class RateProbe {
  public:
-  // `parameters` are those of `chain`; null where they are drawn. `chain` is not kept.
+  // `parameters` belong to `chain`; null if weights are drawn. `chain` is not kept.
   static Result<std::unique_ptr<RateProbe>> Make(const ResidualChain& chain, const Stage& stage,
                                                  const Parameters* parameters,
                                                  const ProbeSettings& settings);
 
-  // Runs two cycles. Residuals are as the stage itself would have them: those of an absolute norm
-  // grow with the root of how many numbers a state has.
+  // Runs two cycles, and returns residuals as the stage itself would have them: an absolute
+  // residual is scaled with the square root of the ratio of the state sizes.
   Result<ConvergenceEstimate> Estimate(const MultigridSetting& setting);
 
-  // How the stand-in differs from the stage, in words; empty where it does not.
+  // Returns how the stand-in differs from the stage, in words, or an empty text if it does not.
   const std::string& differences() const { return stand_in_.differences; }
 
  private:

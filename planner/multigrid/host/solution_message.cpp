@@ -2,8 +2,8 @@
 
 namespace ucudnn::multigrid {
 
-// Numbers: the outcome, cycles, the largest state, how many residuals, those, and the letters of
-// the fallback's reason.
+// The message is the outcome, the cycles, the largest state, the number of residuals, the
+// residuals, and the letters of `fallback`, all as numbers.
 Status SendSolution(Peers& peers, int to, const Solution& solution) {
   std::vector<double> message = {static_cast<double>(solution.outcome),
                                  static_cast<double>(solution.cycles), solution.largest_state,

@@ -1,4 +1,4 @@
-// What a solve came to, for the ranks that had no part in it.
+// Sends the solution of a solve to ranks that had no part in it.
 #pragma once
 
 #include "base/status.h"

@@ -7,7 +7,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Of one node, or of all.
+// Sums of squares over one node or several.
 struct SquaredSums {
   double difference = 0;
   double reference = 0;
@@ -30,7 +30,7 @@ SquaredSums SumsOf(const NodeWeights& a, const NodeWeights& b) {
   return sums;
 }
 
-// The gradient is 0 afterwards.
+// Moves `numbers` along `gradient`, and sets the gradient to 0.
 void DescendAlong(std::vector<double>& numbers, std::vector<double>& velocity,
                   std::vector<double>& gradient, const Descent& descent) {
   for (size_t i = 0; i < numbers.size(); ++i) {
@@ -42,7 +42,7 @@ void DescendAlong(std::vector<double>& numbers, std::vector<double>& velocity,
 
 }  // namespace
 
-// Each rank tells the sums of its nodes; all are added in the order of nodes.
+// Each rank sends the sums of its nodes, and every rank adds all sums in the order of the nodes.
 Result<double> Trainer::DistanceOnRanks(const Parameters& a, const Parameters& b) {
   std::vector<double> mine;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -113,7 +113,8 @@ Result<CheckedStep> Trainer::Check(const double* logits) {
   UCUDNN_RETURN_IF_ERROR(network_->ReadKept(parameters_));
   serial_->ParametersChanged();
   UCUDNN_ASSIGN_OR_RETURN(const double* serial_logits, serial_->Forward(images_.data()));
-  // Of serial's own loss, so that the whole error of the step is seen.
+  // Backward starts from the gradient of the serial loss, so that the whole error of the step
+  // shows.
   std::vector<double> logits_gradient(logits_gradient_.size());
   if (has_logits()) {
     SquaredSums output;
@@ -146,7 +147,7 @@ Status Trainer::RunBackward() {
                             is_checked() ? Gradients::kAll : Gradients::kHosts);
 }
 
-// The mean over replicas, each of which has the mean over its mini-batch.
+// Makes the gradient the mean over replicas; each replica has the mean over its mini-batch.
 Status Trainer::FinishGradient() {
   if (!sums_) return Status::Ok();
   UCUDNN_RETURN_IF_ERROR(sums_->Finish());
@@ -238,7 +239,7 @@ Result<double> Trainer::Evaluate(const Examples& examples) {
   const int64_t classes = network_->output_size();
   int right = 0;
   for (int begin = replica() * batch; begin < examples.count(); begin += batch * replicas()) {
-    // The last mini-batch is filled up by the last example, which counts once.
+    // The last example fills up the last mini-batch, but counts once.
     std::vector<int> chosen(batch);
     for (int i = 0; i < batch; ++i) chosen[i] = std::min(begin + i, examples.count() - 1);
     Take(examples, chosen.data());
