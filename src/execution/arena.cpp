@@ -9,7 +9,7 @@
 namespace ucudnn::execution {
 namespace {
 
-constexpr size_t kAll = std::numeric_limits<size_t>::max();  // more than fits
+constexpr size_t kAll = std::numeric_limits<size_t>::max();  // more than any limit
 
 }  // namespace
 
@@ -48,11 +48,12 @@ Arena::Block* Arena::Allocate(size_t bytes, Use use, Bound bound) {
   HasPool();
   CUdeviceptr address = 0;
   if (pool_->Allocate(&address, bytes) != CUDA_SUCCESS) {
-    // What is set aside beside the calls' own says nothing about what calls can get.
+    // A failed allocation of memory to set aside says nothing about what calls can get.
     if (use == Use::kStream) short_from_ = bytes;
     return nullptr;
   }
-  // The pool keeps memory for its own stream; given back to the device, it can serve other streams.
+  // The pool keeps memory for its own stream. Memory that is given back to the device can serve
+  // other streams.
   pool_->GiveBack();
   bytes_ += bytes;
   assert(bytes_ <= limit_bytes_ || bound == Bound::kDevice);
@@ -78,14 +79,14 @@ void Arena::Free(Unwanted unwanted) {
   if (freed == 0) return;
   pool_->GiveBack();
   short_from_ = kAll;
-  // There may be room for what the next capture is to have.
+  // The freed memory may make room for what the next capture is assured of.
   if (assured_bytes() > 0 && FindUse(Use::kAssuredCapture) == nullptr) capture_took_.store(true);
 }
 
 bool Arena::IsIdle(const Block& block) const {
   if (IsLeft(block)) return true;
   if (block.use != Use::kStream || block.loans > 0 || block.lost) return false;
-  // An owner that remembers its segment may use it without a word.
+  // An owner that remembers its segment may use it without calling the arena.
   if (fixed_ && !block.given_up) return false;
   return block.over == nullptr || driver_.cuEventQuery(block.over) == CUDA_SUCCESS;
 }
@@ -125,7 +126,7 @@ void Arena::RecordOver(Block& block, CUstream stream) {
       driver_.cuEventCreate(&block.over, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
     block.over = nullptr;
   }
-  // Work of one owner is ordered: what is behind its latest work is behind all of it.
+  // The work of one owner is ordered, so an event behind the latest work is behind all of it.
   block.lost = block.over == nullptr || driver_.cuEventRecord(block.over, stream) != CUDA_SUCCESS;
 }
 
@@ -163,7 +164,7 @@ size_t Arena::Soon(const ArenaOwner& owner) {
 
 size_t Arena::Available(const ArenaOwner& owner) {
   MutexLock lock(mutex_);
-  // What graphs had beyond the limit would keep all others out.
+  // Memory that graphs had beyond the limit would leave nothing for others.
   MakeRoom(1, [](const Block& block) { return block.use != Use::kCapture; });
   return std::max(Own(owner), Soon(owner) + (IsShort() ? 0 : Left()));
 }
@@ -181,7 +182,7 @@ Arena::Segment Arena::Borrow(const ArenaOwner& owner, size_t bytes) {
   if (block == nullptr) {
     const cuda::ContextScope context(driver_, context_);
     const cuda::RelaxedCaptureScope relaxed(driver_);
-    // Without a pool, loans could not be given back without waiting for the device.
+    // Without a pool, a loan could not be given back without waiting for the device.
     if (!HasPool()) return {};
     MakeRoom(bytes, [](const Block& other) { return other.prepared; });
     block = Allocate(bytes, Use::kStream);
@@ -207,7 +208,7 @@ void Arena::GiveBack(const Segment& segment, CUstream stream) {
 
 Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
   MutexLock lock(mutex_);
-  // Owners may remember their segments by now, so none is given back.
+  // Owners may remember their segments by now, so no segment is given back.
   if (fixed_) return Readiness::kReady;
   std::vector<const Need*> missing;
   short_from_ = kAll;
@@ -224,8 +225,8 @@ Arena::Readiness Arena::Prepare(std::span<const Need> needs) {
   const bool busy = std::any_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
     return block.use == Use::kStream && !block.prepared && !block.lost;
   });
-  // Without a pool nothing was lent, so no block will become free: what an earlier division
-  // prepared is left to its owners.
+  // Without a pool nothing was lent, so no block will become free. Owners keep what an earlier
+  // division prepared.
   if (busy && pool_->ordered()) return Readiness::kBusy;
   std::vector<const void*> fresh;
   for (const Need* need : missing) {
@@ -336,13 +337,13 @@ bool Arena::Assure(size_t bytes) {
     MakeRoom(assured_bytes(), [](const Block& other) { return other.prepared; });
     Allocate(assured_bytes(), Use::kAssuredCapture);
   }
-  // Where there is no room, what is freed later may be room.
+  // If there is no room, Free sets the flag again when it makes some.
   capture_took_.store(false, std::memory_order_release);
   return enough;
 }
 
 bool Arena::AssureCalls(size_t bytes) {
-  // No capture has used the former one. Without a pool, freeing it would wait for the device.
+  // No capture has used the former segment. Without a pool, freeing it would wait for the device.
   if (HasPool()) Free([](const Block& block) { return block.use == Use::kAssuredCapture; });
   MakeRoom(bytes, [](const Block& other) { return other.prepared; });
   const Block* const fresh = Allocate(bytes, Use::kAssured);

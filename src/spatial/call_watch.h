@@ -1,8 +1,8 @@
-// Whether the other ranks of a group, and this rank's device, get on with a series of calls: those
-// that the host makes, or those that devices begin. Each series has its own numbers, and records
-// that all ranks post and compare.
+// Watches whether the other ranks of a group, and this rank's device, make progress in a series of
+// calls: the calls that hosts make, or the calls that devices begin. Each series has its own
+// numbers, and its own records, which all ranks post and compare.
 //
-// Thread-safe, but for the looks, which one thread takes.
+// Thread-safe, except the Look functions, which one thread calls.
 #pragma once
 
 #include <atomic>
@@ -16,14 +16,14 @@ namespace ucudnn::spatial {
 
 class CallWatch {
  public:
-  // A rank, and its last call that this one has heard of.
+  // A rank, and the last call of it that this rank knows.
   struct Slowest {
     int rank = 0;
     uint64_t last = 0;
     bool operator==(const Slowest&) const = default;
   };
 
-  // Ranks are numbers within the group; `first` is the job's rank that is number 0.
+  // `rank` and `ranks` count within the group; `first` is the job's number of rank 0 of the group.
   CallWatch(int rank, int ranks, int first, const Patience& patience)
       : rank_(rank),
         records_(rank, ranks, first),
@@ -37,21 +37,22 @@ class CallWatch {
   uint64_t waiting() const { return waiting_.load(); }
   void set_waiting(uint64_t call) { waiting_.store(call); }
 
-  // The other rank ended after so many calls.
+  // Notes that another rank has ended after `calls` calls.
   void HearLeave(int rank, uint64_t calls) { left_[static_cast<size_t>(rank)].calls.store(calls); }
-  // One that ended before the call that this rank waits in, and its last call. A rank's leaving and
-  // this one's waiting are two words: whoever is second sees the other.
+  // Returns a rank that ended before the call in which this rank waits, with its last call, or
+  // none. HearLeave and set_waiting write different words: whoever writes second and then calls
+  // this function sees the other's write.
   std::optional<Slowest> LeftBehind() const;
-  // Who has come to the fewest calls, among the ranks that have not ended.
+  // Returns the rank that has made the fewest calls, among this rank and those that have not ended.
   Slowest SlowestPresent() const;
 
-  // Looks whether the others come to the call that this rank waits in.
+  // Judges whether the other ranks come to the call in which this rank waits.
   Patience::Verdict LookAtRanks(Patience::Clock::time_point now);
-  // What the last look at the ranks saw.
+  // What the last LookAtRanks saw.
   const Slowest& slowest() const { return slowest_; }
   uint64_t awaited_call() const { return awaited_call_; }
   bool all_came() const { return slowest_.last >= awaited_call_; }
-  // Looks whether the device `moves`, which it has to once all ranks came.
+  // Judges the device, which must move (`moves`) once all ranks have come.
   Patience::Verdict LookAtDevice(bool moves, Patience::Clock::time_point now) {
     return device_wait_.Look(!all_came() || moves, now);
   }

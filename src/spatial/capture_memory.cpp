@@ -47,7 +47,7 @@ Result<ExchangeResources*> CaptureMemory::Take(const cuda::Capture& capture, CUs
     held->hold = cuda::CaptureHold(outside.driver, capture);
     UCUDNN_RETURN_IF_ERROR(held->device.EnterCapture(origin));
     if (former != nullptr) {
-      // One order of exchanges, whatever stream the calls are on.
+      // Exchanges keep one order, whatever streams the calls are on.
       UCUDNN_RETURN_IF_ERROR(former->device.entered.Record(former->device.stream.get()));
       UCUDNN_RETURN_IF_ERROR(former->device.entered.HoldBack(held->device.stream.get()));
     }

@@ -1,6 +1,6 @@
-// What the split calls of CUDA graph captures have on the device. A graph may run whenever it
-// exists, beside any other call, so each capture has a stream, events and a buffer of its own until
-// no graph of it can run any more. Then the next capture takes them; they are freed where the limit
+// The device resources of split calls inside CUDA graph captures. A graph may run at any time while
+// it exists, beside any other call, so each capture has its own stream, events and buffer until no
+// graph of it can run any more. Then the next capture takes them; they are freed if the limit
 // leaves no room for others. Not thread-safe: a rank makes one call at a time.
 #pragma once
 
@@ -15,21 +15,22 @@ namespace ucudnn::spatial {
 
 class CaptureMemory {
  public:
-  // What a call needs.
+  // The needs of a call.
   struct Need {
-    // A graph may launch what was compiled for it, so it lives as long as the capture's graphs.
+    // What was compiled for the call. A graph may launch it, so it lives as long as the capture's
+    // graphs.
     std::shared_ptr<const void> kernel;
     size_t bytes = 0;        // of the buffer
-    size_t most_bytes = 0;   // the limit of all that the rank owns on the device
-    size_t other_bytes = 0;  // what it owns beside captures, with what the call adds to that
+    size_t most_bytes = 0;   // the limit of all memory that the rank owns on the device
+    size_t other_bytes = 0;  // other memory of the rank, including what the call adds
   };
 
-  // The resources for a call on `origin`, which is in `capture`. Earlier calls of the capture keep
-  // what they were recorded with, and go before this one. `outside` are the resources of uncaptured
-  // calls.
+  // Returns the resources for a call on `origin`, which is in `capture`. Earlier calls of the
+  // capture keep the resources with which they were recorded, and run before this one. `outside`
+  // are the resources of calls that are not captured.
   Result<ExchangeResources*> Take(const cuda::Capture& capture, CUstream origin, const Need& need,
                                   const ExchangeResources& outside);
-  size_t bytes() const;  // in all buffers
+  size_t bytes() const;  // of all buffers
 
  private:
   struct Held {
@@ -39,10 +40,10 @@ class CaptureMemory {
     std::set<std::shared_ptr<const void>> kernels;
     ExchangeResources device;
   };
-  // With a buffer of at least `bytes`, which is free, or new within the limit.
+  // Returns resources with a buffer of at least `bytes`: free ones, or new ones within the limit.
   Result<Held*> FreeOrNew(size_t bytes, const Need& need, const ExchangeResources& outside);
 
-  std::list<Held> held_;  // in the order in which they were made
+  std::list<Held> held_;  // in the order of their creation
 };
 
 }  // namespace ucudnn::spatial

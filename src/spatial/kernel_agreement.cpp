@@ -12,7 +12,7 @@
 namespace ucudnn::spatial {
 namespace {
 
-// NHWC where channels lie side by side and positions do not.
+// Returns kNhwc if channels are adjacent in memory and positions are not.
 Layout LayoutOf(const ConvolutionProblem& problem) {
   const bool is_nhwc = problem.c > 1 && problem.x_strides[1] == 1 && problem.x_strides[4] > 1;
   return is_nhwc ? Layout::kNhwc : Layout::kNchw;
@@ -25,7 +25,8 @@ std::string NameOf(const SplitCall& call) {
   return NameOf(form) + Describe(call.problem);
 }
 
-// Behind a global average all positions of a channel have one gradient, on all ranks.
+// Returns whether equal inputs of all ranks are no sign of copies: behind a global average, all
+// positions of a channel have the same gradient on all ranks.
 bool MayBeEqual(const SplitCall& call) {
   const bool is_channelwise = call.work == SplitWork::kPooling || call.work == SplitWork::kNorm;
   return is_channelwise && call.problem.operation == Operation::kBackwardData;
@@ -174,7 +175,7 @@ void KernelAgreement::FailNotNew(int rank, const CallRecord& theirs) {
       suspect);
 }
 
-// Every rank of the group comes here at the same call, and leaves with the same verdict.
+// Every rank of the group calls this at the same call, and gets the same verdict.
 KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
   const SplitCall& call = turn.call;
   const KernelKey key = KernelKey::Of(call.problem, turn.form);
@@ -184,10 +185,10 @@ KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) gathered_extents_[axis] = call.problem.x[axis];
   gathered_kernel_.store(HashOf(TextOf(turn)), std::memory_order_release);
   gathering_.store(turn.sequence, std::memory_order_release);
-  // A record that comes from now on is compared as it comes.
+  // HearPost compares records that arrive from now on.
   if (const auto early = records_.NotAgreeing()) FailNotNew(early->rank, early->record);
-  // Before the rank's own call is tried, which measures: a channel takes memory, and its first
-  // messages time.
+  // Opens the channel before ClaimOf tries and measures the rank's own call: a channel takes
+  // memory, and its first messages take time.
   if (!OpenFirst(turn)) return {};
   const Claim claim = ClaimOf(turn, kernels);
   const auto gathered = ranks_.Gather(EncodeClaim(claim), "agreeing on " + name);
@@ -211,7 +212,7 @@ KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
                  ": all ranks hold the same values, as if they were copies and not stripes; "
                  "copies are declared with ucudnnSpatialDeclareReplicated");
   }
-  // Only what all ranks have made is used again, because making it is a gather.
+  // A kernel is used again only if all ranks have made it, because making one gathers.
   if (agreed->is_prepared && found != kernels.end()) return {ForTensorsOf(turn, *found), true};
   auto made = MakeKernel(turn, *agreed);
   if (made == nullptr) return {};
@@ -333,7 +334,7 @@ std::optional<Result<std::vector<std::vector<uint64_t>>>> KernelAgreement::Gathe
   return std::nullopt;
 }
 
-// Whatever becomes of a rank's own part, every rank gathers as often as the others.
+// Every rank gathers as often as the others, whatever happens to its own part.
 std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const Agreed& agreed) {
   const auto refused = [&](const std::string& why) {
     return SplitKernel::Refused(agreed.extents, why);
@@ -363,7 +364,7 @@ std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const
   ExchangeResources& resources = device_.resources();
   const size_t before = resources.buffer.size();
   Status own = made.status();
-  // More slices than this rank asked for keep more.
+  // A call in more slices than this rank asked for takes more memory.
   const size_t in_graphs = std::min(most_buffer_bytes_, device_.captured_bytes());
   if (own.ok() && (*made)->device_bytes() > most_buffer_bytes_ - in_graphs) {
     own = Status::Error("in slices of " + std::to_string(slice) + " images a call takes " +
@@ -384,7 +385,7 @@ std::unique_ptr<SplitKernel> KernelAgreement::MakeKernel(const Turn& turn, const
   for (const auto& rank : sizes->value()) {
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::max(bytes[i], rank[i]);
   }
-  // Both gather, too, and end alike on all ranks.
+  // Both Open and Reserve gather, and end in the same way on all ranks.
   if (const Status opened = device_.Open(settings_.timeout); !opened.ok()) {
     failure_.Fail(failure_.OfChannel(opened));
     return nullptr;

@@ -12,7 +12,7 @@ CUcontext CurrentContext(const cuda::Driver& driver) {
   return driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS ? current : nullptr;
 }
 
-// The rank's handle, on another stream while this lives: that of a capture.
+// Moves the rank's handle to another stream, such as that of a capture, for its lifetime.
 class HandleOnStream {
  public:
   HandleOnStream(ExchangeResources& device, CUstream stream)

@@ -1,6 +1,6 @@
-// What a rank has on its device for its split calls: resources and a channel, which are made where
-// the ranks agree on their first kernel, and what captures have. The device's context is current
-// wherever this is used. Not thread-safe, but for owned_bytes(): a rank makes one call at a time.
+// What a rank has on its device for split calls: resources and a channel, made when the ranks agree
+// on their first kernel, and the resources of captures. Not thread-safe, except owned_bytes(): a
+// rank makes one call at a time. REQUIRES: the device's context is current.
 #pragma once
 
 #include <atomic>
@@ -19,43 +19,44 @@ namespace ucudnn::spatial {
 
 class RankDevice {
  public:
-  // Opens the rank's channel with the context of its first call current.
+  // Opens the rank's channel. Called with the context of the rank's first call current.
   using OpenChannel =
       std::function<Result<std::unique_ptr<transport::Channel>>(const transport::ChannelSetup&)>;
 
-  // All but `open` outlive this.
+  // All arguments but `open` outlive the object.
   RankDevice(const cudnn::Functions& functions, const cuda::Driver& driver, transport::Ranks& ranks,
              RankFailure& failure, OpenChannel open);
 
-  // Makes the resources, once.
+  // Makes the resources, unless they exist.
   Status Prepare();
-  // REQUIRES: Prepare has succeeded. Opens the channel, once: gathers, and ends alike on all ranks.
+  // Opens the channel, unless it is open. Gathers, and ends in the same way on all ranks. REQUIRES:
+  // Prepare has succeeded.
   Status Open(std::chrono::milliseconds timeout);
   bool is_prepared() const { return resources_.has_value(); }
   bool is_open() const { return channel_ != nullptr; }
-  // Whether the current context is not that of the resources.
+  // Returns whether the current context is another one than that of the resources.
   bool IsAnother() const;
 
   const cudnn::Functions& functions() const { return functions_; }
   const cuda::Driver& driver() const { return driver_; }
-  // REQUIRES: is_prepared(), or is_open().
+  // REQUIRE: is_prepared(), and is_open().
   ExchangeResources& resources() { return *resources_; }
   transport::Channel& channel() const { return *channel_; }
 
-  // Makes room in the buffer for `made` and tries it. The buffer's first `kept_bytes` stay what
-  // they are: the other ranks do not send again what this one alone would lose.
+  // Makes room in the buffer for `made` and tries it. Keeps the buffer's first `kept_bytes`,
+  // because the other ranks would not send them again.
   Status GrowAndTry(SplitKernel& made, const KernelCall& call, size_t kept_bytes);
-  // The resources for a call of `kernel` on `origin`, which is in `capture`, where all that the
-  // rank owns may be `most_bytes`.
+  // Returns the resources for a call of `kernel` on `origin`, which is in `capture`. `most_bytes`
+  // limits all memory that the rank owns.
   Result<ExchangeResources*> TakeForCapture(const cuda::Capture& capture, CUstream origin,
                                             SplitKernel& kernel, size_t most_bytes);
   size_t captured_bytes() const { return captures_.bytes(); }
-  // REQUIRES: is_open(). Sets what owned_bytes() is: for exchanges, sums and captures.
+  // Updates owned_bytes(): the memory for exchanges, sums and captures. REQUIRES: is_open().
   void CountOwned();
   size_t owned_bytes() const { return owned_bytes_; }
 
  private:
-  // Copies behind what the stream of exchanges had, and waits.
+  // Copies on the stream of exchanges, and waits for it.
   Status CopyNow(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 
   const cudnn::Functions& functions_;

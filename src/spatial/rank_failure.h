@@ -1,6 +1,6 @@
-// How the split calls of all ranks fail together: the first failure anywhere is told by every rank
-// in the same words, and all later calls are errors. Lines name ranks by their numbers in the job.
-// Thread-safe.
+// Makes the split calls of all ranks fail together: every rank reports the first failure of any
+// rank in the same words, and all later calls are errors. Lines name ranks by their numbers in the
+// job. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -18,27 +18,28 @@ namespace ucudnn::spatial {
 
 class RankFailure {
  public:
-  // `ranks` outlives this.
+  // `ranks` outlives the object.
   RankFailure(transport::Ranks& ranks, const SpatialGrid& grid) : ranks_(ranks), grid_(grid) {}
 
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
-  // From now on all ranks' calls fail, with this line.
+  // Makes all later calls of all ranks fail, with this line.
   void Fail(const std::string& line);
-  // Fails because of what this rank's call of that number met.
+  // Fails because of what this rank met in its call number `call`.
   void FailAt(uint64_t call, const std::string& what) {
     Fail(OwnName() + ", call " + std::to_string(call) + ": " + what);
   }
-  // From now on this rank's calls fail; the line is to come.
+  // Makes this rank's later calls fail. The line follows in Fail or Hear.
   void FailWithoutLine() { has_failed_.store(true, std::memory_order_release); }
-  // The job has failed with `line`: tells the user, with this rank's last call by its `records`.
-  // Once, on the transport's thread.
+  // Tells the user that the job has failed with `line`, and this rank's last call from its
+  // `records`. Called once, on the transport's thread.
   void Hear(std::string_view line, const CallRecords& records);
-  // Whether the line was written.
+  // Returns whether Hear has written the line.
   bool is_told() const { return is_told_.load(std::memory_order_acquire); }
-  // Waits for that, for a bounded time: a process that ends at the error would end without it.
+  // Waits for is_told(), for a limited time. Without that, a process that ends at the error might
+  // end before the line is written.
   void AwaitTold() const;
 
-  // The rank's channel, which is aborted where the job fails. It outlives all calls of Hear.
+  // Sets the rank's channel, which is aborted if the job fails. It outlives all calls of Hear.
   void Publish(transport::Channel& channel);
   transport::Channel* channel() const { return channel_.load(std::memory_order_acquire); }
 
@@ -49,7 +50,7 @@ class RankFailure {
     return "rank " + std::to_string(RankOfJob(group_rank));
   }
   std::string OwnName() const { return "rank " + std::to_string(ranks_.membership().rank); }
-  // What a channel says, which counts ranks within the group.
+  // Returns a channel's message, with a note that its ranks count within the group if they do.
   std::string OfChannel(const Status& status) const;
 
  private:

@@ -52,7 +52,7 @@ void RankWatch::WatchOrFail() {
   try {
     failure_.Fail(failure_.OwnName() + ": out of memory in the thread that watches the others");
   } catch (...) {
-    // Even for the line: the others miss this rank's next record.
+    // There is not even memory for the line. The other ranks will miss this rank's next record.
   }
 }
 
@@ -70,7 +70,7 @@ void RankWatch::Watch() {
     const Status exchanged = channel == nullptr ? Status::Ok() : channel->Check();
     if (!exchanged.ok()) {
       failure_.FailWithoutLine();
-      // Who aborted an exchange says why, in a line that the others would only repeat.
+      // The rank that aborted an exchange says why, so this rank waits for that line first.
       for (int look = 0; look < kLooksForCause && !ends_ && !failure_.is_told(); ++look) {
         ending_.WaitUntil(mutex_, Clock::now() + kLook);
       }
@@ -155,7 +155,7 @@ bool RankWatch::DeviceMoves(transport::Channel& channel, uint64_t call) {
   const transport::DeviceProgress now = channel.Progress();
   if (is_enqueued && !now.is_pending) seen_.finished = call;
   const DeviceLog* const log = device_log();
-  // Graphs may be before it.
+  // Graphs may run before the exchange.
   const uint64_t counted = log == nullptr ? 0 : log->begun() + log->ended();
   const bool moves = !now.is_pending || call != seen_.call || now.reached != seen_.reached ||
                      counted != seen_.counted;

@@ -1,7 +1,7 @@
-// The thread of a rank that looks whether exchanges failed after their calls had returned, and
-// whether the other ranks, and the device, come to the calls that this one has made and to those
-// that its device has begun in CUDA graphs (device_log.h). Waits are told of once, and given up in
-// time: then all ranks' calls fail. Thread-safe.
+// The thread with which a rank watches its calls. It looks whether exchanges failed after their
+// calls had returned, and whether the other ranks and this rank's device come to the calls that
+// this rank has made and to those that its device has begun in CUDA graphs (device_log.h). It warns
+// of a long wait once, and gives up after the timeout: all ranks' calls fail then. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -21,30 +21,32 @@ namespace ucudnn::spatial {
 
 class RankWatch {
  public:
-  // `ranks` and `failure` outlive this. `count` hears of each captured call that the device begins,
-  // on the thread that posts its record.
+  // `ranks` and `failure` outlive the object. `count` is called for each captured call that the
+  // device begins, on the thread that posts the call's record.
   RankWatch(transport::Ranks& ranks, RankFailure& failure, const Patience& patience,
             std::function<void(const DeviceCall&)> count);
   void Start();
-  // Once, behind Start. From then on nobody asks the channel that `failure` knows.
+  // Ends the thread. Called once, after Start. From then on the thread does not use the channel of
+  // `failure`.
   void End();
 
   CallWatch& calls() { return calls_; }
   const CallWatch& calls() const { return calls_; }
-  // The calls that devices begin, since they are counted.
+  // The calls that devices have begun since they are counted.
   CallWatch& begun() { return begun_; }
-  // The call, and all before it, are on the streams.
+  // Notes that `call` and all calls before it are on the streams.
   void NoteEnqueued(uint64_t call) { enqueued_.store(call, std::memory_order_release); }
-  // Fails where a rank of the group has left that would have to make the last call, too. True where
-  // it has.
+  // Fails if a rank of the group has left before the last call that needs it. Returns whether it
+  // failed.
   bool FailIfLeftBehind();
 
-  // Null until CountOnDevice.
+  // Returns null until CountOnDevice.
   DeviceLog* device_log() const { return device_log_.load(std::memory_order_acquire); }
-  // From now on all calls are counted. At the first call in a capture.
+  // Counts all later calls on the device. Called at the first call in a capture.
   void CountOnDevice(const cuda::Driver& driver);
-  uint64_t calls_begun() const;  // by the device, where it is counted
-  // At the rank's end: posts what the device has begun, and waits a bounded time for what it is in.
+  uint64_t calls_begun() const;  // by the device; 0 if they are not counted
+  // Posts what the device has begun, after a limited wait for the call that the device is in.
+  // Called at the rank's end.
   void FinishBegun();
 
  private:
@@ -52,12 +54,14 @@ class RankWatch {
   void Watch();
   void WatchCalls(transport::Channel* channel);
   void WatchBegun();
-  // The device of a rank that has left may still run what it had not begun by then, for a while.
+  // Fails if a rank has left before a call in which this device waits. Waits a while first, because
+  // the device of that rank may still begin calls.
   void WatchLeft(bool is_running);
-  // Warns, or gives up: then results are suspect from `call` on.
+  // Warns, or gives up: results are then suspect from `call` on.
   void Tell(Patience::Verdict verdict, const std::string& line, uint64_t call);
-  // Whether the device has done something since the last look for the exchanges up to those of
-  // `call`, or has done them all. A rank's own work before them may take long, as long as some end.
+  // Returns whether the device has progressed since the last look in the exchanges up to those of
+  // `call`, or has finished them. A rank's own work before an exchange may take long, provided that
+  // other work ends.
   bool DeviceMoves(transport::Channel& channel, uint64_t call);
   // Posts what the device has begun, as far as this rank may be ahead of the others.
   void PostAllBegun();
@@ -71,14 +75,14 @@ class RankWatch {
   std::atomic<DeviceLog*> device_log_ = nullptr;
   Mutex begun_mutex_;
 
-  // The thread alone uses what it has seen.
+  // What the thread has seen; only the thread uses it.
   struct OnDevice {
-    uint64_t call = 0;      // the last one that needs the other ranks
-    uint64_t reached = 0;   // as the channel counts
-    uint64_t finished = 0;  // a call of which, as of those before it, nothing needs to be asked
-    uint64_t counted = 0;   // what it has begun and ended, as DeviceLog counts
+    uint64_t call = 0;      // the last call that needs the other ranks
+    uint64_t reached = 0;   // DeviceProgress::reached
+    uint64_t finished = 0;  // exchanges up to those of this call have finished
+    uint64_t counted = 0;   // calls that the device has begun and ended (DeviceLog)
   } seen_;
-  uint64_t moved_ = 0;  // `counted` at the last look at what has begun
+  uint64_t moved_ = 0;  // begun and ended calls at the last WatchBegun
   std::optional<Patience::Clock::time_point> left_behind_;
 
   Mutex mutex_;

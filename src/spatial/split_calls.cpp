@@ -20,7 +20,7 @@ uint64_t NextIdentity() {
   return ++count;
 }
 
-// What the call writes.
+// Returns the tensor that the call writes.
 DeviceBox OutputOf(const SplitCall& call) {
   const ConvolutionProblem& p = call.problem;
   const CUdeviceptr data = ToDevice(call.call.*cudnn::OutputOf(p.operation));
@@ -39,10 +39,10 @@ DeviceBox OutputOf(const SplitCall& call) {
   return {filter, PackedStrides(p.layout, filter), element, data};
 }
 
-// What a rank tells when it ends.
+// What a rank tells the others when it ends.
 struct Farewell {
   uint64_t calls = 0;
-  uint64_t begun = 0;  // by its device, where that is counted
+  uint64_t begun = 0;  // calls begun by its device, if they are counted
 
   std::string Text() const { return std::to_string(calls) + " " + std::to_string(begun); }
   static Farewell Read(std::string_view text) {
@@ -53,8 +53,8 @@ struct Farewell {
   }
 };
 
-// Where the ranks of a group did not end alike: in words. `ended` is none of ranks that did not
-// say; the first of them is rank `first` of the job.
+// Returns, in words, how the ranks of a group ended differently, or none if they did not. `ended`
+// has none for a rank that did not tell; the group's first rank has the number `first` in the job.
 std::optional<std::string> Unequal(const std::vector<std::optional<Farewell>>& ended, int first) {
   const auto compare = [&](uint64_t Farewell::*count,
                            const char* did) -> std::optional<std::string> {
@@ -144,7 +144,7 @@ cudnnStatus_t SplitCalls::Broken(const SplitCall& call) const {
 
 void SplitCalls::FillOutput(const SplitCall& call) const {
   const cuda::ContextScope scope(driver_, call.context);
-  // What cannot even be filled belongs to a device that is lost.
+  // If the output cannot even be filled, the device is lost.
   Status filled = Fill(driver_, OutputOf(call), kNanByte, call.stream);
   if (const cudnn::NormGradient* const gradient = call.call.gradient) {
     const size_t number = call.problem.type == DataType::kDouble ? sizeof(double) : sizeof(float);
@@ -167,7 +167,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
     return Broken(call);
   }
   const MutexLock in_call(in_call_, MutexLock::kAdopt);
-  // Another thread may be about to Await: it takes no longer than enqueueing.
+  // Another thread may be in Await, which takes no longer than enqueueing.
   MutexLock lock(mutex_);
   if (failure_.has_failed()) return Broken(call);
   const cuda::ContextScope scope(driver_, call.context);
@@ -184,7 +184,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
       {call, local, sequence_, form, follows && is_second ? received_.bytes : 0});
   if (kernel == nullptr) return Broken(call);
   const bool refused = !kernel->refusal().empty();
-  // An agreement clears the buffer.
+  // An agreement overwrites the buffer.
   const bool has_rows = !agreed_now && !refused && HasRows(call, *kernel);
   const CallKind kind = agreed_now                    ? CallKind::kAgreed
                         : refused                     ? CallKind::kRefused
@@ -193,7 +193,8 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   Post(call, {kind, has_rows}, kernel->common_hash(), kernel->shared_extents());
   if (refused) {
     log_.Count(kernel->log_number(), false);
-    // The trial may have left the rank's own result there, which looks like one.
+    // The trial may have left the rank's own result in the output, where it looks like a correct
+    // one.
     if (agreed_now && !form.reads_result) FillOutput(call);
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
@@ -229,7 +230,7 @@ bool SplitCalls::HasRows(const SplitCall& call, const SplitKernel& kernel) const
       received_.hides_nan != kernel.form().hides_nan || !kernel.exchanges_gradient_at_once()) {
     return false;
   }
-  // What is x of the one is dx of the other, wherever that lies.
+  // x of one call is dx of the other, so its strides may differ.
   ConvolutionProblem other = received_.problem;
   other.operation = call.problem.operation;
   other.x_strides = call.problem.x_strides;
@@ -242,7 +243,7 @@ Status SplitCalls::Await(CUcontext context, CUstream stream) {
   const cuda::Event& deferred = device_.resources().deferred;
   const cuda::ContextScope scope(driver_, context);
   if (!cuda::IsCapturing(driver_, stream)) return deferred.HoldBack(stream);
-  // What is captured is never deferred.
+  // Captured calls never defer sums.
   const cuda::RelaxedCaptureScope relaxed(driver_);
   if (!deferred.Pending()) return Status::Ok();
   return Status::Error("a CUDA graph cannot wait for a sum that was deferred outside of it");
@@ -255,7 +256,7 @@ SplitFigures SplitCalls::figures() const {
 void SplitCalls::Fail(const std::string& why) { failure_.Fail(failure_.OwnName() + ": " + why); }
 
 std::optional<std::string> SplitCalls::Leave() {
-  // A lock may be held for ever in a child.
+  // In a forked child, a lock may be held for ever.
   if (getpid() != process_) return std::nullopt;
   if (failure_.has_failed()) failure_.AwaitTold();
   watch_.FinishBegun();
@@ -277,8 +278,8 @@ void SplitCalls::Forget(cudnnHandle_t handle) {
 }
 
 int SplitCalls::NumberOfThread() {
-  // Of the calling thread, and never of a later one: std::thread::id is used again, on one rank and
-  // not on another. A thread that calls for several ranks is numbered anew at each change.
+  // Returns a number that no later thread gets: std::thread::id may be used again, on one rank and
+  // not on another. A thread that calls for several ranks gets a new number at each change.
   thread_local uint64_t numbered_by = 0;
   thread_local int number = 0;
   if (numbered_by != identity_) {
@@ -300,7 +301,7 @@ void SplitCalls::Post(const SplitCall& call, const Posting& posting, uint64_t co
   CallRecord record;
   record.sequence = sequence_;
   record.kernel = common_hash;
-  // Of a call that was refused without an agreement extents are not compared.
+  // Extents are not compared if the call was refused without an agreement.
   const bool is_unread = extents == nullptr && posting.kind == CallKind::kRefused;
   record.extents = is_unread ? Spatial{} : call.problem.x;
   record.operation = static_cast<int32_t>(call.problem.operation);
@@ -315,7 +316,7 @@ void SplitCalls::Post(const SplitCall& call, const Posting& posting, uint64_t co
   if (difference) failure_.Fail(*difference);
 }
 
-// Waits until this rank is at most `most_ahead` calls ahead of the slowest other one.
+// Waits until this rank is at most `most_ahead` calls ahead of the slowest other rank.
 void SplitCalls::AwaitRecords(uint64_t most_ahead) {
   const auto deadline = std::chrono::steady_clock::now() + settings_.timeout;
   while (!failure_.has_failed() && records().ahead() > most_ahead) {

@@ -1,6 +1,6 @@
-// Split calls inside CUDA graph captures. A kernel that ran outside before is captured with its
-// exchange, between two host functions (device_log.h); the thread that watches the others posts
-// what devices begin each time that a graph is launched (rank_watch.h).
+// Split calls inside CUDA graph captures. A kernel that ran outside of a capture before is captured
+// with its exchange, between two host functions (device_log.h). Whenever a graph is launched, the
+// thread that watches the other ranks posts what the device begins (rank_watch.h).
 #include "base/log.h"
 #include "spatial/split_calls.h"
 
@@ -26,7 +26,8 @@ KernelOutcome SplitCalls::Capture(const SplitCall& call, LocalCall& local, Split
   const Result<DeviceLog::Point*> point = BeginOnDevice(call, kernel, true, device);
   if (!point.ok()) return {CUDNN_STATUS_SUCCESS, point.status()};
   KernelOutcome outcome = kernel.Run({call.call, call.stream, local}, device, device_.channel());
-  // What was forked is joined, whatever became of the call: else the whole capture fails.
+  // The capture's streams must be joined, whatever happened to the call; otherwise the whole
+  // capture fails.
   const CUstream exchanges = device.stream.get();
   Status joined = Status::Ok();
   if (cuda::IsCapturing(driver_, exchanges)) {
@@ -77,7 +78,8 @@ cudnnStatus_t SplitCalls::RunCaptured(const SplitCall& call, LocalCall& local) {
   return Conclude(call, Capture(call, local, *kernel, *capture));
 }
 
-// In the order of exchanges, which is that of the calls on all ranks, whatever streams they are on.
+// Counts the beginning of a call in the order of exchanges, which is the order of the calls on all
+// ranks, whatever streams they are on.
 Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
                                                     const SplitKernel& kernel, bool is_captured,
                                                     ExchangeResources& device) {
@@ -97,7 +99,8 @@ Result<DeviceLog::Point*> SplitCalls::BeginOnDevice(const SplitCall& call,
   return point;
 }
 
-// What follows on the caller's stream, a launch of a graph, say, begins behind this call.
+// Counts the end of a call. Later work on the caller's stream, such as a launch of a graph, begins
+// after the call.
 Status SplitCalls::EndOnDevice(DeviceLog::Point* point, const SplitCall& call,
                                ExchangeResources& device) {
   if (point == nullptr) return Status::Ok();

@@ -1,4 +1,4 @@
-// What the report tells of a kernel that ranks agreed on.
+// What the report tells about a kernel on which ranks have agreed.
 #include <algorithm>
 
 #include "convolution/pooled_boxes.h"
@@ -23,7 +23,8 @@ const char* KindOf(const CallForm& form) {
   return "convolution";
 }
 
-// What the gradient of a maximum needs beside dy: x under all windows over the rank's elements.
+// Adds to `need` what the gradient of a maximum pooling needs beside dy: x under all windows over
+// the rank's elements.
 HaloNeed WithMaxima(const Stripes& stripes, HaloNeed need) {
   const SpatialBox own = OwnedByPooling(stripes, stripes.cell).elements;
   const SpatialBox read = ReadByPooling(stripes, stripes.cell).elements;
@@ -62,7 +63,7 @@ KernelFacts KernelAgreement::FactsOf(const Turn& turn, const SplitKernel& kernel
   const Stripes& stripes = group->stripes;
   facts.need = HaloNeedOf(stripes);
   if (group->pooled || call.work == SplitWork::kNorm) {
-    // Each number that a rank has of its stripe goes to each of the others once.
+    // Each rank sends each number of its stripe to every other rank once.
     facts.least_sent_bytes = facts.sent_bytes;
     facts.least_received_bytes = facts.received_bytes;
     return facts;

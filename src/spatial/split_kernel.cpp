@@ -63,16 +63,16 @@ Status ExchangeResources::Create(CUcontext current) {
 
 Status ExchangeResources::CreateForCapture(CUcontext current, size_t bytes) {
   UCUDNN_RETURN_IF_ERROR(CreateStreams(current));
-  // The pool was not made, so that no stream orders the allocation.
+  // The pool was not created, so no stream orders the allocation.
   return buffer.Reserve(bytes);
 }
 
-// What waits for it before anything has read the buffer waits within the capture.
+// Before anything has read the buffer, a wait for `read` must be a wait within the capture.
 Status ExchangeResources::EnterCapture(CUstream origin) { return read.Record(origin); }
 
 Status ExchangeResources::Grow(size_t bytes) {
   if (bytes <= buffer.size()) return Status::Ok();
-  // The stream of exchanges is behind the last reader of the buffer.
+  // The stream of exchanges follows the last reader of the buffer.
   UCUDNN_RETURN_IF_ERROR(stream.Synchronize());
   Status grown = buffer.Grow(bytes);
   const Status waited = stream.Synchronize();

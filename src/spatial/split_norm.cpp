@@ -8,7 +8,8 @@ Result<std::unique_ptr<SplitKernel>> SplitNorm::Make(const PlanContext& context,
                                                      const GroupStripes& group,
                                                      const CallForm& form, bool sums_gradients) {
   std::unique_ptr<SplitNorm> kernel(new SplitNorm(context, group, form));
-  // Copies that nobody sums stay as they are; in the program's sum, one counts.
+  // If nobody sums gradients, those of copies stay as they are. If the program sums them, only one
+  // copy counts.
   kernel->counts_ = group.counts || sums_gradients;
   if (!group.cuts) return std::unique_ptr<SplitKernel>(std::move(kernel));
   NormSlices slices;
@@ -49,7 +50,7 @@ Status SplitNorm::Finish(const KernelCall& call, CUdeviceptr buffer) const {
                       : statistics_->Finish(*call.call.gradient, buffer);
 }
 
-// What is tried writes no result that is read later.
+// The trial writes no result that is read later.
 Status SplitNorm::Try(const KernelCall& call, ExchangeResources& device) {
   if (statistics_ == nullptr || (!is_forward() && (form_.reads_result || form_.recomputes))) {
     return Status::Ok();
@@ -73,7 +74,7 @@ KernelOutcome SplitNorm::FindStatistics(const KernelCall& call, ExchangeResource
   return outcome;
 }
 
-// Whatever becomes of the rank's own part, the others get their messages.
+// Sends this rank's messages to the others, whatever happens to the rank's own part.
 KernelOutcome SplitNorm::Run(const KernelCall& call, ExchangeResources& device,
                              transport::Channel& channel) {
   if (statistics_ == nullptr) return {RunAlone(call), Status::Ok()};

@@ -1,6 +1,6 @@
-// Batch normalisation in training, forward and backward, of an image that is cut: ranks tell each
-// other their statistics, or the sums of their gradients, and each makes its part of the whole's
-// result (norm_statistics.h).
+// Batch normalisation in training, forward and backward, of an image that is cut. Ranks exchange
+// their statistics, or the sums of their gradients, and each computes its part of the whole result
+// (norm_statistics.h).
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace ucudnn::spatial {
 
 class SplitNorm : public SplitKernel {
  public:
-  // SplitKernel::Make calls this for norms that are not replicated.
+  // Called by SplitKernel::Make for batch normalisations that are not replicated.
   static Result<std::unique_ptr<SplitKernel>> Make(const PlanContext& context,
                                                    const GroupStripes& group, const CallForm& form,
                                                    bool sums_gradients);
@@ -27,17 +27,17 @@ class SplitNorm : public SplitKernel {
  private:
   using SplitKernel::SplitKernel;
   bool is_forward() const { return problem_.operation == Operation::kForward; }
-  // Where no other rank has a part of the image.
+  // Runs the call if no other rank has a part of the image.
   cudnnStatus_t RunAlone(const KernelCall& call) const;
   cudnnStatus_t RunOwn(const KernelCall& call, CUdeviceptr buffer) const;
   Status Finish(const KernelCall& call, CUdeviceptr buffer) const;
-  // The statistics of the whole, of a gradient that is given none.
+  // Computes the statistics of the whole image, for a gradient that is given none.
   KernelOutcome FindStatistics(const KernelCall& call, ExchangeResources& device,
                                transport::Channel& channel);
 
   std::unique_ptr<NormStatistics> statistics_;  // null: no other rank has a part
   std::optional<SlotExchange> slots_;
-  bool counts_ = true;  // this rank's gradients of scale and bias are part of their sums
+  bool counts_ = true;  // whether this rank's gradients of scale and bias are part of their sums
 };
 
 }  // namespace ucudnn::spatial

@@ -1,4 +1,4 @@
-// Who is waited for in a series of calls, and for how long: by a clock of the test's.
+// Tests which rank is waited for in a series of calls, and for how long, by a clock of the test.
 #include "spatial/call_watch.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ class CallWatchTest : public ::testing::Test {
     EXPECT_FALSE(watch.records().Add(record, nullptr));
     watch.set_waiting(call);
   }
-  // The other rank makes its call of that number.
+  // Hears the record of the other rank's call number `call`.
   void HearOther(uint64_t call) {
     record.sequence = call;
     EXPECT_FALSE(watch.records().AddOf(1, {reinterpret_cast<const char*>(&record), sizeof record}));

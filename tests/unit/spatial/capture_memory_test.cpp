@@ -1,4 +1,4 @@
-// What captured calls have on the device: one capture's alone until its last graph is gone.
+// Tests that device resources belong to one capture until its last graph is gone.
 #include "spatial/capture_memory.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ class CaptureMemoryTest : public DeviceTest {
     EXPECT_TRUE(outside.Create(context).ok());
     EXPECT_TRUE(origin.Create().ok());
   }
-  // The resources of a capture whose call needs so many bytes, and the capture's graph.
+  // Captures a call that needs `bytes`. Returns the capture's resources and its graph.
   std::pair<Result<spatial::ExchangeResources*>, CUgraph> Capture(size_t bytes) {
     EXPECT_EQ(cuStreamBeginCapture(origin.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
               CUDA_SUCCESS);

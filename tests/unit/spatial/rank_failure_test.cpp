@@ -1,4 +1,4 @@
-// How a failure reaches what waits on one rank.
+// Tests how a failure reaches the channel and the calls of one rank.
 #include "spatial/rank_failure.h"
 
 #include <gtest/gtest.h>
