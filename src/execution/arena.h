@@ -13,8 +13,6 @@
 // this thread has yet to enqueue. Memory comes from a pool, and goes back to it when the last work
 // on it is over. If the device has no pools, such memory is freed when the application itself waits
 // for the device, by destroying a handle.
-//
-// waits for the device, by destroying a handle.
 #pragma once
 
 #include <cuda.h>
