@@ -193,7 +193,7 @@ Status BlockSystem::Restrict(int level) {
       UCUDNN_RETURN_IF_ERROR(propagator_->Combine(coarse.states[block], 0, 1, from, lane));
     }
     if (block == blocks) return Status::Ok();
-    if (runs_side_by_side_) from = coarse.states[block];  // beside those of other chains
+    if (runs_side_by_side_) from = coarse.states[block];  // the copy beside other states
     const State stepped = Scratch(level + 1, block, lane);
     UCUDNN_RETURN_IF_ERROR(propagator_->Step(level + 1, block, from, stepped, lane));
     return propagator_->Combine(coarse.source[block + 1], 1, -1, stepped, lane);

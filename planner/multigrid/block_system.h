@@ -26,7 +26,7 @@ enum class Storage {
   kCPoints  // N/c + 2 states; the others are computed again when they are read
 };
 
-// Provides the first state of each level of a system whose blocks begin where another system's end.
+// Provides the first state of each level of a system whose blocks follow another system's blocks.
 class Inlet {
  public:
   virtual ~Inlet() = default;

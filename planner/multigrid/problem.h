@@ -31,7 +31,7 @@ struct Problem {
 Result<Problem> DrawnProblem(const planner::Graph& graph, BatchNorms norms, uint64_t seed);
 
 // Returns a problem without parameters and image, for networks too large to draw; `time` and `step`
-// are those of DrawnProblem.
+// are set as in DrawnProblem.
 Result<Problem> UndrawnProblem(const planner::Graph& graph, BatchNorms norms);
 
 // Returns the image that DrawnProblem draws.

@@ -1,5 +1,5 @@
 // Solves linear chains, such as adjoints, scaled by a power of two, so that small numbers lose
-// nothing if the numbers of states have few exponents.
+// nothing if the number type of states has few exponents.
 #pragma once
 
 #include <span>

@@ -83,8 +83,8 @@ class Arena {
   void GiveBack(const Segment& segment, CUstream stream);
 
   enum class Readiness { kReady, kBusy, kShort };
-  // Prepares a segment for each of `needs`, beside those of captures, and frees all others except
-  // those that lost_bytes() counts. kBusy: some segments are still in use, and nothing was
+  // Prepares a segment for each of `needs`. Frees all other segments, except segments of captures
+  // and segments that lost_bytes() counts. kBusy: some segments are still in use, and nothing was
   // allocated. kShort: the device has no memory left, and no segment was added.
   Readiness Prepare(std::span<const Need> needs);
   // Ends lending. From now on owners call Take.
@@ -133,8 +133,8 @@ class Arena {
 
   // Call Leave when `handle` will enqueue no more. Call Waited with the result of Leave after
   // waiting for the device, as cudnnDestroy does. Waited frees the segments of handles that had
-  // left by then. If no handle is left, it frees all segments except those of graphs and assured
-  // ones, and returns true.
+  // left by then. If no handle is left, it frees all segments except assured ones and segments of
+  // graphs, and returns true.
   uint64_t Leave(const void* handle);
   bool Waited(uint64_t leave);
   // Returns whether `owner` has a segment of at least `bytes`, which Take would give it again.

@@ -34,7 +34,7 @@ class RankDevice {
   Status Open(std::chrono::milliseconds timeout);
   bool is_prepared() const { return resources_.has_value(); }
   bool is_open() const { return channel_ != nullptr; }
-  // Returns whether the current context is another one than that of the resources.
+  // Returns whether the current context differs from the context of the resources.
   bool IsAnother() const;
 
   const cudnn::Functions& functions() const { return functions_; }

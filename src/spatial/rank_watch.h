@@ -59,9 +59,9 @@ class RankWatch {
   void WatchLeft(bool is_running);
   // Warns, or gives up: results are then suspect from `call` on.
   void Tell(Patience::Verdict verdict, const std::string& line, uint64_t call);
-  // Returns whether the device has progressed since the last look in the exchanges up to those of
-  // `call`, or has finished them. A rank's own work before an exchange may take long, provided that
-  // other work ends.
+  // Returns whether the device has progressed since the last look in the exchanges of `call` and of
+  // all calls before it, or has finished them. A rank's own work before an exchange may take long,
+  // provided that other work ends.
   bool DeviceMoves(transport::Channel& channel, uint64_t call);
   // Posts what the device has begun, as far as this rank may be ahead of the others.
   void PostAllBegun();
@@ -79,7 +79,7 @@ class RankWatch {
   struct OnDevice {
     uint64_t call = 0;      // the last call that needs the other ranks
     uint64_t reached = 0;   // DeviceProgress::reached
-    uint64_t finished = 0;  // exchanges up to those of this call have finished
+    uint64_t finished = 0;  // the exchanges of all calls up to this one have finished
     uint64_t counted = 0;   // calls that the device has begun and ended (DeviceLog)
   } seen_;
   uint64_t moved_ = 0;  // begun and ended calls at the last WatchBegun

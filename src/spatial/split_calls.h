@@ -123,7 +123,7 @@ class SplitCalls {
 
   const SplitSettings settings_;
   const pid_t process_;      // a forked child is no rank
-  const uint64_t identity_;  // no other object of this process ever has it
+  const uint64_t identity_;  // unique among all objects of this process, past and future
   const cudnn::Functions& functions_;
   const cuda::Driver& driver_;
   const std::unique_ptr<transport::Ranks> ranks_;

@@ -79,7 +79,7 @@ struct KernelCall {
 // The outcome of a call.
 struct KernelOutcome {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // of the rank's own call, or of the correction
-  // Why the ranks' results are not those of the whole convolution; Ok if they are.
+  // Why the ranks' results are not parts of the whole convolution's result; Ok if they are.
   Status exact;
 };
 
@@ -142,7 +142,7 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
   // Returns how many of the buffer's first bytes hold what came from other ranks.
   virtual size_t received_end() const { return 0; }
 
-  // Makes once those library calls, beside the rank's own call, that leave the program's memory
+  // Makes, once, the library calls beside the rank's own call that leave the program's memory
   // alone. Fails if the library refuses one.
   virtual Status Try(const KernelCall& call, ExchangeResources& device) = 0;
   virtual KernelOutcome Run(const KernelCall& call, ExchangeResources& device,

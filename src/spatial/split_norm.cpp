@@ -8,8 +8,8 @@ Result<std::unique_ptr<SplitKernel>> SplitNorm::Make(const PlanContext& context,
                                                      const GroupStripes& group,
                                                      const CallForm& form, bool sums_gradients) {
   std::unique_ptr<SplitNorm> kernel(new SplitNorm(context, group, form));
-  // If nobody sums gradients, those of copies stay as they are. If the program sums them, only one
-  // copy counts.
+  // If nobody sums gradients, the gradients of copies stay as they are. If the program sums them,
+  // only one copy counts.
   kernel->counts_ = group.counts || sums_gradients;
   if (!group.cuts) return std::unique_ptr<SplitKernel>(std::move(kernel));
   NormSlices slices;

@@ -57,8 +57,8 @@ class RooflineTimes : public LayerTimes {
   const std::vector<LayerKind> kinds_;
 };
 
-// Gives the times of single layers, measured where one layer fills the device, like one core of a
-// processor: layers that run at once take as long as layers one after the other.
+// Gives the measured times of single layers, on a device that one layer fills, such as one core of
+// a processor: layers that run at once take as long as layers one after the other.
 class MeasuredTimes : public LayerTimes {
  public:
   struct Kind {

@@ -16,7 +16,7 @@ struct StandIn {
   std::vector<int> layers;  // the stage's layers that the stand-in has, in rising order
   int stage_steps = 0;      // the steps of the stage itself
   double h_factor = 1;      // the stand-in's step h is this times the stage's
-  double state_factor = 1;  // the size of the stage's states divided by that of its own
+  double state_factor = 1;  // numbers of a state: the stage's divided by the stand-in's
   std::string differences;  // such as "maps of 8x8, 5 of 20 channels"; empty: none
 };
 

@@ -45,7 +45,8 @@ class DeviceLanes {
   std::vector<std::unique_ptr<DeviceLane>> lanes_;
 };
 
-// Repeats work that is the same each time: by its kind, a graph of what it enqueued on some lanes.
+// Repeats work that is the same each time: keeps, for each kind of work, a graph of what it
+// enqueued on the lanes.
 class CycleGraphs {
  public:
   // Fails if the driver has no graphs. `target` and what it points to outlive the object.

@@ -65,7 +65,7 @@ class DeviceNumbers {
   int64_t count_ = 0;
 };
 
-// Rounds up where numbers begin in a block, so that kernels read them at full width.
+// Rounds up the beginning of numbers in a block, so that kernels read the numbers at full width.
 inline int64_t Aligned(int64_t numbers, int64_t multiple = 64) {
   return (numbers + multiple - 1) / multiple * multiple;
 }

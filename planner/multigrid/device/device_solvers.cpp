@@ -23,7 +23,7 @@ SolveOptions OneCycle(const SolveOptions& of) {
 }
 
 // Returns the seconds of the last of kRuns cycles; earlier cycles make everything ready. If the
-// stage trains, a cycle includes the adjoint's and a descent.
+// stage trains, an adjoint cycle and a descent are included.
 Result<double> TimeOf(StageSolver& solver, const StageToSolve& stage) {
   const std::vector<double> first(static_cast<size_t>(stage.stage.shape.Features() * stage.batch),
                                   1.0);

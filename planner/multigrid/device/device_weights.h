@@ -100,7 +100,7 @@ class DeviceWeights {
 
   // Uploads the parameters that the host has now; waits.
   Status Upload(DeviceLane& lane);
-  // Copies numbers that have changed in their order to where they lie side by side.
+  // Copies weights that have changed at in_order() into all arrangements.
   Status InOrderChanged(DeviceLane& lane);
 
   const NumbersLayout& layout() const { return layout_; }

@@ -21,7 +21,8 @@ constexpr Precision kPrecisions[] = {
 constexpr int kBitsOfTwoBytes = 16;
 
 // Rounds `value` to the bits of an IEEE number of two bytes. The exponent's field, less one for the
-// leading bit, lies above the significant bits, so the bits count the numbers above 0.
+// leading bit, lies above the significant bits. Read as an integer, the bits therefore count the
+// numbers above 0.
 uint16_t BitsOf(const Precision& precision, double value) {
   const int fraction_bits = precision.significant_bits - 1;
   const auto infinite =

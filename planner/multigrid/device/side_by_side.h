@@ -51,7 +51,7 @@ class SideBySide {
   Status Run(const RunKey& key, int count, LaneWork chain);
   // See Propagator::Prepare.
   Status Prepare(const std::function<Status()>& phases);
-  // Copies the states at which adjoint steps are linearised to where they lie side by side.
+  // Copies the states at which adjoint steps are linearised, so that they lie side by side.
   Status Linearise();
   // Copies the gradients of the run of `key` to their places in DeviceDescent.
   Status PutGradients(const RunKey& key);
@@ -69,8 +69,8 @@ class SideBySide {
 
   Result<const StatesArray*> MakeArray(int64_t count);
   StatesView ViewOf(const StatesArray& array, int64_t index) const;
-  // Returns the calls of `chains`: first the calls of all first operations, then those of the
-  // second ones, and so on.
+  // Returns the calls of `chains`: first the calls of all first operations, then of all second
+  // operations, and so on.
   Result<std::vector<Call>> CallsOf(const std::vector<std::vector<Operation>>& chains);
   // Appends the calls of operations that may run at the same time.
   Status Group(std::vector<Operation>& operations, std::vector<Call>& calls);

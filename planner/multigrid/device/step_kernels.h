@@ -67,8 +67,8 @@ class StepKernels {
   ~StepKernels();
 
   // `count` groups of steps side by side. The `fan` steps of a group share one input, and their
-  // results are summed: a coarse step of many layers. The input states of an image begin
-  // `x_distance` states behind those of the image before.
+  // results are summed: a coarse step of many layers. From one image to the next, the input states
+  // are `x_distance` states apart.
   struct Width {
     int count = 1;
     int fan = 1;
@@ -92,7 +92,7 @@ class StepKernels {
     States x;                                            // the input of the steps
     States input;  // of the adjoint and the gradient: what is propagated back
     double factor = 1;
-    States from, out;  // out = from + ...; they may be the same
+    States from, out;  // out = from + ...; out may be from
     Address room = nullptr;
   };
   // Computes out = from + factor * sum of F(x) over the fan, with one library call for each layer.
@@ -131,14 +131,15 @@ class StepKernels {
   // Describes `count` states, one for each place.
   Result<TensorNumbers> StatesOf(int count, const States& states);
 
-  // Computes F(x) of all steps in the room. Returns where.
+  // Computes F(x) of all steps in the room. Returns the address of F(x).
   Result<Address> Transform(const Call& call);
   Status Convolve(const Call& call, size_t layer, Address x, Address y, bool with_relu);
   Status Scale(const Call& call, size_t layer, Address x, Address y);
   Status AddBias(const Call& call, size_t layer, Address y);
   // Returns what is propagated back to the last layer's output, packed, once for each step.
   Result<Address> Spread(const Call& call);
-  // Computes the gradient of the layer's input from the gradient `dy` of its output. Returns where.
+  // Computes the gradient of the layer's input from the gradient `dy` of its output. Returns the
+  // address of the result.
   Result<Address> Back(const Call& call, size_t layer, Address dy);
   // Sums over images and pixels: one number for each output channel.
   Status SumToNumbers(const Call& call, const PreparedLayer& made, Address dy,

@@ -39,8 +39,8 @@ class StepRunner {
 
   // Plans steps that apply `ranges`, one for each position.
   Result<StepPlan> Plan(const std::vector<LayerRange>& ranges, DeviceLane& lane);
-  // Prepares `pass` for the plan's positions, all at once or one by one. The input states of an
-  // image lie `distance` states behind those of the image before.
+  // Prepares `pass` for the plan's positions, all at once or one by one. From one image to the
+  // next, the input states are `distance` states apart.
   Status Prepare(const StepPlan& plan, int64_t distance, Pass pass);
   const LaneNeeds& needs() const { return needs_; }
 

@@ -9,7 +9,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Returns the number of layers of whose multiples ranks begin.
+// Returns a number of layers: the first layer of each rank is a multiple of it.
 int UnitOf(const Hierarchy& hierarchy, int distributed) {
   return hierarchy.level(std::min(distributed, hierarchy.coarsest())).span;
 }

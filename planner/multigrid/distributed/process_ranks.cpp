@@ -8,8 +8,8 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// A message travels in records: each begins with how many numbers are left, counted with the
-// record's own, and then has as many of them as fit.
+// A message travels in records. Each record begins with the count of numbers that are left in the
+// message, its own included, and then has as many numbers as fit.
 constexpr size_t kMostNumbers = (transport::kLargestRecord - sizeof(uint64_t)) / sizeof(double);
 constexpr char kWaiting[] = "waits for rank ";
 // A rank that waits longer than this tells the others.

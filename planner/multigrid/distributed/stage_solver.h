@@ -136,7 +136,7 @@ class StageSolver {
   std::unique_ptr<StageLayers> gathered_layers_;
   Way forward_, backward_;
   KeptScale scale_;             // of the adjoints
-  double gradient_factor_ = 1;  // gradients by the last adjoints are multiplied by this
+  double gradient_factor_ = 1;  // factor of the gradients by the last adjoints
   bool is_idle_ = true;         // the last solve has ended, with all its messages
 
   // Used if levels are gathered.

@@ -144,7 +144,8 @@ double LayerTimer::UpdateMs(int64_t parameters) {
   return ms * static_cast<double>(parameters) / static_cast<double>(some);
 }
 
-// Returns the ms a layer of a coarse step that applies several layers of this kind to one input.
+// Times a coarse step that applies several layers of this kind to one input. Returns the ms per
+// layer.
 Result<double> LayerTimer::SharedMs(const Stage& stage, const ResidualStep& step) {
   Stage repeated = stage;
   repeated.steps.assign(kSharedLayers, step);

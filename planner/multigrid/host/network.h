@@ -54,7 +54,7 @@ struct StageSolution {
   int steps = 0;
   int levels = 1;
   Solution solution;
-  // Of this rank's layers, if NetworkSettings::notes_timeline.
+  // The timeline of this rank's layers, if NetworkSettings::notes_timeline.
   std::optional<CycleTimeline> timeline = std::nullopt;
 };
 

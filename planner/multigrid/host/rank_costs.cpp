@@ -69,7 +69,7 @@ Result<std::vector<std::vector<double>>> StepMs(const ResidualChain& chain, int 
   return steps;
 }
 
-// Returns the costs of messages, and then those of all steps.
+// Returns the costs of messages, and then the costs of all steps.
 std::vector<double> Flattened(const RankCosts& costs) {
   std::vector<double> numbers = {costs.messages.message, costs.messages.state};
   for (const auto& section : costs.steps) {

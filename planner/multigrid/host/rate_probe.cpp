@@ -7,8 +7,8 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Returns the parameters of the nodes of `stand_in`: copies of those of the nodes of `chain` with
-// the same names.
+// Returns the parameters of the nodes of `stand_in`, copied from the nodes of `chain` with the same
+// names.
 Parameters CopiedParameters(const ResidualChain& chain, const Parameters& parameters,
                             const ResidualChain& stand_in) {
   std::unordered_map<std::string, size_t> ids;

@@ -54,9 +54,10 @@ class HostStage {
   HostStage() = default;
   // Returns `input`, or a copy of it if `out` is the same state.
   const double* Apart(const double* input, const double* out, Scratch& scratch) const;
-  // Computes F(u) in the scratch, which keeps the output of each layer. Returns where F(u) is.
+  // Computes F(u) in the scratch, which keeps the output of each layer. Returns the address of
+  // F(u).
   const double* RunForward(const Step& step, const double* u, Scratch& scratch) const;
-  // Computes J_F(u)^T lambda in the scratch, after RunForward, and returns where it is. Calls
+  // Computes J_F(u)^T lambda in the scratch, after RunForward, and returns its address. Calls
   // visit(i, call, input, gradient of the output) for each layer from the last to the first.
   // Returns null as soon as visit returns false.
   template <typename Visit>

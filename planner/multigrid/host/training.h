@@ -62,7 +62,7 @@ struct CheckedStep {
   double gradient_error = 0;
 };
 
-// Counts of solves and checks of steps are those of this rank's replica.
+// Solves and checked steps are counted for this rank's replica only.
 struct EpochResult {
   double loss = 0;        // mean over the epoch's steps and all replicas
   double top1 = 0;        // of Evaluate's examples, in [0, 1]
@@ -87,8 +87,8 @@ class Trainer {
                                const std::function<void(int step)>& before_step);
   // Returns how many steps RunEpoch takes.
   int StepsOf(const Examples& examples) const;
-  // Returns the share of examples whose largest logit is that of their label. The network solves as
-  // in training.
+  // Returns the share of examples whose label has the largest logit. The network solves as in
+  // training.
   Result<double> Evaluate(const Examples& examples);
 
   // Waits for the devices that keep parameters, and returns all parameters of this rank.
