@@ -134,7 +134,7 @@ class BlockSystem : public LayerSystem {
                 std::vector<State>& states);
 
  private:
-  // The states and right sides of one level.
+  // The states, right sides and scratch of one level.
   struct Grid {
     // By state; on the finest level with Storage::kCPoints: u0, the C-points and the last state. If
     // levels share their first state, it is the first C-point of the finer level.

@@ -15,15 +15,15 @@ using Source = LayerSystem::Source;
 // unit.
 constexpr double kReachable = 0.1;  // no solve of many cycles comes below this
 constexpr double kFloor = 1;        // above this, a residual that stalls is no rounding
-// Times the unit roundoff and the largest state: a solve with a smaller residual is not judged to
-// diverge.
+// In units of the unit roundoff times the largest state: a solve with a smaller residual is not
+// judged to diverge.
 constexpr double kJudged = 200;
 
 // If states grow, a residual that is nothing beside the largest state may be as large as an early
 // state, and its error grows with the states. A solve is therefore over only if no residual exceeds
 // the bound for its own state by more than this factor. Nets need a factor of one to ten.
 constexpr double kBesideOwn = 100;
-// Times the largest state: a solve that stops early with a larger residual is far away.
+// In units of the largest state: a solve that stops early with a larger residual is far away.
 constexpr double kFarAway = 0.1;
 constexpr int kReserved = 255;  // cycles whose residuals need no allocation
 

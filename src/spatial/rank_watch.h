@@ -60,8 +60,8 @@ class RankWatch {
   // Warns, or gives up: results are then suspect from `call` on.
   void Tell(Patience::Verdict verdict, const std::string& line, uint64_t call);
   // Returns whether the device has progressed since the last look in the exchanges of `call` and of
-  // all calls before it, or has finished them. A rank's own work before an exchange may take long,
-  // provided that other work ends.
+  // all calls before it, or has finished them. A rank's own work before exchanges may take long, as
+  // long as some exchanges end meanwhile.
   bool DeviceMoves(transport::Channel& channel, uint64_t call);
   // Posts what the device has begun, as far as this rank may be ahead of the others.
   void PostAllBegun();

@@ -184,7 +184,7 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
       {call, local, sequence_, form, follows && is_second ? received_.bytes : 0});
   if (kernel == nullptr) return Broken(call);
   const bool refused = !kernel->refusal().empty();
-  // An agreement overwrites the buffer.
+  // An agreement may overwrite the rows in the buffer.
   const bool has_rows = !agreed_now && !refused && HasRows(call, *kernel);
   const CallKind kind = agreed_now                    ? CallKind::kAgreed
                         : refused                     ? CallKind::kRefused

@@ -186,7 +186,8 @@ Status SolveTasks::Restrict(int level) {
   return Status::Ok();
 }
 
-// Solves the coarsest level. A nested start begins with that, so it waits for the first state.
+// Solves the coarsest level. A nested start begins with this phase, which then waits for the first
+// state.
 Status SolveTasks::SolveSerially(int level, Source source) {
   RunPhase();
   if (source == Source::kNone) levels_.back().front().ready = first_;

@@ -137,7 +137,8 @@ double Reducer::Operations(const Reduction& reduction) const {
       sized.op = NodeOf(id).op;
       sized.inputs = {{0, input}};
       sized.output = chain_.shapes[id];
-      // Both the inputs and the outputs of a fully connected layer have places.
+      // The share of places counts twice for a fully connected layer: for its inputs and for its
+      // outputs.
       const bool is_connected = std::holds_alternative<FullyConnected>(sized.op);
       operations += planner::ForwardOperations(sized) * places * (is_connected ? places : 1) /
                     (static_cast<double>(reduction.channel_divisor) * reduction.channel_divisor);

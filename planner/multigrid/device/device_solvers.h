@@ -44,7 +44,7 @@ struct DeviceSetting {
   std::optional<Way> way;
   // None: graphs if cycles can be recorded.
   std::optional<Launch> launch;
-  int lanes = 8;  // if lanes are streams
+  int lanes = 8;  // for Way::kStreams
   // Bytes of workspace for all lanes of a stage together.
   size_t workspace_limit = 64 << 20;
   RankTransport transport;

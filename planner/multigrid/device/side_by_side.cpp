@@ -12,7 +12,7 @@ using Member = State ChainOperation::*;
 int64_t IndexOf(State state) { return PlacedState::Of(state).index; }
 int NumberOf(State state) { return state == nullptr ? -1 : PlacedState::Of(state).array->number; }
 
-// Orders operations by kind and array, and then in the order of the network.
+// Orders operations by kind, factors and arrays, and then in the order of the network.
 auto OrderOf(const ChainOperation& operation) {
   const State last = operation.to != nullptr ? operation.to : operation.from;
   return std::tuple(operation.kind, operation.a, operation.b, NumberOf(operation.to),

@@ -40,7 +40,7 @@ struct StageToSolve {
   int steps() const { return static_cast<int>(stage.steps.size()); }
 };
 
-// All ranks make and call it in the same order (peers.h). Thread-compatible.
+// All ranks make and call their solvers in the same order (peers.h). Thread-compatible.
 class StageSolver {
  public:
   static Result<std::unique_ptr<StageSolver>> Make(const StageToSolve& stage,
@@ -64,8 +64,7 @@ class StageSolver {
   // AddGradients and Descend use the gradients of this rank's layers from the last forward and
   // backward solves. They REQUIRE: SolveBackward.
 
-  // Adds the gradients to `gradient`, and tells `watch` of the nodes of some layers after the
-  // other.
+  // Adds the gradients to `gradient`, and passes their nodes to `watch`, some layers at a time.
   Status AddGradients(Parameters& gradient, const GradientWatch& watch);
   // Moves the parameters along the gradients, or along their mean over all replicas. REQUIRES:
   // keeps_weights.
@@ -94,7 +93,7 @@ class StageSolver {
     RankPart part;
     std::unique_ptr<DistributedSystem> system;
     State given = nullptr;   // receives a copy of the first state of each solve
-    State before = nullptr;  // the first state of the solve before; null until needed
+    State before = nullptr;  // receives the previous first state; null until needed
   };
 
   StageSolver(const StageToSolve& stage, std::unique_ptr<StageMaker> maker);

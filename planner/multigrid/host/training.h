@@ -34,7 +34,7 @@ struct TrainingSettings {
   // Steps with one mini-batch before the next one comes. With Start::kPrevious, all of them but the
   // first start from the states and adjoints of the step before.
   int repeats = 1;
-  int checked_every = 0;  // every so many steps one is also solved serially; 0: none
+  int checked_every = 0;  // one step in so many is also solved serially; 0: none
   // The ranks that have this rank's layers, by replica; network.peers are the ranks of this
   // replica. Null if there is one replica. Outlives the trainer.
   Peers* replicas = nullptr;
