@@ -19,8 +19,8 @@ namespace ucudnn::multigrid {
 // Selects the norm that Parts returns: one number for each block, step or state, in their order.
 enum class NormParts {
   // Squares |A - U|^2, one for each C-point of the finest level behind the first: the residual of
-  // equation 19 if F-points are relaxed. REQUIRES: Advance(0), just before. Its result can still be
-  // used afterwards.
+  // equation 19 if F-points are relaxed. REQUIRES: Advance(0), just before. The result of Advance
+  // is not used up.
   kResidual,
   kResidualByState,  // kResidual divided by |U|^2; 0 / 0 is 0
   // Squares |Phi(U) - U|^2, one for each step or for several steps together: the residual of

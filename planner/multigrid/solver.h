@@ -50,8 +50,8 @@ enum class Outcome {
   kConverged,  // the residual is at most the tolerance
   kRounding,   // the residual is as small as the precision allows, but above the tolerance
   kEarly,      // the requested cycles are done
-  // The solve had as many cycles as make relaxation alone exact: its residual is at most the
-  // tolerance, or without tolerance as small as rounding allows.
+  // The solve had as many cycles as make relaxation alone exact. Its residual is at most the
+  // tolerance or, without a tolerance, as small as rounding allows.
   kDirect,
   kSerial  // one level, or a solve that did not converge: solved serially
 };

@@ -110,8 +110,8 @@ class Arena {
   // the room. Allocates nothing.
   Segment TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner, size_t bytes);
 
-  // Sets at least `bytes` aside for any call, in place of what was set aside before, and as many
-  // for a capture if there is room. Replaces what a capture took. Returns false if the limit or the
+  // Sets at least `bytes` aside for any call, in place of a smaller amount, and as many for a
+  // capture if there is room. Replaces what a capture took. Returns false if the limit or the
   // device leaves no room; what was assured before then still is. Takes no lock if there is nothing
   // to do.
   bool Assure(size_t bytes);

@@ -162,9 +162,9 @@ double SeenShare(int32_t extent, const Convolution& convolution, size_t axis) {
   return static_cast<double>(seen) / (static_cast<double>(extent) * window);
 }
 
-// Returns by which factor the stage's convolutions lose less at borders than the stand-in's. The
-// size of a step is taken for the square root of how many numbers its sums have; one step stands
-// for all.
+// Returns the factor by which a step of the stage is larger than a step of the stand-in, because
+// more taps of its windows see the map. The size of a step is taken for the square root of the
+// number of terms in its sums; the first step stands for all.
 double Reducer::BorderFactor(const Reduction& reduction) const {
   double factor = 1;
   for (const NodeId id : stage_.steps.front().transformation) {
