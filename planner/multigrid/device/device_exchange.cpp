@@ -174,7 +174,7 @@ Status DeviceExchange::Begin(std::span<const StateMessage> sends,
                              std::span<const StateMessage> receives) {
   if (sends.empty() && receives.empty()) return Status::Ok();
   DeviceLane& exchange = lanes_->exchange();
-  // Waits for the last message, so that its room may be written.
+  // Makes the first lane wait for the last message, so that the room of the message may be written.
   UCUDNN_RETURN_IF_ERROR(exchange.Record());
   UCUDNN_RETURN_IF_ERROR(exchange.LetFollow(lanes_->first()));
   UCUDNN_RETURN_IF_ERROR(Pack(sends));
