@@ -28,10 +28,10 @@ OwnedWorkspace::OwnedWorkspace(const cuda::Driver& driver, Session& session, cud
   }
 }
 
-void OwnedWorkspace::TakeShare(const execution::ArenaOwner& owner, const OwnedPart& part) {
+void OwnedWorkspace::TakeShare(const ArenaOwner& owner, const OwnedPart& part) {
   WorkspaceBudget& budget = *session_.budget();
   if (part.assured) budget.Assure(part.bytes);
-  const execution::ArenaOwner slot = budget.SlotOwner(owner, part.kernel);
+  const ArenaOwner slot = budget.SlotOwner(owner, part.kernel);
   segment_.memory = session_.FindWorkspace(slot, part.bytes, budget.generation());
   if (segment_.memory.data != nullptr) return;
   segment_ = budget.Take(slot, part, session_.stream());
@@ -39,7 +39,7 @@ void OwnedWorkspace::TakeShare(const execution::ArenaOwner& owner, const OwnedPa
   if (stays) session_.KeepWorkspace(slot, segment_.memory);
 }
 
-void OwnedWorkspace::TakeForCapture(const cuda::Driver& driver, const execution::ArenaOwner& owner,
+void OwnedWorkspace::TakeForCapture(const cuda::Driver& driver, const ArenaOwner& owner,
                                     const OwnedPart& part) {
   const std::optional<cuda::Capture> capture = cuda::CaptureOf(driver, session_.stream());
   if (capture) segment_.memory = session_.budget()->TakeForCapture(*capture, owner, part);

@@ -22,9 +22,8 @@ class OwnedWorkspace {
   void* data() const { return segment_.memory.data; }
 
  private:
-  void TakeShare(const execution::ArenaOwner& owner, const OwnedPart& part);
-  void TakeForCapture(const cuda::Driver& driver, const execution::ArenaOwner& owner,
-                      const OwnedPart& part);
+  void TakeShare(const ArenaOwner& owner, const OwnedPart& part);
+  void TakeForCapture(const cuda::Driver& driver, const ArenaOwner& owner, const OwnedPart& part);
 
   Session& session_;
   WorkspaceBudget::Segment segment_;

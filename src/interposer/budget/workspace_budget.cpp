@@ -100,8 +100,7 @@ bool WorkspaceBudget::HasPlans() const {
                      [](const BudgetKernel& kernel) { return kernel.api == Api::kGraph; });
 }
 
-KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel,
-                                           const execution::ArenaOwner& owner) {
+KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel, const ArenaOwner& owner) {
   assert(owner.handle != nullptr);
   MutexLock lock(mutex_);
   ran_.insert(owner.handle);
@@ -126,12 +125,12 @@ KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel,
   return known == KernelSequence::Known::kRepeated ? Learned() : known;
 }
 
-size_t WorkspaceBudget::LaneOf(const execution::ArenaOwner& owner) const {
+size_t WorkspaceBudget::LaneOf(const ArenaOwner& owner) const {
   auto lane = std::find(lanes_.begin(), lanes_.end(), owner);
   if (lane == lanes_.end()) {
     // Programs destroy their handles and make new ones on the same stream: the new handle continues
     // the old lane.
-    execution::ArenaOwner former = owner;
+    ArenaOwner former = owner;
     former.handle = nullptr;
     lane = std::find(lanes_.begin(), lanes_.end(), former);
   }
@@ -228,7 +227,7 @@ Status WorkspaceBudget::Divide(const std::vector<BudgetKernel>& kernels,
 }
 
 WorkspaceBudget::Share WorkspaceBudget::ShareOf(const BudgetKernel& kernel,
-                                                const execution::ArenaOwner& owner) {
+                                                const ArenaOwner& owner) {
   MutexLock lock(mutex_);
   ran_.insert(owner.handle);
   const int number = NumberOf(kernel);
@@ -237,7 +236,7 @@ WorkspaceBudget::Share WorkspaceBudget::ShareOf(const BudgetKernel& kernel,
     return {number, segment->bytes};
   }
   if (workspace_plan_ != nullptr && number >= 0) {
-    const execution::ArenaOwner slot = SlotOwner(owner, number);
+    const ArenaOwner slot = SlotOwner(owner, number);
     return {number, arena_.Available(slot)};
   }
   const int position = PlannedAt(number);

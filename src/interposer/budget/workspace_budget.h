@@ -22,7 +22,7 @@
 #include "convolution/api.h"
 #include "convolution/problem.h"
 #include "cuda/driver.h"
-#include "execution/arena.h"
+#include "interposer/budget/arena.h"
 #include "interposer/budget/kernel_sequence.h"
 #include "interposer/core/kernel_state.h"
 #include "planning/network_division.h"
@@ -65,7 +65,7 @@ class WorkspaceBudget {
   // The program asks about a kernel, or runs it outside captures. If Run returns anything but
   // kNotYet, the caller divides.
   void Ask(const BudgetKernel& kernel);
-  KernelSequence::Known Run(const BudgetKernel& kernel, const execution::ArenaOwner& owner);
+  KernelSequence::Known Run(const BudgetKernel& kernel, const ArenaOwner& owner);
   // Ends learning, and returns the present knowledge as Run does: kNotYet if Run has returned it
   // before; kAsked if kernels were asked about and none has run, in which case learning goes on.
   // Fails if no kernel is known.
@@ -94,7 +94,7 @@ class WorkspaceBudget {
     int kernel = 0;
     size_t bytes = 0;
   };
-  Share ShareOf(const BudgetKernel& kernel, const execution::ArenaOwner& owner);
+  Share ShareOf(const BudgetKernel& kernel, const ArenaOwner& owner);
 
   // Returns whether the division waits for memory that is still in use. A thread that may allocate
   // then calls SettleNow.
@@ -108,29 +108,26 @@ class WorkspaceBudget {
   // Memory for one call. It is empty if others use the memory, none is left, or the part belongs to
   // an earlier division. A `lent` segment must be given back.
   struct Segment {
-    execution::Arena::Segment memory;
+    Arena::Segment memory;
     bool lent = false;
   };
   // Takes a segment for work that the caller is about to enqueue on `stream`.
-  Segment Take(const execution::ArenaOwner& of, const OwnedPart& part, CUstream stream);
+  Segment Take(const ArenaOwner& of, const OwnedPart& part, CUstream stream);
   // Rises when a segment that an owner may remember is given up.
   uint64_t generation() const { return arena_.generation(); }
-  void GiveBack(const execution::Arena::Segment& memory, CUstream stream) {
-    arena_.GiveBack(memory, stream);
-  }
-  execution::Arena::Segment TakeForCapture(const cuda::Capture& capture,
-                                           const execution::ArenaOwner& owner,
-                                           const OwnedPart& part);
+  void GiveBack(const Arena::Segment& memory, CUstream stream) { arena_.GiveBack(memory, stream); }
+  Arena::Segment TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner,
+                                const OwnedPart& part);
   // Sets at least `bytes` of the budget aside, which every call can have from then on
   // (TakeAssured). Returns false if there is no room.
   bool Assure(size_t bytes);
   size_t assured_bytes() const { return arena_.assured_bytes(); }
   // Lends some of the assured workspace to a call that cannot run without.
-  Segment TakeAssured(const execution::ArenaOwner& owner, size_t bytes, CUstream stream);
+  Segment TakeAssured(const ArenaOwner& owner, size_t bytes, CUstream stream);
   // Returns the owner of the segment that `kernel` uses when `owner` runs it: the lane itself, or
   // the kernel on the lane. With a workspace plan it is the file's segment on the lane, or on all
   // lanes if the file says that the calls are ordered.
-  execution::ArenaOwner SlotOwner(execution::ArenaOwner owner, int kernel) const;
+  ArenaOwner SlotOwner(ArenaOwner owner, int kernel) const;
 
   // The figures of the budget for the report.
   struct Summary {
@@ -169,13 +166,11 @@ class WorkspaceBudget {
   const planning::WorkspacePlanSegment* PlanSegmentOf(int kernel) const;
   // Take with a workspace plan. A kernel of the plan gets its segment there, as large as the plan
   // makes it; any other kernel gets memory that no segment needs.
-  Segment TakePlanSegment(const execution::ArenaOwner& owner, const OwnedPart& part,
-                          CUstream stream);
-  execution::Arena::Segment TakeShare(const execution::ArenaOwner& owner, const OwnedPart& part,
-                                      CUstream stream);
+  Segment TakePlanSegment(const ArenaOwner& owner, const OwnedPart& part, CUstream stream);
+  Arena::Segment TakeShare(const ArenaOwner& owner, const OwnedPart& part, CUstream stream);
   // Returns the position in lanes_ of `owner`'s lane or, if it has none, of a lane on the same
   // stream whose handle was destroyed; lanes_.size() if there is neither.
-  size_t LaneOf(const execution::ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
+  size_t LaneOf(const ArenaOwner& owner) const UCUDNN_REQUIRES(mutex_);
   void Leave(const void* owner) UCUDNN_REQUIRES(mutex_);
   void WarnBeyondBudget() const;
   // Returns the kernel's place in the latest division; -1 if it has none.
@@ -189,7 +184,7 @@ class WorkspaceBudget {
   const size_t budget_bytes_;
   const WorkspaceDivision division_;
   const planning::WorkspacePlan* const workspace_plan_;
-  execution::Arena arena_;
+  Arena arena_;
   std::atomic<bool> learning_ = true;
   std::atomic<bool> waiting_ = false;  // the division waits for memory that is still in use
   std::atomic<bool> fixed_ = false;
@@ -218,7 +213,7 @@ class WorkspaceBudget {
   // their API and plan, so the keys are legacy-API keys.
   std::unordered_map<Key, size_t, Hash> problems_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<BudgetKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // by number
-  std::vector<execution::ArenaOwner> lanes_ UCUDNN_GUARDED_BY(mutex_);
+  std::vector<ArenaOwner> lanes_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
   std::set<const void*> ran_ UCUDNN_GUARDED_BY(mutex_);  // handles of owners
   // The most bytes that the device held before handles were destroyed.

@@ -22,7 +22,7 @@ constexpr const char* kWithout = "kernels run without";
 
 Status WorkspaceBudget::Settle() {
   const bool last = !learning();
-  std::vector<execution::Arena::Need> needs;
+  std::vector<Arena::Need> needs;
   for (;;) {
     const size_t taken = arena_.lost_bytes() + arena_.set_aside_bytes();
     const size_t usable = budget_bytes_ - std::min(budget_bytes_, taken);
@@ -42,12 +42,12 @@ Status WorkspaceBudget::Settle() {
       const int kernel = slot.kernel < 0 ? -1 : planned_[slot.kernel];
       needs.push_back({SlotOwner(lanes_[slot.lane], kernel), slot.bytes});
     }
-    const execution::Arena::Readiness readiness = arena_.Prepare(needs);
-    if (readiness == execution::Arena::Readiness::kBusy) {
+    const Arena::Readiness readiness = arena_.Prepare(needs);
+    if (readiness == Arena::Readiness::kBusy) {
       waiting_ = true;
       return Status::Ok();
     }
-    if (readiness == execution::Arena::Readiness::kReady) break;
+    if (readiness == Arena::Readiness::kReady) break;
     WarnShort(divided_.total_bytes, "a smaller budget is planned");
     Lower(std::min(planned_budget_, divided_.total_bytes) / 2);
   }
@@ -69,7 +69,7 @@ void WorkspaceBudget::Fix() {
   size_t largest = 0;
   for (const planning::Slot& slot : divided_.slots) {
     if (asked_only_) break;  // their lanes are not known
-    const execution::ArenaOwner& lane = lanes_[slot.lane];
+    const ArenaOwner& lane = lanes_[slot.lane];
     if (lane.capturable && lane.handle != nullptr) largest = std::max(largest, slot.bytes);
   }
   const size_t of_calls = arena_.bytes() - arena_.set_aside_bytes();
@@ -87,12 +87,12 @@ void WorkspaceBudget::SettleNow() {
   }
 }
 
-WorkspaceBudget::Segment WorkspaceBudget::Take(const execution::ArenaOwner& of,
-                                               const OwnedPart& part, CUstream stream) {
+WorkspaceBudget::Segment WorkspaceBudget::Take(const ArenaOwner& of, const OwnedPart& part,
+                                               CUstream stream) {
   if (waiting()) SettleNow();
   if (workspace_plan_ != nullptr) return TakePlanSegment(of, part, stream);
   if (part.epoch != epoch() || waiting_.load(std::memory_order_acquire)) return {};
-  const execution::ArenaOwner owner = SlotOwner(of, part.kernel);
+  const ArenaOwner owner = SlotOwner(of, part.kernel);
   const bool lent = !fixed_.load(std::memory_order_acquire);
   const Segment segment = {lent ? arena_.Borrow(owner, part.bytes) : TakeShare(owner, part, stream),
                            lent};
@@ -102,9 +102,8 @@ WorkspaceBudget::Segment WorkspaceBudget::Take(const execution::ArenaOwner& of,
   return segment;
 }
 
-execution::Arena::Segment WorkspaceBudget::TakeForCapture(const cuda::Capture& capture,
-                                                          const execution::ArenaOwner& owner,
-                                                          const OwnedPart& part) {
+Arena::Segment WorkspaceBudget::TakeForCapture(const cuda::Capture& capture,
+                                               const ArenaOwner& owner, const OwnedPart& part) {
   if (!part.assured) return arena_.TakeForCapture(capture, owner, part.bytes);
   const auto memory = arena_.TakeAssuredForCapture(capture, owner, part.bytes);
   WarnBeyondBudget();
@@ -117,8 +116,8 @@ bool WorkspaceBudget::Assure(size_t bytes) {
   return arena_.Assure(bytes);
 }
 
-WorkspaceBudget::Segment WorkspaceBudget::TakeAssured(const execution::ArenaOwner& owner,
-                                                      size_t bytes, CUstream stream) {
+WorkspaceBudget::Segment WorkspaceBudget::TakeAssured(const ArenaOwner& owner, size_t bytes,
+                                                      CUstream stream) {
   const Segment segment = {arena_.BorrowAssured(owner, bytes, stream), true};
   WarnBeyondBudget();
   return segment;
@@ -130,15 +129,15 @@ void WorkspaceBudget::WarnBeyondBudget() const {
                                     FormatByteSize(budget_bytes_) + " of the total workspace");
 }
 
-execution::Arena::Segment WorkspaceBudget::TakeShare(const execution::ArenaOwner& owner,
-                                                     const OwnedPart& part, CUstream stream) {
+Arena::Segment WorkspaceBudget::TakeShare(const ArenaOwner& owner, const OwnedPart& part,
+                                          CUstream stream) {
   MutexLock lock(mutex_);
   const int position = PlannedAt(part.kernel);
   const size_t share = position < 0 ? 0 : divided_.share_bytes[position];
   // If a lane grew to its share kernel by kernel, it would hold old and new segments at once, so it
   // takes the whole share now.
   const bool whole = share > part.bytes && share <= arena_.Available(owner);
-  const execution::Arena::Segment segment = arena_.Take(owner, whole ? share : part.bytes, stream);
+  const Arena::Segment segment = arena_.Take(owner, whole ? share : part.bytes, stream);
   if (segment.data != nullptr && owner.capturable && !capture_ready_) ReadyCapture(capture_bytes_);
   return segment;
 }
@@ -151,7 +150,7 @@ const planning::WorkspacePlanSegment* WorkspaceBudget::PlanSegmentOf(int kernel)
   return segment < 0 ? nullptr : &workspace_plan_->segments[segment];
 }
 
-execution::ArenaOwner WorkspaceBudget::SlotOwner(execution::ArenaOwner owner, int kernel) const {
+ArenaOwner WorkspaceBudget::SlotOwner(ArenaOwner owner, int kernel) const {
   if (workspace_plan_ == nullptr) {
     owner.kernel = by_kernel_.load(std::memory_order_acquire) ? kernel : -1;
     return owner;
@@ -165,13 +164,13 @@ execution::ArenaOwner WorkspaceBudget::SlotOwner(execution::ArenaOwner owner, in
   return owner;
 }
 
-WorkspaceBudget::Segment WorkspaceBudget::TakePlanSegment(const execution::ArenaOwner& owner,
+WorkspaceBudget::Segment WorkspaceBudget::TakePlanSegment(const ArenaOwner& owner,
                                                           const OwnedPart& part, CUstream stream) {
   MutexLock lock(mutex_);
   const planning::WorkspacePlanSegment* const segment = PlanSegmentOf(part.kernel);
   const int number = segment != nullptr ? workspace_plan_->kernels[part.kernel].segment : -1;
   const size_t bytes = segment != nullptr ? std::max(part.bytes, segment->bytes) : part.bytes;
-  const execution::ArenaOwner slot = SlotOwner(owner, part.kernel);
+  const ArenaOwner slot = SlotOwner(owner, part.kernel);
   // Reserved copies are for owners that have none yet.
   if (segment != nullptr && !arena_.Has(slot, bytes)) KeepUntaken(number, uses_[number].taken + 1);
   const Segment taken = {arena_.Take(slot, bytes, stream), false};

@@ -23,8 +23,7 @@ void Session::Close() {
   full_ = false;
 }
 
-execution::Arena::Segment Session::FindWorkspace(const execution::ArenaOwner& owner, size_t bytes,
-                                                 uint64_t generation) {
+Arena::Segment Session::FindWorkspace(const ArenaOwner& owner, size_t bytes, uint64_t generation) {
   MutexLock lock(mutex_);
   if (generation_ != generation) workspaces_.clear();
   generation_ = generation;
@@ -34,7 +33,7 @@ execution::Arena::Segment Session::FindWorkspace(const execution::ArenaOwner& ow
   return {};
 }
 
-void Session::KeepWorkspace(const execution::ArenaOwner& owner, execution::Arena::Segment segment) {
+void Session::KeepWorkspace(const ArenaOwner& owner, Arena::Segment segment) {
   MutexLock lock(mutex_);
   workspaces_.emplace_back(owner, segment);
 }
@@ -78,11 +77,11 @@ bool SessionTable::empty() {
   return spare_.size() == sessions_.size();
 }
 
-std::optional<execution::ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
-                                             cudnnHandle_t handle) {
-  auto owner = execution::OwnerOf(driver, handle, session.stream());
+std::optional<ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
+                                  cudnnHandle_t handle) {
+  auto owner = OwnerOf(driver, handle, session.stream());
   if (const void* const lane = session.order(); owner && lane != nullptr) {
-    owner = execution::ArenaOwner{lane};
+    owner = ArenaOwner{lane};
     owner->capturable = true;
   }
   return owner;

@@ -18,7 +18,7 @@
 #include "base/mutex.h"
 #include "convolution/problem.h"
 #include "cudnn/functions.h"
-#include "execution/arena.h"
+#include "interposer/budget/arena.h"
 #include "interposer/budget/workspace_budget.h"
 #include "interposer/session/address_table.h"
 #include "interposer/session/call_state.h"
@@ -63,9 +63,8 @@ class Session {
   CallState* Keep(const CallKey& key, std::unique_ptr<CallState> state);
   // Returns a segment of ucudnn's workspace, of at least `bytes`, that was kept for `owner`; empty
   // if none was. `generation` is the arena's: segments kept under an earlier one are forgotten.
-  execution::Arena::Segment FindWorkspace(const execution::ArenaOwner& owner, size_t bytes,
-                                          uint64_t generation);
-  void KeepWorkspace(const execution::ArenaOwner& owner, execution::Arena::Segment segment);
+  Arena::Segment FindWorkspace(const ArenaOwner& owner, size_t bytes, uint64_t generation);
+  void KeepWorkspace(const ArenaOwner& owner, Arena::Segment segment);
   // True if no more decisions should be kept. Some callers pass another workspace size at every
   // call, and a decision holds for one size.
   bool full() const { return full_.load(std::memory_order_relaxed); }
@@ -83,15 +82,14 @@ class Session {
   std::atomic<bool> full_ = false;
   // Replaced states, which a call on another thread may still use.
   std::vector<std::unique_ptr<CallState>> replaced_ UCUDNN_GUARDED_BY(mutex_);
-  std::vector<std::pair<execution::ArenaOwner, execution::Arena::Segment>> workspaces_
-      UCUDNN_GUARDED_BY(mutex_);
+  std::vector<std::pair<ArenaOwner, Arena::Segment>> workspaces_ UCUDNN_GUARDED_BY(mutex_);
   uint64_t generation_ UCUDNN_GUARDED_BY(mutex_) = 0;  // of workspaces_
 };
 
 // Returns the arena's owner for work that `session`'s calls enqueue. None if the driver does not
 // tell the stream's id.
-std::optional<execution::ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
-                                             cudnnHandle_t handle);
+std::optional<ArenaOwner> OwnerOf(const cuda::Driver& driver, const Session& session,
+                                  cudnnHandle_t handle);
 
 // Sessions by handle. Find is wait-free. The table owns the sessions, reuses them and lives as long
 // as the process.

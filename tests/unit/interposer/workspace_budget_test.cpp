@@ -66,11 +66,11 @@ class WorkspaceBudgetTest : public test::DeviceTest {
     const OrderedHandles::Lane lane = ordered.Join(one, other);
     for (const void* const handle : lane.handles) order[handle] = lane.name;
   }
-  execution::ArenaOwner Owner(int handle, int stream) const {
+  ArenaOwner Owner(int handle, int stream) const {
     const auto declared = order.find(&handles[handle]);
     if (declared == order.end())
-      return *execution::OwnerOf(driver, &handles[handle], streams[stream]);
-    execution::ArenaOwner owner{declared->second};
+      return *OwnerOf(driver, &handles[handle], streams[stream]);
+    ArenaOwner owner{declared->second};
     owner.capturable = true;
     return owner;
   }
@@ -115,7 +115,7 @@ class WorkspaceBudgetTest : public test::DeviceTest {
   }
   // Of the kernel that needs `bytes`, as its plan would.
   WorkspaceBudget::Segment Take(const Call& call, size_t bytes) {
-    const execution::ArenaOwner owner = Owner(call.handle, call.stream);
+    const ArenaOwner owner = Owner(call.handle, call.stream);
     const WorkspaceBudget::Share share = budget->ShareOf(Kernel(call.kernel), owner);
     if (share.bytes < bytes) return {};
     return budget->Take(owner, {bytes, share.kernel, budget->epoch()}, streams[call.stream]);

@@ -9,7 +9,7 @@
 #include "arena_setting.h"
 #include "shim/host/hostgpu.h"
 
-namespace ucudnn::execution {
+namespace ucudnn::interposer {
 namespace {
 
 TEST_F(ArenaTest, GrowsWhatIsAssured) {
@@ -165,4 +165,4 @@ TEST_F(ArenaTest, WhatCannotBeAssuredChangesNothing) {
 }
 
 }  // namespace
-}  // namespace ucudnn::execution
+}  // namespace ucudnn::interposer

@@ -33,7 +33,7 @@
 #include "cuda/driver.h"
 #include "cuda/resources.h"
 
-namespace ucudnn::execution {
+namespace ucudnn::interposer {
 
 // Identifies who enqueues. A stream is named by its id: after a stream is destroyed, another stream
 // may get its address while its work still runs.
@@ -240,4 +240,4 @@ class Arena {
   size_t short_from_ UCUDNN_GUARDED_BY(mutex_) = std::numeric_limits<size_t>::max();
 };
 
-}  // namespace ucudnn::execution
+}  // namespace ucudnn::interposer

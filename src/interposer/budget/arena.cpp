@@ -1,4 +1,4 @@
-#include "execution/arena.h"
+#include "interposer/budget/arena.h"
 
 #include <algorithm>
 #include <cassert>
@@ -6,7 +6,7 @@
 
 #include "cuda/resources.h"
 
-namespace ucudnn::execution {
+namespace ucudnn::interposer {
 namespace {
 
 constexpr size_t kAll = std::numeric_limits<size_t>::max();  // more than any limit
@@ -478,4 +478,4 @@ size_t Arena::lost_bytes() const {
   return lost;
 }
 
-}  // namespace ucudnn::execution
+}  // namespace ucudnn::interposer

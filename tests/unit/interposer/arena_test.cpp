@@ -1,5 +1,5 @@
 // ucudnn's own workspace, on the stand-in's driver.
-#include "execution/arena.h"
+#include "interposer/budget/arena.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "arena_setting.h"
 #include "shim/host/hostgpu.h"
 
-namespace ucudnn::execution {
+namespace ucudnn::interposer {
 namespace {
 
 using test::FreeBytes;
@@ -363,4 +363,4 @@ TEST_F(ArenaTest, WhatACaptureTookStaysItsOwn) {
 }
 
 }  // namespace
-}  // namespace ucudnn::execution
+}  // namespace ucudnn::interposer

@@ -7,10 +7,10 @@
 #include <atomic>
 #include <thread>
 
-#include "execution/arena.h"
+#include "interposer/budget/arena.h"
 #include "tests/support/device.h"
 
-namespace ucudnn::execution {
+namespace ucudnn::interposer {
 
 // Whatever a test's arena takes, it gives back.
 class ArenaTest : public test::DeviceTest {
@@ -76,4 +76,4 @@ class CapturedGraph {
   cuda::Capture capture_;
 };
 
-}  // namespace ucudnn::execution
+}  // namespace ucudnn::interposer
