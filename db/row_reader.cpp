@@ -101,18 +101,19 @@ Result<std::optional<std::string>> ReadNote(Connection& connection,
                                             const planning::Platform& platform,
                                             const std::string& about) {
   std::optional<std::string> note;
-  UCUDNN_ASSIGN_OR_RETURN(const bool any, HasNotes(connection));
-  if (!any) return note;
+  Result<Statement> select = connection.Prepare(
+      "SELECT note FROM notes WHERE kernel=?1 AND device=?2 AND cudnn=?3 AND driver=?4 AND n=?5 "
+      "AND about=?6");
+  if (!select.ok()) {
+    UCUDNN_ASSIGN_OR_RETURN(const bool any, HasNotes(connection));
+    return any ? Result<std::optional<std::string>>(select.status()) : note;
+  }
   UCUDNN_ASSIGN_OR_RETURN(Statement find, connection.Prepare(FindKernelSql()));
   UCUDNN_ASSIGN_OR_RETURN(const int64_t kernel, FindKernel(find, KernelFamily(problem)));
   if (kernel == 0) return note;
-  UCUDNN_ASSIGN_OR_RETURN(
-      Statement select,
-      connection.Prepare("SELECT note FROM notes WHERE kernel=?1 AND device=?2 AND cudnn=?3 "
-                         "AND driver=?4 AND n=?5 AND about=?6"));
-  select.Bind(5, int64_t{problem.n});
-  select.Bind(6, std::string_view(about));
-  UCUDNN_RETURN_IF_ERROR(ForEach(select, kernel, platform, [&] { note = select.Text(0); }));
+  select->Bind(5, int64_t{problem.n});
+  select->Bind(6, std::string_view(about));
+  UCUDNN_RETURN_IF_ERROR(ForEach(*select, kernel, platform, [&] { note = select->Text(0); }));
   return note;
 }
 
