@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "convolution/engine_id.h"
 #include "spatial/agreement.h"
 #include "spatial/scales.h"
 

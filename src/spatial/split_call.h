@@ -1,6 +1,8 @@
 // One split call of a rank as it comes in, and the settings of all calls. Plain values.
 #pragma once
 
+#include <cuda.h>
+
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -11,6 +13,7 @@
 #include "base/spatial_options.h"
 #include "convolution/problem.h"
 #include "cudnn/functions.h"
+#include "cudnn/graph_engines.h"
 #include "spatial/call_form.h"
 #include "spatial/gradient_sums.h"
 
