@@ -11,13 +11,14 @@ namespace ucudnn::planner {
 
 struct WhatIf {
   ParallelConfiguration configuration;
-  // Of its inputs, from the devices that hold them in the layout, and of its reduction.
+  // The time to transfer the layer's inputs from the devices that hold them in the layout, and to
+  // reduce its output.
   double transfer_ms = 0;
   double compute_ms = 0;
   double update_ms = 0;
   double total_ms = 0;
   bool measured = false;  // whether compute_ms is measured
-  // Of the best whole plan with this configuration of the layer, if known.
+  // The total time of the best whole plan that has this configuration of the layer, if known.
   std::optional<double> best_total_ms;
 };
 

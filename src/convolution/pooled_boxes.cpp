@@ -172,7 +172,8 @@ std::vector<PooledBox> PooledBoxes(const Stripes& stripes) {
   };
   const auto all_of = [&](size_t axis) { return std::vector<Interval>{part(axis).result()}; };
   std::vector<PooledBox> boxes;
-  // The others' results along one axis, within the own results along the axes before it.
+  // Along one axis the boxes cover the results of other ranks; along the axes before it they cover
+  // this rank's own results, and along the axes behind it all results.
   std::array<std::vector<Interval>, kMaxSpatial> choices = {all_of(0), all_of(1), all_of(2)};
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     choices[axis] = runs[axis].others;

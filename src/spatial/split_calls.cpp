@@ -316,7 +316,6 @@ void SplitCalls::Post(const SplitCall& call, const Posting& posting, uint64_t co
   if (difference) failure_.Fail(*difference);
 }
 
-// Waits until this rank is at most `most_ahead` calls ahead of the slowest other rank.
 void SplitCalls::AwaitRecords(uint64_t most_ahead) {
   const auto deadline = std::chrono::steady_clock::now() + settings_.timeout;
   while (!failure_.has_failed() && records().ahead() > most_ahead) {

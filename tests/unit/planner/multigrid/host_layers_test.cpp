@@ -84,7 +84,7 @@ std::string TextOf(const HostLayer& layer) {
          " to " + Describe(layer.output);
 }
 
-// Of each image.
+// Returns matrix * image + bias for each of the kBatch images in `x`.
 Vector ByDefinition(const Matrix& matrix, const Vector& bias, const Vector& x) {
   Vector y;
   for (int n = 0; n < kBatch; ++n) {
