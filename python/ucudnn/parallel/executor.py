@@ -15,7 +15,7 @@ from .ledger import Ledger
 from .losses import Mean, SplitCrossEntropy, Sum, Total, named
 from .moves import Meeting, Move, Post, Wait, cut, shape_of
 from .norm import GroupNormalized, Normalized, Shares, counts_of
-from .operators import Call, compute
+from .operators import OVERWRITING, OVERWRITTEN, Call, compute
 from .passes import PassesRun, schedule_of
 from .sums import Pass, Summed, Worker
 
@@ -113,6 +113,33 @@ class Plan:
             self.loss.setdefault(name, Meeting(f"the loss of {name}", transport, everybody))
             wanted = {device: box[b.N] for device, box in schedule.nodes[name].boxes.items()}
             self.labels[name] = Labels(rank, rows, wanted)
+        self.finished, self.overwriting = self._finished(executor)
+
+    def _finished(self, executor):
+        """Returns the nodes whose output no step reads after a place in the order, by this place; and the nodes that
+        may write their output over their first input, because nothing else reads that one."""
+        schedule, network, reads = self.schedule, executor.network, {}
+        for place, (kind, what, *_) in enumerate(schedule.order):
+            if kind == "forward":
+                for source in network.by_name[what].inputs:
+                    reads.setdefault(source, []).append(place)
+            elif kind in ("exchange", "wait") and (what in self.moves or schedule.exchanges[what].input is None):
+                reads.setdefault(schedule.exchanges[what].node, []).append(place)
+        kept, inner = {output.node for output in network.outputs}, schedule.passes.nodes if schedule.passes else ()
+        kept.update(source for name in inner for source in network.by_name[name].inputs)
+        finished, overwriting = {}, set()
+        for name, places in reads.items():
+            if name not in kept:
+                finished.setdefault(places[-1], []).append(name)
+        for node in network.nodes:
+            if node.op not in OVERWRITING or node.name in inner or node.name in executor.checkpointed:
+                continue
+            source = network.by_name[node.inputs[0]]
+            is_layer = [schedule.nodes[each.name].is_layer for each in (node, source)]
+            if source.op in OVERWRITTEN and len(reads[source.name]) == 1 and not schedule.nodes[source.name].partial and \
+                    source.name not in kept and source.name not in executor.checkpointed and not all(is_layer):
+                overwriting.add(node.name)
+        return finished, overwriting
 
 
 class Executor:
@@ -371,17 +398,17 @@ class Run:
 
     def forward(self, labels):
         """`labels` belong to the images that this rank has loaded. None: forward returns the outputs."""
-        executor, places = self.executor, [place for place, step in enumerate(self.schedule.order) if step[0] == "backward"]
+        executor, has_passes = self.executor, any(step[0] == "backward" for step in self.schedule.order)
         if labels is not None:
             executor.label_elements = labels[:1].numel()
             executor.steps_counted += self.is_recording and self.training
             self.labels = {output.node: self.plan.labels[output.node].bring(executor.transport, labels, self.rank)
                            for output in executor.network.outputs}
-        if places and torch.float16 in self.types.values() and self.is_recording and executor.pass_scale == 1.0:
+        if has_passes and torch.float16 in self.types.values() and self.is_recording and executor.pass_scale == 1.0:
             raise NotSupported(
                 "fp16 in passes, whose backward pass begins before the loss is scaled: model.step(images, labels, "
                 "optimizer, scaler)")
-        for kind, what, *number in self.schedule.order:
+        for place, (kind, what, *number) in enumerate(self.schedule.order):
             run = self
             if number or kind == "backward":
                 self.in_passes = self.in_passes or PassesRun(self, None if labels is None else self.labels)
@@ -394,6 +421,8 @@ class Run:
                 run.wait(what)
             elif kind == "backward":
                 self.in_passes.backward(what)
+            for name in self.plan.finished.get(place, ()):
+                self.values.pop(name, None)
 
     def post(self, what):
         move = self.plan.moves.get(what)
@@ -464,7 +493,8 @@ class Run:
             if scheduled.partial:
                 summed = scheduled.needs[0][self.rank][b.C]
             call = Call(node, box, inputs, bases, shapes, parameters, self.schedule.batch, module.training, module,
-                        executor.seed, executor.step, executor.places[name], summed, not scheduled.partial, self.images)
+                        executor.seed, executor.step, executor.places[name], summed, not scheduled.partial, self.images,
+                        name in self.plan.overwriting)
             if name in executor.checkpointed and self.is_recording:
                 y = checkpoint(_checkpointed, call, *inputs, use_reentrant=False)
             else:
@@ -472,7 +502,13 @@ class Run:
         if tuple(y.shape) != tuple(
                 shape_of(box, b.axes_of(len(node.shape) - 1))):
             raise NotSupported(f"{name}: {node.op} gave {tuple(y.shape)} for the box {list(box)}")
-        executor.ledger.add("outputs" if scheduled.is_layer else "followers", y)
+        is_over = name in self.plan.overwriting and y is inputs[0]
+        if scheduled.is_layer:
+            executor.ledger.add("outputs", y)
+            if is_over:  # a follower's output, which is now that of this layer
+                executor.ledger.count("followers", -y.numel(), y.element_size())
+        elif not is_over:
+            executor.ledger.add("followers", y)
         self.values[name] = (y, box)
 
     def normalize(self, node, scheduled, module, x, base, box, parameters):

@@ -28,6 +28,7 @@ class Call:
     summed: tuple | None = None  # input channels that a part of a reduction sums over
     with_bias: bool = True
     images: list | None = None  # in a pass: the images of the batch that these are
+    may_overwrite: bool = False  # nothing else reads the first input, so the output may take its place
 
     @property
     def rank(self):
@@ -49,8 +50,16 @@ class Call:
     def spatial(self):
         return self.axes[2:]
 
+    def overwritten(self, x):
+        """Returns whether the output may be written over x, which `read` gave for the first input."""
+        return self.may_overwrite and x is self.inputs[0]
+
 
 RULES = {}
+# Operators that may write their output over their first input, and those whose output may be written over: a new tensor, of
+# which no backward pass needs the values.
+OVERWRITING = ("activation", "add")
+OVERWRITTEN = ("convolution", "batch_normalization", "add")
 
 
 def rule(*names):
@@ -68,13 +77,24 @@ def _across(parameter, rank):
     return parameter.reshape(1, -1, *[1] * rank)
 
 
-def _pads(call, windows, read):
-    """Returns the padding before and behind the elements that are read, for each spatial axis of the tensor."""
-    found = []
+def _under_windows(call, windows, outside=0.0, limits=(math.inf,) * 3):
+    """Returns (the tensor over which windows slide, the padding that torch's function adds on both sides of each spatial
+    axis). The tensor is padded with `outside` itself where the sides differ or an axis has more than its limit. An axis
+    is read whole where its elements behind the last window are too few for another one."""
+    read = call.read()[1]
+    box, base, pads = list(read), call.bases[0], []
     for axis in call.spatial():
         begin, end = b.read_under(call.box[axis], windows[axis - b.D])
-        found.append((read[axis][0] - begin, end - read[axis][1]))
-    return found
+        before = read[axis][0] - begin
+        if base[axis][0] == read[axis][0] and 0 <= base[axis][1] + before - end < windows[axis - b.D][1]:
+            box[axis] = base[axis]
+            pads.append((before, before))
+        else:
+            pads.append((before, end - read[axis][1]))
+    x = call.inputs[0] if box == list(base) else cut(call.inputs[0], box, base, call.axes)
+    if all(before == behind and 0 <= before <= limit for (before, behind), limit in zip(pads, limits)):
+        return x, [before for before, _ in pads]
+    return F.pad(x, _flat(pads), value=outside), 0
 
 
 def _flat(pads):
@@ -88,15 +108,10 @@ def _of_axes(call, values):
 
 @rule("convolution")
 def _convolution(call):
-    x, read = call.read()
     members, rank = call.node.members, call.rank
     windows = b.window_of(call.node, rank)
-    pads = _pads(call, windows, read)
+    x, padding = _under_windows(call, windows)
     stride, dilation = (_of_axes(call, [window[at] for window in windows]) for at in (1, 3))
-    if all(before == behind >= 0 for before, behind in pads):
-        padding = [before for before, _ in pads]
-    else:
-        x, padding = F.pad(x, _flat(pads)), 0
     weight, *bias = call.parameters
     bias = bias[0] if bias and call.with_bias else None
     function = F.conv3d if rank == 3 else F.conv2d
@@ -136,24 +151,20 @@ def _transposed(call):
 
 @rule("pooling")
 def _pooling(call):
-    x, read = call.read()
     node, rank = call.node, call.rank
     windows = b.window_of(node, rank)
-    pads = _pads(call, windows, read)
     window, stride = (_of_axes(call, [each[at] for each in windows]) for at in (0, 1))
+    limits = [extent // 2 for extent in window]
     if node.members["kind"] == "maximum":
-        function = F.max_pool3d if rank == 3 else F.max_pool2d
-        if all(before == behind and 0 <= before <= k // 2 for (before, behind), k in zip(pads, window)):
-            return function(x, window, stride, [before for before, _ in pads])
-        return function(F.pad(x, _flat(pads), value=-math.inf), window, stride)
+        x, padding = _under_windows(call, windows, -math.inf, limits)
+        return (F.max_pool3d if rank == 3 else F.max_pool2d)(x, window, stride, padding)
+    x, padding = _under_windows(call, windows, 0.0, limits)
     function = F.avg_pool3d if rank == 3 else F.avg_pool2d
-    if any(extent for pair in pads for extent in pair):
-        x = F.pad(x, _flat(pads))
     divisor = node.call.get("divisor")
     counts = [_counts(call, axis, windows[axis - b.D]) for axis in call.spatial()]
     if divisor or all(min(each) == max(each) for each in counts):
-        return function(x, window, stride, divisor_override=divisor or math.prod(each[0] for each in counts))
-    total = function(x, window, stride, divisor_override=1)
+        return function(x, window, stride, padding, divisor_override=divisor or math.prod(each[0] for each in counts))
+    total = function(x, window, stride, padding, divisor_override=1)
     divisors = torch.ones((), dtype=total.dtype, device=total.device)
     for each in counts:
         divisors = divisors.unsqueeze(-1) * torch.tensor(each, dtype=total.dtype, device=total.device)
@@ -200,7 +211,10 @@ def activation_of(node):
 @rule("activation")
 def _activation(call):
     x, _ = call.read()
-    return activation_of(call.node)(x, *call.node.call.get("arguments", ()), **call.node.call.get("named", {}))
+    function = activation_of(call.node)
+    if function is torch.ops.aten.relu and call.overwritten(x):
+        function = torch.ops.aten.relu_
+    return function(x, *call.node.call.get("arguments", ()), **call.node.call.get("named", {}))
 
 
 @rule("scale")
@@ -251,7 +265,8 @@ def _dropout(call):
 def _add(call):
     total, _ = call.read(0)
     for place in range(1, len(call.inputs)):
-        total = total + call.read(place)[0]
+        x, _ = call.read(place)
+        total = total.add_(x) if call.overwritten(total) and x.dtype == total.dtype else total + x
     return total
 
 

@@ -350,6 +350,29 @@ def checkpointed():
     same(divided, single, gradients=True)
 
 
+def overwriting():
+    """An output that one step alone reads gives its place to this step's output, and no bit changes."""
+    random_plan.count += 1
+    model, x, y = made(18)
+    divided = apply(model, plan_file(schedules.Writer(network_of(), BATCH, WORLD, lambda node: (
+        dict.fromkeys("nchwr", 1) | {"n": WORLD}, 0)).text(), "overwriting"))
+    executor = divided._ucudnn
+    executor.read_model(divided)
+    plan, found = executor.plan(BATCH), []
+    assert [executor.network.by_name[name].op for name in executor.places if name in plan.overwriting] == [
+        "activation", "add", "activation"], plan.overwriting
+    for names in (plan.overwriting, set()):
+        plan.overwriting = names
+        divided.zero_grad()
+        divided(x, y).backward()
+        found.append(([plain(parameter.grad) for parameter in divided.parameters()], parallel.report(divided).kept))
+    (overwritten, less), (separate, more) = found
+    assert all(map(torch.equal, overwritten, separate))
+    begin, end = plan.rows
+    kept = 3 * (end - begin) * 6 * 8 * 8  # of the first relu, of bn2 and of the relu behind the sum
+    assert less["outputs"] == more["outputs"] and less["followers"][0] + kept == more["followers"][0], (less, more)
+
+
 def replicas():
     """Those that share a parameter have the same bits after several steps."""
     divided, _, x, y = pair(16)

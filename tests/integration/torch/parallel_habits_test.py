@@ -11,7 +11,7 @@ class Habits(gloo.RanksTest):
     script = str(pathlib.Path(__file__).with_name("parallel_habits.py"))
 
     def test_Backward_OfSeveralPasses_AddsUp(self):
-        self.on(3, "", "two_forwards", "second_backward", "double_backward", "accumulation", "checkpointed")
+        self.on(3, "", "two_forwards", "second_backward", "double_backward", "accumulation", "checkpointed", "overwriting")
 
     def test_FrozenLayers_MoveNothing(self):
         self.on(4, "", "frozen")
