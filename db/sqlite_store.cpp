@@ -29,6 +29,31 @@ uint64_t FileSize(const std::string& path) {
   return error ? 0 : bytes;
 }
 
+// Returns the measurements of the newest version that has some, one for each key: the first file's.
+KernelMeasurements OfNewestVersion(FactsByVersion& facts) {
+  KernelMeasurements known;
+  for (auto newest = facts.rbegin(); newest != facts.rend(); ++newest) {
+    KernelFacts& found = newest->second;
+    if (found.rows.empty()) continue;
+    const auto key = [](const Measurement& row) {
+      return std::tie(row.micro.micro_batch, row.micro.engine);
+    };
+    // Stable sorting keeps the row of the earlier file first among equal keys, and that row stays.
+    std::stable_sort(found.rows.begin(), found.rows.end(),
+                     [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    found.rows.erase(std::unique(found.rows.begin(), found.rows.end(),
+                                 [&](const auto& a, const auto& b) { return key(a) == key(b); }),
+                     found.rows.end());
+    known.rows = std::move(found.rows);
+    for (Measurement& row : known.rows) {
+      row.verified = found.verified.contains({row.micro.micro_batch, row.micro.engine});
+    }
+    known.complete_sizes.assign(found.complete_sizes.begin(), found.complete_sizes.end());
+    break;
+  }
+  return known;
+}
+
 }  // namespace
 
 SqliteStore::SqliteStore(const std::vector<std::string>& paths, size_t written)
@@ -92,40 +117,32 @@ Status SqliteStore::ForEachFile(const std::function<Status(StoreFile&, Connectio
 
 Result<KernelMeasurements> SqliteStore::Read(const ConvolutionProblem& problem,
                                              const Platform& platform) {
-  const ConvolutionProblem family = KernelFamily(problem);
-  FactsByVersion facts;
+  UCUDNN_ASSIGN_OR_RETURN(auto all, ReadAll({problem}, platform));
+  return std::move(all.front());
+}
+
+Result<std::vector<KernelMeasurements>> SqliteStore::ReadAll(
+    const std::vector<ConvolutionProblem>& problems, const Platform& platform) {
+  std::vector<FactsByVersion> facts(problems.size());
   UCUDNN_RETURN_IF_ERROR(ForEachFile([&](StoreFile& file, Connection& connection) {
-    FactsByVersion found;
-    UCUDNN_RETURN_IF_ERROR(ReadFacts(connection, file.version(), family, platform, found));
-    for (auto& [version, from] : found) {
-      KernelFacts& into = facts[version];
-      std::move(from.rows.begin(), from.rows.end(), std::back_inserter(into.rows));
-      into.complete_sizes.merge(from.complete_sizes);
-      into.verified.merge(from.verified);
+    std::vector<FactsByVersion> found(problems.size());
+    for (size_t i = 0; i < problems.size(); ++i) {
+      UCUDNN_RETURN_IF_ERROR(
+          ReadFacts(connection, file.version(), KernelFamily(problems[i]), platform, found[i]));
+    }
+    for (size_t i = 0; i < problems.size(); ++i) {
+      for (auto& [version, from] : found[i]) {
+        KernelFacts& into = facts[i][version];
+        std::move(from.rows.begin(), from.rows.end(), std::back_inserter(into.rows));
+        into.complete_sizes.merge(from.complete_sizes);
+        into.verified.merge(from.verified);
+      }
     }
     return Status::Ok();
   }));
-  KernelMeasurements known;
-  for (auto newest = facts.rbegin(); newest != facts.rend(); ++newest) {
-    KernelFacts& found = newest->second;
-    if (found.rows.empty()) continue;
-    const auto key = [](const Measurement& row) {
-      return std::tie(row.micro.micro_batch, row.micro.engine);
-    };
-    // Stable sorting keeps the row of the earlier file first among equal keys, and that row stays.
-    std::stable_sort(found.rows.begin(), found.rows.end(),
-                     [&](const auto& a, const auto& b) { return key(a) < key(b); });
-    found.rows.erase(std::unique(found.rows.begin(), found.rows.end(),
-                                 [&](const auto& a, const auto& b) { return key(a) == key(b); }),
-                     found.rows.end());
-    known.rows = std::move(found.rows);
-    for (Measurement& row : known.rows) {
-      row.verified = found.verified.contains({row.micro.micro_batch, row.micro.engine});
-    }
-    known.complete_sizes.assign(found.complete_sizes.begin(), found.complete_sizes.end());
-    break;
-  }
-  return known;
+  std::vector<KernelMeasurements> all;
+  for (FactsByVersion& found : facts) all.push_back(OfNewestVersion(found));
+  return all;
 }
 
 Status SqliteStore::InTransaction(const std::function<Status(RowWriter&)>& write) {

@@ -30,6 +30,9 @@ class SqliteStore : public planning::MeasurementStore {
   // some of this kernel. Fails if no file can be read; a single unreadable file causes a warning.
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
                                             const planning::Platform& platform) override;
+  // All problems are read from one snapshot of each file.
+  Result<std::vector<planning::KernelMeasurements>> ReadAll(
+      const std::vector<ConvolutionProblem>& problems, const planning::Platform& platform) override;
 
   Status Write(const ConvolutionProblem& problem, const planning::Platform& platform,
                const std::vector<planning::Measurement>& measurements,

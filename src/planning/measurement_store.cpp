@@ -13,6 +13,15 @@ Status CannotBeKept(const std::string& why) {
 
 }  // namespace
 
+Result<std::vector<KernelMeasurements>> MeasurementStore::ReadAll(
+    const std::vector<ConvolutionProblem>& problems, const Platform& platform) {
+  std::vector<KernelMeasurements> all;
+  for (const ConvolutionProblem& problem : problems) {
+    UCUDNN_ASSIGN_OR_RETURN(all.emplace_back(), Read(problem, platform));
+  }
+  return all;
+}
+
 Result<std::optional<std::string>> MeasurementStore::FindNote(const ConvolutionProblem&,
                                                               const Platform&, const std::string&) {
   return std::optional<std::string>();

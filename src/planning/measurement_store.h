@@ -70,6 +70,9 @@ class MeasurementStore {
   // Returns all measurements of a kernel family (problem.n is ignored) on `platform`, unfiltered.
   virtual Result<KernelMeasurements> Read(const ConvolutionProblem& problem,
                                           const Platform& platform) = 0;
+  // Returns what Read returns of each problem.
+  virtual Result<std::vector<KernelMeasurements>> ReadAll(
+      const std::vector<ConvolutionProblem>& problems, const Platform& platform);
 
   // Adds measurements, and the statement that every engine was measured at `complete_sizes`, in one
   // transaction. The first writer wins: a row whose engine and micro-batch are there already does

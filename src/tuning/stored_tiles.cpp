@@ -21,17 +21,22 @@ bool IsOf(const TileEngines& engines, const EngineId& engine) {
   return std::find(engines.names.begin(), engines.names.end(), engine) != engines.names.end();
 }
 
-// Returns the rows of these engines in the store; none if it cannot be read.
-KindRows ReadRows(const TileEngines& engines, const ConvolutionProblem& twin,
-                  const planning::Platform& platform) {
-  if (engines.store == nullptr) return {};
-  auto known = engines.store->Read(twin, platform);
-  if (!known.ok()) return {};
-  std::erase_if(known->rows, [&](const Measurement& row) {
-    const int size = row.micro.engine.is_partial_sum() ? kPartialSumBatch : twin.n;
-    return row.micro.micro_batch != size || !IsOf(engines, row.micro.engine);
-  });
-  return std::move(known->rows);
+// Returns the rows of these engines in the store, by twin; none if it cannot be read.
+std::vector<KindRows> ReadRows(const TileEngines& engines,
+                               const std::vector<ConvolutionProblem>& twins,
+                               const planning::Platform& platform) {
+  std::vector<KindRows> rows(twins.size());
+  if (engines.store == nullptr) return rows;
+  auto known = engines.store->ReadAll(twins, platform);
+  if (!known.ok()) return rows;
+  for (size_t i = 0; i < twins.size(); ++i) {
+    rows[i] = std::move((*known)[i].rows);
+    std::erase_if(rows[i], [&](const Measurement& row) {
+      const int size = row.micro.engine.is_partial_sum() ? kPartialSumBatch : twins[i].n;
+      return row.micro.micro_batch != size || !IsOf(engines, row.micro.engine);
+    });
+  }
+  return rows;
 }
 
 bool Has(const KindRows& rows, const EngineId& engine) {
@@ -53,6 +58,9 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
     return Status::Error("partial sums take " + std::to_string(beside) + " bytes, more than " +
                          std::to_string(limit_bytes));
   }
+  std::vector<ConvolutionProblem> twins;
+  for (const TileKind& of : tiles.kinds) twins.push_back(SlackTwin(of));
+  std::vector<KindRows> stored = ReadRows(engines, twins, device.platform);
   RowsOfKinds all;
   for (size_t kind = 0; kind < tiles.kinds.size(); ++kind) {
     const TileKind& of = tiles.kinds[kind];
@@ -64,8 +72,10 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
     const size_t engine_limit = limit_bytes - beside - packed;
     MeasureLimits own = limits;
     if (limits.fit_bytes) own.fit_bytes = engine_limit;
-    const ConvolutionProblem twin = SlackTwin(of);
-    KindRows known = ReadRows(engines, twin, device.platform);
+    const ConvolutionProblem& twin = twins[kind];
+    // An earlier kind may have an equal twin, which was measured since.
+    KindRows known = all.measured == 0 ? std::move(stored[kind])
+                                       : ReadRows(engines, {twin}, device.platform).front();
     const auto knows_packing = [&] {
       return packed == 0 || std::any_of(known.begin(), known.end(), [&](const Measurement& row) {
                return row.micro.engine.is_packing() && row.micro.workspace_bytes == packed;
@@ -90,7 +100,7 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
       const bool written = store != nullptr && store->Write(twin, device.platform, fresh, {}).ok();
       all.unstored |= store != nullptr && !written;
       // The first writer's rows count.
-      KindRows kept = written ? ReadRows(engines, twin, device.platform) : KindRows();
+      KindRows kept = written ? ReadRows(engines, {twin}, device.platform).front() : KindRows();
       known.insert(known.end(), fresh.begin(), fresh.end());
       if (!kept.empty()) {
         known = std::move(kept);

@@ -290,6 +290,13 @@ TEST_F(SqliteStoreTest, LaterFilesAreReadAndNeverWritten) {
       store.Write(Problem(), kPlatform, {Row("legacy:1", 8, 3), Row("legacy:1", 4, 4)}).ok());
   EXPECT_THAT(ReadAll(store),
               ElementsAre(Row("legacy:1", 4, 4), Row("legacy:0", 8, 1), Row("legacy:1", 8, 3)));
+  const std::vector<ConvolutionProblem> problems{Problem(64, 32), Problem(), Problem(7)};
+  const auto all = store.ReadAll(problems, kPlatform);
+  ASSERT_TRUE(all.ok());
+  ASSERT_EQ(all->size(), 3u);
+  EXPECT_THAT((*all)[0].rows, IsEmpty());
+  EXPECT_EQ((*all)[1].rows, ReadAll(store));
+  EXPECT_EQ((*all)[2], (*all)[1]);
   EXPECT_EQ(store.List()->size(), 3u);
   EXPECT_EQ(Bytes(Path("shared.db")), before);
   EXPECT_FALSE(std::filesystem::exists(Path("missing.db")));
