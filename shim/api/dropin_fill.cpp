@@ -8,8 +8,8 @@
 
 #include "api/hooks.h"
 #include "base/log.h"
-#include "base/options.h"
 #include "cudnn/real_library.h"
+#include "options/options.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include "api/answers.h"
 #include "api/process.h"
-#include "base/options.h"
+#include "options/options.h"
 #include "ucudnn/ucudnn.h"
 
 namespace {

@@ -11,8 +11,8 @@
 #include "api/split_hooks.h"
 #include "api/split_refusals.h"
 #include "base/log.h"
-#include "base/options.h"
 #include "cudnn/descriptors.h"
+#include "options/options.h"
 
 // The entry points: they turn cuDNN's signatures into ConvolutionCall and Descriptors, and
 // src/interposer decides what happens. All entry points let no exception pass. A call that could

@@ -9,10 +9,10 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
-#include "base/options.h"
 #include "cudnn/real_library.h"
 #include "db/sqlite_store.h"
 #include "db/store_choice.h"
+#include "options/options.h"
 
 namespace ucudnn {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "base/options.h"
 #include "interposer/interposer.h"
+#include "options/options.h"
 
 namespace ucudnn {
 

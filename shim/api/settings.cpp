@@ -4,8 +4,8 @@
 
 #include "api/process.h"
 #include "api/refusal.h"
-#include "base/options.h"
 #include "base/version.h"
+#include "options/options.h"
 #include "ucudnn/ucudnn.h"
 
 namespace ucudnn {

@@ -4,9 +4,9 @@
 
 #include "api/process.h"
 #include "api/refusal.h"
-#include "base/options.h"
 #include "convolution/axis_cut.h"
 #include "interposer/spatial/row_exchange.h"
+#include "options/options.h"
 #include "ucudnn/ucudnn.h"
 
 namespace ucudnn {

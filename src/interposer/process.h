@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/mutex.h"
-#include "base/options.h"
 #include "convolution/tiles.h"
 #include "cuda/driver.h"
 #include "cudnn/functions.h"
@@ -18,6 +17,7 @@
 #include "interposer/report/reporter.h"
 #include "interposer/session/sessions.h"
 #include "interposer/spatial/splitter.h"
+#include "options/options.h"
 #include "planning/measurement_store.h"
 #include "tuning/legacy_kernel.h"
 #include "tuning/measured_kernels.h"

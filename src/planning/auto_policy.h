@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "base/options.h"
+#include "options/options.h"
 #include "planning/promise.h"
 
 namespace ucudnn::planning {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "base/options.h"
+#include "options/options.h"
 
 namespace ucudnn::planning {
 

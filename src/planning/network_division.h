@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "base/options.h"
 #include "base/status.h"
+#include "options/options.h"
 #include "planning/division_solver.h"
 #include "planning/workspace_division.h"
 

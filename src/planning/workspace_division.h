@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "base/options.h"
 #include "base/status.h"
 #include "convolution/configuration.h"
+#include "options/options.h"
 #include "planning/division_solver.h"
 
 namespace ucudnn::planning {

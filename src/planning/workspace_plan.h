@@ -10,11 +10,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/options.h"
 #include "base/status.h"
 #include "convolution/api.h"
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
+#include "options/options.h"
 
 namespace ucudnn::planning {
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/spatial_grid.h"
-#include "base/spatial_options.h"
 #include "base/status.h"
 #include "convolution/problem.h"
+#include "options/spatial_options.h"
 #include "spatial/call_form.h"
 
 namespace ucudnn::spatial {

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <thread>
 
-#include "base/launcher_note.h"
 #include "base/log.h"
+#include "options/launcher_note.h"
 
 namespace ucudnn::spatial {
 

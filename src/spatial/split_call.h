@@ -10,10 +10,10 @@
 #include <string_view>
 
 #include "base/spatial_grid.h"
-#include "base/spatial_options.h"
 #include "convolution/problem.h"
 #include "cudnn/functions.h"
 #include "cudnn/graph_engines.h"
+#include "options/spatial_options.h"
 #include "spatial/call_form.h"
 #include "spatial/gradient_sums.h"
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/spatial_options.h"
 #include "base/status.h"
 #include "cuda/driver.h"
+#include "options/spatial_options.h"
 
 namespace ucudnn::transport {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/rendezvous_address.h"
+#include "options/rendezvous_address.h"
 
 namespace ucudnn::transport {
 

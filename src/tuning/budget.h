@@ -9,7 +9,7 @@
 #include <limits>
 #include <optional>
 
-#include "base/options.h"
+#include "options/options.h"
 
 namespace ucudnn::tuning {
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
 #include "base/status.h"
 #include "convolution/tiles.h"
 #include "cudnn/engine.h"
+#include "options/options.h"
 #include "tuning/budget.h"
 
 namespace ucudnn::tuning {

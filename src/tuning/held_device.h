@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
 #include "base/status.h"
+#include "options/options.h"
 #include "tuning/measure.h"
 
 namespace ucudnn::tuning {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "base/options.h"
+#include "options/options.h"
 #include "tuning/held_device.h"
 
 namespace ucudnn::tuning {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "base/options.h"
 #include "cudnn/mixed_engines.h"
+#include "options/options.h"
 #include "planning/decision/promises.h"
 #include "tuning/graph_choices.h"
 #include "tuning/measured_kernels.h"

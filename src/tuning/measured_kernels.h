@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "base/options.h"
 #include "base/status.h"
+#include "options/options.h"
 #include "planning/decision/facts.h"
 #include "planning/measurement_store.h"
 #include "planning/promise.h"

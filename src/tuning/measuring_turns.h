@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/options.h"
 #include "base/status.h"
 #include "convolution/problem.h"
+#include "options/options.h"
 #include "tuning/budget.h"
 #include "tuning/device_lock.h"
 #include "tuning/helper_devices.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
+#include "options/options.h"
 #include "planning/measurement_store.h"
 #include "tests/integration/interposer/cases.h"
 

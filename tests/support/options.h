@@ -1,7 +1,7 @@
 // Options of a program whose plans depend only on the test's store.
 #pragma once
 
-#include "base/options.h"
+#include "options/options.h"
 
 namespace ucudnn::test {
 

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/byte_size.h"
-#include "base/options.h"
 #include "base/text.h"
 #include "command/command.h"
 #include "command/file_check.h"
@@ -25,6 +24,7 @@
 #include "db/known_rows.h"
 #include "db/measurements_csv.h"
 #include "db/sqlite_store.h"
+#include "options/options.h"
 
 namespace ucudnn::command {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
 #include "base/status.h"
+#include "options/options.h"
 
 namespace ucudnn::command {
 

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
 #include "base/status.h"
 #include "convolution/api.h"
 #include "convolution/configuration.h"
 #include "convolution/layer.h"
 #include "convolution/tiles.h"
+#include "options/options.h"
 #include "planning/measurement_store.h"
 
 namespace ucudnn::command {

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/options.h"
 #include "base/status.h"
 #include "convolution/api.h"
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
+#include "options/options.h"
 #include "planning/measurement_store.h"
 
 namespace ucudnn::command {

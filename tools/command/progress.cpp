@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/options.h"
 #include "command/numbers.h"
+#include "options/options.h"
 
 namespace ucudnn::command {
 

@@ -18,13 +18,13 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "base/options.h"
 #include "convolution/api.h"
 #include "convolution/problem.h"
 #include "cuda/driver.h"
 #include "interposer/budget/arena.h"
 #include "interposer/budget/kernel_sequence.h"
 #include "interposer/core/kernel_state.h"
+#include "options/options.h"
 #include "planning/network_division.h"
 #include "planning/preferred_solver.h"
 #include "planning/workspace_plan.h"

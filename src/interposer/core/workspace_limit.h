@@ -5,8 +5,8 @@
 #include <atomic>
 #include <cstddef>
 
-#include "base/options.h"
 #include "cuda/driver.h"
+#include "options/options.h"
 #include "planning/decision/facts.h"
 
 namespace ucudnn::interposer {

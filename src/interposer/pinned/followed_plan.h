@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "base/options.h"
 #include "convolution/api.h"
 #include "cudnn/functions.h"
+#include "options/options.h"
 #include "planning/decision/facts.h"
 #include "planning/measurement_store.h"
 #include "planning/workspace_plan.h"

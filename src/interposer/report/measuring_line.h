@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/mutex.h"
-#include "base/options.h"
 #include "base/terminal_line.h"
+#include "options/options.h"
 #include "tuning/measuring_progress.h"
 
 namespace ucudnn::interposer {

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/options.h"
 #include "interposer/report/report.h"
+#include "options/options.h"
 #include "planning/decision/reason.h"
 #include "tuning/measured_kernels.h"
 

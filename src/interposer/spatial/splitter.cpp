@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <thread>
 
-#include "base/launcher_note.h"
 #include "base/log.h"
 #include "base/shared_library.h"
 #include "base/version.h"
 #include "cuda/resources.h"
+#include "options/launcher_note.h"
 #include "transport/opening.h"
 
 namespace ucudnn::interposer {

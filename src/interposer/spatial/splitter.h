@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "base/options.h"
 #include "cuda/driver.h"
 #include "interposer/core/workspace_limit.h"
 #include "interposer/report/report.h"
 #include "interposer/session/session.h"
+#include "options/options.h"
 #include "spatial/gradient_sums.h"
 #include "spatial/split_calls.h"
 #include "transport/meeting.h"

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/options.h"
 #include "convolution/problem.h"
 #include "convolution/tiles.h"
+#include "options/options.h"
 
 namespace ucudnn::planning {
 

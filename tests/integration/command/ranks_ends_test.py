@@ -110,7 +110,7 @@ class Late(RanksTest):
 
 
 class Notes(RanksTest):
-    """What ranks tell their launcher (src/base/launcher_note.h)."""
+    """What ranks tell their launcher (src/options/launcher_note.h)."""
 
     def told(self, *notes, then=""):
         return self.run_ranks(2, sys.executable, "-c", telling(notes, then))

@@ -42,10 +42,10 @@ class Usage(CommandTest):
 
     def test_the_documents_name_every_option_and_variable(self):
         texts = {}
-        for name in ("docs/commands.md", "docs/environment.md", "src/base/option_table.cpp"):
+        for name in ("docs/commands.md", "docs/environment.md", "src/options/option_table.cpp"):
             with open(f"{ROOT}/{name}", encoding="utf-8") as file:
                 texts[name] = file.read()
-        variables = re.findall(r'\{"(UCUDNN_[A-Z_]+)"', texts["src/base/option_table.cpp"])
+        variables = re.findall(r'\{"(UCUDNN_[A-Z_]+)"', texts["src/options/option_table.cpp"])
         self.assertGreater(len(variables), 25)
         self.assertEqual([], [name for name in variables if f"`{name}`" not in texts["docs/environment.md"]])
         options = re.findall(r"^ +(--[a-z-]+)", self.run_command("run", "--help").stdout, re.M)

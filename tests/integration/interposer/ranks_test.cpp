@@ -15,11 +15,11 @@
 #include <set>
 #include <thread>
 
-#include "base/options.h"
 #include "cuda/resources.h"
 #include "db/sqlite_store.h"
 #include "layer.h"
 #include "libraries.h"
+#include "options/options.h"
 #include "queries.h"
 #include "report_file.h"
 #include "shim/host/hostgpu.h"

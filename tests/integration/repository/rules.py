@@ -11,7 +11,7 @@ import functions
 # Rooms on one line do not include each other; every room may include those on the lines before its own.
 FLOORS = [
     ["src/base"],
-    ["src/convolution"],
+    ["src/options", "src/convolution"],
     ["src/planning", "src/cuda"],
     ["src/cudnn", "src/transport"],
     ["src/execution"],
@@ -37,7 +37,7 @@ ANNEXES = {
 # Where the annexes are joined to the tower.
 JOINED_IN = {"shim": ["include", "db", "planner"], "tools": ["include", "db", "planner", "planner/multigrid"]}
 
-WITHOUT_CUDA = ["src/base", "src/convolution", "src/planning", "db", "planner", "shim/layer_parallel",
+WITHOUT_CUDA = ["src/base", "src/options", "src/convolution", "src/planning", "db", "planner", "shim/layer_parallel",
                 "include/ucudnn/layer_parallel.h"]
 WITH_CUDA = ["planner/runtime", "planner/multigrid"]
 CUDA_HEADER = re.compile(r"^(cuda|cudnn|cublas|nccl|nvrtc|driver_types|vector_types|library_types)[a-z0-9_]*\.h$")
@@ -123,9 +123,9 @@ def call_violations(path, text):
     for number, line in enumerate(code, 1):
         if not (within(path, "shim") or path.startswith("src/base/shared_library.")) and LOADER.search(line):
             yield f"{path}:{number}: only src/base/shared_library and shim/ open libraries"
-        if not (path.startswith("src/base/options.") or within(path, "shim/host") or within(path, "tools")) \
+        if not (path.startswith("src/options/options.") or within(path, "shim/host") or within(path, "tools")) \
                 and ENVIRONMENT.search(line):
-            yield f"{path}:{number}: only src/base/options, shim/host and tools/ read the environment"
+            yield f"{path}:{number}: only src/options/options, shim/host and tools/ read the environment"
         if not (path == "src/base/mutex.h" or within(path, "shim/host")) and LOCK.search(line):
             yield f"{path}:{number}: only src/base/mutex.h and shim/host use mutexes that clang does not check"
 

@@ -120,7 +120,7 @@ class Calls(unittest.TestCase):
     def test_reading_the_environment_elsewhere_is_found(self):
         self.assertEqual(1, len(found("src/cudnn/a.cpp", 'std::getenv("X");\n')))
         self.assertEqual(1, len(found("shim/api/a.cpp", 'secure_getenv("X");\n')))
-        for path in ("src/base/options.cpp", "shim/host/cuda/a.cpp", "tools/command/a.cpp", "tests/unit/a.cpp"):
+        for path in ("src/options/options.cpp", "shim/host/cuda/a.cpp", "tools/command/a.cpp", "tests/unit/a.cpp"):
             self.assertEqual([], found(path, 'std::getenv("X");\n'))
 
     def test_mutex_that_is_not_checked_is_found(self):

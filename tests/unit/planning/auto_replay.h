@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "base/options.h"
 #include "convolution/configuration.h"
+#include "options/options.h"
 #include "planning/auto_policy.h"
 #include "planning/promise.h"
 

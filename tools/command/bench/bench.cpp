@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/byte_size.h"
-#include "base/options.h"
 #include "command/bench/cliff.h"
 #include "command/bench/measure.h"
 #include "command/command.h"
@@ -19,6 +18,7 @@
 #include "convolution/engine_name.h"
 #include "db/sqlite_store.h"
 #include "db/store_choice.h"
+#include "options/options.h"
 
 namespace ucudnn::command {
 namespace {

@@ -8,10 +8,10 @@
 #include <optional>
 #include <vector>
 
-#include "base/options.h"
 #include "base/status.h"
 #include "convolution/layer.h"
 #include "convolution/tiles.h"
+#include "options/options.h"
 #include "planning/measurement_store.h"
 
 namespace ucudnn::command {

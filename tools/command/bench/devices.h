@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
 #include "base/status.h"
 #include "cudnn/functions.h"
+#include "options/options.h"
 #include "tuning/held_device.h"
 
 namespace ucudnn::command {

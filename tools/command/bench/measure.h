@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
 #include "base/status.h"
 #include "command/progress.h"
 #include "convolution/configuration.h"
 #include "convolution/layer.h"
 #include "convolution/tiles.h"
+#include "options/options.h"
 #include "planning/measurement_store.h"
 #include "tuning/legacy_kernel.h"
 

@@ -13,12 +13,12 @@
 
 #include "base/shared_library.h"
 #include "base/text.h"
-#include "base/variable_names.h"
 #include "command/file_check.h"
 #include "command/numbers.h"
 #include "command/run/elf.h"
 #include "cudnn/real_path.h"
 #include "db/store_choice.h"
+#include "options/variable_names.h"
 
 namespace ucudnn::command {
 namespace {

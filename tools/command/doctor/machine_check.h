@@ -6,9 +6,9 @@
 #include <map>
 #include <string>
 
-#include "base/options.h"
 #include "command/doctor/diagnosis.h"
 #include "command/installation.h"
+#include "options/options.h"
 
 namespace ucudnn::command {
 

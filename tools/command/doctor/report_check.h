@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "base/options.h"
 #include "base/status.h"
 #include "command/doctor/diagnosis.h"
+#include "options/options.h"
 
 namespace ucudnn::command {
 

@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "base/options.h"
 #include "command/doctor/diagnosis.h"
 #include "command/report/spatial_report.h"
+#include "options/options.h"
 
 namespace ucudnn::command {
 

@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/options.h"
 #include "base/shared_library.h"
 #include "command/installation.h"
 #include "command/multigrid/solve_spec.h"
 #include "cuda/driver.h"
 #include "cudnn/real_library.h"
+#include "options/options.h"
 
 namespace ucudnn::command {
 namespace {

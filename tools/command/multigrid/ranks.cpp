@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/options.h"
 #include "base/version.h"
 #include "command/multigrid/solve_spec.h"
 #include "command/numbers.h"
+#include "options/options.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 
 namespace ucudnn::command {

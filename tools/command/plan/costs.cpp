@@ -7,10 +7,10 @@
 
 #include "base/csv.h"
 #include "base/log.h"
-#include "base/options.h"
 #include "base/text.h"
 #include "base/text_file.h"
 #include "cudnn/descriptors.h"
+#include "options/options.h"
 #include "planner/cost/deepa_paper.h"
 
 namespace ucudnn::command {

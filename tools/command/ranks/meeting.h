@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/launcher_note.h"
 #include "base/status.h"
+#include "options/launcher_note.h"
 
 namespace ucudnn::command {
 

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/launcher_note.h"
 #include "command/ranks/guard.h"
 #include "command/ranks/job.h"
 #include "command/ranks/meeting.h"
 #include "command/run/launch.h"
 #include "command/run/program.h"
+#include "options/launcher_note.h"
 
 namespace ucudnn::command {
 namespace {

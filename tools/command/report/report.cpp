@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/options.h"
 #include "base/text.h"
 #include "base/text_file.h"
 #include "command/command.h"
@@ -15,6 +14,7 @@
 #include "command/offline_kernels.h"
 #include "command/report/file.h"
 #include "command/report/page.h"
+#include "options/options.h"
 
 namespace ucudnn::command {
 namespace {

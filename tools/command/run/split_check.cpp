@@ -7,12 +7,12 @@
 #include <map>
 #include <vector>
 
-#include "base/options.h"
-#include "base/variable_names.h"
 #include "command/run/launch.h"
 #include "command/run/program.h"
 #include "command/run/reach.h"
 #include "command/run/script.h"
+#include "options/options.h"
+#include "options/variable_names.h"
 
 namespace ucudnn::command {
 namespace {

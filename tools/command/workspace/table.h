@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
 #include "command/json.h"
 #include "command/offline_kernels.h"
+#include "options/options.h"
 
 namespace ucudnn::command {
 

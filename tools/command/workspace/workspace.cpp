@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "base/byte_size.h"
-#include "base/options.h"
 #include "command/command.h"
 #include "command/installation.h"
 #include "command/layer_list.h"
 #include "command/offline_kernels.h"
 #include "command/offline_rows.h"
 #include "command/workspace/table.h"
+#include "options/options.h"
 #include "planning/network_division.h"
 #include "planning/preferred_solver.h"
 #include "planning/workspace_division.h"

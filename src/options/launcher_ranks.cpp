@@ -1,4 +1,4 @@
-#include "base/launcher_ranks.h"
+#include "options/launcher_ranks.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "base/launcher_note.h"
+#include "options/launcher_note.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

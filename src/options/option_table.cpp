@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/byte_size.h"
-#include "base/options.h"
-#include "base/spatial_options.h"
 #include "base/text.h"
+#include "options/options.h"
+#include "options/spatial_options.h"
 
 namespace ucudnn {
 namespace {

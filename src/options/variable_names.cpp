@@ -1,11 +1,11 @@
-#include "base/variable_names.h"
+#include "options/variable_names.h"
 
 #include <algorithm>
 #include <iterator>
 
-#include "base/launcher_note.h"
-#include "base/options.h"
 #include "base/text.h"
+#include "options/launcher_note.h"
+#include "options/options.h"
 
 namespace ucudnn {
 namespace {

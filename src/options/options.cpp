@@ -1,4 +1,4 @@
-#include "base/options.h"
+#include "options/options.h"
 
 #include <unistd.h>
 
@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <memory>
 
-#include "base/launcher_note.h"
 #include "base/text.h"
-#include "base/variable_names.h"
+#include "options/launcher_note.h"
+#include "options/variable_names.h"
 
 namespace ucudnn {
 namespace {

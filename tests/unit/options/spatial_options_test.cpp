@@ -1,4 +1,4 @@
-#include "base/spatial_options.h"
+#include "options/spatial_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
-#include "base/variable_names.h"
+#include "options/options.h"
+#include "options/variable_names.h"
 
 namespace ucudnn {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/spatial_options.h"
+#include "options/spatial_options.h"
 
 namespace ucudnn {
 namespace {

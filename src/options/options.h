@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/log.h"
-#include "base/spatial_options.h"
 #include "base/status.h"
+#include "options/spatial_options.h"
 
 namespace ucudnn {
 
@@ -82,8 +82,8 @@ struct Options {
   std::string lock_folder;
   int rank = -1;  // of this process in its job, by the launcher's variables; -1: none
   SpatialOptions spatial;
-  // Where the `ucudnn run --ranks` that started this process listens (base/launcher_note.h); empty:
-  // another program started it.
+  // Where the `ucudnn run --ranks` that started this process listens (options/launcher_note.h);
+  // empty: another program started it.
   std::string launcher_socket;
 };
 

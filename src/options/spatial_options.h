@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "base/launcher_ranks.h"
-#include "base/rendezvous_address.h"
 #include "base/spatial_grid.h"
 #include "base/status.h"
+#include "options/launcher_ranks.h"
+#include "options/rendezvous_address.h"
 
 namespace ucudnn {
 

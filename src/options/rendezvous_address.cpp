@@ -1,4 +1,4 @@
-#include "base/rendezvous_address.h"
+#include "options/rendezvous_address.h"
 
 #include <charconv>
 

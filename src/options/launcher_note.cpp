@@ -1,4 +1,4 @@
-#include "base/launcher_note.h"
+#include "options/launcher_note.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "base/options.h"
+#include "options/options.h"
 
 namespace ucudnn {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/variable_names.h"
+#include "options/variable_names.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
+#include "options/options.h"
 
 namespace ucudnn {
 namespace {
