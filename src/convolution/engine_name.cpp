@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace ucudnn {
@@ -28,14 +29,27 @@ std::span<const char* const> AlgorithmsOf(Operation operation) {
   return kBackwardFilterAlgorithms;
 }
 
+// Returns the algorithm as cudnn.h names it, without the prefix of its enumeration; empty if there
+// is none of this number.
+std::string_view AlgorithmName(Operation operation, int algorithm) {
+  const std::span<const char* const> algorithms = AlgorithmsOf(operation);
+  return static_cast<size_t>(algorithm) < algorithms.size() ? algorithms[algorithm] : "";
+}
+
 }  // namespace
 
 std::string EngineName(Operation operation, const EngineId& engine) {
   const std::string text = engine.Text();
   const EngineId::Legacy* const legacy = engine.legacy();
-  const std::span<const char* const> algorithms = AlgorithmsOf(operation);
-  if (legacy == nullptr || static_cast<size_t>(legacy->algorithm) >= algorithms.size()) return text;
-  return std::string(algorithms[legacy->algorithm]) + " (" + text + ")";
+  const auto name =
+      legacy == nullptr ? std::string_view() : AlgorithmName(operation, legacy->algorithm);
+  return name.empty() ? text : std::string(name) + " (" + text + ")";
+}
+
+NumericClass LegacyNumericClass(Operation operation, int algorithm) {
+  const std::string_view name = AlgorithmName(operation, algorithm);
+  if (name.starts_with("FFT")) return NumericClass::kFft;
+  return name.starts_with("WINOGRAD") ? NumericClass::kWinograd : NumericClass::kDirect;
 }
 
 std::string EngineNames(Operation operation, const Configuration& configuration) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "convolution/engine_name.h"
 #include "cudnn/descriptors.h"
 
 namespace ucudnn::cudnn {
@@ -179,42 +180,6 @@ class LegacyList {
 
 }  // namespace
 
-NumericClass LegacyNumericClass(Operation operation, int algorithm) {
-  switch (operation) {
-    case Operation::kForward:
-      switch (algorithm) {
-        case CUDNN_CONVOLUTION_FWD_ALGO_FFT:
-        case CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING:
-          return NumericClass::kFft;
-        case CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD:
-        case CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED:
-          return NumericClass::kWinograd;
-      }
-      break;
-    case Operation::kBackwardData:
-      switch (algorithm) {
-        case CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT:
-        case CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING:
-          return NumericClass::kFft;
-        case CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD:
-        case CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED:
-          return NumericClass::kWinograd;
-      }
-      break;
-    case Operation::kBackwardFilter:
-      switch (algorithm) {
-        case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT:
-        case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING:
-          return NumericClass::kFft;
-        case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD:
-        case CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED:
-          return NumericClass::kWinograd;
-      }
-      break;
-  }
-  return NumericClass::kDirect;
-}
-
 AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType math) {
   AlgorithmPerformance performance;
   performance.algorithm = micro.engine.legacy()->algorithm;
@@ -223,31 +188,6 @@ AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType mat
   performance.determinism = micro.deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
   performance.math = static_cast<cudnnMathType_t>(math);
   return performance;
-}
-
-std::vector<MathGroup> GroupByMath(const ConvolutionProblem& problem,
-                                   const std::vector<MicroConfiguration>& measured) {
-  std::vector<MathGroup> groups;
-  for (const MicroConfiguration& micro : measured) {
-    const EngineId::Legacy* const engine = micro.engine.legacy();
-    if (engine == nullptr) continue;
-    const MathType math = engine->math.value_or(problem.math);
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const MathGroup& other) { return other.math == math; });
-    if (group == groups.end()) group = groups.insert(groups.end(), {math, {}});
-    planning::Candidate candidate{micro, LegacyNumericClass(problem.operation, engine->algorithm)};
-    candidate.micro.engine = EngineId::Legacy{engine->algorithm, std::nullopt};
-    group->candidates.push_back(std::move(candidate));
-  }
-  return groups;
-}
-
-std::vector<planning::Candidate> OwnMathCandidates(
-    const ConvolutionProblem& problem, const std::vector<MicroConfiguration>& measured) {
-  for (MathGroup& group : GroupByMath(problem, measured)) {
-    if (group.math == problem.math) return std::move(group.candidates);
-  }
-  return {};
 }
 
 std::optional<size_t> LegacyNeeds::Of(int images, const EngineId& engine) {

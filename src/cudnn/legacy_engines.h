@@ -4,34 +4,16 @@
 #include <limits>
 #include <optional>
 
+#include "convolution/configuration.h"
 #include "cudnn/convolution_call.h"
 #include "cudnn/descriptors.h"
 #include "cudnn/engine.h"
 #include "cudnn/functions.h"
-#include "planning/promise.h"
 
 namespace ucudnn::cudnn {
 
-// Returns the kind of arithmetic of one of cuDNN's algorithm numbers.
-NumericClass LegacyNumericClass(Operation operation, int algorithm);
-
 // Returns an undivided engine of the legacy API in the form in which cuDNN's queries report it.
 AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType math);
-
-// Candidates of one math type. Only such candidates may share a plan, because the caller sets one
-// math type for all.
-struct MathGroup {
-  MathType math;
-  // Engines have the names that they have in a problem of this math type.
-  std::vector<planning::Candidate> candidates;
-};
-
-// Measurements of `problem`'s legacy engines by math type; rows of other engines are left out.
-std::vector<MathGroup> GroupByMath(const ConvolutionProblem& problem,
-                                   const std::vector<MicroConfiguration>& measured);
-// Returns the candidates of the problem's own math type.
-std::vector<planning::Candidate> OwnMathCandidates(const ConvolutionProblem& problem,
-                                                   const std::vector<MicroConfiguration>& measured);
 
 class LegacyEngines : public Engines {
  public:

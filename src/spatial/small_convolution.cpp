@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "convolution/engine_name.h"
 #include "cudnn/descriptors.h"
-#include "cudnn/legacy_engines.h"
 
 namespace ucudnn::spatial {
 namespace {
@@ -40,7 +40,7 @@ bool LegacyConvolution::Takes(cudnnHandle_t handle, const cudnn::AlgorithmPerfor
   const bool serves =
       entry.status == CUDNN_STATUS_SUCCESS &&
       (!demand.deterministic || entry.determinism == CUDNN_DETERMINISTIC) &&
-      cudnn::LegacyNumericClass(problem_.operation, entry.algorithm) == NumericClass::kDirect;
+      LegacyNumericClass(problem_.operation, entry.algorithm) == NumericClass::kDirect;
   size_t bytes = 0;
   if (!serves ||
       cudnn::WorkspaceBytes(functions_, problem_.operation, handle, descriptors_.get(),

@@ -8,6 +8,7 @@
 #include "cuda/resources.h"
 #include "cudnn/legacy_engines.h"
 #include "cudnn/problem_graph.h"
+#include "planning/math_groups.h"
 #include "tuning/fitting_grids.h"
 #include "tuning/tolerance.h"
 
@@ -43,11 +44,11 @@ void KeepServing(int images, cudnn::LegacyNeeds& needs, std::vector<MicroConfigu
 
 }  // namespace
 
-std::vector<cudnn::MathGroup> Groups(const ConvolutionProblem& problem,
-                                     const LegacyRows& measured) {
-  std::vector<cudnn::MathGroup> groups = cudnn::GroupByMath(problem, measured.rows);
+std::vector<planning::MathGroup> Groups(const ConvolutionProblem& problem,
+                                        const LegacyRows& measured) {
+  std::vector<planning::MathGroup> groups = planning::GroupByMath(problem, measured.rows);
   ConvolutionProblem as_asked = problem;
-  for (cudnn::MathGroup& group : groups) {
+  for (planning::MathGroup& group : groups) {
     as_asked.math = group.math;
     for (const GraphRows& graph : measured.graph) {
       if (!cudnn::MayServe(graph.engine->notes, as_asked)) continue;
@@ -61,7 +62,7 @@ std::vector<cudnn::MathGroup> Groups(const ConvolutionProblem& problem,
 
 std::vector<Candidate> OwnCandidates(const ConvolutionProblem& problem,
                                      const LegacyRows& measured) {
-  for (cudnn::MathGroup& group : Groups(problem, measured)) {
+  for (planning::MathGroup& group : Groups(problem, measured)) {
     if (group.math == problem.math) return std::move(group.candidates);
   }
   return {};
@@ -156,8 +157,8 @@ void LegacyKernels::AddGraphEngines(const LegacyKernel& kernel, const Question& 
   const cuda::RelaxedCaptureScope relaxed(*kernel.device.driver);
   std::vector<EngineId> engines = kernels_.GraphEnginesOf(kernel.device, problem);
   engines.resize(std::min(engines.size(), kMostGraphEngines));
-  const auto fastest = planning::FastestUndivided(cudnn::OwnMathCandidates(problem, measured.rows),
-                                                  question.request);
+  const auto fastest = planning::FastestUndivided(
+      planning::OwnMathCandidates(problem, measured.rows), question.request);
   for (const EngineId& name : engines) {
     const GraphChoices::Template engine = choices_.Named(kernel.platform, problem, name, handle);
     if (engine == nullptr) continue;
@@ -203,7 +204,7 @@ std::vector<EngineId> LegacyKernels::AlgorithmsOver(const LegacyKernel& kernel,
   known.may_measure = false;
   std::vector<std::pair<double, EngineId>> over;
   for (const Candidate& candidate :
-       cudnn::OwnMathCandidates(kernel.problem, kernels_.Get(kernel.device, known).rows)) {
+       planning::OwnMathCandidates(kernel.problem, kernels_.Get(kernel.device, known).rows)) {
     const MicroConfiguration& micro = candidate.micro;
     const bool fits = micro.workspace_bytes <= question.request.limit_bytes;
     if (micro.IsWhole(kernel.problem.n) && !fits) over.emplace_back(micro.time_ms, micro.engine);
@@ -240,7 +241,7 @@ planning::Tilings LegacyKernels::GetTilings(const LegacyKernel& kernel,
     // Legacy algorithms may rely on the alignment of the whole.
     const bool legacy =
         options_.engines != EngineSet::kGraph && tile.alignment == kernel.problem.alignment;
-    if (legacy) candidates = cudnn::OwnMathCandidates(tile, rows);
+    if (legacy) candidates = planning::OwnMathCandidates(tile, rows);
     for (const MicroConfiguration& row : rows) {
       for (const auto& engine : engines) {
         if (engine->convolution.engine != row.engine) continue;

@@ -9,6 +9,7 @@
 #include "cudnn/mixed_engines.h"
 #include "options/options.h"
 #include "planning/decision/promises.h"
+#include "planning/math_groups.h"
 #include "tuning/graph_choices.h"
 #include "tuning/measured_kernels.h"
 
@@ -42,7 +43,8 @@ struct LegacyRows : MeasuredRows {
 
 // Returns the candidates that may share a plan: by the math type that the caller will set, and of
 // the problem's own math type.
-std::vector<cudnn::MathGroup> Groups(const ConvolutionProblem& problem, const LegacyRows& measured);
+std::vector<planning::MathGroup> Groups(const ConvolutionProblem& problem,
+                                        const LegacyRows& measured);
 std::vector<planning::Candidate> OwnCandidates(const ConvolutionProblem& problem,
                                                const LegacyRows& measured);
 

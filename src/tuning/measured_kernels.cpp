@@ -9,6 +9,7 @@
 #include "cuda/resources.h"
 #include "cudnn/legacy_engines.h"
 #include "planning/auto_policy.h"
+#include "planning/math_groups.h"
 #include "planning/micro_batch_sizes.h"
 #include "tuning/verify.h"
 
@@ -332,13 +333,13 @@ std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_
     }
     return planning::NextSizes(candidates, asked, request);
   }
-  const std::vector<cudnn::MathGroup> groups =
-      cudnn::GroupByMath(question.problem, RowsAt(question.problem, known, asked));
+  const std::vector<planning::MathGroup> groups =
+      planning::GroupByMath(question.problem, RowsAt(question.problem, known, asked));
   if (groups.empty()) return planning::NextSizes({}, asked, request);
   // The rows of a plan have one math type, but the caller may choose any, so all of them are
   // measured.
   std::set<int> sizes;
-  for (const cudnn::MathGroup& group : groups) {
+  for (const planning::MathGroup& group : groups) {
     const std::vector<int> next = planning::NextSizes(group.candidates, asked, request);
     sizes.insert(next.begin(), next.end());
   }

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "convolution/engine_name.h"
 #include "convolution/partial_sums.h"
-#include "cudnn/legacy_engines.h"
 
 namespace ucudnn::tuning {
 namespace {
@@ -95,7 +95,7 @@ Result<NumericClass> CoarsestClass(Operation operation, std::span<const Run> run
     if (engine == nullptr) {
       return Status::Error("'" + run.micro.engine.Text() + "' is no legacy engine");
     }
-    classes.push_back(cudnn::LegacyNumericClass(operation, engine->algorithm));
+    classes.push_back(LegacyNumericClass(operation, engine->algorithm));
   }
   return Coarsest(classes);
 }

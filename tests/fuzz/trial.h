@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cudnn/legacy_engines.h"
+#include "convolution/engine_name.h"
 #include "draw.h"
 #include "recorder.h"
 #include "subject.h"
@@ -96,9 +96,7 @@ class Trial {
   double Tolerance(size_t element) const;
   void CheckNothingElse(const test::GuardedMemory& workspace, const char* when);
 
-  NumericClass Class(int algorithm) const {
-    return cudnn::LegacyNumericClass(operation_, algorithm);
-  }
+  NumericClass Class(int algorithm) const { return LegacyNumericClass(operation_, algorithm); }
   bool Aligned(const test::GuardedMemory& workspace) const {
     return aligned_ && Offset(workspace.data()) == 0;
   }

@@ -2,8 +2,8 @@
 // more is known.
 #include <algorithm>
 
+#include "convolution/engine_name.h"
 #include "cuda/resources.h"
-#include "cudnn/legacy_engines.h"
 #include "interposer/core/measuring.h"
 #include "interposer/legacy/legacy_calls.h"
 #include "planning/owned_promise.h"
@@ -31,7 +31,7 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
   const PromiseKey promise_key{kernel.session->platform(), call.algorithm, problem};
   planning::Facts facts = FactsOfKernel(process_, *kernel.session, problem, Api::kLegacy);
   facts.asked = EngineId::Legacy{call.algorithm, std::nullopt};
-  facts.numeric = cudnn::LegacyNumericClass(problem.operation, call.algorithm);
+  facts.numeric = LegacyNumericClass(problem.operation, call.algorithm);
 
   CallFacts asked;
   asked.kind = key.kind;

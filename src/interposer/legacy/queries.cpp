@@ -10,6 +10,7 @@
 #include "interposer/legacy/legacy_calls.h"
 #include "planning/decision/decide.h"
 #include "planning/decision/offers.h"
+#include "planning/math_groups.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -33,7 +34,7 @@ bool IsDemanded(const Options& options, const AlgorithmPerformance& performance)
 std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choice,
                                                const ConvolutionProblem& problem,
                                                const std::vector<MicroConfiguration>& measured) {
-  for (const cudnn::MathGroup& group : cudnn::GroupByMath(problem, measured)) {
+  for (const planning::MathGroup& group : planning::GroupByMath(problem, measured)) {
     for (const Candidate& candidate : group.candidates) {
       if (!candidate.micro.IsWhole(problem.n)) continue;
       const AlgorithmPerformance performance = cudnn::PerformanceOf(candidate.micro, group.math);
@@ -48,7 +49,7 @@ std::optional<AlgorithmPerformance> MeasuredAs(const AlgorithmPerformance& choic
 size_t NeedOfFastest(const ConvolutionProblem& problem, const tuning::LegacyRows& measured,
                      const planning::PromiseRequest& request) {
   std::optional<MicroConfiguration> fastest;
-  for (const cudnn::MathGroup& group : cudnn::GroupByMath(problem, measured.rows)) {
+  for (const planning::MathGroup& group : planning::GroupByMath(problem, measured.rows)) {
     const auto of_group = planning::FastestUndivided(group.candidates, request);
     if (of_group && (!fastest || of_group->time_ms < fastest->time_ms)) fastest = of_group;
   }
@@ -141,7 +142,7 @@ LegacyCalls::Performances LegacyCalls::AnswerWithin(const LegacyKernel& kernel,
       RequestFor(process_, problem, MeasuredLimit(kernel, limit_bytes));
   const bool in_budget = kernel.session->budget() != nullptr;
   std::vector<planning::Offer> offers;
-  for (const cudnn::MathGroup& group : tuning::Groups(problem, measured)) {
+  for (const planning::MathGroup& group : tuning::Groups(problem, measured)) {
     const std::vector<Candidate>& candidates = group.candidates;
     const bool own = group.math == problem.math;
     const size_t need = own ? NeedOfChoice(kernel, descriptors, candidates) : 0;
@@ -189,7 +190,7 @@ LegacyCalls::Performances LegacyCalls::AnswerOfPieces(const LegacyKernel& kernel
   const planning::PromiseRequest request =
       RequestFor(process_, kernel.problem, MeasuredLimit(kernel, limit_bytes));
   std::vector<planning::Offer> offers;
-  for (const cudnn::MathGroup& group : tuning::Groups(kernel.problem, measured)) {
+  for (const planning::MathGroup& group : tuning::Groups(kernel.problem, measured)) {
     add(kernel.problem.operation, group.math, group.candidates, request, offers);
   }
   int wrong = 0;
@@ -387,7 +388,7 @@ std::vector<Candidate> LegacyCalls::Ranked(const LegacyKernel& kernel,
                     std::max(bytes, ranked.workspace_bytes),
                     ranked.determinism == CUDNN_DETERMINISTIC});
   }
-  return cudnn::OwnMathCandidates(problem, rows);
+  return planning::OwnMathCandidates(problem, rows);
 }
 
 LegacyCalls::NamedAnswer LegacyCalls::PromiseFor(const LegacyKernel& kernel,

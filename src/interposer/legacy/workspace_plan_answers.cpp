@@ -1,5 +1,6 @@
 // Answers callers from a workspace plan.
 
+#include "convolution/engine_name.h"
 #include "cudnn/legacy_engines.h"
 #include "interposer/core/measuring.h"
 #include "interposer/legacy/legacy_calls.h"
@@ -16,7 +17,7 @@ planning::NamedRequest LegacyCalls::Named(const LegacyKernel& kernel, std::optio
   planning::NamedRequest named{kernel.problem, {}};
   if (algorithm) {
     named.engine = EngineId::Legacy{*algorithm, std::nullopt};
-    named.numeric = cudnn::LegacyNumericClass(kernel.problem.operation, *algorithm);
+    named.numeric = LegacyNumericClass(kernel.problem.operation, *algorithm);
   }
   named.limit_bytes = limit_bytes;
   named.deterministic = process_.options.deterministic;
@@ -56,7 +57,7 @@ std::optional<LegacyCalls::Performances> LegacyCalls::ConfirmedAnswer(const Lega
     // The undivided engine is at least as exact as the plan. It is reported in the plan's place
     // only if it is no more exact than the plan, either.
     const int whole = promise->undivided.engine.legacy()->algorithm;
-    const bool same = cudnn::LegacyNumericClass(problem.operation, whole) == confirmed->largest;
+    const bool same = LegacyNumericClass(problem.operation, whole) == confirmed->largest;
     promise->reported.engine = promise->undivided.engine;
     if (!same || !PromiseConfirmed(kernel, *confirmed, whole, *promise)) return std::nullopt;
   }

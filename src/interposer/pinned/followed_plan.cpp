@@ -7,6 +7,7 @@
 #include "cudnn/legacy_engines.h"
 #include "interposer/core/capacity.h"
 #include "interposer/pinned/confirm_configuration.h"
+#include "planning/math_groups.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -143,7 +144,7 @@ Result<ConfirmedLegacyKernel> FollowedPlan::ConfirmKernel(const ConvolutionProbl
     rows.push_back({choice.engine, problem.n, static_cast<double>(rows.size()),
                     choice.workspace_bytes, choice.deterministic});
   }
-  confirmed.candidates = cudnn::OwnMathCandidates(problem, rows);
+  confirmed.candidates = planning::OwnMathCandidates(problem, rows);
   for (const Run& run : configuration.runs) {
     const EngineId::Legacy* const engine = run.micro.engine.legacy();
     if (engine == nullptr || engine->math) {

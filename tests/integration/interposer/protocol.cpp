@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "cudnn/legacy_engines.h"
+#include "convolution/engine_name.h"
 #include "guarded_memory.h"
 #include "layer.h"
 #include "libraries.h"
@@ -17,7 +17,7 @@ namespace {
 
 // Whole numbers are exact in such an algorithm.
 bool IsDirect(Operation operation, int algorithm) {
-  return cudnn::LegacyNumericClass(operation, algorithm) == NumericClass::kDirect;
+  return LegacyNumericClass(operation, algorithm) == NumericClass::kDirect;
 }
 
 // The report holds a plan of so many pieces inside what the caller was told, of engines that

@@ -11,8 +11,8 @@
 
 #include <ucudnn/ucudnn.h>
 #include "cases.h"
+#include "convolution/engine_name.h"
 #include "cudnn/backend.h"
-#include "cudnn/legacy_engines.h"
 #include "layer.h"
 #include "libraries.h"
 #include "primed_store.h"
@@ -168,7 +168,7 @@ TEST_F(Tiles, ServeWhatTheProgramIsTold) {
     for (const auto& told : answer.algorithms) {
       EXPECT_LE(told.workspace_bytes, kLimit);
       // Whole numbers are exact in such an algorithm.
-      if (cudnn::LegacyNumericClass(operation, told.algorithm) != NumericClass::kDirect) continue;
+      if (LegacyNumericClass(operation, told.algorithm) != NumericClass::kDirect) continue;
       const long pieces = Run(convolution, told.algorithm, told.workspace_bytes);
       most = std::max(most, pieces);
       if (pieces == 1) continue;
@@ -215,7 +215,7 @@ TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
     ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
     const auto direct =
         std::find_if(answer.algorithms.begin(), answer.algorithms.end(), [&](const auto& told) {
-          return cudnn::LegacyNumericClass(operation, told.algorithm) == NumericClass::kDirect;
+          return LegacyNumericClass(operation, told.algorithm) == NumericClass::kDirect;
         });
     ASSERT_NE(direct, answer.algorithms.end());
     EXPECT_EQ(direct->workspace_bytes, 0u);

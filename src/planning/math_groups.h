@@ -1,0 +1,27 @@
+// Legacy engines by the math type that they were measured with. Pure functions.
+#pragma once
+
+#include <vector>
+
+#include "convolution/configuration.h"
+#include "convolution/problem.h"
+#include "planning/promise.h"
+
+namespace ucudnn::planning {
+
+// Candidates of one math type. Only such candidates may share a plan, because the caller sets one
+// math type for all.
+struct MathGroup {
+  MathType math;
+  // Engines have the names that they have in a problem of this math type.
+  std::vector<Candidate> candidates;
+};
+
+// Measurements of `problem`'s legacy engines by math type; rows of other engines are left out.
+std::vector<MathGroup> GroupByMath(const ConvolutionProblem& problem,
+                                   const std::vector<MicroConfiguration>& measured);
+// Returns the candidates of the problem's own math type.
+std::vector<Candidate> OwnMathCandidates(const ConvolutionProblem& problem,
+                                         const std::vector<MicroConfiguration>& measured);
+
+}  // namespace ucudnn::planning
