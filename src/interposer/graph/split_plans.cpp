@@ -197,7 +197,7 @@ cudnnStatus_t GraphPlans::ExecuteSplit(cudnnHandle_t handle, cudnnBackendDescrip
   const VariantPack* const operands = FindPack(pack);
   ConvolutionProblem problem = state->own->convolution.problem;
   if (operands == nullptr || !operands->plain) {
-    return splitter.RefuseCall(problem.operation, handle, *session,
+    return splitter.RefuseCall(problem.operation, handle, session->context(),
                                "a convolution of the graph API is not split: its variant pack has "
                                "more than pointers and a workspace");
   }

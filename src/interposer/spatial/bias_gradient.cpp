@@ -1,6 +1,7 @@
 #include "interposer/spatial/bias_gradient.h"
 
 #include "cudnn/descriptors.h"
+#include "interposer/spatial/split_operation.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -28,18 +29,6 @@ cudnnStatus_t RunBiasGradient(Process& process, const BiasGradientCall& call) {
   if (call.alpha == nullptr || call.beta == nullptr || call.dy == nullptr || call.db == nullptr) {
     return CUDNN_STATUS_BAD_PARAM;
   }
-  Session* const session = process.sessions.Of(call.handle);
-  if (session == nullptr) return splitter.Fail("a cuDNN handle is of no known device");
-  ConvolutionProblem problem;
-  const char* const unreadable =
-      process.functions.cudnnConvolutionBackwardBias == nullptr
-          ? "the real cuDNN lacks cudnnConvolutionBackwardBias"
-          : cudnn::ReadBiasGradient(process.functions, call.dy_descriptor, call.db_descriptor,
-                                    problem);
-  if (unreadable != nullptr) {
-    return splitter.RefuseCall(Operation::kBackwardFilter, call.handle, *session,
-                               std::string("a bias gradient is not split: ") + unreadable);
-  }
   cudnn::ConvolutionCall filter;
   filter.operation = Operation::kBackwardFilter;
   filter.handle = call.handle;
@@ -47,12 +36,18 @@ cudnnStatus_t RunBiasGradient(Process& process, const BiasGradientCall& call) {
   filter.beta = call.beta;
   filter.w = call.db;
   filter.y = const_cast<void*>(call.dy);
-  OwnBiasGradient own(process.functions, call);
-  spatial::SplitCall split{problem, filter, session->context(), session->stream(),
-                           process.sessions.Capturing(*session)};
-  split.work = spatial::SplitWork::kBiasGradient;
-  split.declared.is_replicated = splitter.IsReplicated(call.dy_descriptor);
-  return splitter.Run(split, own);
+  const auto read = [&](ConvolutionProblem& problem) {
+    return process.functions.cudnnConvolutionBackwardBias == nullptr
+               ? "the real cuDNN lacks cudnnConvolutionBackwardBias"
+               : cudnn::ReadBiasGradient(process.functions, call.dy_descriptor, call.db_descriptor,
+                                         problem);
+  };
+  return SplitOperation(process, "a bias gradient", filter, read, [&](spatial::SplitCall& split) {
+    OwnBiasGradient own(process.functions, call);
+    split.work = spatial::SplitWork::kBiasGradient;
+    split.declared.is_replicated = splitter.IsReplicated(call.dy_descriptor);
+    return splitter.Run(split, own);
+  });
 }
 
 }  // namespace ucudnn::interposer

@@ -1,5 +1,6 @@
 #include "interposer/spatial/normalization.h"
 
+#include "interposer/spatial/split_operation.h"
 #include "spatial/scales.h"
 
 namespace ucudnn::interposer {
@@ -101,25 +102,18 @@ cudnnStatus_t RunSplit(Process& process, const Call& call, const cudnn::NormSpac
   if (call.mode == CUDNN_BATCHNORM_PER_ACTIVATION && !is_fused) {
     return Normalize(process.functions, call, spaces);
   }
-  Session* const session = process.sessions.Of(call.handle);
-  if (session == nullptr) return splitter.Fail("a cuDNN handle is of no known device");
-  const cudnn::ConvolutionCall own = CallOf(call);
-  ConvolutionProblem problem;
-  const char* const unreadable = is_fused ? "an activation or an addition is fused behind it"
-                                 : OverwritesX(call)
-                                     ? "dx is x"
-                                     : cudnn::ReadNorm(process.functions, call, problem);
-  if (unreadable != nullptr) {
-    return splitter.RefuseCall(own.operation, call.handle, *session,
-                               std::string("a batch normalisation is not split: ") + unreadable);
-  }
-  OwnNorm local(process.functions, spaces, problem.type);
-  spatial::SplitCall split{problem, own, session->context(), session->stream(),
-                           process.sessions.Capturing(*session)};
-  split.work = spatial::SplitWork::kNorm;
-  split.declared.is_replicated =
-      splitter.IsReplicated(call.x_layout) || splitter.IsReplicated(OutputLayout(call));
-  return splitter.Run(split, local);
+  const auto read = [&](ConvolutionProblem& problem) {
+    if (is_fused) return "an activation or an addition is fused behind it";
+    return OverwritesX(call) ? "dx is x" : cudnn::ReadNorm(process.functions, call, problem);
+  };
+  const auto run = [&](spatial::SplitCall& split) {
+    OwnNorm local(process.functions, spaces, split.problem.type);
+    split.work = spatial::SplitWork::kNorm;
+    split.declared.is_replicated =
+        splitter.IsReplicated(call.x_layout) || splitter.IsReplicated(OutputLayout(call));
+    return splitter.Run(split, local);
+  };
+  return SplitOperation(process, "a batch normalisation", CallOf(call), read, run);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "interposer/spatial/pooling.h"
 
 #include "cudnn/descriptors.h"
+#include "interposer/spatial/split_operation.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -49,14 +50,6 @@ cudnnStatus_t RunPooling(Process& process, const PoolingCall& call) {
   Splitter& splitter = process.splitter;
   if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
   if (!HasAll(call)) return CUDNN_STATUS_BAD_PARAM;
-  Session* const session = process.sessions.Of(call.handle);
-  if (session == nullptr) return splitter.Fail("a cuDNN handle is of no known device");
-  ConvolutionProblem problem;
-  cudnn::PoolingKind kind;
-  if (const char* const unreadable = Read(process.functions, call, problem, kind)) {
-    return splitter.RefuseCall(call.operation, call.handle, *session,
-                               std::string("a pooling is not split: ") + unreadable);
-  }
   const bool forward = call.operation == Operation::kForward;
   const cudnn::PoolingOperands operands = {call.x, call.y};
   cudnn::ConvolutionCall own;
@@ -67,14 +60,18 @@ cudnnStatus_t RunPooling(Process& process, const PoolingCall& call) {
   own.x = forward ? const_cast<void*>(call.x) : call.dx;
   own.y = forward ? call.y : const_cast<void*>(call.dy);
   own.pooling = forward ? nullptr : &operands;
-  OwnPoolingCall local(process.functions, {call.pooling, call.x_descriptor, call.y_descriptor});
-  spatial::SplitCall split{problem, own, session->context(), session->stream(),
-                           process.sessions.Capturing(*session)};
-  split.work = spatial::SplitWork::kPooling;
-  split.pooling = kind;
-  // y, the result of pooling a whole image, may be declared as replicated while x is a stripe.
-  split.declared.is_replicated = splitter.IsReplicated(call.x_descriptor);
-  return splitter.Run(split, local);
+  cudnn::PoolingKind kind;
+  const auto read = [&](ConvolutionProblem& problem) {
+    return Read(process.functions, call, problem, kind);
+  };
+  return SplitOperation(process, "a pooling", own, read, [&](spatial::SplitCall& split) {
+    OwnPoolingCall local(process.functions, {call.pooling, call.x_descriptor, call.y_descriptor});
+    split.work = spatial::SplitWork::kPooling;
+    split.pooling = kind;
+    // y, the result of pooling a whole image, may be declared as replicated while x is a stripe.
+    split.declared.is_replicated = splitter.IsReplicated(call.x_descriptor);
+    return splitter.Run(split, local);
+  });
 }
 
 }  // namespace ucudnn::interposer

@@ -2,26 +2,14 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <thread>
 
 #include "base/log.h"
-#include "base/shared_library.h"
-#include "base/version.h"
 #include "cuda/resources.h"
 #include "options/launcher_note.h"
-#include "transport/opening.h"
 
 namespace ucudnn::interposer {
 namespace {
-
-// The most memory for one exchange if the user sets no limit. If not all images fit, they are
-// exchanged in slices, one after the other.
-constexpr size_t kMostBufferBytes = size_t{256} << 20;
-
-constexpr size_t kMostRefused = 256;  // names of refused calls for the report
 
 // Returns whether gradients are summed over ranks; none: the API decides.
 std::optional<bool> SumsOf(const SpatialOptions& spatial) {
@@ -29,122 +17,22 @@ std::optional<bool> SumsOf(const SpatialOptions& spatial) {
   return *spatial.reduce == SpatialReduction::kAll;
 }
 
-// Returns the values that all ranks must share, as text.
-std::vector<transport::Term> TermsOf(const Options& options) {
-  const SpatialOptions& spatial = options.spatial;
-  const auto bytes = [](const std::optional<size_t>& size) {
-    return size ? std::to_string(*size) + " bytes" : "unset";
-  };
-  return {
-      {"UCUDNN_SPATIAL", spatial.grid->Text()},
-      {"UCUDNN_SPATIAL_AGREE", SpatialAgreementName(spatial.agree)},
-      {"UCUDNN_SPATIAL_REDUCE", spatial.reduce ? SpatialReductionName(*spatial.reduce) : "unset"},
-      {"UCUDNN_SPATIAL_ONE", spatial.ones ? SpatialOnesName(*spatial.ones) : "unset"},
-      {"UCUDNN_SPATIAL_TRANSPORT", TransportName(spatial.transport)},
-      {"UCUDNN_WORKSPACE_LIMIT", bytes(options.workspace_limit)},
-      {"UCUDNN_TOTAL_WORKSPACE", bytes(options.total_workspace)},
-      {"UCUDNN_DETERMINISTIC", options.deterministic ? "1" : "0"},
-  };
-}
-
 }  // namespace
 
 Splitter::Splitter(const Options& options, const cudnn::Functions& functions,
                    const cuda::Driver* driver, const WorkspaceLimit& limit)
     : options_(options),
-      functions_(functions),
       driver_(driver),
-      limit_(limit),
       process_(getpid()),
-      gradient_sums_(SumsOf(options.spatial)) {
+      gradient_sums_(SumsOf(options.spatial)),
+      meeting_(options, functions, driver, limit) {
   const int ranks = options.spatial.in_process ? options.spatial.size : 1;
   for (int rank = 0; rank < ranks; ++rank) ranks_.push_back(std::make_unique<Rank>());
 }
 
 cudnnStatus_t Splitter::Refuse(const std::string& what) const {
-  WarnOnce("split " + what, what);
-  MutexLock lock(refused_mutex_);
-  if (refused_.size() < kMostRefused || refused_.contains(what)) ++refused_[what];
+  refused_.Add(what);
   return CUDNN_STATUS_NOT_SUPPORTED;
-}
-
-Result<RendezvousAddress> Splitter::OwnPlace() {
-  MutexLock lock(mutex_);
-  if (folder_.empty()) {
-    std::error_code error;
-    std::string folder =
-        (std::filesystem::temp_directory_path(error) / "ucudnn-ranks-XXXXXX").string();
-    if (error || mkdtemp(folder.data()) == nullptr) {
-      return Status::Error("ranks of one process need a folder for temporary files to meet in");
-    }
-    folder_ = std::move(folder);
-  }
-  RendezvousAddress place;
-  place.path = folder_ + "/meeting";
-  return place;
-}
-
-size_t Splitter::MostBufferBytes() const {
-  const size_t limit = options_.total_workspace.value_or(limit_.set_bytes());
-  return limit == kNoLimit ? kMostBufferBytes : ShareOf(limit);
-}
-
-Result<std::unique_ptr<spatial::SplitCalls>> Splitter::Meet(int rank) {
-  const SpatialOptions& spatial = options_.spatial;
-  if (driver_ == nullptr) return Status::Error("there is no CUDA driver to split convolutions on");
-  transport::Meeting meeting;
-  const SpatialGrid& grid = *spatial.grid;
-  meeting.membership = {rank, spatial.size, grid.GroupOf(rank), grid.GroupRankOf(rank),
-                        grid.GroupSize()};
-  if (spatial.rendezvous) {
-    meeting.place = *spatial.rendezvous;
-  } else if (spatial.in_process) {
-    UCUDNN_ASSIGN_OR_RETURN(meeting.place, OwnPlace());
-  } else {
-    return Status::Error(
-        "nobody says where ranks meet: UCUDNN_RENDEZVOUS=tcp://host:port or file:PATH");
-  }
-  meeting.token = spatial.token;
-  meeting.local_size = spatial.in_process ? spatial.size : spatial.launcher.local_size;
-  meeting.version = kVersion;
-  meeting.terms = TermsOf(options_);
-  meeting.times.timeout = transport::Milliseconds(static_cast<long>(spatial.timeout_seconds * 1e3));
-  meeting.times.warning = std::min(meeting.times.warning, meeting.times.timeout / 2);
-  UCUDNN_ASSIGN_OR_RETURN(auto ranks, transport::Ranks::Join(meeting));
-  if (!spatial.rendezvous && spatial.in_process) {
-    // All ranks have met, and their file is removed: a process that is killed leaves nothing
-    // behind.
-    rmdir(std::filesystem::path(meeting.place.path).parent_path().c_str());
-  }
-  spatial::SplitSettings settings;
-  settings.grid = grid;
-  settings.shared_options = std::string("ucudnn ") + kVersion + ", " + grid.Text();
-  settings.agrees_each_time = spatial.agree == SpatialAgreement::kEach;
-  settings.sums = &gradient_sums_;
-  settings.ones = spatial.ones;
-  settings.most_buffer_bytes = [this] { return MostBufferBytes(); };
-  settings.deterministic = options_.deterministic;
-  settings.waits_for_records = options_.check;
-  settings.times_exchanges = !options_.report.empty();
-  settings.warning = meeting.times.warning;
-  settings.timeout = meeting.times.timeout;
-  const Transport wanted = spatial.transport;
-  // The NCCL of the program's own wheels lies beside its cuDNN.
-  const std::string cudnn_file = FileOf(reinterpret_cast<const void*>(functions_.cudnnCreate));
-  const auto open =
-      [cudnn_file, wanted, own = &At(rank)](
-          const transport::ChannelSetup& setup) -> Result<std::unique_ptr<transport::Channel>> {
-    UCUDNN_ASSIGN_OR_RETURN(auto opened, transport::OpenChannel(setup, wanted, cudnn_file));
-    if (setup.rank == 0 && !opened.choice.note.empty()) {
-      WarnOnce("transport", opened.choice.note);
-    }
-    MutexLock lock(own->mutex);
-    own->transport = TransportName(opened.choice.transport);
-    own->library = opened.library;
-    return std::move(opened.channel);
-  };
-  return std::make_unique<spatial::SplitCalls>(std::move(settings), functions_, *driver_,
-                                               std::move(ranks), open);
 }
 
 Result<int> Splitter::RankOf(cudnnHandle_t handle, CUcontext context) {
@@ -184,7 +72,12 @@ spatial::SplitCalls* Splitter::CallsOf(int number) {
   MutexLock lock(rank.mutex);
   if (!rank.met) {
     rank.met = true;
-    auto met = Meet(number);
+    auto met = meeting_.Meet(number, gradient_sums_,
+                             [&rank](const char* transport, const std::string& library) {
+                               MutexLock own(rank.mutex);
+                               rank.transport = transport;
+                               rank.library = library;
+                             });
     if (met.ok()) {
       rank.owned = std::move(*met);
     } else {
@@ -218,10 +111,10 @@ cudnnStatus_t Splitter::Run(const spatial::SplitCall& call, spatial::LocalCall& 
   return calls->Run(said, local);
 }
 
-cudnnStatus_t Splitter::RefuseCall(Operation operation, cudnnHandle_t handle,
-                                   const Session& session, const std::string& what) {
+cudnnStatus_t Splitter::RefuseCall(Operation operation, cudnnHandle_t handle, CUcontext context,
+                                   const std::string& what) {
   if (getpid() != process_) return Refuse("a process that a rank forked is no rank");
-  if (spatial::SplitCalls* calls = CallsOf(handle, session.context())) {
+  if (spatial::SplitCalls* calls = CallsOf(handle, context)) {
     calls->NoteRefused(operation, handle);
   }
   return Refuse(what);
@@ -250,22 +143,6 @@ Status Splitter::Enable(bool enabled) {
   }
   At(rank).enabled.store(enabled, std::memory_order_relaxed);
   return Status::Ok();
-}
-
-void Splitter::DeclareReplicated(cudnnTensorDescriptor_t tensor, bool replicated) {
-  MutexLock lock(replicated_mutex_);
-  if (replicated) {
-    replicated_.insert(tensor);
-  } else {
-    replicated_.erase(tensor);
-  }
-  any_replicated_.store(!replicated_.empty(), std::memory_order_release);
-}
-
-bool Splitter::IsReplicated(cudnnTensorDescriptor_t tensor) const {
-  if (!any_replicated_.load(std::memory_order_acquire)) return false;
-  MutexLock lock(replicated_mutex_);
-  return replicated_.contains(tensor);
 }
 
 Status Splitter::Join(cudnnHandle_t handle, int rank) {
@@ -304,10 +181,7 @@ void Splitter::Forget(cudnnHandle_t handle) {
 
 void Splitter::Note(Report& report) const {
   SpatialRecord record;
-  {
-    MutexLock lock(refused_mutex_);
-    record.refused.assign(refused_.begin(), refused_.end());
-  }
+  record.refused = refused_.Counts();
   for (size_t at = 0; at < ranks_.size(); ++at) {
     Rank& rank = *ranks_[at];
     const spatial::SplitCalls* const calls = rank.calls.load(std::memory_order_acquire);
@@ -358,11 +232,7 @@ void Splitter::Leave() {
     }
   }
   for (std::thread& thread : leaving) thread.join();
-  MutexLock lock(mutex_);
-  if (!folder_.empty() && getpid() == process_) {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
+  if (getpid() == process_) meeting_.End();
 }
 
 }  // namespace ucudnn::interposer

@@ -10,19 +10,19 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/mutex.h"
 #include "cuda/driver.h"
-#include "interposer/core/workspace_limit.h"
 #include "interposer/report/report.h"
 #include "interposer/session/session.h"
+#include "interposer/spatial/rank_meeting.h"
+#include "interposer/spatial/refused_calls.h"
+#include "interposer/spatial/replicated_tensors.h"
 #include "options/options.h"
 #include "spatial/gradient_sums.h"
 #include "spatial/split_calls.h"
-#include "transport/meeting.h"
 
 namespace ucudnn::interposer {
 
@@ -60,8 +60,10 @@ class Splitter {
   // that changes after a split gradient has run.
   Status SetReduce(bool sums) { return gradient_sums_.Set(sums); }
   // Declares that the tensors of a descriptor are whole and the same on every rank.
-  void DeclareReplicated(cudnnTensorDescriptor_t tensor, bool replicated);
-  bool IsReplicated(cudnnTensorDescriptor_t tensor) const;
+  void DeclareReplicated(cudnnTensorDescriptor_t tensor, bool replicated) {
+    replicated_.Declare(tensor, replicated);
+  }
+  bool IsReplicated(cudnnTensorDescriptor_t tensor) const { return replicated_.Has(tensor); }
   // Returns the rank of the calling thread, by its first split call; -1: none yet. If the process
   // is a rank, that rank.
   int ThisRank() const {
@@ -73,15 +75,15 @@ class Splitter {
   cudnnStatus_t Run(const spatial::SplitCall& call, spatial::LocalCall& local);
   // Returns the part of a workspace limit that exchanges may use, beside all kernels. It depends on
   // the process's options only, so that all ranks tell their programs the same.
-  size_t ShareOf(size_t limit_bytes) const { return active() ? limit_bytes / 4 : 0; }
+  size_t ShareOf(size_t limit_bytes) const { return active() ? ExchangeShare(limit_bytes) : 0; }
 
   // Refuses an operation that cannot be split: logs one line that names it, and returns
   // NOT_SUPPORTED. REQUIRES: active().
   cudnnStatus_t Refuse(const std::string& what) const;
   // Fails on all ranks, because the call failed before it could be read.
   cudnnStatus_t Fail(const char* why) noexcept;
-  // Refuses a call on `session` that all ranks refuse by themselves, because it cannot be read.
-  cudnnStatus_t RefuseCall(Operation operation, cudnnHandle_t handle, const Session& session,
+  // Refuses a call in `context` that all ranks refuse by themselves, because it cannot be read.
+  cudnnStatus_t RefuseCall(Operation operation, cudnnHandle_t handle, CUcontext context,
                            const std::string& what);
   // Makes calls on `handle` calls of `rank`, a thread of this process. If that is not possible, the
   // error says why.
@@ -106,7 +108,6 @@ class Splitter {
     std::string transport UCUDNN_GUARDED_BY(mutex);  // empty: no exchange was opened yet
     std::string library UCUDNN_GUARDED_BY(mutex);  // the transport's library; empty if it has none
   };
-  size_t MostBufferBytes() const;
   // Returns the number of the rank that a call on `handle`, in `context`, belongs to.
   Result<int> RankOf(cudnnHandle_t handle, CUcontext context);
   // Returns a rank's calls; null if the ranks could not meet, which was reported then.
@@ -114,17 +115,12 @@ class Splitter {
   // Returns the calls of the rank that a call on `handle` belongs to; null if it is refused, which
   // is reported.
   spatial::SplitCalls* CallsOf(cudnnHandle_t handle, CUcontext context);
-  Result<std::unique_ptr<spatial::SplitCalls>> Meet(int rank);
-  // Returns the place where ranks meet that are threads of this process.
-  Result<RendezvousAddress> OwnPlace();
   Rank& At(int rank) const {
     return *ranks_[options_.spatial.in_process ? static_cast<size_t>(rank) : 0];
   }
 
   const Options& options_;
-  const cudnn::Functions& functions_;
   const cuda::Driver* const driver_;
-  const WorkspaceLimit& limit_;
   const pid_t process_;
   static inline thread_local spatial::Declared declared_;
   static inline thread_local bool takes_thread_out_ = false;
@@ -137,13 +133,9 @@ class Splitter {
   Mutex mutex_;
   std::map<cudnnHandle_t, int> joined_ UCUDNN_GUARDED_BY(mutex_);
   spatial::GradientSums gradient_sums_;
-  mutable Mutex replicated_mutex_;
-  std::set<cudnnTensorDescriptor_t> replicated_ UCUDNN_GUARDED_BY(replicated_mutex_);
-  std::atomic<bool> any_replicated_ = false;
-  mutable Mutex refused_mutex_;
-  // The names of refused operations, and their numbers of calls.
-  mutable std::map<std::string, uint64_t> refused_ UCUDNN_GUARDED_BY(refused_mutex_);
-  std::string folder_ UCUDNN_GUARDED_BY(mutex_);  // the folder of OwnPlace; empty: none
+  RankMeeting meeting_;
+  ReplicatedTensors replicated_;
+  mutable RefusedCalls refused_;
 };
 
 }  // namespace ucudnn::interposer

@@ -1,0 +1,51 @@
+// How the ranks of this process meet the other ranks: the place, the terms that all ranks share,
+// and the settings that their split calls are made with. Thread-safe.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/mutex.h"
+#include "cuda/driver.h"
+#include "interposer/core/workspace_limit.h"
+#include "options/options.h"
+#include "spatial/gradient_sums.h"
+#include "spatial/split_calls.h"
+
+namespace ucudnn::interposer {
+
+// Returns the part of a workspace limit that exchanges may use, beside all kernels.
+constexpr size_t ExchangeShare(size_t limit_bytes) { return limit_bytes / 4; }
+
+class RankMeeting {
+ public:
+  // Hears over which transport a rank exchanges, and the transport's library; empty if it has none.
+  using OnOpened = std::function<void(const char* transport, const std::string& library)>;
+
+  // `driver` may be null; then nobody meets. `limit` is the process's, which a program may change
+  // while it runs. The caller keeps all arguments alive.
+  RankMeeting(const Options& options, const cudnn::Functions& functions, const cuda::Driver* driver,
+              const WorkspaceLimit& limit)
+      : options_(options), functions_(functions), driver_(driver), limit_(limit) {}
+
+  // Waits until all ranks have come. Calls `on_opened` on the thread of the rank's first exchange.
+  Result<std::unique_ptr<spatial::SplitCalls>> Meet(int rank, spatial::GradientSums& sums,
+                                                    OnOpened on_opened);
+  // Removes the files of a meeting that some rank did not come to.
+  void End();
+
+ private:
+  // Returns the place where ranks meet that are threads of this process.
+  Result<RendezvousAddress> OwnPlace();
+  size_t MostBufferBytes() const;
+
+  const Options& options_;
+  const cudnn::Functions& functions_;
+  const cuda::Driver* const driver_;
+  const WorkspaceLimit& limit_;
+  Mutex mutex_;
+  std::string folder_ UCUDNN_GUARDED_BY(mutex_);  // the folder of OwnPlace; empty: none
+};
+
+}  // namespace ucudnn::interposer

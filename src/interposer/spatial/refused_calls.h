@@ -1,0 +1,35 @@
+// The calls that were refused because they cannot be split. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/mutex.h"
+
+namespace ucudnn::interposer {
+
+class RefusedCalls {
+ public:
+  // Counts one call; `what` names the operation, and is logged the first time.
+  void Add(const std::string& what) {
+    WarnOnce("split " + what, what);
+    MutexLock lock(mutex_);
+    if (counts_.size() < kMostNames || counts_.contains(what)) ++counts_[what];
+  }
+  // Returns the names, and their numbers of calls.
+  std::vector<std::pair<std::string, uint64_t>> Counts() const {
+    MutexLock lock(mutex_);
+    return {counts_.begin(), counts_.end()};
+  }
+
+ private:
+  static constexpr size_t kMostNames = 256;  // for the report
+  mutable Mutex mutex_;
+  std::map<std::string, uint64_t> counts_ UCUDNN_GUARDED_BY(mutex_);
+};
+
+}  // namespace ucudnn::interposer
