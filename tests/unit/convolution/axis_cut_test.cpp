@@ -141,8 +141,8 @@ bool AddPairs(const SlidingWindow& window, const AxisTerm& term, int64_t windows
   return true;
 }
 
-// The largest number of pairs of which no two lie in one rectangle of pairs, found by trial:
-// `pairs` must be few. No division into rectangles has fewer rectangles.
+// The size of the largest set of pairs in which no two lie in one rectangle of pairs, found by
+// trial: `pairs` must be few. No division into rectangles has fewer rectangles.
 size_t MostApart(const Pairs& pairs, std::vector<Pair> chosen = {}) {
   size_t most = chosen.size();
   for (const Pair& next : pairs) {

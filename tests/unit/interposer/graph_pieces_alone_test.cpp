@@ -79,7 +79,7 @@ size_t NeedBytes() {
 }
 
 Options LimitedToParts() { return test::Within(std::min(PartBytes(), NeedBytes() - 1)); }
-// The same limit, but plans are measured before their workspace is told.
+// LimitedToParts(), but plans are measured before their workspace is told.
 Options MeasuringParts() {
   Options options = LimitedToParts();
   options.tuning.on = true;

@@ -17,7 +17,7 @@ using ::testing::SizeIs;
 
 constexpr size_t kLimit = 2 * GraphSetting::kPartBytes;
 
-// The same operation graph with another name for a tensor.
+// The setting's operation graph with another name for a tensor.
 std::string OtherGraph(const GraphSetting& setting) {
   std::string json = setting.Json();
   for (size_t at; (at = json.find("\"119\"")) != std::string::npos;) json.replace(at, 5, "\"118\"");

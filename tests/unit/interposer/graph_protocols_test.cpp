@@ -1,5 +1,5 @@
 // Tests how frameworks take plans from the graph API, each in its own order of calls: executing
-// uses the workspace that is reported, and results are those of the undivided plan.
+// uses the workspace that is reported, and results equal the results of the undivided plan.
 #include <gmock/gmock.h>
 
 #include <cstdlib>

@@ -168,8 +168,9 @@ TEST(KernelSequence, WhatRanOnceBeforeTheLoopIsForgottenAfterLong) {
   EXPECT_EQ(sequence.Uses().size(), 3u);
 }
 
-// A program of several problems, each with several plans, of which it keeps one. `timing` says when
-// it times the plans. The loop begins with a kernel that comes once, like a network's first layer.
+// A program of several problems. Each has several plans, and the program keeps one of them.
+// `timing` says when it times the plans. The loop begins with a kernel that comes once, like a
+// network's first layer.
 struct RandomProgram {
   enum Timing { kNone, kBefore, kAmidst };
   RandomProgram(std::mt19937& random, Timing timing) {

@@ -87,7 +87,7 @@ TEST(ManyKernels, BeyondTheLastRememberedCallsRunAsAsked) {
 
   EXPECT_EQ(PiecesRun(setting, setting.Call()), size_t{kParts});
   EXPECT_EQ(PiecesRun(setting, last.Call()), size_t{kParts});
-  // The same holds on a handle that never met this kernel.
+  // This holds on a handle that never met this kernel, too.
   cudnnHandle_t another = nullptr;
   ASSERT_EQ(setting.interposer.sessions().Create(&another), CUDNN_STATUS_SUCCESS);
   cudnn::ConvolutionCall call = last.Call();

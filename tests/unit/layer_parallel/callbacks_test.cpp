@@ -166,7 +166,7 @@ TEST(LayerParallelCallbacks, OfSeveralLanesTheFirstIsHeard) {
   }
 }
 
-// As the header says, no handler of the program is reached, and nothing goes on without a handler.
+// No handler of the program is reached, and nothing goes on without a handler: the header says so.
 TEST(LayerParallelCallbacks, AnExceptionEndsTheProgram) {
   Chain chain(Short());
   Solver solver(chain, ThreeLevels(1));

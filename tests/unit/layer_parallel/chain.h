@@ -56,9 +56,9 @@ class Chain {
 
   // Callbacks for a solver of this chain; their `user` is this.
   ucudnnLayerParallelCallbacks_t Callbacks();
-  // The same, but the callbacks give their work to `queues`, which must outlive the solver.
+  // Callbacks that give their work to `queues`, which must outlive the solver.
   ucudnnLayerParallelCallbacks_t QueuedCallbacks(Queues& queues);
-  // The same as Callbacks, without adjoint_step.
+  // Callbacks without adjoint_step.
   ucudnnLayerParallelCallbacks_t ForwardCallbacks();
 
   int layers() const { return shape_.layers; }

@@ -1,4 +1,5 @@
-// Tests solving through the C API: states and adjoints are those of one layer after the other.
+// Tests solving through the C API: states and adjoints equal those computed one layer after the
+// other.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -110,7 +110,7 @@ TEST(DesirableSet, EqualsWorkspaceReuseAtEveryWorkspace) {
   }
 }
 
-// Times like those of engines: a fixed cost, a rate and a little noise. They are whole numbers, so
+// Times resemble an engine's: a fixed cost, a rate and a little noise. They are whole numbers, so
 // sums are exact.
 std::vector<MicroConfiguration> Kernel(std::mt19937& random, const std::vector<int>& sizes,
                                        int engines) {

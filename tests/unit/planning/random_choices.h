@@ -1,4 +1,4 @@
-// Random instances of Workspace Division: kernels like those of networks, and kernels made to be
+// Random instances of Workspace Division: kernels as networks have them, and kernels made to be
 // hard. tests/bench uses them, too.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace ucudnn::planning {
 
-// A desirable set like that of a convolution: an engine without workspace, and `engines` faster
-// ones whose workspace and launch overhead depend on the number of micro-batches. Sizes are
+// A desirable set as a convolution may have: an engine without workspace, and `engines` faster
+// engines whose workspace and launch overhead depend on the number of micro-batches. Sizes are
 // multiples of `granule` bytes. Workspace rises and time falls.
 inline Choices KernelChoices(std::mt19937& random, int engines, size_t granule) {
   std::uniform_real_distribution<double> share(0, 1);

@@ -1,4 +1,4 @@
-// Tests that the batch normalisation of slices, put together, is that of the whole tensor.
+// Tests that batch normalisation of slices, put together, equals batch normalisation of the whole.
 #include <gtest/gtest.h>
 
 #include <algorithm>

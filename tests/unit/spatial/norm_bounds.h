@@ -1,7 +1,7 @@
-// Bounds on how far batch normalisation of slices may differ from that of the whole on the
-// stand-in, whose sums are fp64. They are of first order, with u the unit roundoff of statistics
-// (fp64 for fp64 tensors, otherwise fp32) and t that of 16-bit tensors (otherwise 0), which counts
-// like u.
+// Bounds on how far batch normalisation of slices may differ from batch normalisation of the whole
+// on the stand-in, whose sums are fp64. The bounds are of first order, with u the unit roundoff of
+// statistics (fp64 for fp64 tensors, otherwise fp32) and t the unit roundoff of 16-bit tensors
+// (otherwise 0), which counts like u.
 #pragma once
 
 #include <algorithm>
@@ -91,7 +91,7 @@ inline void ExpectShared(const std::vector<NormResult>& ranks, const NormResult&
   }
 }
 
-// Compares the ranks' training step with that of `whole`, whose undivided result is `expected`.
+// Compares the ranks' training step with the step of `whole`, whose undivided result is `expected`.
 inline void ExpectTrainedAs(const NormResult& expected, const NormCase& whole,
                             const std::vector<NormResult>& ranks) {
   const NormBounds bounds(whole, expected.saved_inverse);

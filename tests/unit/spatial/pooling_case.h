@@ -55,7 +55,7 @@ struct WholePooling {
   bool is_forward() const { return problem.operation == Operation::kForward; }
 };
 
-// The rank's own call, on tensors whose strides are those of its problem.
+// The rank's own call, on tensors that have the strides of its problem.
 class OwnPooling : public spatial::LocalCall {
  public:
   OwnPooling(const ConvolutionProblem& problem, const PoolingKind& kind)

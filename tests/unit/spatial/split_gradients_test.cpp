@@ -181,7 +181,7 @@ TEST(SameGradient, WhatDoesNotFollowDirectlyIsExchanged) {
         rank, false, true, [&](void*) { EXPECT_TRUE(between.IsExactOn(rank)); }, statuses);
   });
   EXPECT_EQ(traffic.exchanges, before + 3 * 2);
-  // The same gradient twice is no pair.
+  // Calling `pair.data` twice is no pair.
   before = traffic.exchanges;
   Declare(job, {.pair = spatial::Declared::Pair::kFirst});
   ExpectExactOnAll(job, pair.data);

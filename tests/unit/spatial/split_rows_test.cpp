@@ -8,7 +8,7 @@
 namespace ucudnn::test {
 namespace {
 
-// A random problem that ReadRowsBeside accepts. Its extents are those of the whole image.
+// A random problem that ReadRowsBeside accepts. Its extents are the whole image's.
 ConvolutionProblem RandomRows(const SpatialGrid& grid, std::mt19937& random) {
   const auto pick = [&](int least, int most) {
     return std::uniform_int_distribution<int>(least, most)(random);

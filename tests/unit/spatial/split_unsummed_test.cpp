@@ -91,7 +91,7 @@ TEST(SplitUnsummed, PartsOfCopiesAddUpToTheWhole) {
   EXPECT_EQ(traffic.reductions, 0);
 }
 
-// The gradient of a bias equals that of a filter of one tap over an image of ones.
+// The gradient of a bias equals the gradient of a filter of one tap over an image of ones.
 SplitLayer BiasLayer(const SpatialGrid& grid, const AxisExtents& extents, DataType type,
                      double beta) {
   ConvolutionProblem problem;

@@ -221,7 +221,7 @@ TEST_F(NcclChannels, Threads_RanksThatShareADeviceAreRefusedBeforeNcclIs) {
 // One rank never comes to NCCL's own meeting.
 TEST_F(NcclChannels, Threads_OpeningEndsInTime) {
   RunRanks(2, 2, [&](RankThread& self) {
-    struct Missing : Gatherer {  // gathers for two ranks, of which the other does nothing
+    struct Missing : Gatherer {  // gathers for two ranks; the other one does nothing
       int rank = 0;
       std::vector<std::string> answers;
       Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view) override {

@@ -281,7 +281,7 @@ TEST_F(VerifyTest, AFilterGradientThatDoesNotAddUpIsDifferent) {
   EXPECT_EQ(verification.verdict, Verdict::kDifferent);
 }
 
-// Reads its images one element too far to the right.
+// Accesses its images one element too far to the right.
 class ShiftedPiece : public cudnn::Piece {
  public:
   explicit ShiftedPiece(std::unique_ptr<cudnn::Piece> right) : right_(std::move(right)) {}
