@@ -89,7 +89,7 @@ TEST(Stripes, OwnAndReceivedRowsGiveTheUndividedResult) {
         Operands split = whole;
         test::Convolve(operation, Whole(whole.x), Whole(whole.w), Whole(whole.y), cut.AllMoves());
         for (int cell = 0; cell < static_cast<int>(cells.size()); ++cell) {
-          // Only what the rank owns, as its local call sees it.
+          // The rank takes only what it owns, as its local call sees it.
           Image x = CopyOf(Slice(split.x, cut.ElementsOf(cell)));
           Image y = CopyOf(Slice(split.y, cut.WindowsOf(cell)));
           Image& w = operation == Operation::kBackwardFilter ? sum : split.w;

@@ -443,8 +443,8 @@ TEST(SplitReduce, OfGradientsThatAreSummedIsNotTakenBack) {
   }
 }
 
-// Nor can they be while ranks agree on the first gradient. The refusal waits for no call, since a
-// call of another rank in this process may wait for the same thread.
+// Sums cannot be left to the program while ranks agree on the first gradient, either. The refusal
+// waits for no call, since a call of another rank in this process may wait for the same thread.
 TEST(SplitReduce, IsRefusedAtOnceWhileTheFirstGradientIsAgreedOn) {
   RankJob job;
   std::promise<void> agrees, said;

@@ -254,8 +254,8 @@ TEST_F(VerifyTest, APieceThatWritesBesideItsPartialIsNamed) {
   const ConvolutionProblem problem = ComparedProblem(Operation::kBackwardFilter, DataType::kHalf);
   const Verification verification =
       VerifyFaulty(problem, {1, [](const cudnn::ConvolutionCall& call) {
-                               // Behind 16 filters of 8 channels and 3x3 taps, a multiple of 256
-                               // bytes.
+                               // The byte is behind 16 filters of 8 channels and 3x3 taps, a
+                               // multiple of 256 bytes.
                                WriteByte(static_cast<char*>(call.w) + 2 * 16 * 8 * 9);
                              }});
   EXPECT_EQ(verification.verdict, Verdict::kTrespassed);
