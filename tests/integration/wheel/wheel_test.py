@@ -68,11 +68,11 @@ class Wheel(unittest.TestCase):
     def test_same_build_gives_the_same_bytes(self):
         self.assertEqual(self.wheel.read_bytes(), self.make("second").read_bytes())
 
-    @unittest.skipIf(os.environ["UCUDNN_TEST_CONFIG"] == "Debug", "clang's asserts name the folders of lambdas; users get release builds")
+    @unittest.skipIf(os.environ["UCUDNN_TEST_CONFIG"] != "Release", "clang's asserts name the folders of lambdas; users get release builds")
     def test_wheel_names_no_folder_of_this_machine(self):
         with zipfile.ZipFile(self.wheel) as wheel:
             for name in wheel.namelist():
-                self.assertNotIn(str(ROOT).encode(), wheel.read(name), name)
+                self.assertFalse(str(ROOT).encode() in wheel.read(name), name)  # a message would have the whole file
 
     def test_headers_lie_beside_one_libucudnn(self):
         with zipfile.ZipFile(self.wheel) as wheel:
