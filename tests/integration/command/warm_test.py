@@ -65,7 +65,7 @@ class Warm(FolderTest):
         return [line for line in result.stdout.splitlines() if line.startswith("conv")]
 
     def test_rows_that_say_too_little_workspace_are_not_believed(self):
-        """As of a run with other settings, or of a file that is not true: half of what each engine needs."""
+        """Rows of a run with other settings, or of a wrong file, may say so: half of what each engine needs."""
         undivided = self.step("--off")
         with tempfile.TemporaryDirectory() as folder:
             store = f"{folder}/measurements.db"
@@ -111,7 +111,7 @@ class Warm(FolderTest):
             for run in ("first", "second"):
                 self.assertEqual(undivided, self.step(*options, "--report", f"{folder}/{run}.json"), run)
                 reports.append(self.load(f"{folder}/{run}.json"))
-            # Whatever this machine measured: pieces that are worth it.
+            # Makes pieces faster, so that they pay whatever this machine measured.
             rewrite(f"{folder}/measurements.db", f"{folder}/quick.db",
                     lambda row: {"time_ms": float(row["time_ms"]) / 1000} if int(row["micro_batch"]) < 4 else {})
             self.assertEqual(undivided, self.step("--workspace-limit", "2MiB", "--db", f"{folder}/quick.db",
