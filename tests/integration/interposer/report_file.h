@@ -18,7 +18,7 @@ std::vector<nlohmann::json> KernelsOf(const nlohmann::json& report,
 
 int Pieces(const nlohmann::json& kernel);
 int Images(const nlohmann::json& kernel);
-// Every engine of the plan.
+// Returns every engine of the plan.
 std::vector<std::string> Engines(const nlohmann::json& kernel);
 
 }  // namespace ucudnn::test
