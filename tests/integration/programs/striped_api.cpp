@@ -209,7 +209,7 @@ bool KnowsRows(const ucudnnSpatialCell_t& cell) {
          ucudnnSpatialGetRows(nullptr, 0, &rows) == CUDNN_STATUS_BAD_PARAM;
 }
 
-// Ranks that are threads of this process.
+// Runs ranks as threads of this process and returns whether every result was right.
 bool OnThreads(bool by_handle, int ranks) {
   std::atomic<bool> same = true;
   std::vector<std::thread> threads;
@@ -219,7 +219,7 @@ bool OnThreads(bool by_handle, int ranks) {
       cudnnHandle_t handle;
       CHECK_CUDNN(ucudnnCreate(&handle));
       if (by_handle) CHECK_CUDNN(ucudnnSpatialJoin(handle, rank));
-      // Nobody knows yet whose thread this is.
+      // Nobody knows yet to which rank this thread belongs.
       if (ucudnnSpatialEnable(0) != CUDNN_STATUS_NOT_SUPPORTED) same = false;
       for (int i = 0; i < 2; ++i) {
         if (!Convolve(handle, kRows * rank, kRows, kRows * ranks)) same = false;
@@ -228,7 +228,7 @@ bool OnThreads(bool by_handle, int ranks) {
       cell.struct_size = sizeof cell;
       CHECK_CUDNN(ucudnnSpatialGetCell(&cell));
       if (cell.rank != rank || cell.h != rank) same = false;
-      // What one rank takes out, the others do not.
+      // Rank 0 takes its own calls out; the other ranks' calls stay split.
       if (rank == 0) {
         CHECK_CUDNN(ucudnnSpatialEnable(0));
         if (!Convolve(handle, 0, 9, 9)) same = false;
@@ -251,7 +251,7 @@ bool OnThreads(bool by_handle, int ranks) {
   return same;
 }
 
-// Everything that a program can ask before it convolves such a stripe, which measures, too.
+// Asks everything that a program can ask before it convolves such a stripe, measuring included.
 void Ask(cudnnHandle_t handle) {
   const SameConvolution same_size(kRows, kWidth, 3);
   const auto& [image, filter, convolution] = same_size;
@@ -306,13 +306,13 @@ int main(int argc, char** argv) {
   same = Report("rows beside a stripe are", cell.rank, Exchange(handle, first, height)) && same;
   CHECK_CUDNN(ucudnnSpatialEnable(0));
   if (cell.rank == 0) {
-    // A whole picture of its own, of which the others know nothing.
+    // Rank 0 has a whole picture of its own, and the other ranks know nothing of it.
     for (int i = 0; i < 3; ++i) {
       same = Report("an evaluation is", cell.rank, Convolve(handle, 0, 9, 9)) && same;
     }
   }
   CHECK_CUDNN(ucudnnSpatialEnable(1));
-  // Rows that each rank has by itself, of another height on each.
+  // Each rank has rows of its own here, and each picture has another height.
   CHECK_CUDNN(ucudnnSpatialEnableThread(0));
   same = Report("a thread's own picture is", cell.rank,
                 Convolve(handle, 0, 6 + cell.rank, 6 + cell.rank)) &&
