@@ -182,7 +182,7 @@ class Bench:
             self.bound(f"host_time of {operation}: us of its own", ALLOWED_US, figures[0])
 
     def pairs(self, results):
-        """Returns the times of a call split and alone for each pair: those of the slower rank."""
+        """Returns, for each pair, the times of a call split and alone on the slower rank."""
         calls = results[0]["calls"]
         split = [max(times) / calls for times in zip(*(result["split_ms"] for result in results))]
         alone = [max(times) / calls for times in zip(*(result["alone_ms"] for result in results))]

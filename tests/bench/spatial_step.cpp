@@ -1,5 +1,5 @@
 // A cuDNN program for spatial_bench.py: calls one 3x3 convolution, with as many filters as channels
-// and "same" padding, again and again. Of WORLD_SIZE processes, process RANK holds its stripe of
+// and "same" padding, again and again. With WORLD_SIZE processes, process RANK holds its stripe of
 // each image on device LOCAL_RANK. The program knows two things of ucudnn: that its calls can be
 // taken out, so that calls with and without exchange take turns in one run, and that sums can be
 // deferred. Each process prints one JSON object: counts of `counted` steady calls, and milliseconds

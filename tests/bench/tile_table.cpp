@@ -9,7 +9,7 @@
 // excepted, with the copies of packed tiles and the sums of 16-bit gradients. Engine 0 serves the
 // kernels for which it comes first, and in tiles those to which no grid within the last limit gives
 // another engine. --kernels lists the kernels, too; --strict fails if one stays over a limit.
-// Numbers are those of forward / backward_data / backward_filter.
+// The three numbers are for forward / backward_data / backward_filter.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -82,7 +82,7 @@ BENCHMARK(Divide)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-// Converts kernels' choices to those of a running network.
+// Converts kernels' choices to a running network's.
 std::vector<NetworkKernel> NetworkOf(const std::vector<Choices>& kernels, int lanes) {
   std::vector<NetworkKernel> network;
   for (const Choices& choices : kernels) {

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-os.environ["UCUDNN_GPU_TEST_HOST"] = "1"  # the stages' names and sizes are those of the dry run
+os.environ["UCUDNN_GPU_TEST_HOST"] = "1"  # the stages have the dry run's names and sizes
 import machine
 import stages
 

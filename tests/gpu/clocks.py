@@ -38,7 +38,7 @@ def driver():
 
 
 class Log:
-    """Writes a row every half second, after those of earlier sittings, to a CSV file that is complete at any moment. `start`
+    """Writes a row every half second, after the rows of earlier sittings, to a CSV file that is complete at any moment. `start`
     begins it, `end` ends it."""
 
     def __init__(self, path, sitting):

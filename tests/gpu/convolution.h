@@ -68,8 +68,8 @@ class Buffer {
 
 class Convolution {
  public:
-  // Computes the cell of every image. Its outputs are those of the whole image if the stride
-  // divides the cell's height and width.
+  // Computes the cell of every image. The outputs equal the whole image's if the stride divides the
+  // cell's height and width.
   Convolution(cudnnHandle_t handle, const Shape& shape, cudnnDataType_t type,
               cudnnTensorFormat_t layout, Operation operation, const Cell& cell = {});
   ~Convolution();

@@ -273,7 +273,7 @@ def compared(device, here):
 
 
 def plans(sitting, seconds):
-    """Lane F. Compares the device's plans with the lists in the package, and with those of the device's own profile."""
+    """Lane F. Compares the device's plans with the lists in the package, and with the plans of the device's own profile."""
     begin = time.monotonic()
     told = ask("plans", 0.4 * seconds)
     left = lambda: max(seconds - (time.monotonic() - begin) - 2, 2)
@@ -419,7 +419,7 @@ def ceilings(sitting, seconds):
 
 @functools.cache
 def warm_up():
-    """Runs half a second of convolutions, once a stage, so that clocks are those of work."""
+    """Runs half a second of convolutions, once a stage, so that the device has the clocks of work."""
     if not machine.HOST:
         ask("repeat", 10)
 

@@ -117,8 +117,8 @@ class Multigrid(unittest.TestCase):
         machine.record("error of the output at 64 layers, against serial propagation in the same precision", errors)
 
     def test_the_coarse_operator_fits_the_device(self):
-        """The operator is sum if single layers leave the device idle. Records its cycles beside those of inject to the same
-        tolerance."""
+        """The operator is sum if single layers leave the device idle. Records its cycles beside the cycles of inject to the
+        same tolerance."""
         words = words_of("--layers", "256", "--norm", "relative", "--tolerance", "1e-5", "--way", "grouped", "--coarse", "inject")
         chosen = {}
         for name, own in (("inject", words), ("chosen", words[:-2])):

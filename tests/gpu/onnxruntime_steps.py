@@ -101,7 +101,7 @@ def run(name, shape, dtype, search):
 def main():
     onnxruntime.set_default_logger_severity(3)
     if hasattr(onnxruntime, "preload_dlls") and not ON_CPU:
-        onnxruntime.preload_dlls()  # also those of NVIDIA's wheels
+        onnxruntime.preload_dlls()  # also loads NVIDIA's wheels
     results = {}
     for search in SEARCHES:
         for name, shape in SHAPES.items():

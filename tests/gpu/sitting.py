@@ -169,7 +169,7 @@ class Sitting:
         return beginning
 
     def has_room(self, lane, lanes):
-        """Returns whether a stage of `lane` may run beside those of `lanes`."""
+        """Returns whether a stage of `lane` may run beside stages of `lanes`."""
         if lane == BESIDE:
             return True
         if lane == ALONE or self.room is None:

@@ -1,4 +1,4 @@
-// Convolutions of images that are cut into ROWS x COLUMNS cells. Of WORLD_SIZE processes, process
+// Convolutions of images that are cut into ROWS x COLUMNS cells. With WORLD_SIZE processes, process
 // RANK holds cell RANK, columns running fastest. A process without these variables has the images
 // whole. Prints one line for each convolution and cell: what it is, a checksum of the cell's part
 // of its result rounded to whole numbers, and how far the result is from whole numbers. The data

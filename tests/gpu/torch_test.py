@@ -59,12 +59,12 @@ class Path(Convolutions):
         plain, divided = (graph["kernels"] for graph in self.graphs("captured"))
         if plain is None:
             self.skipTest("this PyTorch does not show its graphs")
-        # A piece is at least one kernel, and its kernels or their grids differ from those of the undivided call.
+        # A piece is at least one kernel, and its kernels or their grids differ from the undivided call's.
         self.assertGreaterEqual(len(divided), sum(machine.pieces(kernel) for kernel in kernels))
         self.assertNotEqual(plain, divided)
 
     def test_capture_of_what_never_ran_is_undivided(self):
-        # Its kernels are PyTorch's, or those of an engine that needs less workspace.
+        # Its kernels are PyTorch's, or belong to an engine that needs less workspace.
         plain, divided = ({key: value for key, value in graph.items() if key != "kernels"}
                           for graph in self.graphs("captured first"))
         self.assertEqual(plain, divided)

@@ -532,7 +532,7 @@ class Multigrid(MultigridTest):
         self.assertEqual(1, result.stderr.count("not finite; a smaller"))
 
     def test_faults_of_images_are_one_line(self):
-        """Others are in planner_test, among those of labelled images."""
+        """Other faults are in planner_test, among the faults of labelled images."""
         words = ("kirby-3m", "--layers", "4", "--coarsening", "2", "--train")
         os.mkdir(f"{self.folder}/empty")
         self.refused((*words, "empty"), f"--train empty/{NAMES[0]}: cannot be opened: No such file or directory; expected it or "

@@ -1,7 +1,6 @@
 // Batches whose images are no multiple of 16 bytes: few boundaries are legal, and all others are a
 // misaligned address for engines with 16-byte accesses, at which the stand-in loses its device as a
-// GPU does. The fastest measurements are those of illegal boundaries; what ran must have been
-// legal.
+// GPU does. Illegal boundaries have the fastest measurements; what ran must have been legal.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -113,7 +112,7 @@ TEST_F(Alignment, OnlyLegalBoundariesRunAndResultsAreTheUndividedOnes) {
   }
 }
 
-// As a control, runs the images after `boundary` of the same convolution alone, with algorithm 1.
+// Runs, as a control, the images after `boundary` of the same convolution alone, with algorithm 1.
 cudnnStatus_t RunBehind(Convolution& convolution, int boundary) {
   const ConvolutionProblem& problem = convolution.problem();
   ConvolutionProblem rest = problem;

@@ -1,5 +1,5 @@
-// One convolution of a test: handle, descriptors and operands in guarded device memory. x, w and y
-// are those of ConvolutionCall.
+// One convolution of a test: handle, descriptors and operands in guarded device memory.
+// ConvolutionCall has the same x, w and y.
 #pragma once
 
 #include <cudnn.h>

@@ -250,8 +250,8 @@ TEST_F(Ranks, AgreeUnderPolicyAll) { AgreeAndOneThatReadsToo("all"); }
 
 TEST_F(Ranks, AgreeUnderPolicyAuto) { AgreeAndOneThatReadsToo("auto"); }
 
-// What a rank has no time to measure or to compare, others do: ranks of this job as far as their
-// time goes, and those of the next job the rest. Nothing is measured twice.
+// Other ranks measure and compare what one rank has no time for: ranks of this job as far as their
+// time goes, and ranks of the next job the rest. Nothing is measured twice.
 class HastyRanks : public Ranks {};
 
 TEST_F(HastyRanks, LeaveTheRestToTheNextJob) {

@@ -18,8 +18,8 @@ COUNT = [0]
 
 
 def scheme(model, batch, letter, count, update_every="batch", network=None):
-    """Returns a plan with images by workers before the fully connected part, and classes by workers in it. In (b), the images
-    of one worker follow those of another; in (c), each pass has a share of every worker's images."""
+    """Returns a plan with images by workers before the fully connected part, and classes by workers in it. In (b), one worker's
+    images come after another's; in (c), each pass has a share of every worker's images."""
     network = network or network_of()
     connected = schedules.Writer(network, batch, 1, lambda node: ({axis: 1 for axis in "nchwr"}, 0)).connected()
 

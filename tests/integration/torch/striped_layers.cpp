@@ -1,6 +1,6 @@
 // An ordinary cuDNN program that knows nothing of ucudnn and runs the layers of a file on its
 // stripe of each image, forward and backward, in fp64. exchanges_test.py compares its numbers with
-// those of the same layers as a converted PyTorch model.
+// the numbers of the same layers as a converted PyTorch model.
 //
 //   striped_layers FOLDER
 //

@@ -86,7 +86,7 @@ def accumulated(steps):
 
 
 def without_sync(steps):
-    """Makes `steps` steps under no_sync, where the gradients are those of the group's own images, and one more, which averages
+    """Makes `steps` steps under no_sync, where the gradients are of the group's own images only, and one more, which averages
     what was accumulated."""
     whole, alone, model = net(), net(), spatial.convert(net(), trust=["Net"])
     wrapped, groups = ddp(model), spatial.ranks().grid.groups

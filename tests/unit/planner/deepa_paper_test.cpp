@@ -92,8 +92,8 @@ TEST(DeePaPaper, RatiosOfTable2NeedNoBandwidth) {
   EXPECT_DOUBLE_EQ(cost({1, 1}).compute_ms, 16 * cost({4, 4}).compute_ms);
 }
 
-// The best degrees are those of section 7.1.2's text and of the least printed total; the table's
-// label is one row too high.
+// The best degrees come from the text of section 7.1.2 and from the least printed total; the
+// table's label is one row too high.
 TEST(DeePaPaper, TwoWorkersAreBestForTable2AndFourForTable3) {
   const DeePaPaperModel model;
   const auto best = [&](const std::string& network, const std::vector<std::string>& names) {

@@ -172,8 +172,7 @@ TEST(Networks, ResNet18) {
   EXPECT_EQ(ShapeOf("resnet18", "pool5"), "2x512x1x1");
 }
 
-// The convolutions equal those of the network with activations after them; only the normalisations
-// differ.
+// The convolutions equal the network's with activations after them; only the normalisations differ.
 TEST(Networks, PreActivationMovesNoConvolution) {
   for (const std::string name : {"resnet18", "resnet50", "resnet152"}) {
     std::vector<std::string> before = Convolutions(name + "-v2", 32);

@@ -10,7 +10,7 @@
 
 namespace ucudnn::planner {
 
-// Numbers are in elements; the members are those of Traffic.
+// Numbers are in elements; the members have the same meaning as in Traffic.
 struct Counted {
   int64_t moved = 0;
   int64_t most_received = 0;

@@ -301,7 +301,7 @@ TEST(StandIn, WeightsThatAreGivenStayAsTheyAre) {
   EXPECT_THAT(std::vector<int>(stand_in.layers.begin(), stand_in.layers.begin() + 3),
               ElementsAre(0, 8, 16));
   // With 3 taps, 46 of 48 taps at 16 positions read the map, and 10 of 12 at 4 positions. Two axes
-  // would square this ratio, of which the square root counts.
+  // would square this ratio, and its square root counts.
   EXPECT_NEAR(stand_in.h_factor, 8 * (46.0 / 48) / (10.0 / 12), 1e-12);
 }
 

@@ -174,7 +174,7 @@ TEST(AnalysisSchedules, LaunchesTakeTheHostsTimeUnlessCaptured) {
   const double captured = Modelled(made.model(), setting, 1).ms;
   setting.launching = Launching::kEach;
   // One launch fills the states. Then come 4 blocks of 3 layers, 4 coarse steps and 4 blocks of one
-  // layer, the last of which runs once it has been launched.
+  // layer; the last one runs once it has been launched.
   EXPECT_NEAR(Modelled(made.model(), setting, 1).ms, 2 * (1 + 12 + 4 + 4) + 1, kTiny);
   // The graphs of start and cycle are launched one after the other, while the first runs.
   EXPECT_NEAR(captured, 2 + 2 + 3 + 4 + 1, kTiny);

@@ -140,7 +140,7 @@ TEST(AnalysisModel, LayersAppliedAreCounted) {
   EXPECT_DOUBLE_EQ(LayersApplied(setting, *hierarchy, 2), 2 * (3 * 64 + 4 * 64 + 2 * 64));
 }
 
-// The probe runs two cycles of the stage itself, so they are those of a solve.
+// The probe runs two cycles of the stage itself, so they equal a solve's.
 TEST(RateProbe, OfASmallStageIsTheStageItself) {
   const WeightedChain chain = DrawCase(1, {.steps = 64}).chain;
   ProbeSettings settings = {.h = 1.0 / 64, .scale = ResidualScale::kLargestState};

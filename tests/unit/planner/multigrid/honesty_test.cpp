@@ -344,7 +344,7 @@ TEST(Honesty, AChainOfZerosConverges) {
   }
 }
 
-// Of 36 configurations that were measured, 20 had a first cycle that raises the residual.
+// The first cycle raised the residual in 20 of the 36 configurations that were measured.
 TEST(Honesty, AFirstCycleThatRaisesTheResidualIsNotHeldAgainstASolve) {
   const WeightedChain chain = SmoothChain(256, 0.5);
   HostSolve solve(chain, {.coarsening = {16}, .h = 10.0 / 256});

@@ -146,9 +146,8 @@ TEST(Reference, ResidualHistoriesAreThoseOfNumPy) {
   EXPECT_EQ(given_up, 1);
 }
 
-// The expected cycles are those of the table to 1e-9 (multilevel V, c = 4, coarsest below 8
-// layers). At these depths there are no fixtures, so weights differ, and with them a number of
-// cycles by one.
+// The expected cycles are the table's to 1e-9 (multilevel V, c = 4, coarsest below 8 layers). At
+// these depths there are no fixtures, so weights differ, and with them a number of cycles by one.
 TEST(Reference, CyclesDoNotDependOnDepth) {
   const struct {
     double time;

@@ -493,7 +493,7 @@ class RandomChains {
     }
     return nodes;
   }
-  // Adds an unrelated node between those of a step.
+  // Adds an unrelated node between the nodes of a step.
   std::string AppendBeside() {
     const NodeId last = net_->last();
     net_->ContinueFrom(data_);

@@ -249,7 +249,7 @@ def _clipped(net, rng, shape, depth):
 
 
 def _one_hot(net, rng, shape, depth):
-    """Looks rows of a table up by a product, as einsum's tables are; the parameters are those of the product."""
+    """Looks rows of a table up by a product, as einsum's tables are; the parameters belong to the product."""
     if net.opset < 9 or len(shape) != 2:
         raise Unfit
     rows = rng.choice([2, 3])

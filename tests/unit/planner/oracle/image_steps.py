@@ -184,7 +184,7 @@ def _resize_to(net, rng, x, roi, target, given):
 
 
 def _scaled_extents(net, x, target):
-    """Computes the extents of an image as a tracer does, in 32-bit floats: about those of `target`."""
+    """Computes the extents of an image as a tracer does, in 32-bit floats: they are about the extents of `target`."""
     extents = net[x].extents()
     factors = numpy.array([to / of for to, of in zip(target[2:], extents[2:])], numpy.float32)
     whole = sliced(net, net.add("Shape", [x]), [2], [len(target)], [0])

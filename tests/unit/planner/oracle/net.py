@@ -225,7 +225,7 @@ class Net:
 
     @functools.cached_property
     def depending(self):
-        """Returns the tensors whose numbers depend on those of the inputs; others depend on shapes and constants alone."""
+        """Returns the tensors whose numbers depend on the inputs' numbers; others depend on shapes and constants alone."""
         found = set(self.inputs)
         for node in self.nodes:
             if node.op_type not in SHAPE_READERS and found.intersection(reference.reads_of(node)):

@@ -1,4 +1,4 @@
-"""Tests of the oracle itself: its nets are valid, its numbers are those of onnx.reference, and it finds a reader's faults."""
+"""Tests of the oracle itself: its nets are valid, onnx.reference gives its numbers, and it finds a reader's faults."""
 
 import copy
 import random

@@ -1,4 +1,4 @@
-"""The steps that make up random nets, and how those of ONNX nets choose tensors. A step takes a net and a random.Random,
+"""The steps that make up random nets, and how the steps of ONNX nets choose tensors. A step takes a net and a random.Random,
 appends nodes that read what is there, and raises Unfit where it cannot."""
 
 import dataclasses

@@ -99,7 +99,7 @@ TEST(Passes, MoveWhatOnePassMovesAndKeepLess) {
     EXPECT_EQ(elements.transfer, whole.transfer);
     EXPECT_EQ(elements.update, whole.update);
     const int64_t features = NodeOf(*schedule, Feeding(*schedule).node).shape.Features();
-    const int64_t hidden = 2 * 4096;  // inputs of fc7 and fc8, of which a worker computes a K-th
+    const int64_t hidden = 2 * 4096;  // inputs of fc7 and fc8; a worker computes a K-th of them
     for (int device = 0; device < kWorkers; ++device) {
       const auto at = static_cast<size_t>(device);
       EXPECT_EQ(whole.devices[at].copies, (kWorkers - 1) * kImages * (features + hidden));

@@ -138,7 +138,7 @@ TEST(SimulateStep, NoScheduleStalls) {
   EXPECT_GE(simulated, 20);
 }
 
-// The devices of a program send and receive as many bytes as those of the schedule.
+// The devices of a program send and receive as many bytes as the schedule's devices.
 TEST(SimulateStep, ProgramsMoveWhatSchedulesDo) {
   for (const char scheme : {'a', 'b', 'c'}) {
     Planned planned = Pose(*BuildNetwork("alexnet"), 64, *MachineByName("k20x8"));
