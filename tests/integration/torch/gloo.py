@@ -1,4 +1,4 @@
-"""Ranks of gloo on this machine, for tests: each is a process that runs this file's caller again."""
+"""Ranks of gloo on this machine, for tests: each is a process of its own that runs a script."""
 import importlib.util
 import os
 import pathlib
@@ -18,13 +18,15 @@ def need(package):
 
 
 def start(script, count, grid, *arguments, patience=5):
-    """Runs `script` on `count` ranks; (exit code, output) of each. Where one fails the others have `patience` seconds."""
+    """Runs `script` on `count` ranks and returns (exit code, output) of each. If one fails, the others have `patience`
+    seconds."""
     with tempfile.TemporaryDirectory() as folder:
         processes = []
         for rank in range(count):
             variables = os.environ | {
                 "RANK": str(rank), "WORLD_SIZE": str(count), "UCUDNN_SPATIAL": grid, "OMP_NUM_THREADS": "1",
-                "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",  # oneDNN's bf16 kernels for AMX are wrong on few columns (pytorch#163347)
+                "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",  # oneDNN's bf16 kernels for AMX are wrong on few columns
+                                                           # (pytorch#163347)
                 "UCUDNN_TEST_RENDEZVOUS": f"file://{folder}/rendezvous", "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests/integration/torch'}"}
             with open(f"{folder}/{rank}", "w") as output:
@@ -53,8 +55,8 @@ class RanksTest(unittest.TestCase):
 
 
 def join(seconds=20):
-    """In a rank: torch.distributed, whose ranks wait so long for each other, and the grid, by libucudnn's geometry where
-    UCUDNN_TEST_LIBRARY names it."""
+    """Initializes torch.distributed in a rank, where ranks wait `seconds` for each other, and then ucudnn.spatial, with
+    libucudnn's geometry where UCUDNN_TEST_LIBRARY names it."""
     import datetime
 
     import torch

@@ -1,4 +1,4 @@
-"""The wheel of tools/wheel, as a user gets it: its tag holds, pip installs it into a clean virtual environment, and the
+"""Tests the wheel of tools/wheel as a user gets it: its tag holds, pip installs it into a clean virtual environment, and the
 command there starts a program with the drop-in of that environment in front of cuDNN."""
 
 import os
@@ -31,7 +31,7 @@ class Wheel(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.wheel = cls.make("first")
         cls.environment = cls.folder / "environment"
-        # pip outside it installs: a pip of its own takes minutes to unpack on a busy machine.
+        # The pip outside the environment installs, because unpacking its own takes minutes on a busy machine.
         for words in ([sys.executable, "-m", "venv", "--without-pip", cls.environment],
                       [sys.executable, "-m", "pip", "--python", cls.environment / "bin/python", "install", "--no-index",
                        "--no-deps", cls.wheel]):
