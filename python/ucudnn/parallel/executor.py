@@ -450,19 +450,19 @@ class Run:
         state, ledger, like = self.flights.pop(what), self.executor.ledger, self.types[exchange.node]
         received = state["flight"].received
         self.token, y = Wait.apply(self.token, move, state, like, self.executor.device)
-        if move.needed is None:
-            return
         if exchange.input is None:
-            ledger.add("outputs", y)
-            self.values[exchange.node] = (y, move.needed)
+            if move.needed is not None:
+                ledger.add("outputs", y)
+                self.values[exchange.node] = (y, move.needed)
             self.keep_sum(exchange.node)
-        else:
+        elif move.needed is not None:
             ledger.count("copies", received, like.itemsize)
             ledger.count("assembled", y.numel() if received else 0, like.itemsize)
             self.arrived[exchange.consumer, exchange.input] = (y, move.needed)
 
     def keep_sum(self, name):
-        """Adds the bias of a reduction once, to the part of the sum that this rank keeps."""
+        """Adds the bias of a reduction once, to the part of the sum that this rank keeps; a rank that keeps none forgets its
+        partial sum."""
         node, scheduled = self.executor.network.by_name[name], self.schedule.nodes[name]
         box = scheduled.boxes.get(self.rank)
         if box is None:

@@ -45,13 +45,19 @@ def start(script, count, grid, *arguments, patience=5):
                 for rank, process in enumerate(processes)]
 
 
+def expect_ended(told, what):
+    """Fails with the output of every rank that failed: the first one may only have lost another. `told` is of `start`."""
+    failed = [f"rank {rank} of {what}:\n{output}" for rank, (code, output) in enumerate(told) if code]
+    if failed:
+        raise AssertionError("\n".join(failed))
+
+
 class RanksTest(unittest.TestCase):
     """Tests that run `script` on the ranks of a grid, none of which may fail."""
     script = None
 
     def on(self, count, grid, *arguments):
-        for rank, (code, output) in enumerate(start(self.script, count, grid, *arguments)):
-            self.assertEqual(0, code, f"rank {rank} of {' '.join((grid, *arguments))}:\n{output}")
+        expect_ended(start(self.script, count, grid, *arguments), " ".join((grid, *arguments)))
 
 
 def join(seconds=20):

@@ -16,9 +16,9 @@ class Parallel(unittest.TestCase):
         """`rows` has (ranks, the first seed, networks). More than 1,000 delays must not make a rank wait for ever."""
         delays = 0
         for count, first, networks in rows:
-            for rank, (code, output) in enumerate(gloo.start(self.script, count, "", kind, str(first), str(first + networks))):
-                self.assertEqual(0, code, f"rank {rank} of {kind} {first}:\n{output}")
-                delays += int(re.search(r"(\d+) delays", output)[1])
+            told = gloo.start(self.script, count, "", kind, str(first), str(first + networks))
+            gloo.expect_ended(told, f"{kind} {first}")
+            delays += sum(int(re.search(r"(\d+) delays", output)[1]) for _, output in told)
         self.assertGreater(delays, 1000)
 
     def test_WholeNumbers_AreEqual(self):
