@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstddef>
 
-// glibc's own allocator under its other names.
+// These names call glibc's own allocator.
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);
@@ -42,7 +42,7 @@ void* CountBlock(void* memory) {
   }
   return memory;
 }
-// `memory` is about to be freed.
+// Subtracts `memory`, which is about to be freed.
 void Discount(void* memory) {
   const auto bytes = static_cast<long>(malloc_usable_size(memory));
   live_bytes.fetch_sub(bytes, std::memory_order_relaxed);

@@ -1,24 +1,26 @@
-// Heap allocations of the whole process: allocation_count.cpp replaces malloc and its kin, for
-// libraries loaded later too. Not for sanitizer builds, which have an allocator of their own.
+// Counts heap allocations of the whole process: allocation_count.cpp replaces malloc and its kin,
+// for libraries that are loaded later, too. Sanitizer builds, which have their own allocator,
+// cannot use it.
 #pragma once
 
 #include <cstdint>
 
 namespace ucudnn::bench {
 
-// Allocations by any thread so far.
+// Returns how often any thread has allocated so far.
 long Allocations();
 
-// Bytes that are allocated now, and the most that were since ResetMostBytes: as the allocator
-// rounds them, without its own headers.
+// Return the bytes that are allocated now, and the most since ResetMostBytes. Bytes are rounded as
+// the allocator rounds them, without its own headers.
 long LiveBytes();
 long MostBytes();
 void ResetMostBytes();
 
-// Counts apart those whose caller's code lies from `begin` to `end`: a library's own.
+// Also counts the allocations whose caller's code lies from `begin` to `end`, such as a library's
+// own.
 void WatchAllocations(uintptr_t begin, uintptr_t end);
 long WatchedAllocations();
-// Of them those by the calling thread.
+// Returns how many of the watched allocations the calling thread made.
 long WatchedAllocationsHere();
 
 }  // namespace ucudnn::bench

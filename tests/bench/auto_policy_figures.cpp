@@ -1,5 +1,5 @@
-// Batch-size policy auto beside all and powerOfTwo, replayed on recorded tables: how much slower
-// its divisions are, and how much it measures. Nothing is timed here.
+// Compares batch-size policy auto with all and powerOfTwo, replayed on recorded tables: how much
+// slower its divisions are, and how much it measures. Nothing is timed here.
 //
 //   auto_policy_figures [--l2 SIZE] TABLE.csv [AGAIN.csv]
 //

@@ -1,4 +1,4 @@
-// Files of the same build, found from the program's own place: a build may be carried elsewhere.
+// Finds files of the same build from the program's own place, since a build may be moved elsewhere.
 #pragma once
 
 #include <filesystem>

@@ -1,8 +1,8 @@
-// The desirable set of a kernel measured with 8 engines under policy all: at most 10 ms for 256
-// images. Three kinds of kernels: measured times as kernels have them (a fixed cost, a rate,
-// noise), the same where batch boundaries are legal at multiples of 7 only, and the worst case,
-// where nearly every row that becomes affordable makes something faster. Beside it, choosing among
-// grids of tiles of which 400 rows were measured: at most 1 ms.
+// Times the desirable set of a kernel measured with 8 engines under policy all: at most 10 ms for
+// 256 images. There are three kinds of kernels: realistic measured times (a fixed cost, a rate,
+// noise), the same times where batch boundaries are legal at multiples of 7 only, and the worst
+// case, where nearly every row that becomes affordable makes something faster. Also times choosing
+// among grids of tiles with 400 measured rows: at most 1 ms.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -28,7 +28,7 @@ std::vector<MicroConfiguration> Measured(Kind kind, int n) {
   std::vector<MicroConfiguration> measured;
   for (int size = 1; size <= n; ++size) {
     for (int engine = 0; engine < kEngines; ++engine) {
-      // More workspace, less time: large pieces of a fast engine come last.
+      // More workspace means less time: large pieces of a fast engine come last.
       const double rate = 0.01 * (kEngines - engine);
       const double time_ms = kind == kWorst ? std::sqrt(size) * (kEngines - engine)
                                             : (0.02 * (1 + engine) + rate * size) * noise(random);
@@ -64,7 +64,7 @@ BENCHMARK(DesirableSetOfAKernel)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-// Four grids of three kinds of tiles each, from their rows to the tiles that run.
+// Chooses among four grids of three kinds of tiles each, from their rows to the tiles that run.
 void GridFromRows(benchmark::State& state) {
   const int rows = static_cast<int>(state.range(0));
   const ConvolutionProblem problem = [] {

@@ -46,7 +46,7 @@ struct Count {
 };
 Count counts[kSlots];
 
-// Which parameter of a function says how much, and the size of one of it.
+// The parameter kAmount of a function gives its bytes, or for reductions the number of elements.
 constexpr int kNothing = -1;
 template <Slot kSlot, int kAmount, typename Return, typename... Parameters>
 Return Replacement(Parameters... parameters) {
@@ -54,7 +54,7 @@ Return Replacement(Parameters... parameters) {
   count.calls.fetch_add(1, std::memory_order_relaxed);
   if constexpr (kAmount != kNothing) {
     auto amount = static_cast<long>(std::get<kAmount>(std::tuple(parameters...)));
-    // ncclAllReduce: fp32 is its type 7, fp64 its type 8.
+    // For ncclAllReduce, type 7 is fp32 and type 8 is fp64.
     if constexpr (kSlot == kReduction) {
       amount *= std::get<kAmount + 1>(std::tuple(parameters...)) == 8 ? 8 : 4;
     }
@@ -74,7 +74,7 @@ struct Entry {
   Slot slot;
   void* replacement;
 };
-// A function of the driver, by the type that the header gives it.
+// Casts to the type that the header gives a function of the driver.
 #define OF_DRIVER(name) static_cast<decltype(&::name)>(nullptr)
 const Entry kDriver[] = {
     {"cuMemcpyDtoHAsync", kToHost, Replacing<kToHost, 2>(OF_DRIVER(cuMemcpyDtoHAsync))},
@@ -92,7 +92,7 @@ const Entry kDriver[] = {
 };
 #undef OF_DRIVER
 
-// NCCL's header may not be there: its enums are ints, what it hands out are pointers.
+// NCCL's header may be missing, so its enums are ints here and its handles pointers.
 using SendFunction = int(const void*, size_t, int, int, void*, CUstream);
 using ReceiveFunction = int(void*, size_t, int, int, void*, CUstream);
 using ReduceFunction = int(const void*, void*, size_t, int, int, void*, CUstream);
@@ -126,7 +126,7 @@ CUresult CountedProcAddress(const char* name, void** function, int version, cuui
   return result;
 }
 
-// Tells the allocations of a library by where its code lies.
+// Finds libucudnn's code, whose allocations are counted apart.
 int WatchLibrary(dl_phdr_info* library, size_t, void*) {
   if (std::strstr(library->dlpi_name, "/libucudnn.so") == nullptr) return 0;
   uintptr_t end = 0;
@@ -146,7 +146,7 @@ bool IsLibucudnn(const void* address) {
 
 using Dlsym = void* (*)(void*, const char*);
 Dlsym RealDlsym() {
-  // Its version in the C library that x86-64 began with.
+  // dlsym has this version in the first C library for x86-64.
   static const auto real = reinterpret_cast<Dlsym>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"));
   if (real == nullptr) {
     std::fprintf(stderr, "device_calls: the C library has no dlsym\n");
@@ -214,10 +214,10 @@ void LeaveOutDevice() { left_out = true; }
 }  // namespace ucudnn::bench
 
 #pragma GCC visibility push(default)
-// Looks up what any library asks for, for libucudnn with counts in between.
+// Looks up what any library asks for; libucudnn is given functions that count.
 extern "C" void* dlsym(void* handle, const char* name) noexcept {
   const auto real = ucudnn::bench::RealDlsym();
-  // The last thing here, so that it finds the caller whose next library RTLD_NEXT means.
+  // This call comes last, so that RTLD_NEXT is relative to the caller's library.
   if (!ucudnn::bench::IsLibucudnn(__builtin_return_address(0))) return real(handle, name);
   return ucudnn::bench::CountedSymbol(name, real(handle, name));
 }

@@ -1,5 +1,5 @@
-// The device of a bench whose cuDNN does nothing: the driver's where there is one, else the
-// stand-in's of the same build.
+// The device of a bench whose cuDNN does nothing: the driver's if there is one, else the stand-in's
+// of the same build.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace ucudnn::bench {
 
-// A new stream of the first device, whose context becomes current; or the driver's refusal.
+// Returns a new stream of the first device, whose context becomes current, or the driver's error.
 inline Result<CUstream> NewDeviceStream() {
   if (!SharedLibrary::Open("libcuda.so.1").ok()) {
     const std::string stand_in = Beside("../../lib/ucudnn/host/libcuda.so.1");

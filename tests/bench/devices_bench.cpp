@@ -1,6 +1,6 @@
-// What measuring on two devices takes beside one: `ucudnn bench` on the CPU stand-in with one
-// thread for each device, without a store, on one device and on two in turn. At least 1.6 times as
-// fast is demanded; that takes two processors that nobody else uses.
+// Compares measuring on two devices with measuring on one: `ucudnn bench` on the CPU stand-in with
+// one thread for each device, without a store, on one device and on two in turn. Two devices must
+// be at least 1.6 times as fast, which takes two processors that nobody else uses.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace {
 using ucudnn::bench::Median;
 using ucudnn::bench::Minimum;
 
-// Seconds that measuring AlexNet's 15 kernels takes, the command's start included.
+// Returns the seconds of measuring AlexNet's 15 kernels, including the command's start.
 double Seconds(const std::string& devices) {
   const std::string command =
       "env OMP_NUM_THREADS=1 HOSTGPU_DEVICES=2 " UCUDNN_COMMAND

@@ -1,6 +1,7 @@
-// What ucudnn adds to the first training step of a program that nothing was measured for yet, with
-// UCUDNN_TUNE=after:2: alexnet_step on the CPU stand-in, plain and with ucudnn preloaded and an
-// empty store, in turn. The step counts with the queries before it. At most 1.1 times is allowed.
+// Measures what ucudnn adds to the first training step of a program for which nothing was measured
+// yet, with UCUDNN_TUNE=after:2: alexnet_step on the CPU stand-in, plain and with ucudnn preloaded
+// and an empty store, in turn. The step includes the queries before it. At most 1.1 times is
+// allowed.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>

@@ -1,11 +1,11 @@
-// What ucudnn costs users of the graph API, through the drop-in, with a library behind it whose
-// executions return at once. An execution in m pieces over m direct ones, each with a variant pack
-// made for it, as frameworks do: at most 1 us + 0.3 us * m, and no heap allocation. Finalizing a
-// plan that is left alone over finalizing it directly: at most 0.2 us, and 5 us where only its JSON
-// says so, which is read from cuDNN each time. The first finalize that plans from a store: at most
-// 0.1 ms; the first one and the execution of a plan of one image that runs in tiles: at most 0.3
-// ms. What a schedule of m tiles adds to m direct executions: at most 150 ns + 10 ns * m. Both take
-// turns in one run.
+// Measures what ucudnn costs users of the graph API, through the drop-in, with a library behind it
+// whose executions return at once. An execution in m pieces is compared with m direct ones, each
+// with a variant pack made for it, as frameworks do: at most 1 us + 0.3 us * m, and no heap
+// allocation. Finalizing a plan that is left alone is compared with finalizing it directly: at most
+// 0.2 us, or 5 us where only its JSON, which is read from cuDNN each time, tells that it is left
+// alone. The first finalize that plans from a store takes at most 0.1 ms; the first finalize and
+// execution of a plan of one image that runs in tiles take at most 0.3 ms. A schedule of m tiles
+// adds at most 150 ns + 10 ns * m to m direct executions. Both sides take turns in one run.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -39,8 +39,8 @@ constexpr int kImages = 64;
 constexpr int kCalls = 200;
 constexpr int kStored = 200;  // further kernels in the store
 constexpr int kTiledRows = 512;
-constexpr size_t kBytesPerImage = 1024;              // of the null library's engine 38
-constexpr size_t kLimit = kBytesPerImage * kImages;  // the user's
+constexpr size_t kBytesPerImage = 1024;              // with the null library's engine 38
+constexpr size_t kLimit = kBytesPerImage * kImages;  // the user's limit
 
 [[noreturn]] void Fail(const std::string& message) {
   std::fprintf(stderr, "graph_bench: %s\n", message.c_str());
@@ -60,16 +60,16 @@ ConvolutionProblem PointwiseProblem(int c, int k) {
                             .alignment = 16});
 }
 
-// A convolution of its own for every m: other channels.
+// Every m has a convolution of its own, with other channels.
 ConvolutionProblem ProblemOf(int pieces) { return PointwiseProblem(16 * pieces, 32); }
 
-// One of the kernels that are met for the first time while they are timed.
+// Returns a kernel that is met for the first time while it is timed.
 ConvolutionProblem StoredProblem(int kernel) { return PointwiseProblem(17 + kernel, 64); }
 
-// One image whose plan needs more than the limit, and runs in tiles that a store knows.
+// The plan of one image needs more than the limit, and runs in tiles that a store knows.
 constexpr int kTiled = 50;
 constexpr int kTiles = 4;
-constexpr int kRowEngine = 40;  // of the null library
+constexpr int kRowEngine = 40;  // an engine of the null library
 ConvolutionProblem TiledProblem(int kernel) {
   return test::ProblemWith(
       {.n = 1, .c = 17 + kernel, .k = 32, .x = {1, kTiledRows, kTiledRows}, .alignment = 16});
@@ -83,7 +83,7 @@ std::string TensorJson(int uid, int n, int c, int extent) {
          ",1],\"isVirtual\":false,\"isByValue\":false,\"vectCount\":1,\"vectDim\":-1,"
          "\"ptrAlignment\":16,\"reordering\":\"CUDNN_TENSOR_REORDERING_NONE\"}";
 }
-// The plan of a problem as cuDNN 9.19 writes it.
+// Returns the plan of a problem in the JSON of cuDNN 9.19.
 std::string JsonOf(const ConvolutionProblem& problem, int schema = 4, int engine = 38) {
   const std::string pads = std::to_string(problem.pad[1]) + "," + std::to_string(problem.pad[2]);
   return "{\"cudnnVersion\":91900,\"schemaVersion\":" + std::to_string(schema) +
@@ -136,7 +136,7 @@ struct Program {
         std::vector{configuration});
     return plan;
   }
-  // A configuration for a graph of one operation, on an image of one batch.
+  // Returns a configuration for a graph of one operation, on an image of one batch.
   cudnnBackendDescriptor_t ConfigurationOf(cudnnBackendDescriptorType_t type, int64_t batch) const {
     const auto x = New(CUDNN_BACKEND_TENSOR_DESCRIPTOR), operation = New(type);
     Set(x, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, std::vector<int64_t>{batch, 16, 28, 28});
@@ -156,7 +156,7 @@ struct Program {
     return configuration;
   }
 
-  // A pack is made, used and destroyed.
+  // Makes, uses and destroys a variant pack.
   void Execute(cudnnBackendDescriptor_t plan) const {
     static char device[64];
     void* const pointers[] = {device, device, device};
@@ -189,7 +189,7 @@ double Nanoseconds(int calls, Call call) {
 
 struct Setting {
   Setting() {
-    // An earlier process of a user's, which leaves its promises in the store.
+    // An earlier process of the user leaves its promises in the store.
     const pid_t earlier = fork();
     if (earlier == 0) {
       Open();
@@ -219,7 +219,7 @@ struct Setting {
     if (library == nullptr) Fail(dlerror());
     return library;
   }
-  // The engine is slow undivided, and fast in pieces.
+  // Stores rows of an engine that is slow undivided, and fast in pieces.
   void Prime() const {
     db::SqliteStore store({getenv("UCUDNN_DATABASE")});
     const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), direct->functions);
@@ -236,7 +236,7 @@ struct Setting {
     for (int kernel = 0; kernel < kStored; ++kernel) prime(StoredProblem(kernel), kImages / 4);
     for (int kernel = 0; kernel < kTiled; ++kernel) PrimeTiles(store, *platform, kernel);
   }
-  // Its tiles were found, measured and compared, as db/FORMAT.md says it.
+  // Stores tiles that were found, measured and compared, in the format of db/FORMAT.md.
   void PrimeTiles(db::SqliteStore& store, const planning::Platform& platform, int kernel) const {
     const auto plan = direct->UnfinishedPlan(JsonOf(TiledProblem(kernel), 4, kRowEngine));
     Check(direct->functions.cudnnBackendFinalize(plan), "finalizing");
@@ -318,7 +318,8 @@ BENCHMARK(ExecuteOverDirect)
     ->Unit(benchmark::kNanosecond)
     ->Iterations(1000);
 
-// What a schedule of tiles adds to the executions of their plans: a square image in parts along h.
+// Measures what a schedule of tiles adds to the executions of their plans: a square image is cut
+// along h.
 void TilesOverDirect(benchmark::State& state) {
   const Program& program = *TheSetting().direct;
   const int parts = static_cast<int>(state.range(0));
@@ -377,7 +378,7 @@ BENCHMARK(TilesOverDirect)
     ->Unit(benchmark::kNanosecond)
     ->Iterations(2000);
 
-// `run` gives the ns that a program takes.
+// `run` returns the ns that a program takes.
 template <typename Run>
 void HookedOverDirect(benchmark::State& state, double allowed_ns, Run run) {
   const Setting& setting = TheSetting();
@@ -392,7 +393,7 @@ void HookedOverDirect(benchmark::State& state, double allowed_ns, Run run) {
   state.counters["over_median_ns"] = bench::Median(over_ns);
   state.counters["allowed_ns"] = allowed_ns;
 }
-// `make` gives a program's plan that is not yet finalized.
+// `make` returns a program's plan that is not yet finalized.
 template <typename Make>
 void FinalizeOverDirect(benchmark::State& state, Make make) {
   HookedOverDirect(state, 200, [&](const Program& program) {
@@ -422,7 +423,7 @@ void FinalizeSingleImage(benchmark::State& state) {
   });
 }
 BENCHMARK(FinalizeSingleImage)->UseManualTime()->Unit(benchmark::kNanosecond)->Iterations(5000);
-// Loaded from JSON of another schema: the JSON has to be read to be left alone.
+// The plan comes from JSON of another schema, which has to be read before it is left alone.
 constexpr double kJsonAllowedNs = 5000;
 void FinalizeUnfamiliarJson(benchmark::State& state) {
   const std::string json = JsonOf(ProblemOf(1), 9);
@@ -430,7 +431,7 @@ void FinalizeUnfamiliarJson(benchmark::State& state) {
   state.counters["allowed_ns"] = kJsonAllowedNs;
 }
 BENCHMARK(FinalizeUnfamiliarJson)->UseManualTime()->Unit(benchmark::kNanosecond)->Iterations(5000);
-// The same for plans that differ, as a program's first ones do.
+// Here the plans differ, as a program's first ones do.
 void FinalizeUnfamiliarJsonFirst(benchmark::State& state) {
   std::vector<std::string> jsons;
   for (int kernel = 0; kernel < kStored; ++kernel) {
@@ -447,7 +448,7 @@ BENCHMARK(FinalizeUnfamiliarJsonFirst)
     ->UseManualTime()
     ->Unit(benchmark::kNanosecond)
     ->Iterations(kStored);
-// Divided by what a store knows: each is met for the first time.
+// The plans are divided by what a store knows; each is met for the first time.
 void FirstFinalizeFromStore(benchmark::State& state) {
   size_t direct = 0, hooked = 0;
   FinalizeOverDirect(state, [&](const Program& program) {
@@ -460,7 +461,7 @@ BENCHMARK(FirstFinalizeFromStore)
     ->UseManualTime()
     ->Unit(benchmark::kNanosecond)
     ->Iterations(kStored);
-// In tiles that a store knows, until the first execution has enqueued them.
+// The plan runs in tiles that a store knows; time ends when the first execution has enqueued them.
 void FirstTilesFromStore(benchmark::State& state) {
   const Setting& setting = TheSetting();
   int direct = 0, hooked = 0;
@@ -479,7 +480,7 @@ void FirstTilesFromStore(benchmark::State& state) {
   });
 }
 BENCHMARK(FirstTilesFromStore)->UseManualTime()->Unit(benchmark::kNanosecond)->Iterations(kTiled);
-// One that is divided, and was met before.
+// The plan is divided, and was met before.
 void FinalizePlannedAgain(benchmark::State& state) {
   const std::string json = JsonOf(ProblemOf(4));
   FinalizeOverDirect(state, [&](const Program& program) { return program.UnfinishedPlan(json); });

@@ -1,8 +1,8 @@
-// How near the stand-in's engines come to oneDNN itself: each engine on AlexNet's conv2 … conv5,
-// beside oneDNN's own primitive. Algorithms 0 and 2 compute in the caller's layout and are measured
-// against oneDNN in nchw throughout; the others against oneDNN in the layouts it likes best. Prints
-// one row an engine, minimum and median of repetitions that take turns, so that a busy machine
-// slows both. Times are CPU times of this machine and say nothing about a GPU.
+// Compares the stand-in's engines with oneDNN itself: each engine on AlexNet's conv2 … conv5,
+// beside oneDNN's own primitive. Algorithms 0 and 2 compute in the caller's layout and are compared
+// with oneDNN in nchw throughout; the others with oneDNN in the layouts it likes best. Prints one
+// row an engine, minimum and median of repetitions that take turns, so that a busy machine slows
+// both. Times are CPU times of this machine and say nothing about a GPU.
 //   host_engines_bench [BATCH=32] [REPETITIONS=9]
 #include <algorithm>
 #include <chrono>
@@ -53,8 +53,8 @@ ConvolutionShape ShapeOf(const Layer& layer, int64_t n, Operation operation,
   return s;
 }
 
-// The convolution as oneDNN's user would write it: in nchw throughout (`any` false), or in the
-// layouts it likes best with a reorder of each tensor from and to nchw on every run.
+// The convolution as a user of oneDNN would write it: in nchw throughout (`any` is false), or in
+// the layouts that oneDNN likes best, with a reorder of each tensor from and to nchw on every run.
 class Rival {
  public:
   Rival(const ConvolutionShape& s, bool any, float* x, float* w, float* y)
@@ -135,7 +135,7 @@ double TimeMs(const std::function<void()>& run) {
       .count();
 }
 
-// One engine, and which rival it is measured against.
+// An engine, and the rival with which it is compared.
 struct Entry {
   const char* name;
   hostgpu::DataType type;

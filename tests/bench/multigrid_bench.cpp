@@ -1,9 +1,8 @@
-// Solves of layer-parallel multigrid on the CPU stand-in, in each of the ways in which blocks run
-// at once, launched call by call and as graphs, beside serial propagation; what a library call
-// costs the host, on a device that does nothing; and steps of training, whose parameters descend on
-// the device, beside the same steps by way of the host. `multigrid_bench [MOST_LAYERS]`; times are
-// what all threads of the process had of the processors, so that other programs beside it do not
-// count.
+// Times three things. Solves of layer-parallel multigrid run on the CPU stand-in in each of the
+// ways in which blocks run at once, launched call by call and as graphs, beside serial propagation.
+// Library calls cost the host time on a device that does nothing. Steps of training descend on the
+// device, beside the same steps by way of the host. `multigrid_bench [MOST_LAYERS]`; times are
+// processor times of all threads of the process, so that other programs do not count.
 #include <cuda.h>
 
 #include <algorithm>
@@ -50,7 +49,7 @@ T Get(Result<T> result) {
   std::exit(1);
 }
 
-// A chain of Kirby's layers: 4 channels of 24 x 24, 7 x 7.
+// A chain of Kirby's layers has 4 channels of 24 x 24 pixels and filters of 7 x 7.
 struct Chain {
   explicit Chain(int layers)
       : layers(layers),
@@ -74,7 +73,8 @@ class Solver {
     if (!solver_->LoadWeights().ok()) std::abort();
   }
 
-  // Processor seconds of the fastest of a few solves, behind as many as make all ready.
+  // Returns the processor seconds of the fastest of a few solves, after some that make everything
+  // ready.
   double Time(int cycles) {
     constexpr int kWarm = 2;
     constexpr int kRuns = 2;
@@ -91,7 +91,7 @@ class Solver {
     Get(solver_->SolveForward(chain_.chain.first.data(), Cycles(cycles), last_.data()));
   }
 
-  // A step of training; the gradient by what the network gives is that of its squared sum.
+  // Runs a step of training. The loss is half the squared sum of the network's output.
   enum class Descends { kOnDevice, kOnHost };
   void Train(Descends where) {
     constexpr Descent kDescent = {.rate = 1e-3, .momentum = 0.9};
@@ -130,7 +130,7 @@ class Solver {
   std::unique_ptr<StageSolver> solver_;
   std::vector<double> last_;
   std::vector<double> by_first_ = last_;
-  Parameters parameters_ = chain_.chain.parameters;  // of training by way of the host
+  Parameters parameters_ = chain_.chain.parameters;  // trained by way of the host
   Parameters velocity_ = ZerosLike(parameters_);
 };
 
@@ -161,12 +161,13 @@ void PrintWays(const DeviceTarget& target, int most_layers) {
   }
 }
 
-// Of each of so many more cycles, so that what a solve begins and ends with does not count.
+// Prints times per cycle, from solves that differ in the number of cycles, so that what a solve
+// begins and ends with does not count.
 void PrintHostTimes(const DeviceTarget& target, int layers) {
   std::printf("\nprocessor time of a cycle of %d layers on a device that does nothing\n", layers);
   std::printf("%-18s%10s%12s%18s\n", "way", "calls", "us", "us for a call");
   const Chain chain(layers);
-  constexpr int kMore = 48;  // fewer than make relaxation exact, so that nothing is measured
+  constexpr int kMore = 48;  // too few for relaxation to be exact, so nothing is measured
   for (const Run& run : kRuns) {
     Solver solver(target, chain, run.way, run.launch, 0);
     double seconds[2];
@@ -185,7 +186,7 @@ void PrintHostTimes(const DeviceTarget& target, int layers) {
   }
 }
 
-// Both in turns, the fastest of each.
+// Both ways take turns, and the fastest time of each counts.
 void PrintTraining(const DeviceTarget& target, const char* device, int most_layers) {
   std::printf("\nprocessor ms of a step of training on %s, two cycles both ways, grouped, graph\n",
               device);

@@ -1,4 +1,4 @@
-/* What splitting convolutions asks of the null cuDNN beyond what null_cudnn.c has: sums that return
+/* Split convolutions also need sums from the null cuDNN, which null_cudnn.c lacks; this one returns
  * at once. */
 #include <cudnn.h>
 

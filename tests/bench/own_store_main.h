@@ -1,5 +1,5 @@
-// The main function of a bench that goes a user's way: through the drop-in, with the null library
-// in the real one's place and a store of its own, from which plans are made.
+// The main function of a bench that takes the user's path: through the drop-in, with the null
+// library in place of the real one and a store of its own, from which plans are made.
 #pragma once
 
 #include <benchmark/benchmark.h>

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The tables of docs/experiments.md: figures of DeePa (Jia et al., 2018) and One weird trick (Krizhevsky, 2014), again.
+"""Computes the tables of docs/experiments.md: figures of DeePa (Jia et al., 2018) and One weird trick (Krizhevsky, 2014).
 
     paper_figures.py build/release/bin/ucudnn [FIGURE...] [--document docs/experiments.md]
 
-Prints the tables of the figures that are named, or of all; with a document, replaces those in it. What is *counted* is so by
-the executor of ucudnn.parallel on meta tensors, on every rank of the plan, and needs torch; what is *modelled* is what
-`ucudnn plan` says. Nothing is timed."""
+Prints the tables of the figures that are named, or of all; with a document, replaces those in it. What is *counted* is
+counted by the executor of ucudnn.parallel on meta tensors, on every rank of the plan, and needs torch; what is *modelled* is
+the output of `ucudnn plan`. Nothing is timed."""
 
 import argparse
 import collections
@@ -31,7 +31,7 @@ PAPER = ("--cost", "deepa-paper")  # the costs of DeePa's Tables 2 and 3
 
 
 class Planner:
-    """`ucudnn plan` and `ucudnn.parallel.count`, whose answers are kept: figures share plans."""
+    """Runs `ucudnn plan` and `ucudnn.parallel.count` and keeps their answers, since figures share plans."""
 
     def __init__(self, ucudnn, folder):
         self.ucudnn, self.folder, self.kept = os.path.abspath(ucudnn), folder, {}
@@ -44,7 +44,7 @@ class Planner:
         return self.kept[words]
 
     def machine(self, name, device, *levels):
-        """A machine's file. `levels`: (name, count, GB/s, latency in us) of each."""
+        """Writes a machine's file. `levels`: (name, count, GB/s, latency in us) of each."""
         path = os.path.join(self.folder, name + ".json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"format": "ucudnn-machine", "version": 1, "name": name, "device": device,
@@ -58,12 +58,12 @@ class Planner:
         return next(one for one in self.layout(*asked)["strategies"] if one["name"] == name)
 
     def step_ms(self, net, machine, batch, *words):
-        """(with overlap, without, as equation 1 adds it up) of the simulated step."""
+        """Returns (with overlap, without, the sum of equation 1) of the simulated step."""
         line = self.run("plan", net, "--machine", machine, "--batch", str(batch), "--simulate", *words).splitlines()[-1]
         return tuple(float(number) for number in re.findall(r"([0-9.e+]+) ms", line))
 
     def counted(self, net, machine, batch, *words):
-        """The Count of one step. Every rank's differs from what the plan predicts by nothing, or this fails."""
+        """Returns the Count of one step. Fails unless every rank's numbers equal those that the plan predicts."""
         text = self.run("plan", net, "--machine", machine, "--batch", str(batch), "--schedule", *words)
         key = "counted", text
         if key not in self.kept:
@@ -73,7 +73,7 @@ class Planner:
 
 class Count:
     """Elements that arrive at all ranks: `kinds`[kind], `consumers`[layer] of its inputs and their gradients, `sums`[number].
-    `posts`: of each rank (what, kind, elements it sends, elements it receives), in order."""
+    `posts`: for each rank (what, kind, elements it sends, elements it receives), in order."""
 
     def __init__(self, schedule, ranks):
         self.kinds, self.consumers, self.sums = collections.Counter(), collections.Counter(), collections.Counter()
@@ -91,7 +91,7 @@ class Count:
         return 4 * sum(self.kinds[kind] for kind in kinds or ("transfer", "update"))
 
     def update_of(self, layers):
-        """Elements of the sums of these layers' parameters. All elements of one sum move equally often."""
+        """Returns the elements that sums of these layers' parameters move. All elements of one sum move equally often."""
         nodes, total = {node["name"]: node for node in self.schedule["nodes"]}, 0
         for one in self.schedule["sums"]:
             for layer, name in one["parameters"]:
@@ -103,12 +103,12 @@ class Count:
         return total
 
     def port(self, layer):
-        """The most that a rank sends or receives in one exchange of this layer's input, forward or backward."""
+        """Returns the most that a rank sends or receives in one exchange of this layer's input, forward or backward."""
         return max(max(sent, received) for posts in self.posts for what, kind, sent, received in posts
                    if kind == "transfer" and what.endswith(f" for {layer})"))
 
     def sent(self, kind):
-        """By rank."""
+        """Returns the elements sent, by rank."""
         return [sum(sent for _, found, sent, _ in posts if found == kind) for posts in self.posts]
 
 
@@ -161,7 +161,7 @@ def listed(values):
 
 
 def degrees(text):
-    """{"n": 8, "c": 1, "h": 1, "w": 1} of "n8"."""
+    """Returns {"n": 8, "c": 1, "h": 1, "w": 1} for "n8"."""
     return {axis: int(found.group(1)) if (found := re.search(axis + r"(\d+)", text)) else 1 for axis in "nchw"}
 
 
@@ -324,7 +324,7 @@ def deepa_figure_16(planner):
     _, machine = machines_of_figure_7(planner)[1]
     for net in NETS:
         for strategy, more, slower in (("image", "5 to 10 GB", "-20 % to -45 % (the frameworks)"), ("deepa", "40 MB", "-3 %")):
-            words = ("--strategy", strategy, *["--uneven"][:strategy == "deepa"])  # 21,841 is odd
+            words = ("--strategy", strategy, *["--uneven"][:strategy == "deepa"])  # since 21,841 is odd
             counted, told, rate = [], [], []
             for one in (net, f"{net}-22k"):
                 counted.append(planner.counted(one, "k80x16", 512, *PAPER, *words).bytes())
@@ -401,7 +401,7 @@ MODELLED = ("deepa-table-1", "deepa-figure-7", "deepa-figure-13", "deepa-figure-
 
 
 def figures_of(ucudnn, names):
-    """(name, its table's lines) of each."""
+    """Yields (name, the lines of its table) for each figure."""
     with tempfile.TemporaryDirectory(prefix="ucudnn-figures-") as folder:
         planner = Planner(ucudnn, folder)
         for name in names:

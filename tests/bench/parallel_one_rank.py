@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What the executor of ucudnn.parallel costs: a step of ResNet-18 on the one rank of a plan, and of the plain module, by turns.
+"""Measures what the executor of ucudnn.parallel costs: a step of ResNet-18 on the one rank of a plan, and of the plain module,
+by turns.
 
     parallel_one_rank.py [--size 64] [--images 32] [--rounds 7] [--network resnet18] [--assert]
 
-Run by a Python that has torch and torchvision. Times are of the processor, in one thread, so that a busy machine changes them
+Run by a Python that has torch and torchvision. Times are processor times of one thread, so that a busy machine changes them
 little."""
 import argparse
 import copy
@@ -19,8 +20,8 @@ ALLOWED = 1.03  # times the plain module's, in the median pair
 
 
 def compare(options):
-    """[(plain, on one rank)] in ms of each round."""
-    import schedules  # of the tests: `ucudnn plan` plans for two devices and more
+    """Returns [(plain, on one rank)] in ms for each round."""
+    import schedules  # the tests' own, since `ucudnn plan` plans for at least two devices
     import torch
     import torchvision
     from torch.nn.functional import cross_entropy
@@ -50,7 +51,7 @@ def compare(options):
                 pair[which] = 1e3 * (time.process_time() - began)
             pairs.append(pair)
         torch.distributed.destroy_process_group()
-    return pairs[1:]  # the first one warms up
+    return pairs[1:]  # the first pair warms up
 
 
 def main():

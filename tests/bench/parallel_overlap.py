@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What of the sums of gradients a step hides: the executor of ucudnn.parallel on gloo, with layers that sleep and links that
-sleep, beside what `ucudnn plan --simulate` says of the same step, whose layers are as slow as measured without sums.
+"""Measures how much of the sums of gradients a step hides: the executor of ucudnn.parallel on gloo, with layers and links that
+sleep, beside the result of `ucudnn plan --simulate` for the same step, whose layers are as slow as measured without sums.
 
     parallel_overlap.py build/release/bin/ucudnn [--ranks 2] [--layer-ms 60] [--rounds 5] [--assert]
 
 Every rank has all layers; a forward pass takes a third of --layer-ms in each of them, its backward pass the rest. A link takes
 half of a layer's backward pass for its sum. The network that is planned has layers of 25 MiB, one sum each; the one that runs
-has a thousandth of their numbers, over links as much slower. Run by a Python that has torch, on a processor for each rank: what
-they compute besides comes on top."""
+has a thousandth of their numbers, over links as much slower. Run by a Python that has torch, on a processor for each rank.
+What the ranks compute besides adds to the times."""
 import argparse
 import importlib.util
 import json
@@ -29,7 +29,7 @@ MODES = ("no sums", "overlap", "overlap=False")
 
 
 def network(channels):
-    """Convolutions one behind the other and a small classifier, as a ucudnn-net file."""
+    """Returns convolutions in a row and a small classifier, as a ucudnn-net file."""
     nodes = [{"name": "data", "op": "input", "channels": channels, "extents": [2, 2]}]
     for layer in range(LAYERS):
         nodes.append({"name": f"conv{layer}", "op": "convolution", "inputs": [nodes[-1]["name"]], "filters": channels,
@@ -40,24 +40,24 @@ def network(channels):
 
 
 def link_ms(options):
-    """Of one layer's sum: half of its backward pass."""
+    """Returns the time of one layer's sum: half of its backward pass."""
     return options.layer_ms * 2 / 3 / 2
 
 
 def sent_bytes(channels, ranks):
-    """Of one layer's sum, by each rank: its parts for the others, and its own part of the sum."""
+    """Returns the bytes that each rank sends for one layer's sum: its parts for the others, and its own part of the sum."""
     return 4 * 9 * channels * channels * 2 * (ranks - 1) / ranks
 
 
 def plan(options, folder, channels, layer_ms):
-    """Writes net.json and plan.json; what is simulated: ms with overlap, without."""
+    """Writes net.json and plan.json. Returns the simulated ms with overlap and without."""
     rate = sent_bytes(WIDE, options.ranks) / link_ms(options) / 1e6
     device = {"name": "sleeper", "memory_bytes": 1 << 34, "tflops": 1, "memory_gb_per_s": 100}
     (folder / "net.json").write_text(network(channels))
     (folder / "machine.json").write_text(json.dumps({
         "format": "ucudnn-machine", "version": 1, "name": "links", "device": device,
         "levels": [{"name": "link", "count": options.ranks, "gb_per_s": rate, "latency_us": 0}]}))
-    # The first layer computes no gradient of its input: of its time, half is forward.
+    # The first layer computes no gradient of its input, so half of its time is forward.
     rows = [f"conv{layer},{options.ranks},{layer_ms * (2 / 3 if layer == 0 else 1)}" for layer in range(LAYERS)]
     rows += [f"{name},{options.ranks},0" for name in ("pool", "fc")]
     (folder / "costs.csv").write_text("\n".join(["layer,n,time_ms", *rows]) + "\n")
@@ -69,7 +69,7 @@ def plan(options, folder, channels, layer_ms):
 
 
 def split_sums(path):
-    """One sum a layer, as of the wide network."""
+    """Rewrites the plan to one sum a layer, as the wide network has."""
     schedule = json.loads(path.read_text())
     (bundle, ), elements = schedule["sums"], {}
     for node in schedule["nodes"]:
@@ -82,7 +82,7 @@ def split_sums(path):
 
 
 class Link:
-    """The port of a rank, through which one message goes at a time."""
+    """A rank's port, through which one message goes at a time."""
 
     def __init__(self, bytes_per_s):
         self.rate, self.free, self.lock = bytes_per_s, 0.0, threading.Lock()
@@ -157,7 +157,7 @@ def worker(options):
                     model(images, labels).backward()
             else:
                 model(images, labels).backward()
-            if at:  # the first one warms up
+            if at:  # the first step warms up
                 found[mode].append(1e3 * (time.monotonic() - began))
     if dist.get_rank() == 0:
         print(json.dumps(found))
@@ -191,7 +191,7 @@ def main():
         if any([rank.wait() for rank in ranks]):
             sys.exit("parallel_overlap.py: a rank failed")
         found = json.loads(told.splitlines()[-1])
-        measured = min(found["no sums"]) / (LAYERS - 1 / 3)  # the first layer takes two thirds
+        measured = min(found["no sums"]) / (LAYERS - 1 / 3)  # the first layer takes two thirds of the time
         return show(options, found, dict(zip(MODES[1:], plan(options, folder, WIDE, measured))))
 
 

@@ -1,8 +1,8 @@
-// What a planned call of m pieces costs over m direct calls, both to a library whose convolutions
-// return at once: at most 0.5 us + 0.3 us * m, and no heap allocation. The planned call goes the
-// way of a user's: the drop-in, libucudnn, a store primed so that exactly m pieces run. Direct and
-// planned calls take turns in one run. Beside it, what the first call of a kernel costs whose
-// measurements a store has: at most 0.1 ms.
+// Measures what a planned call of m pieces costs over m direct calls, both to a library whose
+// convolutions return at once: at most 0.5 us + 0.3 us * m, and no heap allocation. The planned
+// call takes the user's path: the drop-in, libucudnn, and a store primed so that exactly m pieces
+// run. Direct and planned calls take turns in one run. Also measures the first call of a kernel
+// whose measurements a store has: at most 0.1 ms.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ cudnn::Functions FunctionsOf(void* library) {
   return functions;
 }
 
-// A convolution of its own for every m, so that each has its own rows.
+// Every m has a convolution of its own, and so rows of its own.
 ConvolutionProblem ProblemOf(int pieces) {
   return test::ProblemWith({.n = kImages,
                             .c = 16 * pieces,
@@ -62,7 +62,7 @@ ConvolutionProblem ProblemOf(int pieces) {
                             .alignment = cudnn::kLegacyAlignment});
 }
 
-// Each is a kernel of its own.
+// Returns a kernel of its own for each number.
 ConvolutionProblem StoredProblem(int kernel) {
   return test::ProblemWith({.n = kImages,
                             .c = 16,
@@ -148,7 +148,7 @@ void PlannedOverDirect(benchmark::State& state) {
   const cudnn::ConvolutionCall direct = setting.direct->CallOf(descriptors);
   const cudnn::ConvolutionCall planned = setting.planned->CallOf(descriptors);
 
-  Nanoseconds(*setting.planned, planned, 1);  // decides
+  Nanoseconds(*setting.planned, planned, 1);  // this call decides
   const long before = setting.convolutions();
   Nanoseconds(*setting.planned, planned, 1);
   if (const long ran = setting.convolutions() - before; ran != pieces) {
@@ -184,7 +184,7 @@ BENCHMARK(PlannedOverDirect)
     ->Unit(benchmark::kNanosecond)
     ->Iterations(2000);
 
-// The first call of a kernel reads the store, decides, and makes the pieces ready that it runs.
+// The first call of a kernel reads the store, decides, and prepares the pieces that it runs.
 void FirstCallFromStore(benchmark::State& state) {
   const Setting& setting = TheSetting();
   std::vector<double> direct_ns, planned_ns, over_ns;

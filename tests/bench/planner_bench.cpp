@@ -1,10 +1,11 @@
-// The planner's search over every power-of-two configuration (n, c, h, w) of every layer: 70 on 16
-// devices, 210 on 64. Random costs: the time depends on the graph and the counts alone. At most 1
-// ms for AlexNet and VGG-16, 20 ms for Inception-v3, 60 ms for ResNet-152, 5 s for NASNet-A; 1 s
-// for Inception-v3 on 64 devices. Plan/: all that `ucudnn plan` computes for 16 devices, cost
-// tables, every strategy and all min-marginals included: at most 300 ms for Inception-v3. Proof/:
-// the search with the costs that `ucudnn plan` has by default, beside the elimination of the whole
-// network in the cheapest of its orders where that is feasible.
+// Times the planner's search over every power-of-two configuration (n, c, h, w) of every layer: 70
+// on 16 devices, 210 on 64. Costs are random, since the time depends on the graph and the counts
+// alone. At most 1 ms is allowed for AlexNet and VGG-16, 20 ms for Inception-v3, 60 ms for
+// ResNet-152, 5 s for NASNet-A, and 1 s for Inception-v3 on 64 devices. Plan/ times all that
+// `ucudnn plan` computes for 16 devices, including cost tables, every strategy and all
+// min-marginals: at most 300 ms for Inception-v3. Proof/ times the search with the default costs of
+// `ucudnn plan`, beside the elimination of the whole network in the cheapest of its orders where
+// that is feasible.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -25,7 +26,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Runs `work`, which tells whether it did what it should, in turns.
+// Times `work`, which returns whether it did what it should, again and again.
 template <typename Work>
 void Timed(benchmark::State& state, double allowed_ms, const Work& work) {
   std::vector<double> ms;

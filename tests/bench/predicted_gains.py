@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of docs/evidence.md: what `ucudnn workspace` predicts from GPU measurements that MIOpen publishes
+"""Computes the tables of docs/evidence.md: what `ucudnn workspace` predicts from GPU measurements that MIOpen publishes
 (tests/unit/planning/tables/miopen). Nothing is measured here.
 
     predicted_gains.py build/release/bin/ucudnn [DOCUMENT.md]
@@ -19,14 +19,14 @@ import tempfile
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "unit", "planning", "tables", "miopen")
 DEVICES = {"gfx90a-104cu": "MI200 series", "gfx908-120cu": "MI100", "gfx906-60cu": "MI50, Radeon VII"}
-# The same chip with more compute units; its measurements judge what was found on the other's, and the other way round.
+# JUDGE is the same chip with more compute units. Each one's measurements judge what was found on the other's.
 JUDGED, JUDGE = "gfx90a-104cu", "gfx90a-110cu"
 NETWORKS = ("alexnet", "vgg16", "resnet18", "resnet50", "inception-v3")
 LIMITS = {"caller": "no limit", "64MiB": "64 MiB", "8MiB": "8 MiB"}
 TOTAL = "512MiB"
 BATCH = 256
 BEGIN, END = "<!-- predicted_gains.py begins -->\n", "<!-- predicted_gains.py ends -->\n"
-# What makes a row's kernel, beside its device.
+# These columns identify a row's kernel, beside its device.
 KERNEL = ("c", "h", "w", "k", "r", "s", "pad_h", "pad_w", "stride_h", "stride_w", "op")
 
 
@@ -39,7 +39,7 @@ def read_published():
 
 
 def known_whole(rows):
-    """The rows of solvers that have a row of the whole mini-batch, too."""
+    """Returns the rows of solvers that also have a row of the whole mini-batch."""
     def solver(row):
         return row["device"], row["engine"], kernel_of(row)
     whole = {solver(row) for row in rows if row["micro_batch"] == str(BATCH)}
@@ -51,7 +51,7 @@ def kernel_of(fields):
 
 
 class Command:
-    """`ucudnn` with a store for each device, since it reads all of a store: of all rows, and of `known_whole`."""
+    """Runs `ucudnn` with two stores for each device, since it reads all of a store: one of all rows, one of `known_whole`."""
 
     def __init__(self, ucudnn, folder):
         self.ucudnn, self.folder = ucudnn, folder
@@ -77,7 +77,7 @@ class Command:
 
 
 def whole_ms(plan):
-    """Of the fastest whole engines within the plan's limit; None where a kernel has none."""
+    """Returns the time of the fastest whole engines within the plan's limit, or None where a kernel has none."""
     engines = [kernel["undivided"] for kernel in plan["kernels"]]
     return None if None in engines else sum(engine["time_ms"] for engine in engines)
 
@@ -119,7 +119,7 @@ def kernel_table(plans):
 
 
 def judged_table(plans, rows):
-    """Of kernels for which the judge has a row of the whole engine and of each piece."""
+    """Covers the kernels for which the judge has a row of the whole engine and of each piece."""
     yield "| divisions found with | limit | kernels | by the same measurements | geometric mean | by the other GPU's | geometric mean |"
     yield "|---|---|---|---|---|---|---|"
     for device, judge in ((JUDGED, JUDGE), (JUDGE, JUDGED)):

@@ -1,5 +1,5 @@
-// Re-batching one plan of the real library, without a GPU: every size from 1 to 256 through the
-// plan's JSON, each finalized and asked for its workspace.
+// Times re-batching one plan of the real library, without a GPU: every size from 1 to 256 is made
+// through the plan's JSON, finalized and asked for its workspace.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

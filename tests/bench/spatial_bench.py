@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What splitting convolutions over ranks costs: spatial_step under `ucudnn run --ranks`, each figure a count or a ratio within
-one run (README.md says what each column is and what is allowed).
+"""Measures what splitting convolutions over ranks costs: spatial_step under `ucudnn run --ranks`, each figure a count or a
+ratio within one run (README.md explains each column and what is allowed).
 
     spatial_bench.py [--brief | --gpu] [--assert] [--extent 256] BUILD [PART...]
 
-BUILD is a build folder, as build/release. Parts: counts, host_time, exchange, delay, tables; all of them where none is named.
-On the CPU stand-in, or with --gpu on this machine's GPUs, which exchange over NCCL (there parts counts and tables, tables with
-N = 32). --brief shows that it works, not how fast. Ends with exit code 1 where an exact count is not what it must be; times
-are only printed, but with --assert one above what is allowed is exit code 1, too."""
+BUILD is a build folder, such as build/release. Parts: counts, host_time, exchange, delay, tables; all of them where none is
+named. They run on the CPU stand-in, or with --gpu on this machine's GPUs, which exchange over NCCL (there only counts and
+tables run, tables with N = 32). --brief shows that it works, not how fast. The exit code is 1 if an exact count is not what
+it must be. Times are only printed, but with --assert a time above what is allowed makes the exit code 1, too."""
 
 import argparse
 import json
@@ -21,27 +21,27 @@ PARTS = ("counts", "host_time", "exchange", "delay", "tables")
 OPERATIONS = ("forward", "backward_data", "backward_filter")
 CHANNELS, FILTER, ELEMENT = 64, 3, 4
 ALLOWED_US, ALLOWED_OVER, ALLOWED_EXPOSED = 5, 1.05, 0.1
-# Spatially Parallel Convolutions, tables 1 and 2, on V100s: speedups forward and backward, and the part of the memory.
+# Tables 1 and 2 of Spatially Parallel Convolutions, on V100s: speedups forward and backward, and the part of the memory.
 PAPER = {(1, 128): {2: (1.7, 1.9, 0.52), 4: (2.1, 2.8, 0.27)}, (1, 256): {2: (1.9, 2.3, 0.51), 4: (3.2, 3.9, 0.26)},
          (1, 512): {2: (2.2, 2.1, 0.50), 4: (4.2, 4.7, 0.25)}, (3, 128): {2: (1.5, 1.7, 0.57), 4: (1.6, 2.0, 0.31)},
          (3, 256): {2: (1.8, 1.9, 0.54), 4: (2.9, 3.5, 0.28)}, (3, 512): {2: (1.9, 2.0, 0.52), 4: (3.5, 4.1, 0.26)}}
 
 
 def own_rows(extent, ranks, rank):
-    """As spatial_step cuts an image: the first stripes have a row more where not all can be equal."""
+    """Returns a rank's rows as spatial_step cuts an image: the first stripes have a row more where not all can be equal."""
     begin = rank * (extent // ranks) + min(rank, extent % ranks)
     return set(range(begin, begin + extent // ranks + (rank < extent % ranks)))
 
 
 def foreign_rows(extent, ranks, rank, dilation):
-    """The rows of others that the filter's taps reach from the rank's own, each once."""
+    """Returns the rows of others that the filter's taps reach from the rank's own, each once."""
     own = own_rows(extent, ranks, rank)
     reached = {row + dilation * tap for row in own for tap in range(-(FILTER // 2), FILTER // 2 + 1)}
     return reached & set(range(extent)) - own
 
 
 class Minimum:
-    """What must travel in a call, whichever of the three it is: as many channels go in as come out, and "same" padding."""
+    """What must travel in a call of any of the three operations, with as many channels in as out and "same" padding."""
 
     def __init__(self, images, channels, extent, ranks, dilation, rank):
         row = images * channels * extent * ELEMENT
@@ -66,7 +66,7 @@ class Bench:
 
     def run(self, operation, images, extent, dilation, ranks, *, channels=CHANNELS, counted=0, samples=0, calls=1,
             transport="nccl", null=False, no_device=False, **variables):
-        """What each rank printed, by rank, with what its report says of splitting as "spatial" (none without a grid)."""
+        """Returns what each rank printed, by rank, with its report's part on splitting as "spatial" (none without a grid)."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_"))}
         environment |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "UCUDNN_DATABASE": "none", "UCUDNN_TUNE": "off"}
         words = [f"{self.build}/bin/ucudnn", "run"]
@@ -77,7 +77,7 @@ class Bench:
             words += ["--spatial", f"h{ranks}"]
             environment["UCUDNN_SPATIAL_TRANSPORT"] = transport
         words.append("--")
-        if null:  # a cuDNN whose convolutions return at once
+        if null:  # this cuDNN's convolutions return at once
             words += ["env", f"UCUDNN_REAL_CUDNN={self.build}/tests/bench/null_cudnn/libcudnn.so.9"]
         words.append(f"{self.build}/tests/bench/spatial_step")
         words += map(str, (operation, images, channels, extent, dilation, counted, samples, calls))
@@ -126,14 +126,16 @@ class Bench:
             for count in ("sent", "received"):
                 found = result[f"{count}_bytes"] / result["counted"]
                 self.expect(f"{rank}: bytes {count} in a call", getattr(least, count), found)
-            # What is sent is packed; of what is received one tap of the filter is taken (of a gradient the image), and what it
-            # adds to is fetched and stored. A filter's gradient comes out of the memory in which it was summed.
+            # A message is packed before it is sent. From a received one, one tap of the filter is taken (for a gradient, the
+            # image), and what it adds to is fetched and stored. A filter's gradient is copied out of the memory in which it was
+            # summed.
             self.expect(f"{rank}: copies of a call", least.sends + 3 * least.receives + int(gradient),
                         result["copies"] / result["counted"])
-            # NCCL moves them, out of one reduction of all weights.
+            # NCCL reduces all weights at once.
             self.expect(f"{rank}: reductions of a call", int(gradient), result["reductions"] / result["counted"])
             self.expect(f"{rank}: bytes reduced in a call", weights * gradient, result["reduced_bytes"] / result["counted"])
-        if transport == "loopback" and gradient:  # each part to who sums it, the sum of each to all others
+        if transport == "loopback" and gradient:  # each rank sends its parts to the ranks that sum them, and its own sum to all
+                                                  # others
             self.expect(f"{name}: bytes sent for sums, by all ranks", 2 * (ranks - 1) * weights, sums_sent)
 
     def counts(self):
@@ -143,7 +145,7 @@ class Bench:
               f"{'waits':>5} {'host fn':>7} {'allocations':>11}")
         cases = [(operation, dilation, ranks, extent, "nccl") for operation in OPERATIONS for dilation in (1, 3)
                  for ranks in ((3,) if self.brief else (2, 3, 4))]
-        cases += [(operation, 3, 4, 10, "nccl") for operation in OPERATIONS]  # a halo larger than a stripe
+        cases += [(operation, 3, 4, 10, "nccl") for operation in OPERATIONS]  # with a halo larger than a stripe
         if not self.gpu:
             cases += [(operation, 1, 2, extent, "loopback") for operation in OPERATIONS]
         for operation, dilation, ranks, height, transport in cases:
@@ -180,7 +182,7 @@ class Bench:
             self.bound(f"host_time of {operation}: us of its own", ALLOWED_US, figures[0])
 
     def pairs(self, results):
-        """Of each pair, a call's time split and alone: that of the slower rank."""
+        """Returns, for each pair, the times of a call split and alone on the slower rank."""
         calls = results[0]["calls"]
         split = [max(times) / calls for times in zip(*(result["split_ms"] for result in results))]
         alone = [max(times) / calls for times in zip(*(result["alone_ms"] for result in results))]
@@ -250,7 +252,7 @@ class Bench:
             timed = ranks <= self.processors
             ms, memory, exchanged, least = {}, 0, 0, 0
             for operation in OPERATIONS:
-                # What is exchanged does not depend on what computes; what the corrections need of memory does.
+                # What is exchanged does not depend on the library that computes, but the corrections' memory does.
                 if timed:
                     results = self.run(operation, images, extent, dilation, ranks, samples=trials)
                     ms[operation] = statistics.median(self.pairs(results)[0])

@@ -1,16 +1,16 @@
 // A cuDNN program for spatial_bench.py: calls one 3x3 convolution, with as many filters as channels
-// and "same" padding, again and again. Of WORLD_SIZE processes that of number RANK holds its stripe
-// of each image, on device LOCAL_RANK. Of ucudnn it knows that its calls can be taken out, so that
-// calls with and without exchange take turns in one run, and that sums can be deferred. Prints one
-// JSON object for each process: counts of `counted` steady calls, and milliseconds of each of
-// `samples` samples of `calls` calls, both ways.
+// and "same" padding, again and again. With WORLD_SIZE processes, process RANK holds its stripe of
+// each image on device LOCAL_RANK. The program knows two things of ucudnn: that its calls can be
+// taken out, so that calls with and without exchange take turns in one run, and that sums can be
+// deferred. Each process prints one JSON object: counts of `counted` steady calls, and milliseconds
+// of each of `samples` samples of `calls` calls, both ways.
 //
 //   spatial_step OPERATION IMAGES CHANNELS EXTENT DILATION COUNTED SAMPLES CALLS [no-device]
 //
-// OPERATION: forward, backward_data, backward_filter, or backward: both of them, where the filter's
-// sum over ranks is deferred until both are done. EXTENT: height and width of an image.
-// no-device: what libucudnn asks of the driver and of NCCL is not done from the counts on
-// (device_calls.h), and samples are its own time.
+// OPERATION: forward, backward_data, backward_filter, or backward: both of the latter, where the
+// filter's sum over ranks is deferred until both are done. EXTENT: height and width of an image.
+// no-device: from the counts on, what libucudnn asks of the driver and of NCCL is not done
+// (device_calls.h), and samples are libucudnn's own time.
 #include <cuda_runtime.h>
 #include <time.h>
 #include <ucudnn/ucudnn.h>
@@ -44,7 +44,7 @@ int Variable(const char* name, int otherwise) {
   return value != nullptr ? std::atoi(value) : otherwise;
 }
 
-// Device memory with numbers that differ between ranks.
+// Returns device memory with numbers that differ between ranks.
 float* MakeNumbers(size_t count, uint32_t seed) {
   constexpr size_t kBlock = size_t{1} << 18;
   std::vector<float> block(std::min(count, kBlock));
@@ -89,7 +89,7 @@ class Convolution {
     y_ = MakeNumbers(elements, seed + 1);
     w_ = MakeNumbers(taps, 7);
     tensor_bytes_ = (2 * elements + taps) * sizeof(float);
-    // Gradients overwrite what they are the gradients of, unless the next call reads it.
+    // Gradients overwrite the tensors that they belong to, unless the next call reads these.
     dx_ = x_;
     dw_ = w_;
     if (operation_ == "backward") {
@@ -128,7 +128,7 @@ class Convolution {
                                                filter_, dw_));
   }
 
-  // Takes what cuDNN's heuristics rank first.
+  // Chooses what cuDNN's heuristics rank first.
   void Choose() {
     int count = 0;
     size_t bytes = 0;
@@ -163,7 +163,7 @@ class Convolution {
 
   cudnnHandle_t handle_;
   const std::string operation_;
-  cudnnTensorDescriptor_t image_ = nullptr;  // of x and of y
+  cudnnTensorDescriptor_t image_ = nullptr;  // describes both x and y
   cudnnFilterDescriptor_t filter_ = nullptr;
   cudnnConvolutionDescriptor_t convolution_ = nullptr;
   float *x_ = nullptr, *y_ = nullptr, *w_ = nullptr, *dx_ = nullptr, *dw_ = nullptr;
@@ -176,7 +176,7 @@ class Convolution {
 
 void Synchronize() { CHECK_CUDA(cudaDeviceSynchronize()); }
 
-// Also what ucudnn's own threads do behind calls is done then: they tell each other of each call.
+// Waits also for what ucudnn's own threads do after calls: they tell each other of each call.
 void Settle() {
   Synchronize();
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -184,7 +184,7 @@ void Settle() {
 
 struct Window {
   ucudnn::bench::DeviceCalls counts;
-  long all_allocations = 0;  // of the process
+  long all_allocations = 0;  // by all code of the process
 };
 
 Window CountCalls(const Convolution& convolution, int calls) {
@@ -195,10 +195,10 @@ Window CountCalls(const Convolution& convolution, int calls) {
   return {ucudnn::bench::Counted() - before, ucudnn::bench::Allocations() - heap};
 }
 
-// Of a sample.
+// Times of the samples.
 struct Times {
   std::vector<double> issue_ms, ms;  // until the calls have returned, and until they are done
-  std::vector<double> cpu_ms;        // of all the process's threads
+  std::vector<double> cpu_ms;        // of all threads of the process
 };
 
 double ProcessorMilliseconds() {
@@ -248,7 +248,7 @@ int main(int argc, char** argv) {
   const int samples = std::atoi(argv[7]), calls = std::atoi(argv[8]);
   const bool has_device = argc == 9;
   const int rank = Variable("RANK", 0), ranks = Variable("WORLD_SIZE", 1);
-  // The first stripes have a row more where not all can be equal.
+  // The first stripes have a row more if not all can be equal.
   const int rows = extent / ranks + (rank < extent % ranks ? 1 : 0);
   const Shape shape = {std::atoi(argv[2]), std::atoi(argv[3]), rows, extent, std::atoi(argv[5])};
 
@@ -257,14 +257,14 @@ int main(int argc, char** argv) {
   CHECK_CUDNN(cudnnCreate(&handle));
   const Convolution convolution(handle, operation, shape, 1000u * static_cast<uint32_t>(rank) + 1);
   if (operation == "backward") CHECK_CUDNN(ucudnnSpatialDefer(1));
-  for (int i = 0; i < 3; ++i) convolution.Run();  // agrees and warms up
+  for (int i = 0; i < 3; ++i) convolution.Run();  // agrees with the other ranks and warms up
 
   Synchronize();
   if (!has_device) ucudnn::bench::LeaveOutDevice();
   Window window;
   if (counted > 0) {
     Settle();
-    // Twice: buffers of ucudnn's threads may still grow in the first.
+    // Counting runs twice, since buffers of ucudnn's threads may still grow in the first run.
     window = CountCalls(convolution, counted);
     const Window second = CountCalls(convolution, counted);
     if (second.counts.allocations < window.counts.allocations) window = second;

@@ -1,4 +1,4 @@
-// What the benches print of their samples.
+// Statistics of samples that the benches print.
 #pragma once
 
 #include <algorithm>

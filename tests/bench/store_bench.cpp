@@ -1,5 +1,5 @@
-// The measurement store: rows per second of many processes that write to one file at the same time,
-// and what it takes a process to read a whole network's rows when it starts.
+// Times the measurement store: rows per second of many processes that write to one file at the same
+// time, and how long a process takes to read a whole network's rows when it starts.
 #include <benchmark/benchmark.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ class Folder {
   std::string path_;
 };
 
-// The kernel number `index`; all of them differ.
+// Returns kernel number `index`; all of them differ.
 ConvolutionProblem Problem(int index) {
   return test::ProblemWith({.operation = static_cast<Operation>(index % 3),
                             .n = 128,
@@ -64,8 +64,8 @@ double WallMs() {
       .count();
 }
 
-// Processes that write kernels of their own, `rows` in each transaction, until `total` rows are
-// there.
+// Runs processes that write kernels of their own, `rows` in each transaction, until there are
+// `total` rows.
 void Writers(benchmark::State& state) {
   const auto processes = static_cast<int>(state.range(0));
   const auto rows = static_cast<int>(state.range(1));
@@ -116,8 +116,8 @@ BENCHMARK(Writers)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-// A process that starts and reads all rows of a network of `kernels` kernels, 8 sizes with 4
-// engines each.
+// Starts a process that reads all rows of a network of `kernels` kernels, 8 sizes with 4 engines
+// each.
 void WarmStart(benchmark::State& state) {
   const auto kernels = static_cast<int>(state.range(0));
   const std::vector<planning::Measurement> rows = Rows(8, 4);

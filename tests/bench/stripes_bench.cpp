@@ -1,6 +1,6 @@
-// The geometry of one kernel cut over ranks, as it is computed when ranks first meet it: the cut
-// with its verdict, what is received with all terms, what is sent, and the rows that would be
-// computed again. At most 20 us.
+// Times the geometry of one kernel cut over ranks, which is computed when ranks first meet it: the
+// cut with its verdict, what is received with all terms, what is sent, and the rows that would be
+// computed again. At most 20 us are allowed.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct CutKernel {
   int cell;
 };
 
-// An inner rank, where the grid has one.
+// The kernels belong to an inner rank, where the grid has one.
 std::vector<CutKernel> Kernels() {
   ConvolutionProblem local;
   local.n = 32;

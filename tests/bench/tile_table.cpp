@@ -1,15 +1,15 @@
-// The table of docs/tiles.md: which kernels of networks with one image need more workspace than a
-// limit, and which still do in tiles. Plans of the real cuDNN for a described H200, without a GPU:
-// the workspaces are real, nothing is run or timed.
+// Prints the table of docs/tiles.md: which kernels of networks with one image need more workspace
+// than a limit, and which still do in tiles. Plans are the real cuDNN's for a described H200,
+// without a GPU: the workspaces are real, nothing is run or timed.
 //
 // tile_table [--kernels] [--limits 64,512] [--strict] [NETWORK[@SIZE]...]
 //
-// Of a kernel counts what the first of the heuristics' configurations (mode A) needs that can be
-// built; of tiles the least of what the first three of their own need, engine 0 excepted, with the
-// copies of packed tiles and the sums of 16-bit gradients. Kernels that engine 0 serves are those
-// of which it comes first, and in tiles those that no grid within the last limit gives another
-// engine. --kernels lists the kernels, too; --strict fails where one stays over a limit. Numbers
-// are those of forward / backward_data / backward_filter.
+// A kernel's need is that of the first of the heuristics' configurations (mode A) that can be
+// built. The need of tiles is the least of what the first three of their own need, engine 0
+// excepted, with the copies of packed tiles and the sums of 16-bit gradients. Engine 0 serves the
+// kernels for which it comes first, and in tiles those to which no grid within the last limit gives
+// another engine. --kernels lists the kernels, too; --strict fails if one stays over a limit.
+// The three numbers are for forward / backward_data / backward_filter.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -50,7 +50,7 @@ constexpr Arithmetic kArithmetics[] = {{"bf16", DataType::kBfloat16, true},
                                        {"fp32, TF32", DataType::kFloat, true},
                                        {"fp32", DataType::kFloat, false}};
 
-// The first of the heuristics' plans that may serve, as many as `most`.
+// Returns the first `most` of the heuristics' plans that may serve.
 std::vector<cudnn::GraphTemplate> FirstPlans(const ConvolutionProblem& problem, bool whole_filter,
                                              const Arithmetic& arithmetic, size_t most) {
   test::GraphOptions options;
@@ -74,9 +74,9 @@ bool IsLastResort(const EngineId& engine) {
   return engine.graph() != nullptr && engine.graph()->index == 0;
 }
 
-// What a kernel needs whole.
+// What an undivided kernel needs.
 struct Whole {
-  EngineId engine;  // empty: no plan serves it
+  EngineId engine;  // empty if no plan serves it
   size_t bytes = 0;
 };
 
@@ -91,7 +91,7 @@ Whole NeedOf(const ConvolutionProblem& problem, const Arithmetic& arithmetic) {
   return {engine, (*piece)->workspace_bytes()};
 }
 
-// The tiles of one grid by the heuristics of each kind; none where a kind needs more than
+// Returns the tiles of one grid by the heuristics of each kind, or none if a kind needs more than
 // `limit_bytes`. Kinds of many tiles come first, since they decide.
 std::optional<Division> DivideByOwnEngines(const ConvolutionProblem& problem, const TileGrid& grid,
                                            const Arithmetic& arithmetic, size_t limit_bytes) {
@@ -142,7 +142,7 @@ std::optional<Division> FittingTiles(const ConvolutionProblem& problem,
   return std::nullopt;
 }
 
-// The kernels of the network, each once.
+// Returns the kernels of the network, each once.
 std::vector<ConvolutionProblem> KernelsOf(const planner::Graph& graph, const Arithmetic& arithmetic,
                                           Layout layout, Operation operation) {
   const auto layers = planner::ConvolutionLayers(graph, 1, {operation}, arithmetic.type, layout);
@@ -182,7 +182,7 @@ class Table {
     std::printf("%s largest need, MiB |\n%s---|\n", head.c_str(), line.c_str());
   }
 
-  // A row, with numbers of all three operations.
+  // Adds a row with numbers of all three operations.
   void Add(const std::string& network, const planner::Graph& graph, Layout layout,
            const Arithmetic& arithmetic) {
     std::vector<std::string> cells(3 + 2 * limits_mib_.size() + 1);
@@ -220,9 +220,9 @@ class Table {
   }
 
  private:
-  // Of the kernels of one operation.
+  // Numbers of the kernels of one operation.
   struct Numbers {
-    int last_resort = 0, last_in_tiles = 0;  // that engine 0 serves, or none
+    int last_resort = 0, last_in_tiles = 0;  // served by engine 0, or by none
     std::vector<int> over, over_in_tiles;    // by limit
     size_t most_bytes = 0;
   };
@@ -297,7 +297,7 @@ int Main(int argc, char** argv) {
     const size_t at = network.find('@');
     auto graph = planner::LoadNetwork(network.substr(0, at));
     if (graph.ok() && at != std::string::npos) {
-      // The decoder makes 8 pixels of each element of its input, along both axes.
+      // The decoder makes 8 pixels from each element of its input, along both axes.
       const int extent = std::stoi(network.substr(at + 1)) / 8;
       const Status sized = planner::SetInputExtents(*graph, {0, extent, extent});
       if (!sized.ok()) graph = sized;

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A step of training of ResNet-18 on the CPU: on the ranks of a grid, of one thread each, and in one process of as many
+"""Times a step of training of ResNet-18 on the CPU: on the ranks of a grid, of one thread each, and in one process of as many
 threads, by turns.
 
     torch_step_bench.py [--grid h2] [--size 512] [--rounds 10] [--network resnet18] [--profile FOLDER]
 
 Run by a Python that has torch and torchvision, with UCUDNN_LIBRARY; needs a processor for each rank. Prints the least and the
-median of both, what of its time a rank waits for others, and how many sums and exchanges of rows and statistics a step has."""
+median of both, how much of its time a rank waits for others, and how many sums and exchanges of rows and statistics a step
+has."""
 import argparse
 import collections
 import contextlib
@@ -25,7 +26,7 @@ IMAGES = 2
 
 
 def counted(ranks):
-    """How often the ranks exchange, by kind, and for how long, from here on."""
+    """Returns how often, by kind, and how long the ranks exchange from here on."""
     counts, waited = collections.Counter(), [0.0]
     for kind in ("all_reduce", "all_gather", "swap", "begin_sum"):
         if not hasattr(ranks, kind):
@@ -43,7 +44,7 @@ def counted(ranks):
 
 
 def worker(options):
-    """Makes a step for each line of stdin, and says in JSON how long it took."""
+    """Makes a step for each line of stdin, and prints in JSON how long it took."""
     import torch
     import torchvision
     import torch.distributed as dist
@@ -134,7 +135,7 @@ def main():
         jobs.callback(alone.end)
         for job in (split, alone):
             job.answers()  # all are ready
-        for step in range(options.rounds + 2):  # the first ones choose algorithms
+        for step in range(options.rounds + 2):  # the first two choose algorithms
             for name, job in (("split", split), ("alone", alone)):
                 answers = job.step()
                 if step > 1:

@@ -1,7 +1,8 @@
-// Workspace Division's exact solver: at most 1 ms for 562 choices (the paper's ResNet-50; its GLPK
-// took 5.46 ms) and 1 s for 10,000 kernels of 12 choices, both proven optimal; 1 s, too, for as
-// many of a running network, which share slots. And how many times faster it is than GLPK, posed in
-// MiB and with its matrix loaded once, on the same instances: at least 10 (geometric mean).
+// Times Workspace Division's exact solver: at most 1 ms for 562 choices (the paper's ResNet-50; its
+// GLPK took 5.46 ms) and 1 s for 10,000 kernels of 12 choices, both proven optimal, and 1 s for as
+// many kernels of a running network, which share slots. Also measures how many times faster it is
+// than GLPK, posed in MiB and with its matrix loaded once, on the same instances: at least 10
+// (geometric mean).
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -24,7 +25,7 @@ constexpr int kEngines = 8;
 constexpr size_t kGranule = 512;
 constexpr int64_t kMiB = 1 << 20;
 
-// Every kernel has as many choices as the next, or one more.
+// Gives every kernel as many choices as the next, or one more.
 std::vector<Choices> Network(unsigned seed, int kernels, int choices) {
   std::mt19937 random(seed);
   std::vector<Choices> network;
@@ -38,7 +39,7 @@ std::vector<Choices> Network(unsigned seed, int kernels, int choices) {
   return network;
 }
 
-// Milliseconds; less than nothing: not proven optimal.
+// Returns milliseconds, or a negative number if the result is not proven optimal.
 double SolveMs(DivisionSolver& solver, const std::vector<Choices>& network, size_t budget_bytes) {
   const auto start = std::chrono::steady_clock::now();
   const Result<Selection> selection = solver.Solve(network, budget_bytes);
@@ -81,7 +82,7 @@ BENCHMARK(Divide)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-// A kernel's choices as a network has them.
+// Converts kernels' choices to a running network's.
 std::vector<NetworkKernel> NetworkOf(const std::vector<Choices>& kernels, int lanes) {
   std::vector<NetworkKernel> network;
   for (const Choices& choices : kernels) {
@@ -90,7 +91,7 @@ std::vector<NetworkKernel> NetworkOf(const std::vector<Choices>& kernels, int la
       kernel.choices.push_back(
           {{{{"legacy:1", 1, choice.time_ms, choice.workspace_bytes, true}, 1}}});
     }
-    // Every hundredth runs on two lanes, which joins all.
+    // Every hundredth kernel runs on two lanes, which joins all lanes.
     const int number = static_cast<int>(network.size());
     kernel.lanes = {number % lanes};
     if (lanes > 1 && number % 100 == 0) kernel.lanes.push_back((number + number / 100) % lanes);
@@ -99,8 +100,8 @@ std::vector<NetworkKernel> NetworkOf(const std::vector<Choices>& kernels, int la
   return network;
 }
 
-// A running network in the default division. Arguments: kernels, choices of all, budget in MiB,
-// lanes, milliseconds allowed.
+// Divides for a running network in the default division. Arguments: kernels, choices of all, budget
+// in MiB, lanes, milliseconds allowed.
 void DivideRunning(benchmark::State& state) {
   const int kernels = static_cast<int>(state.range(0));
   const auto budget = static_cast<size_t>(state.range(2) * kMiB);

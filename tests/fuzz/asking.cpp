@@ -1,4 +1,4 @@
-// What is made ready, and what the caller asks before its call.
+// What a trial prepares, and what the caller asks before its call.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using test::Undivided;
 
 void Trial::Prepare() {
   Random random(call_.data_seed, {});
-  // Partials that are rounded to 8 bits are whole below 256.
+  // Partial sums that are rounded to 8 bits are whole numbers below 256.
   const bool partials = SumsPartials(call_.what.problem);
   convolution_.Fill([&]() -> double {
     if (partials) return random.Chance(75) ? 0 : static_cast<double>(random.Between(-1, 1));
@@ -110,7 +110,8 @@ void Trial::AskForSize(int algorithm) {
       cudnn::WorkspaceBytes(ours_, operation_, convolution_.handle(), d, algorithm, &ours);
   const cudnnStatus_t ought =
       cudnn::WorkspaceBytes(Undivided(), operation_, convolution_.handle(), d, algorithm, &real);
-  // An identity activation is served by forward's algorithm 1 alone, which may not get by on less.
+  // Only forward's algorithm 1 serves an identity activation, so it may not be replaced by one that
+  // needs less.
   const bool bound = operation_ == Operation::kForward && algorithm == 1;
   const bool must_be_deterministic =
       setting_.options.deterministic || IsDeterministic(operation_, algorithm);
@@ -144,7 +145,7 @@ void Trial::AskForAlgorithms(Question question) {
     return answer;
   };
   const test::Answer answer = ask(ours_);
-  // A real search is long: where ucudnn answers, it is enough that the call is a right one.
+  // A real search takes long. If ucudnn answers, it suffices that the call is valid.
   if (question == Question::kGet || answer.status != CUDNN_STATUS_SUCCESS ||
       call_.fault != Fault::kNone) {
     const test::Answer real = ask(Undivided());
@@ -183,7 +184,7 @@ void Trial::CheckAnswer(Question question, const test::Answer& answer, bool alig
   }
   const Options& options = setting_.options;
   const size_t lent = question == Question::kFindEx ? call_.lent : SIZE_MAX;
-  // Pointers off 16 bytes are the real library's to judge.
+  // The real library judges pointers that are not aligned to 16 bytes.
   const bool ours = (question != Question::kFindEx || aligned) &&
                     (options.workspace_limit || options.deterministic) &&
                     call_.fault == Fault::kNone;

@@ -22,7 +22,7 @@ std::string CheckImages(const multigrid::Images& images, const std::string& byte
   if (images.pixels.size() != static_cast<size_t>(images.count * images.rows * images.columns)) {
     return "images with pixels of other ones";
   }
-  if (bytes.front() != 0) return "";  // they were compressed
+  if (bytes.front() != 0) return "";  // the file was compressed
   const test::MadeFile packed(test::GzipOf(bytes));
   const auto unpacked = multigrid::ReadIdxImages(packed.path());
   if (!unpacked.ok()) return "images that are refused compressed: " + unpacked.message();
@@ -62,7 +62,7 @@ std::string CheckArrays(const std::vector<NamedArray>& arrays) {
   std::set<std::string> names;
   for (const NamedArray& array : arrays) {
     if (!names.insert(array.name).second) return "a name of two arrays";
-    // A zero first: other extents of an empty array may overflow.
+    // A zero decides first: the other extents of an empty array may overflow.
     const bool is_empty = std::count(array.shape.begin(), array.shape.end(), 0) > 0;
     size_t count = is_empty ? 0 : 1;
     for (const int64_t extent : array.shape) count *= static_cast<size_t>(extent);
@@ -85,7 +85,7 @@ std::string CheckArrays(const std::vector<NamedArray>& arrays) {
 
 ImportCheck CheckData(FileFormat format, const std::string& bytes) {
   const test::MadeFile file(bytes);
-  // What `read` gives, and what is wrong with it.
+  // Returns whether `read` succeeded, and what is wrong with its result.
   const auto checked = [&](const auto& read, const auto& check) -> ImportCheck {
     if (read.ok()) return {true, check(*read)};
     return {false, CheckLine(read.status(), "the file", file.path())};

@@ -1,13 +1,13 @@
-// Random convolutions through ucudnn's entry points and through the stand-in alone: equal bits
-// (Winograd: a derived tolerance), equal statuses where the real call fails, nothing written but
-// the output and the workspace, promises kept. Prints what differs, as small as it still does, and
-// the command that shows it again.
+// Runs random convolutions through ucudnn's entry points and through the stand-in alone. Their bits
+// must be equal (Winograd: within a derived tolerance), and their statuses where the real call
+// fails; only the output and the workspace may be written, and promises must be kept. Prints what
+// differs, as small as it still does, and the command that shows it again.
 //
 //   differential_fuzz [--seed N] [--count N] [--jobs N] [--only INDEX [--alone] [--images N]]
 //
-// A problem is one call; calls of one setting follow each other in one session, so --only runs
-// those before it as well, unless --alone. The work is done in child processes: a fault of ours, or
-// of the stand-in's device, ends one.
+// A problem is one call. Calls of one setting follow each other in one session, so --only also runs
+// the calls before it, unless --alone is given. Child processes do the work, since a fault of
+// ucudnn's or of the stand-in's device ends its process.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -42,7 +42,7 @@ struct Arguments {
   std::optional<int> images;
 };
 
-// What a child tells its parent, in memory they share: it may end at any point.
+// What a child tells its parent in memory that they share, since the child may end at any point.
 struct Outcome {
   Coverage coverage;
   long failed = -1;  // index of the problem, set while it runs
@@ -50,8 +50,7 @@ struct Outcome {
   char problem[16384] = {};
 };
 
-// The calls first ... last of a setting, those before it beforehand unless `alone`; false when one
-// went wrong.
+// Runs the calls `first` to `last` of a setting. Returns false if one went wrong.
 bool RunSetting(const Arguments& arguments, long number, long first, long last, Outcome& outcome) {
   const Setting setting = DrawSetting(arguments.seed, number);
   const std::string setting_text = Describe(setting);
@@ -77,7 +76,7 @@ bool RunSetting(const Arguments& arguments, long number, long first, long last, 
   return true;
 }
 
-// The share of job `job`: whole kernels, so that the stand-in's engines are made ready once.
+// Runs the share of job `job`: whole kernels, so that the stand-in's engines are made ready once.
 void RunJob(const Arguments& arguments, long job, Outcome& outcome) {
   if (arguments.only) {
     const long number = *arguments.only / kCallsPerSetting;
@@ -134,7 +133,8 @@ Outcome Wait(const Child& child) {
 
 bool Fails(const Arguments& arguments) { return Wait(Start(arguments, 0, true)).failed >= 0; }
 
-// The failing problem without the calls before it, and with fewer images, where it still fails.
+// Returns the failing problem without the calls before it, and with fewer images, if it still fails
+// so.
 Arguments Shrink(const Arguments& arguments, long index) {
   Arguments smallest = arguments;
   smallest.only = index;
@@ -164,7 +164,8 @@ void Explain(const Arguments& arguments, const Outcome& failure) {
               outcome.failed >= 0 ? outcome.problem : failure.problem);
 }
 
-// Too little of anything means that the fuzzer no longer tries what it says.
+// Returns whether every kind of problem occurs often enough; else the fuzzer no longer tries what
+// it says.
 bool Covers(const Coverage& c) {
   if (c.problems < 3000) return true;
   for (const long count : {c.divided, c.mixed, c.below_need, c.misaligned, c.refused, c.recovered,
@@ -211,8 +212,8 @@ int Main(const Arguments& arguments) {
   return failures > 0;
 }
 
-// Nothing of what the user has set may steer ucudnn. The engines' threads are counted when the
-// program is loaded: one is enough for problems this small.
+// No setting of the user's may steer ucudnn. The engines' threads are counted when the program is
+// loaded: one is enough for problems this small.
 void SettleEnvironment(char** argv) {
   if (std::getenv("UCUDNN_FUZZ_SETTLED") != nullptr) return;
   std::vector<std::string> names;

@@ -18,13 +18,13 @@ using test::Extra;
 using test::Placement;
 
 constexpr int kMaxImages = 20;
-constexpr int64_t kMaxElements = 20000;  // of image and output, all images together
+constexpr int64_t kMaxElements = 20000;  // of image and output, over all images
 constexpr int kMeasuredSizes = 12;
 
-// Which part of the drawing a stream of random numbers is for.
+// A stream of random numbers belongs to one part of the drawing.
 enum Stream : uint64_t { kKernel, kSetting, kCost, kCall };
 
-// One axis of image, filter and convolution; a filter larger than the image gets padding.
+// Draws one axis of image, filter and convolution; a filter larger than the image gets padding.
 void DrawAxis(Random& random, int axis, int most, ConvolutionProblem& problem) {
   problem.x[axis] = static_cast<int>(random.Between(1, most));
   problem.w[axis] = random.Chance(40) ? 3 : static_cast<int>(random.Between(1, 5));
@@ -52,7 +52,7 @@ void DrawChannels(Random& random, ConvolutionProblem& problem) {
   }
 }
 
-// What Winograd serves.
+// Changes the problem to one that Winograd serves.
 void MakeWinograd(Random& random, ConvolutionProblem& problem) {
   problem.type = problem.compute = DataType::kFloat;
   problem.spatial_rank = 2;
@@ -68,7 +68,7 @@ void MakeWinograd(Random& random, ConvolutionProblem& problem) {
   }
 }
 
-// Any order of the axes, with gaps; mostly one image after the other.
+// Draws any order of the axes, with gaps; mostly, one image follows the other.
 Strides DrawStrides(Random& random, int images, int channels, const Spatial& extents, int rank) {
   std::vector<int> order = {1, 3, 4};  // fastest first
   if (rank == 3) order.push_back(2);
@@ -122,7 +122,7 @@ ConvolutionProblem DrawKernel(Random random) {
   return test::AsRead(problem);
 }
 
-// Random times make random plans: a size is good in one engine and bad in another.
+// Random times make random plans: a size may be good in one engine and bad in another.
 test::Cost DrawCost(uint64_t seed, long number, int whole) {
   Random random(seed, {kCost, static_cast<uint64_t>(number)});
   const double exponent = random.OneOf({0.8, 1.0, 1.2, 1.5, 2.0, 2.0});
@@ -144,7 +144,7 @@ test::Cost DrawCost(uint64_t seed, long number, int whole) {
 std::vector<int> DrawSizes(Random& random, const Setting& setting) {
   const ConvolutionProblem& problem = setting.problem;
   const int step = LegalStep(problem);
-  // Policy auto may ask for any.
+  // Policy auto may ask for any size.
   const BatchSizePolicy policy = setting.options.policy == BatchSizePolicy::kAuto
                                      ? BatchSizePolicy::kAll
                                      : setting.options.policy;
@@ -162,7 +162,7 @@ std::vector<int> DrawSizes(Random& random, const Setting& setting) {
   return sizes;
 }
 
-// Around what some engine needs, none at all, or anything.
+// Draws bytes around what some engine needs, none at all, or any number.
 size_t DrawBytes(Random& random, const std::vector<size_t>& needs) {
   const size_t need = needs.empty() ? 0 : random.OneOf(needs);
   switch (random.Between(0, 6)) {
@@ -191,7 +191,7 @@ Placement DrawPlacement(Random& random, bool aligned, size_t element) {
 test::Scales DrawScales(Random& random, DataType type) {
   test::Scales scales = {random.OneOf({1.0, 1.0, 1.0, 2.0, -1.0, 0.5, 0.0}),
                          random.OneOf({0.0, 0.0, 0.0, 1.0, 1.0, -1.0, 2.0, 0.5})};
-  // What a float cannot hold, and is still exact in double sums.
+  // A float cannot hold these scales, which are still exact in double sums.
   if (type == DataType::kDouble && random.Chance(25)) scales.alpha = 1 + 0x1p-30;
   if (type == DataType::kDouble && random.Chance(15)) scales.beta = 1 - 0x1p-30;
   return scales;
@@ -214,7 +214,7 @@ Amount DrawWorkspace(Random& random, Protocol protocol, const std::vector<size_t
   }
 }
 
-// Mostly what the stand-in has; the rest shows its errors.
+// Draws mostly algorithms that the stand-in has; the others show its errors.
 int DrawAlgorithm(Random& random, Operation operation) {
   if (random.Chance(5)) return static_cast<int>(random.Between(-1, test::kAlgorithms));
   const int winograd = operation == Operation::kForward        ? 6
@@ -264,7 +264,7 @@ Setting DrawSetting(uint64_t seed, long number) {
   options.mode = mode <= 2 ? Mode::kOff : mode <= 4 ? Mode::kObserve : Mode::kOn;
   options.log_level = LogLevel::kError;
   setting.has_store = random.Chance(97);
-  // Where it measures for itself, nothing is known before.
+  // A setting that measures for itself knows nothing before.
   const std::vector<int> sizes = DrawSizes(random, setting);
   setting.sizes = sizes;
   setting.rows = test::Offered(setting.problem, sizes, DrawCost(seed, number, setting.problem.n));
@@ -277,7 +277,7 @@ Setting DrawSetting(uint64_t seed, long number) {
   } else {
     options.workspace_limit_auto = random.Chance(30);
   }
-  const bool verified = random.Chance(80);  // else another machine's rows, or older ones
+  const bool verified = random.Chance(80);  // else the rows are another machine's, or older ones
   for (planning::Measurement& row : setting.rows) row.verified = verified || random.Chance(30);
   if (options.tuning.on) {
     options.engines = EngineSet::kLegacy;  // calls to graph engines are not recorded
@@ -310,7 +310,7 @@ Call DrawCall(uint64_t seed, long number, const Setting& setting, std::optional<
   call.protocol = random.OneOf({Protocol::kNone, Protocol::kWorkspaceSize, Protocol::kGet,
                                 Protocol::kFindEx, Protocol::kFindEx, Protocol::kFind});
   call.algorithm = call.what.extra == Extra::kIdentity && random.Chance(80)
-                       ? 1  // the only one that serves it
+                       ? 1  // the only algorithm that serves it
                        : DrawAlgorithm(random, problem.operation);
   call.requested = random.Chance(50) ? 1 : static_cast<int>(random.Between(0, 10));
   call.pick = random.Chance(60) ? 0 : random.Between(0, 5);

@@ -1,5 +1,6 @@
-// What the fuzzer tries: kernels, the circumstances a process meets them in, and calls. All of it
-// is drawn from a seed and a number; what depends on workspace needs also from the stand-in's.
+// Draws what the fuzzer tries: kernels, the settings in which a process meets them, and calls. All
+// of it follows from a seed and a number; what depends on workspace needs also follows from the
+// stand-in's.
 #pragma once
 
 #include <optional>
@@ -17,18 +18,18 @@ namespace ucudnn::fuzz {
 constexpr long kCallsPerSetting = 16;
 constexpr long kSettingsPerKernel = 6;
 
-// What one process knows and was told: its options, and what is measured of its one kernel.
+// What one process knows and was told: its options, and the measurements of its one kernel.
 struct Setting {
   ConvolutionProblem problem;  // at its largest mini-batch, as ucudnn reads it
   Options options;
   bool has_store = true;
   std::vector<planning::Measurement> rows;
-  std::vector<int> sizes;     // at which nothing more could be measured
+  std::vector<int> sizes;     // sizes at which nothing more could be measured
   std::vector<size_t> needs;  // workspace of every row
 };
 Setting DrawSetting(uint64_t seed, long number);
 
-// Bytes relative to what is known only when they are needed.
+// A number of bytes, relative to one that is known only when the bytes are needed.
 struct Amount {
   enum class Base { kNothing, kTold, kNeed } base = Base::kNothing;
   int64_t difference = 0;
@@ -36,10 +37,10 @@ struct Amount {
   size_t Bytes(size_t told, size_t need) const;
 };
 
-// How the caller comes to its algorithm and workspace.
+// The way in which the caller finds its algorithm and workspace.
 enum class Protocol { kNone, kWorkspaceSize, kGet, kFind, kFindEx };
 
-enum class Fault { kNone, kOutputBatch, kFilterChannels, kTypes };  // of the descriptors
+enum class Fault { kNone, kOutputBatch, kFilterChannels, kTypes };  // a fault of the descriptors
 
 struct Call {
   test::Case what;
@@ -47,23 +48,23 @@ struct Call {
   test::Placements placements;
   test::Placement workspace_placement;
   Protocol protocol = Protocol::kNone;
-  int algorithm = 0;        // where the protocol names none
-  int requested = 1;        // answers
-  size_t pick = 0;          // which of them is run
-  bool asks_again = false;  // for the size of what it picked
+  int algorithm = 0;        // used where the protocol names none
+  int requested = 1;        // how many answers
+  size_t pick = 0;          // which answer is run
+  bool asks_again = false;  // for the size of the algorithm it picked
   size_t lent = 0;          // to FindEx
   Amount workspace;         // when it runs
   bool null_workspace = false;
-  bool spoiled = false;  // the output holds NaN before (beta is 0)
+  bool spoiled = false;  // the output holds NaN before the call (beta is 0)
   int runs = 1;
-  int failing_piece = 0;  // of the first run; 0: none
+  int failing_piece = 0;  // of the first run; 0 if none fails
   Fault fault = Fault::kNone;
 };
-// `images`: the mini-batch in place of the drawn one.
+// If set, `images` replaces the drawn mini-batch.
 Call DrawCall(uint64_t seed, long number, const Setting& setting,
               std::optional<int> images = std::nullopt);
 
-// One line each.
+// Each returns one line.
 std::string Describe(const Setting& setting);
 std::string Describe(const Call& call);
 

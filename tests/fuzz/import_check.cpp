@@ -26,7 +26,7 @@ Result<Graph> Import(FileFormat format, const std::string& bytes, bool pass_thro
   return planner::ParseNetJson(bytes, kFuzzedFile);
 }
 
-// JSON is UTF-8; names of other files are any bytes.
+// JSON is UTF-8, whereas names in other files are any bytes.
 bool HasAsciiNames(const Graph& graph) {
   return std::all_of(graph.nodes.begin(), graph.nodes.end(), [](const planner::Node& node) {
     return std::all_of(node.name.begin(), node.name.end(),

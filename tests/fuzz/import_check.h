@@ -1,4 +1,4 @@
-// What must be true of an importer whatever it is given. Thread-compatible.
+// Checks what must be true of an importer whatever it is given. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 
 namespace ucudnn::fuzz {
 
-// Networks, and the data that multigrid reads: IDX files of images and of labels, and arrays.
+// Formats of networks, and of the data that multigrid reads: IDX files of images and of labels,
+// arrays.
 enum class FileFormat { kOnnx, kCaffe, kJson, kImages, kLabels, kSafetensors };
 
-// What importers are told that the file is called.
+// The file's name that importers are told.
 inline constexpr const char* kFuzzedFile = "fuzzed";
 
 struct ImportCheck {
@@ -18,13 +19,14 @@ struct ImportCheck {
   std::string fault;  // empty when all is well
 };
 
-// Imports `bytes`: of networks with and without passing unknown operators through. An error must be
-// one line that names the file; a graph must have shapes, layers and parameters, or one-line errors
-// in the place of the latter two, and come back from JSON. What must be true of data says
-// data_check.h.
+// Imports `bytes`, networks both with and without passing unknown operators through. An error must
+// be one line that names the file. A graph must have shapes, layers and parameters, or one-line
+// errors in place of the latter two, and come back from JSON. data_check.h says what must be true
+// of data.
 ImportCheck CheckImport(FileFormat format, const std::string& bytes);
 
-// Empty when the error is one line that names the file; else the fault, which begins with `of`.
+// Returns nothing if the error is one line that names the file, else the fault, which begins with
+// `of`.
 std::string CheckLine(const Status& status, const std::string& of,
                       const std::string& file = kFuzzedFile);
 

@@ -1,9 +1,9 @@
-// The importers of networks, or the readers of data, on mutated files (import_check.h says what
-// must be true), the same ones every time. Prints the command that shows a failure again.
+// Runs the importers of networks, or the readers of data, on mutated files (import_check.h says
+// what must be true), the same ones every time. Prints the command that shows a failure again.
 //
 //   import_fuzz [--of networks|data] [--seed N] [--count N] [--only INDEX [--output FILE]]
 //
-// A child process does the work, as what is looked for may end it.
+// A child process does the work, since a fault that is found may end it.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ struct Arguments {
 // Larger networks hold nothing that smaller ones lack, and take most of the time.
 constexpr uintmax_t kLargestSeed = uintmax_t{64} << 10;
 
-// The files of `folder` with one of these endings, by name.
+// Reads the files of `folder` with one of these endings, by name.
 std::vector<Seed> ReadSeeds(const char* folder, const std::map<std::string, FileFormat>& formats) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -88,7 +88,7 @@ std::vector<Seed> DataSeeds() {
   return seeds;
 }
 
-// File `index` of a run: a function of the seed and the index alone.
+// Returns file `index` of a run, a function of the seed and the index alone.
 Seed Draw(const std::vector<Seed>& seeds, uint64_t seed, long index) {
   Random random(seed, {static_cast<uint64_t>(index)});
   const Seed& chosen = random.OneOf(seeds);
@@ -104,13 +104,13 @@ Seed Draw(const std::vector<Seed>& seeds, uint64_t seed, long index) {
   return {chosen.format, Mutate(chosen.bytes, other.bytes, random)};
 }
 
-// What the child tells its parent, in memory they share: it may end at any point.
+// What the child tells its parent in memory that they share, since the child may end at any point.
 struct Progress {
   long current;
   long read;
 };
 
-// True when all files were as they must be.
+// Returns true if all files were as they must be.
 bool RunFiles(const Arguments& arguments, volatile Progress& progress) {
   const std::vector<Seed> seeds = arguments.of == "data" ? DataSeeds() : NetworkSeeds();
   for (const Seed& seed : seeds) {

@@ -21,7 +21,7 @@ size_t Place(const std::string& bytes, Random& random) {
   return static_cast<size_t>(random.Between(0, static_cast<int64_t>(bytes.size())));
 }
 
-// Short parts more often than long ones.
+// Returns a part of `bytes`; short parts are more frequent than long ones.
 std::string Part(const std::string& bytes, Random& random) {
   const size_t begin = Place(bytes, random);
   const auto most = static_cast<int64_t>(bytes.size() - begin);
@@ -29,7 +29,7 @@ std::string Part(const std::string& bytes, Random& random) {
                                  0, random.Chance(80) ? std::min<int64_t>(most, 64) : most)));
 }
 
-// A number as text becomes another one.
+// Replaces a number in a text by another one.
 void ChangeNumber(std::string& bytes, Random& random) {
   size_t begin = Place(bytes, random);
   while (begin < bytes.size() && !IsDigit(bytes[begin])) ++begin;
@@ -45,7 +45,7 @@ bool IsWordCharacter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-// Where the word at or behind a random place begins and ends.
+// Returns where the word at or after a random place begins and ends.
 std::pair<size_t, size_t> Word(const std::string& bytes, Random& random) {
   size_t begin = Place(bytes, random);
   while (begin < bytes.size() && !IsWordCharacter(bytes[begin])) ++begin;
@@ -54,14 +54,14 @@ std::pair<size_t, size_t> Word(const std::string& bytes, Random& random) {
   return {begin, end};
 }
 
-// A word, be it a type or a name, becomes another one of the file.
+// Replaces a word, be it a type or a name, by another one of the file.
 void ChangeWord(std::string& bytes, Random& random) {
   const auto [from, from_end] = Word(bytes, random);
   const auto [to, to_end] = Word(bytes, random);
   bytes.replace(to, to_end - to, bytes.substr(from, from_end - from));
 }
 
-// A byte becomes one that ends or begins numbers of protocol buffers, or structures of text.
+// Replaces a byte by one that ends or begins numbers of protocol buffers, or structures of text.
 void ChangeByte(std::string& bytes, Random& random) {
   const size_t at = Place(bytes, random);
   if (at == bytes.size()) return;
@@ -92,7 +92,7 @@ void ChangeAttribute(AttributeProto& attribute, Random& random) {
   if (random.Chance(5)) attribute.set_s("SAME_LOWER");
 }
 
-// `node` looks as another one does in one point.
+// Makes `node` equal another one in one point.
 void ChangeNode(NodeProto& node, const NodeProto& other, Random& random) {
   switch (random.Between(0, 4)) {
     case 0:

@@ -1,4 +1,4 @@
-// Files that are almost right. Pure functions of what they are given.
+// Makes files that are almost right. Pure functions of what they are given.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace ucudnn::fuzz {
 
-// `bytes` changed in one to eight places: numbers replaced by ones at the edges, words by others,
-// bytes and bits changed, parts removed or repeated, or parts of `other` put in.
+// Changes `bytes` in one to eight places: replaces numbers by ones at the edges and words by
+// others, changes bytes and bits, removes or repeats parts, or inserts parts of `other`.
 std::string Mutate(std::string bytes, const std::string& other, Random& random);
 
-// The ONNX model in `bytes` with up to four changes of meaning: other operators, inputs,
+// Returns the ONNX model in `bytes` with up to four changes of meaning: other operators, inputs,
 // attributes, and extents at the edges.
 std::string MutateOnnx(const std::string& bytes, Random& random);
 

@@ -1,4 +1,4 @@
-// Random numbers that depend on a seed and a place in a sequence alone, so that any problem can be
+// Random numbers that depend only on a seed and a place in a sequence, so that any problem can be
 // drawn again by itself.
 #pragma once
 

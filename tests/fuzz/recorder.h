@@ -1,5 +1,5 @@
-// The real library with every convolution written down: what really ran, against what callers
-// were told. Used by one thread.
+// Records every convolution of the real library, to compare what really ran with what callers were
+// told. Used by one thread.
 #pragma once
 
 #include <vector>
@@ -19,10 +19,11 @@ struct RealCall {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
 };
 
-// test::Undivided(), recording.
+// Returns test::Undivided() with convolutions recorded.
 const cudnn::Functions& Recording();
 
-// What was called on `handle` since the last call; calls on other handles are forgotten.
+// Returns what was called on `handle` since TakeRecorded ran last; it forgets calls on other
+// handles.
 std::vector<RealCall> TakeRecorded(cudnnHandle_t handle);
 
 }  // namespace ucudnn::fuzz

@@ -14,7 +14,7 @@ namespace {
 
 interposer::Interposer* current = nullptr;
 
-// `name` as the drop-in answers it: hooked, or real.
+// Returns `name` as the drop-in answers it: the hook, or the real function.
 void* Entry(const char* name, void* real) {
   for (const Hook& hook : Hooks()) {
     if (std::strcmp(hook.name, name) == 0) return hook.function;
@@ -34,7 +34,7 @@ cudnn::Functions Entries() {
 
 }  // namespace
 
-// In place of what libucudnn joins from its process.
+// These replace libucudnn's own, which join it to its process.
 interposer::Interposer* ProcessInterposer() { return current; }
 const Options& FixedOptions() { return ProcessOptions(); }
 

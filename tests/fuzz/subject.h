@@ -1,5 +1,6 @@
-// What is tried: ucudnn's own entry points, as the drop-in calls them, over an interposer with
-// options and measurements of the test's. One at a time in a process; used by one thread.
+// The subject of the fuzzer: ucudnn's own entry points, as the drop-in calls them, over an
+// interposer with the test's options and measurements. A process has one at a time, used by one
+// thread.
 #pragma once
 
 #include <memory>
@@ -20,7 +21,8 @@ class Subject {
 
   const cudnn::Functions& functions() const;
   cudnnHandle_t handle() const { return handle_; }
-  // Whether a comparison with the undivided engine found a plan wrong. No plan here is.
+  // Returns whether a comparison with the undivided engine found a plan wrong. No plan here is
+  // wrong.
   bool SuspectsAPlan();
 
  private:

@@ -1,4 +1,5 @@
-// One problem: what ucudnn makes of a call, against what the real library makes of it undivided.
+// One problem: compares what ucudnn makes of a call with what the real library makes of it
+// undivided.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace ucudnn::fuzz {
 
-// How often what is meant to be tried was tried.
+// How often each kind of trial occurred.
 struct Coverage {
   long problems = 0;
   long divided = 0;     // ran in several pieces
@@ -38,7 +39,7 @@ struct Told {
   std::set<int> random_algorithms;  // told to be non-deterministic
 };
 
-// As cuDNN documents its algorithms: implicit GEMM sums gradients in any order.
+// cuDNN's documentation says so: implicit GEMM sums gradients in any order.
 inline bool IsDeterministic(Operation operation, int algorithm) {
   return operation == Operation::kForward || algorithm != 0;
 }
@@ -63,7 +64,7 @@ class Trial {
     convolution_.UseHandle(subject.handle());
   }
 
-  // What is wrong; empty when nothing is. Called once.
+  // Returns what is wrong, or nothing. Called once.
   std::string Run();
 
  private:
@@ -86,7 +87,7 @@ class Trial {
   void RunOurs(const test::GuardedMemory& workspace, int failing_piece);
   void CheckStatus(cudnnStatus_t status, size_t bytes, int failing_piece,
                    const std::vector<RealCall>& calls);
-  // A refusal of ucudnn's own.
+  // Checks a refusal of ucudnn's own.
   bool CheckRefusal(cudnnStatus_t status, const test::GuardedMemory& workspace,
                     const test::Bytes& output);
   void CheckFailure(cudnnStatus_t status, size_t bytes, int failing_piece,
@@ -100,10 +101,10 @@ class Trial {
   bool Aligned(const test::GuardedMemory& workspace) const {
     return aligned_ && Offset(workspace.data()) == 0;
   }
-  // The call must be served within limit and workspace, as some engine is known that can.
+  // Returns whether the call must be served within limit and workspace, since a known engine can.
   bool MustFit(const test::GuardedMemory& workspace) const;
-  // Whether some undivided engine is known that may serve within `limit` (in calls with `math`,
-  // where set: measurements are filed by it): then ucudnn has no excuse.
+  // Returns whether a known undivided engine may serve within `limit`, so that ucudnn has no
+  // excuse. If `math` is set, it must be of calls with that math, by which measurements are filed.
   bool MayBeServed(NumericClass numeric, bool deterministic, size_t limit,
                    std::optional<MathType> math) const;
 
@@ -111,19 +112,19 @@ class Trial {
   const Call& call_;
   const cudnn::Functions& ours_;
   const bool on_;
-  const bool strict_;  // what cannot be brought under the limit is refused
+  const bool strict_;  // refuses what cannot be brought under the limit
   const size_t limit_;
   Told& told_;
   Coverage& coverage_;
   const Operation operation_;
   test::Convolution convolution_;
-  bool aligned_ = true;  // all operands
+  bool aligned_ = true;  // whether all operands are
 
   int algorithm_ = 0;
   MathType math_;
-  std::optional<size_t> told_bytes_;  // in which the algorithm was said to run
-  bool deterministic_ = false;        // what runs must be
-  test::Bytes expected_;              // empty: nothing serves this call
+  std::optional<size_t> told_bytes_;  // the bytes in which the algorithm was said to run
+  bool deterministic_ = false;        // whether what runs must be
+  test::Bytes expected_;              // empty if nothing serves this call
   cudnnStatus_t real_ = CUDNN_STATUS_SUCCESS;
   std::string wrong_;
 };

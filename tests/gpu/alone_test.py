@@ -1,5 +1,6 @@
-"""What tests on one device make of each other, on the CPU stand-in: one that should divide fails while another measures there,
-and takes its turn behind one that ends in time; a run without ucudnn is made once for all who compare with it."""
+"""How tests on one device affect each other, on the CPU stand-in: a test that should divide fails while another process
+measures there, and takes its turn after one that ends in time. A run without ucudnn is made once for all tests that compare
+with it."""
 
 import concurrent.futures
 import contextlib
@@ -21,14 +22,14 @@ import machine  # noqa: E402
 import memory_test  # noqa: E402
 
 UUID = b"hostgpu-standin\0".hex()  # of the stand-in's first device
-# Tests that wait in vain for their turn wait for this long.
+# Tests that wait for their turn in vain wait for this long.
 IMPATIENT = {"UCUDNN_TUNE_SECONDS": "0.2:0.6"}
 SHOULD_DIVIDE = (capture_test.Capture, differential_test.Measured, memory_test.BriefMemory)
 
 
 @contextlib.contextmanager
 def measuring(folder):
-    """As src/tuning/device_lock.cpp does: whoever else measures the device waits."""
+    """Locks the device as src/tuning/device_lock.cpp does, so that whoever else measures it waits."""
     with open(f"{folder}/ucudnn-{os.geteuid()}-{UUID}.lock", "w") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         yield file
@@ -55,7 +56,7 @@ class Folder(unittest.TestCase):
 class Turns(Folder):
     def setUp(self):
         super().setUp()
-        # Locks of its own: other tests of this machine may measure on the stand-in, too.
+        # The locks are the test's own, since other tests of this machine may measure on the stand-in, too.
         self.set_variable(XDG_RUNTIME_DIR=str(self.folder))
 
     def test_one_that_should_divide_fails_while_another_process_measures(self):
@@ -84,7 +85,7 @@ class Turns(Folder):
 
 
 class References(Folder):
-    """By a program that leaves a line for each time it runs, and prints how often that was."""
+    """Uses a program that leaves a line for each time it runs, and prints how often that was."""
 
     PROGRAM = """
 import sys, time

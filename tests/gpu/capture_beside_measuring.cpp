@@ -1,10 +1,12 @@
 // One thread captures convolutions in global mode, as PyTorch does, again and again, while another
 // calls cudnnFind...Ex, which measures under ucudnn. A convolution is captured after it ran once
-// outside, and its graph is replayed: prints how many captures succeeded, how many convolutions
-// were found meanwhile, and whether all replays equal the eager run. Exit code 1 otherwise.
+// outside a capture, and its graph is replayed. Prints how many captures succeeded, how many
+// convolutions were found meanwhile, and whether all replays equal the eager run; the exit code is
+// 1 if they do not.
 //
-// With `global` the finding thread stays in the mode every thread has when it begins, in which what
-// is unsafe breaks captures of others: what measures must see to that itself. cuDNN does not.
+// With `global` the finding thread stays in the mode in which every thread begins. In this mode
+// unsafe calls break the captures of other threads, which code that measures must itself prevent.
+// cuDNN does not.
 //
 //   capture_beside_measuring [BATCH [global]]
 #include <atomic>
@@ -27,7 +29,7 @@ void SetCaptureMode(cudaStreamCaptureMode mode) {
   Check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
 }
 
-// Finds convolutions that nobody measured before. What this thread itself makes and frees it does
+// Finds convolutions that nobody measured before. The thread's own allocations and frees are made
 // in relaxed mode.
 void FindMany(int batch, cudaStreamCaptureMode finding, std::atomic<int>& found) {
   SetCaptureMode(cudaStreamCaptureModeRelaxed);

@@ -1,5 +1,5 @@
-"""Capture of CUDA graphs in global mode on one thread, while another measures: no capture breaks, and a plan that ran once
-outside is captured and replayed, whole as it was measured, and in pieces."""
+"""CUDA graphs are captured in global mode on one thread while another measures: no capture breaks, and a plan that ran once
+outside is captured and replayed, both whole as it was measured and in pieces."""
 
 import tempfile
 import unittest
@@ -11,7 +11,7 @@ PROGRAM = machine.BUILD / "tests/gpu/bin/capture_beside_measuring"
 BATCH = "8" if machine.HOST else "128"
 LIMIT = "64KiB" if machine.HOST else "2MiB"
 TUNE = {} if machine.HOST else {"UCUDNN_TUNE_SECONDS": "0.5:4"}
-CAPTURED_FILTERS = 64  # of the convolution that is captured; the others have fewer
+CAPTURED_FILTERS = 64  # channels k of the captured convolution; the others have fewer
 
 
 class Capture(unittest.TestCase):
@@ -24,7 +24,8 @@ class Capture(unittest.TestCase):
         return cls.start("--off")
 
     def captures(self, run):
-        """How many there were in a run, which found what it asked for, and in which each replay was right; and the report."""
+        """Returns how many captures a run had, and its report. The run must find what it asked for, and each replay must be
+        right."""
         output, report = run
         captures, found, same = output.strip().split(", ")
         self.assertEqual("equal", same)
@@ -41,7 +42,7 @@ class Capture(unittest.TestCase):
             first, second = f"{folder}/measured.db", f"{folder}/pieces.db"
             figures["measuring"], report = self.captures(self.start("--db", first, *options, words=["global"]))
             self.assertGreater(report["measured"], 0)
-            # The store now says that pieces are fastest for the captured convolution. The others are measured once more.
+            # The store now says that pieces are fastest for the captured convolution. The others are measured again.
             rows = [row for row in stores.rows_of(first) if row["k"] == str(CAPTURED_FILTERS)]
             self.assertTrue(rows, "the captured convolution was not measured")
             stores.prefer_pieces(rows, second)

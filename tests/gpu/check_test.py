@@ -1,4 +1,4 @@
-"""tools/gpu-check itself, on the CPU stand-in: every stage that makes sense there runs, and what it writes is complete."""
+"""Tests tools/gpu-check itself on the CPU stand-in: every stage that makes sense there runs, and its output is complete."""
 
 import gzip
 import importlib.util
@@ -10,13 +10,13 @@ import sys
 import tempfile
 import unittest
 
-os.environ["UCUDNN_GPU_TEST_HOST"] = "1"  # the stages' names and sizes are those of the dry run
+os.environ["UCUDNN_GPU_TEST_HOST"] = "1"  # the stages have the dry run's names and sizes
 import machine
 import stages
 
 NEED_A_GPU = {"trace of PyTorch", "compute-sanitizer", "test torch legacy", "test torch training UNet3dLegacy",
               "test torch training ResNet50Legacy"}
-# Those that run on the CPU where the framework is there.
+# These stages run on the CPU if the framework is installed.
 NEED = {"torch": {stage.name for stage in stages.ALL if "torch" in stage.name.split() or stage.name.startswith(("PyTorch", "iterations"))
                   or stage.name == "headline ResNet-50 iteration"},
         "jax": {"test jax"}, "tensorflow": {"test tensorflow"}, "onnxruntime": {"test onnxruntime"}}

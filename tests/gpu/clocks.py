@@ -1,4 +1,5 @@
-"""What nvidia-smi says of the GPU throughout a sitting: clocks, power, memory, and why it is slowed down. Nothing is set."""
+"""Records what nvidia-smi says of the GPU throughout a sitting: clocks, power, memory, and why it is slowed down. Nothing is
+set."""
 
 import csv
 import io
@@ -12,14 +13,14 @@ import time
 import machine
 
 FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu", "utilization.gpu", "memory.used")
-# The reasons' name changed with driver 535.
+# Driver 535 renamed the reasons.
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 COLUMNS = ("sitting", "seconds", "sm_mhz", "memory_mhz", "power_w", "temperature_c", "busy_percent", "memory_mib", "slowed_down_by")
 WRITE_SECONDS = 2
 
 
 def query(*fields):
-    """The first GPU's values, or None."""
+    """Returns the first GPU's values, or None."""
     words = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", "-i", "0"]
     if machine.HOST or not shutil.which("nvidia-smi"):
         return None
@@ -31,14 +32,14 @@ def query(*fields):
 
 
 def driver():
-    """The driver's own version, as 580.95.05, or None."""
+    """Returns the driver's own version, such as 580.95.05, or None."""
     values = query("driver_version")
     return values[0] if values else None
 
 
 class Log:
-    """A row every half second, behind those of earlier sittings, in a CSV file that is whole at any moment. `start` begins it,
-    `end` ends it."""
+    """Writes a row every half second, after the rows of earlier sittings, to a CSV file that is complete at any moment. `start`
+    begins it, `end` ends it."""
 
     def __init__(self, path, sitting):
         self.path, self.sitting, self.process, self.begin, self.written = path, sitting, None, time.monotonic(), 0.0
@@ -49,10 +50,10 @@ class Log:
         reason = next((reason for reason in REASONS if query(reason)), None)
         if not query(*FIELDS):
             return
-        # To a terminal nvidia-smi writes each line at once, to a pipe only now and then.
+        # nvidia-smi writes each line at once to a terminal, but only now and then to a pipe.
         try:
             reader, writer = pty.openpty()
-        except OSError:  # a machine without terminals
+        except OSError:  # the machine has no terminals
             reader, writer = os.pipe()
         words = ["nvidia-smi", f"--query-gpu={','.join((*FIELDS, reason) if reason else FIELDS)}",
                  "--format=csv,noheader,nounits", "-i", "0", "-lms", "500"]
@@ -86,7 +87,7 @@ class Log:
         self.written = time.monotonic()
 
     def now(self):
-        """The newest row by column, or None."""
+        """Returns the newest row by column, or None."""
         return dict(zip(COLUMNS[1:], self.rows[-1][1:])) if len(self.rows) > self.before else None
 
     def end(self):

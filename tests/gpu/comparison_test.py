@@ -1,4 +1,4 @@
-"""What compares frameworks with and without ucudnn would notice if something were wrong. Needs neither."""
+"""Tests that what compares frameworks with and without ucudnn would notice a fault. Needs neither of them."""
 
 import copy
 import unittest
@@ -118,7 +118,7 @@ class Frameworks(unittest.TestCase):
     def test_a_cudnn_that_was_called_past_ucudnn_is_noticed(self):
         for framework in (convolutions_test.TensorFlow, convolutions_test.OnnxRuntime):
             self.assertEqual("failed", self.outcome_without_a_report(framework))
-        # JAX may have kernels of its own: the compiled program or what the process loaded says which it was.
+        # JAX may have kernels of its own. The compiled program or the libraries that the process loaded tell which it used.
         for calls, files, expected in ((0, [], "skipped"), (0, ["libcudnn.so.9", "libcudnn_graph.so.9"], "skipped"),
                                        (3, [], "failed"), (0, ["libcudnn_engines_precompiled.so.9"], "failed")):
             got = self.outcome_without_a_report(convolutions_test.Jax, cudnn_calls=calls, cudnn_files=files)

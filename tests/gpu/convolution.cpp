@@ -17,7 +17,7 @@ int OutputSize(const Shape& shape) {
 
 size_t Count(int a, int b, int c, int d) { return size_t{1} * a * b * c * d; }
 
-// Of a tensor of n x c images of size x size.
+// Returns the cell's places in a tensor of n x c images of size x size.
 std::vector<size_t> Places(cudnnTensorFormat_t layout, int n, int c, int size, const Cell& cell) {
   struct Axis {
     int first, end;
@@ -30,7 +30,7 @@ std::vector<size_t> Places(cudnnTensorFormat_t layout, int n, int c, int size, c
   const Axis channels{0, c, channels_last ? 1 : Count(size, size, 1, 1)};
   const Axis rows{height * cell.row, height * (cell.row + 1), pixel * size};
   const Axis columns{width * cell.column, width * (cell.column + 1), pixel};
-  // As they lie in memory, the slowest first.
+  // The axes are in the order of memory, the slowest first.
   const std::array axes = channels_last ? std::array{images, rows, columns, channels}
                                         : std::array{images, channels, rows, columns};
   std::vector<size_t> places = {0};
@@ -49,7 +49,7 @@ size_t ElementBytes(cudnnDataType_t type) {
   return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2;
 }
 
-// Conversions of normal numbers and zero: the data are small whole numbers. What is too small to be
+// Converts normal numbers and zero, since the data are small whole numbers. What is too small to be
 // normal in fp16 counts as zero.
 uint16_t ToHalf(float value) {
   uint32_t bits;
@@ -80,7 +80,7 @@ uint16_t ToBfloat(float value) {
   return static_cast<uint16_t>(bits >> 16);
 }
 
-// Well mixed, so that buffers of different seeds do not correlate and sums stay small.
+// Mixes well, so that buffers of different seeds do not correlate and sums stay small.
 uint32_t Random(uint32_t seed, uint32_t index) {
   uint32_t bits = index * 0x9e3779b9u + seed * 0x85ebca6bu;
   bits = (bits ^ bits >> 16) * 0x7feb352du;
@@ -173,7 +173,7 @@ void Buffer::FillWithSmallIntegers(uint32_t seed, uint32_t sparsity,
         "cudaMemcpy");
 }
 
-// All bits set is a NaN in each of the types.
+// All bits set make a NaN in each of the types.
 void Buffer::FillWithNan() {
   Check(cudaMemset(device_, 0xff, count_ * ElementBytes(type_)), "cudaMemset");
 }
@@ -207,7 +207,8 @@ Convolution::Convolution(cudnnHandle_t handle, const Shape& shape, cudnnDataType
       w_(type, Count(shape.k, shape.c / shape.groups, shape.filter, shape.filter)),
       y_(type,
          Count(shape.n, shape.k, OutputSize(shape) / cell.rows, OutputSize(shape) / cell.columns)) {
-  // Sparse, so that sums are exact in every type and what Winograd in 16 bits rounds stays small.
+  // The data are sparse, so that sums are exact in every type and Winograd's rounding in 16 bits is
+  // small.
   x_.FillWithSmallIntegers(1, 8, Places(layout, shape.n, shape.c, shape.size, cell));
   w_.FillWithSmallIntegers(2, 16);
   y_.FillWithSmallIntegers(3, 16, Places(layout, shape.n, shape.k, OutputSize(shape), cell));
@@ -254,7 +255,7 @@ bool Convolution::TakeFirst(FindFunction find) {
   Performance first = {};
   int count = 0;
   const cudnnStatus_t status = find(&count, &first);
-  // Categories of statuses are thousands: NOT_SUPPORTED has many sub-codes.
+  // The thousands of a status are its category: NOT_SUPPORTED has many sub-codes.
   if (status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000) return false;
   Check(status, "cudnnFindConvolution...AlgorithmEx");
   if (count == 0 || first.status != CUDNN_STATUS_SUCCESS) return false;

@@ -1,6 +1,6 @@
 // One convolution as a framework holds it: descriptors, device buffers and the algorithm that
-// cudnnFind...Ex returned first. For the programs of tests/gpu, which know nothing of ucudnn: they
-// are linked with the real libraries. Any CUDA or cuDNN error but NOT_SUPPORTED ends the
+// cudnnFind...Ex returned first. It is for the programs of tests/gpu, which know nothing of ucudnn
+// and are linked with the real libraries. Any CUDA or cuDNN error but NOT_SUPPORTED ends the
 // program.
 #pragma once
 
@@ -31,12 +31,13 @@ struct Cell {
   int rows = 1, columns = 1, row = 0, column = 0;
 };
 
-// Where the elements of the process's part of an output lie in the whole one, in the order of its
-// own memory. Filters, of which every process has all, do not depend on the cell.
+// Returns where the elements of the process's part of an output lie in the whole output, in the
+// order of the part's memory. Filters do not depend on the cell, since every process has all of
+// them.
 std::vector<size_t> OutputPlaces(const Shape& shape, cudnnTensorFormat_t layout,
                                  Operation operation, const Cell& cell);
 
-// What results come to, rounded to whole numbers.
+// Summarises results, rounded to whole numbers.
 struct WholeNumbers {
   unsigned long long checksum = 1469598103934665603u;
   double off_whole = 0;  // the largest distance of a value from a whole number
@@ -53,8 +54,8 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
 
   void* get() const { return device_; }
-  // Values of -1, 0 and 1, of which one in `sparsity` is not 0. What element i gets depends on
-  // places[i] alone; without places, on i.
+  // Fills with -1, 0 and 1, where one value in `sparsity` is not 0. Element i depends on places[i]
+  // alone, or without places on i.
   void FillWithSmallIntegers(uint32_t seed, uint32_t sparsity, std::span<const size_t> places = {});
   void FillWithNan();
   std::vector<float> Values() const;
@@ -67,19 +68,19 @@ class Buffer {
 
 class Convolution {
  public:
-  // Of the cell of every image. A cell's outputs are those of the whole image where the stride
-  // divides its height and width.
+  // Computes the cell of every image. The outputs equal the whole image's if the stride divides the
+  // cell's height and width.
   Convolution(cudnnHandle_t handle, const Shape& shape, cudnnDataType_t type,
               cudnnTensorFormat_t layout, Operation operation, const Cell& cell = {});
   ~Convolution();
   Convolution(const Convolution&) = delete;
   Convolution& operator=(const Convolution&) = delete;
 
-  // Chooses the algorithm; false when cuDNN has none for this convolution.
+  // Chooses the algorithm. Returns false if cuDNN has none for this convolution.
   bool Find(void* workspace, size_t bytes);
-  // output = alpha * result + beta * output
+  // Computes output = alpha * result + beta * output.
   cudnnStatus_t TryToRun(void* workspace, float beta, float alpha = 1);
-  // Ends the program where that fails.
+  // Runs it, and ends the program if that fails.
   void Run(void* workspace, float beta);
 
   Buffer& output();

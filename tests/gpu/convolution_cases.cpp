@@ -1,8 +1,8 @@
 // Prints one line for each of a set of convolutions: what it is, a checksum of its result rounded
 // to whole numbers, how far the result is from whole numbers, algorithm and workspace. Two runs of
 // this program, with ucudnn and without, must print equal checksums: the data are whole numbers
-// whose sums are exact in every type, and algorithms that round on the way (Winograd, FFT) stay
-// well within one half. A displaced, missing or doubled micro-batch changes whole numbers.
+// whose sums are exact in every type, and algorithms with intermediate rounding (Winograd, FFT)
+// stay well within one half. A displaced, missing or doubled micro-batch changes whole numbers.
 //
 //   convolution_cases [WORKSPACE_MIB [SHAPES]]
 #include <algorithm>
@@ -23,8 +23,8 @@ using ucudnn::gpu_tests::Operation;
 using ucudnn::gpu_tests::Shape;
 using ucudnn::gpu_tests::WholeNumbers;
 
-// 13 images leave unequal remainders. An image of `odd_image` is 8 bytes off 16-byte alignment in
-// 16 bits, so its micro-batches must be even.
+// 13 images leave unequal remainders. In 16 bits an image of `odd_image` ends 8 bytes off 16-byte
+// alignment, so its micro-batches must be even.
 constexpr Shape kShapes[] = {{"odd_image", 13, 4, 15, 8, 3, 1, 1, 1},
                              {"5x5_stride_2", 13, 16, 27, 32, 5, 2, 2, 1},
                              {"3x3", 32, 64, 14, 64, 3, 1, 1, 1},

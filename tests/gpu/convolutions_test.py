@@ -1,5 +1,5 @@
-"""JAX, TensorFlow and ONNX Runtime, unchanged, under ucudnn: convolutions and their gradients on whole numbers are equal,
-and divided within a small limit. The framework ran on the GPU, and where it took cuDNN, ucudnn has seen it."""
+"""JAX, TensorFlow and ONNX Runtime run unchanged under ucudnn: convolutions and their gradients on whole numbers are equal, and
+divided within a small limit. The framework ran on the GPU, and where it took cuDNN, ucudnn has seen it."""
 
 import unittest
 
@@ -10,10 +10,10 @@ LIMIT = 4 << 20
 
 
 class Convolutions:
-    """What holds for each framework. Subclasses are the test cases."""
+    """Tests that hold for each framework. Subclasses are the test cases."""
 
     framework = None
-    device = None  # as its program tells it
+    device = None  # the name that its program prints
 
     @classmethod
     def need(cls):
@@ -46,7 +46,7 @@ class Convolutions:
         return told.lower()
 
     def took_cudnn(self):
-        """Whether it must have called cuDNN: these frameworks have no other convolutions for a GPU."""
+        """Returns whether it must have called cuDNN: these frameworks have no other convolutions for a GPU."""
         return True
 
     def test_divided_within_the_limit(self):
@@ -59,7 +59,7 @@ class Jax(Convolutions, unittest.TestCase):
     framework, device = "jax", "gpu"
 
     def took_cudnn(self):
-        """What XLA compiled says so; should it name the calls otherwise, what cuDNN loaded to run them does."""
+        """XLA's compiled program shows it; if that names the calls otherwise, the cuDNN engines that were loaded do."""
         engines = [name for name in self.plain["cudnn_files"] if name.startswith("libcudnn_engines")]
         return self.plain["cudnn_calls"] > 0 or len(engines) > 0
 
@@ -69,7 +69,7 @@ class TensorFlow(Convolutions, unittest.TestCase):
 
     @staticmethod
     def device_of(told):
-        """It places on the CPU what it has no GPU kernel for: one type, say, but not all."""
+        """TensorFlow places operations without a GPU kernel on the CPU: one type, say, but not all."""
         return "gpu" if "GPU" in told.split() else told.lower()
 
 
@@ -78,7 +78,7 @@ class OnnxRuntime(Convolutions, unittest.TestCase):
 
     @staticmethod
     def device_of(told):
-        """Of the first provider of every session."""
+        """The program prints the first provider of every session."""
         return told.replace("ExecutionProvider", "").lower()
 
     def test_no_sample_of_onnx_fails_that_passed_without_ucudnn(self):

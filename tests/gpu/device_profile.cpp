@@ -1,5 +1,5 @@
 // Prints the device profile that cuDNN's graph API accepts in place of a device, as JSON, so that
-// plans and their workspace sizes can be had on machines without one.
+// plans and their workspace sizes can be made on machines without one.
 //
 //   device_profile             of device 0; exit code 77 when there is no device
 //   device_profile FILE.json   of the profile in FILE, as cuDNN read it; needs no device

@@ -1,7 +1,7 @@
-"""Divided convolutions against undivided ones: all three operations, fp32, fp16 and bf16, NCHW and NHWC, each engine.
+"""Compares divided convolutions with undivided ones: all three operations, fp32, fp16 and bf16, NCHW and NHWC, each engine.
 
-A first run measures; then each engine in turn is made to win in pieces (stores.py), and a run that may not measure divides so.
-With UCUDNN_TEST_KEEP=FOLDER the first run leaves what it measured there, and test cases of another process take it from there:
+A first run measures. Then each engine in turn is made to win in pieces (stores.py), and a run that may not measure divides so.
+With UCUDNN_TEST_KEEP=FOLDER the first run keeps its measurements there, and test cases of another process take them from there:
 those of engines then never measure."""
 
 import json
@@ -16,7 +16,7 @@ import stores
 PROGRAM = machine.BUILD / "tests/gpu/bin/convolution_cases"
 WORKSPACE_MIB = "256"
 
-folder = None  # of what is measured
+folder = None  # where measurements are kept
 
 
 def setUpModule():
@@ -29,19 +29,19 @@ def setUpModule():
 
 
 def results(output):
-    """Checksum and distance from whole numbers by case; None where cuDNN has no engine."""
+    """Returns checksum and distance from whole numbers by case; None where cuDNN has no engine."""
     lines = [line.split() for line in output.strip().splitlines()]
     return {line[0]: None if line[1] == "unsupported" else (line[1], float(line[2])) for line in lines}
 
 
 class Cases:
-    """The program and what is expected of it."""
+    """The program and the expected results."""
 
     shapes, tune = "1" if machine.HOST else "5", {}
 
     @classmethod
     def start(cls, *options, **variables):
-        # Engines of the legacy API: those of the graph API serve its calls only where they are the fastest undivided.
+        # Only engines of the legacy API are used: the graph API's serve its calls only where they are the fastest undivided.
         environment = machine.environment(UCUDNN_ENGINES="legacy", **cls.tune, **variables)
         return machine.under_ucudnn([*options], [PROGRAM, WORKSPACE_MIB, cls.shapes], environment, machine.seconds_left())
 
@@ -59,7 +59,7 @@ class Cases:
 
     @classmethod
     def measure(cls):
-        """What a run that measures printed, how many measurements it made, and their rows; made once and kept."""
+        """Returns the output of a run that measures, how many measurements it made, and their rows; made once and kept."""
         if not cls.kept().exists():
             cls.kept().parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory() as scratch:
@@ -93,7 +93,7 @@ class Measured(Cases, unittest.TestCase):
 class Engines(Cases, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # A stage of its own runs beside one that measures.
+        # A stage that keeps measurements runs beside one that measures, so it must not measure itself.
         if os.environ.get("UCUDNN_TEST_KEEP") and not cls.kept().exists():
             raise machine.Failed(f"nothing was measured before: {cls.kept().name} is missing; run {cls.measured} first, in "
                                  "the same sitting")
@@ -122,7 +122,7 @@ class Engines(Cases, unittest.TestCase):
 
 
 class Brief:
-    """The first three shapes: unequal remainders, images off alignment, a stride."""
+    """Has the first three shapes: unequal remainders, images off alignment, and a stride."""
 
     shapes, tune = ("1", {}) if machine.HOST else ("3", {"UCUDNN_TUNE_SECONDS": "1:8"})
 

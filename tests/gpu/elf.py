@@ -1,5 +1,5 @@
-"""What an ELF file asks of the loader: the libraries that it needs, and where it looks for them. 64 bits, little-endian, which
-is all that ucudnn is built for."""
+"""Reads what an ELF file asks of the loader: the libraries that it needs, and where it looks for them. Files are 64-bit and
+little-endian, the only kind for which ucudnn is built."""
 
 import mmap
 import pathlib
@@ -8,20 +8,20 @@ import typing
 
 PT_LOAD, PT_DYNAMIC, SHT_SYMTAB = 1, 2, 2
 DT_NULL, DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 0, 1, 5, 14, 15, 29
-# What every machine with a GPU and a C++ program has, and what CUDA and cuDNN bring.
+# Every machine with a GPU and a C++ program has these, or CUDA and cuDNN bring them.
 EXPECTED = {*(f"lib{name}" for name in ("c.so.6", "m.so.6", "pthread.so.0", "dl.so.2", "rt.so.1", "resolv.so.2", "stdc++.so.6",
                                         "gcc_s.so.1", "cuda.so.1", "cudart.so.13", "cudnn.so.9")), "ld-linux-x86-64.so.2"}
 
 
 class Elf(typing.NamedTuple):
     needed: list
-    run_paths: list  # of DT_RUNPATH and DT_RPATH, one folder each
+    run_paths: list  # from DT_RUNPATH and DT_RPATH, one folder each
     soname: str
     stripped: bool
 
 
 def read(path):
-    """The Elf of a file, or None for a file that is no ELF file. Raises ValueError where an ELF file is damaged."""
+    """Returns the Elf of a file, or None for a file that is no ELF file. Raises ValueError if an ELF file is damaged."""
     with open(path, "rb") as file:
         if file.read(4) != b"\x7fELF":
             return None
@@ -42,7 +42,7 @@ def parsed(data):
     types = [struct.unpack_from("<II", data, sections + i * section_bytes)[1] for i in range(section_count)]
     entries = [entry for kind, _, offset, _, _, size in headers if kind == PT_DYNAMIC for entry in dynamic(data, offset, size)]
     text = next((value for tag, value in entries if tag == DT_STRTAB), None)
-    if text is not None:  # an address
+    if text is not None:  # this is an address
         text += next(offset - address for kind, _, offset, address, _, size in headers
                      if kind == PT_LOAD and address <= text < address + size)
     strings = {wanted: [string(data, text + value) for tag, value in entries if tag == wanted]
@@ -67,7 +67,7 @@ def string(data, offset):
 
 
 def faults(folder, built_in):
-    """What would keep the ELF files under `folder` from starting on another machine, one line each. No file may name
+    """Returns, one line each, what would keep the ELF files under `folder` from starting on another machine. No file may name
     `built_in`, the folder in which they were built."""
     files = {path: read(path) for path in sorted(pathlib.Path(folder).rglob("*")) if path.is_file()}
     files = {path.relative_to(folder).as_posix(): (path, each) for path, each in files.items() if each}

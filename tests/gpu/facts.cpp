@@ -1,5 +1,5 @@
-// Facts about a device and its cuDNN that development without a GPU needs, one line of JSON for
-// each case (facts.h). facts.py starts it.
+// Prints facts about a device and its cuDNN that development without a GPU needs, one line of JSON
+// for each case (facts.h). facts.py starts it.
 //
 //   facts COMMAND [--tiny] [--seconds S] [--first CASE] [--profile FILE.json]
 //
@@ -19,10 +19,10 @@
 //
 // copy       copies from device memory to device memory
 //
-// With --profile, plans and tiles say what holds for the described device: there need be none.
+// With --profile, plans and tiles say what holds for the described device, and no device is needed.
 //
-// Exit code 2: bad usage; 3: the device is broken after a case, the next ones can be had from
-// another process (--first); 77: there is no device.
+// The exit code is 2 for bad usage, 3 if the device is broken after a case, so that another process
+// must run the next ones (--first), and 77 if there is no device.
 #include "facts.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // What the programs of facts.cpp have in common: named cases that print one line of JSON each,
 // statuses that become exceptions, the device with its memory and its clock.
 //
-// A case that fails is told of by its text and the others go on. The program ends before its time
-// is over; cases that it did not reach are named.
+// A failed case prints its error, and the others go on. The program ends before its time is over
+// and names the cases that it did not reach.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -42,14 +42,14 @@ T Take(Result<T> result) {
 }
 
 struct Options {
-  bool tiny = false;    // sizes that a CPU bears
-  double seconds = 60;  // after which no case begins
-  int first = 0;        // cases before it are left out
+  bool tiny = false;    // sizes that a CPU can run
+  double seconds = 60;  // no case begins after them
+  int first = 0;        // earlier cases are left out
   std::string profile;  // a file with a device profile, in place of the device
 };
 
-// Prints each case as {"case": NAME, …}; {"begin": NAME} comes before it, so that whoever reads a
-// program that crashed knows in which case. Print() alone is thread-safe.
+// Prints each case as {"case": NAME, …}. {"begin": NAME} comes before it, so that the reader of a
+// crashed program's output knows the case. Print() alone is thread-safe.
 class Cases {
  public:
   explicit Cases(const Options& options);
@@ -64,7 +64,7 @@ class Cases {
   std::mutex mutex_;
 };
 
-// The cuDNN that the program is linked with.
+// Returns the functions of the cuDNN with which the program is linked.
 const cudnn::Functions& Linked();
 
 // A handle on a stream of its own.
@@ -78,9 +78,9 @@ class Device {
   cudnnHandle_t handle() const { return handle_; }
   cudaStream_t stream() const { return stream_; }
   void Wait() const { Check(cudaStreamSynchronize(stream_), "waiting for the stream"); }
-  // Milliseconds between events around what `enqueue` puts on the stream.
+  // Returns the milliseconds between events around what `enqueue` puts on the stream.
   double EventMs(const std::function<void()>& enqueue) const;
-  // Repeats `enqueue` for half a second, so that clocks are up. Once on a stand-in.
+  // Repeats `enqueue` for half a second, so that clocks are up; on a stand-in it runs once.
   void WarmUp(const Options& options, const std::function<void()>& enqueue) const;
 
  private:
@@ -110,7 +110,7 @@ enum class Filling {
   kRandom,  // of every sign and of some size, as activations are
   kWhole,   // -1, 0 and 1, mostly 0: sums are exact in every type
 };
-// Repeats a block of random elements, whose length is a prime so that rows differ.
+// Repeats a block of random elements. Its length is a prime, so that rows differ.
 void Fill(void* address, size_t elements, DataType type, Filling filling, uint32_t seed);
 
 void Plans(const Options& options);

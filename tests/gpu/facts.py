@@ -1,6 +1,6 @@
-"""Facts about a device and its cuDNN, for development without a GPU: what facts.cpp prints, and GEMM in PyTorch. Each stage
+"""Facts about a device and its cuDNN, for development without a GPU: the output of facts.cpp, and GEMM in PyTorch. Each stage
 writes its part of ONE file, SLUG-facts.json.gz, and returns a summary. Lists of plans for described devices are made
-elsewhere (make_lists) and travel along: `plans` says whether what is worked out with them holds on the device.
+elsewhere (make_lists) and are part of the package: `plans` says whether what is worked out with them holds on the device.
 
 `facts.py gemm SIZE DEVICE` prints JSON: seconds and TFLOP/s of products of square matrices of random numbers."""
 
@@ -24,7 +24,7 @@ PROGRAM = machine.BUILD / "tests/gpu/bin/facts"
 PROFILER = machine.BUILD / "tests/gpu/bin/device_profile"
 LISTS = machine.BUILD / "tests/gpu/facts"
 FORMAT = {"format": "ucudnn-gpu-facts", "version": 1, "host": machine.HOST}
-# Devices as cuDNN describes them.
+# These are devices as cuDNN describes them.
 H200 = {"maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64], "regsPerBlock": 65536,
         "multiProcessorCount": 132, "warpSize": 32, "maxSharedMemoryPerBlock": 49152,
         "maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536,
@@ -38,7 +38,7 @@ MOST_BYTES = 5 << 20  # of all facts, compressed
 MODES = ("A", "B", "fallback")
 BROKEN = 3           # exit code of facts.cpp: its other cases need another process
 MOST_RESTARTS = 3
-SHOWN = 5            # differences and failures in a summary
+SHOWN = 5  # how many differences and failures a summary shows
 LEGACY_SECONDS = 20  # what matters most comes first, and the rest is left out
 FIRST_NETWORKS = ("alexnet", "resnet50", "vgg16", "unet")
 NO_ROOM = ("cudaMalloc of", "its workspace is too large")
@@ -46,19 +46,19 @@ GEMM_SIZE, GEMM_SECONDS = (64, 0.05) if machine.HOST else (8192, 0.5)
 
 
 class Told:
-    """What the program printed: `cases` by name, other lines, cases that it did not reach, and how it ended where not well."""
+    """What the program printed: `cases` by name, other lines, cases that it did not reach, and how it ended if not well."""
 
     def __init__(self):
         self.cases, self.others, self.not_run, self.crashes, self.late = {}, [], [], [], False
 
     def take(self, path):
-        """Returns how many cases were begun, and the last one where it did not end."""
+        """Returns how many cases were begun, and the last one if it did not end."""
         begun, open_case = 0, None
         for text in path.read_text(errors="replace").splitlines():
             try:
                 line = json.loads(text)
             except ValueError:
-                continue  # it was killed while it wrote
+                continue  # the program was killed while it wrote
             if "begin" in line:
                 begun, open_case = begun + 1, line["begin"]
             elif "not run" in line:
@@ -66,7 +66,7 @@ class Told:
             elif "case" in line:
                 self.cases[line["case"]] = {key: value for key, value in line.items() if key != "case"}
                 open_case = None
-            elif "layer" in line:  # of `legacy`: many a layer
+            elif "layer" in line:  # `legacy` prints many lines for a layer
                 told = {key: value for key, value in line.items() if key not in ("layer", "problem")}
                 self.cases.setdefault(line["layer"], {})[line["problem"]] = told
             else:
@@ -82,7 +82,7 @@ class Told:
 
 
 def start(words, path, seconds):
-    """Exit code and stderr; None for the code of a program that was killed in the end. stdout goes to a file, so that what was
+    """Returns the exit code, or None if the program was killed in the end, and stderr. stdout goes to a file, so that what was
     printed by then is kept."""
     with path.open("wb") as output, tempfile.TemporaryFile("w+", errors="replace") as errors:
         with subprocess.Popen([str(word) for word in words], env=machine.environment(), stdin=subprocess.DEVNULL,
@@ -101,8 +101,8 @@ def start(words, path, seconds):
 
 
 def ask(command, seconds, *words, on_device=True):
-    """What facts.cpp says within these seconds. A case in which it crashes is told of, and another process runs those behind
-    it."""
+    """Returns what facts.cpp prints within these seconds. A case in which it crashes is recorded, and another process runs the
+    cases after it."""
     told, deadline, first = Told(), time.monotonic() + seconds, 0
     stand_in = [machine.UCUDNN, "run", "--host", "--off", "--"] if machine.HOST and on_device else []
     tiny = ["--tiny"] if machine.HOST and on_device else []
@@ -129,7 +129,7 @@ def ask(command, seconds, *words, on_device=True):
 
 
 def keep(sitting, part, value):
-    """Writes a part of the file of facts; others are left as they are. Stages that run at the same time take turns."""
+    """Writes a part of the file of facts and leaves the others as they are. Stages that run at the same time take turns."""
     path = sitting.output / f"{sitting.slug}-facts.json.gz"
     with open(sitting.scratch / "facts.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -147,7 +147,7 @@ def keep(sitting, part, value):
 
 
 def finished(sitting, part, told, figures, **more):
-    """Keeps what was told, and returns the figures of the stage, or raises them with what went wrong."""
+    """Keeps what was printed, and returns the figures of the stage, or raises them with what went wrong."""
     keep(sitting, part, {"cases": told.cases, "others": told.others, "crashes": told.crashes, "not run": told.not_run} | more)
     no_room = {name: text for name, text in told.failed.items() if text.startswith(NO_ROOM)}
     failed = {name: text for name, text in told.failed.items() if name not in no_room}
@@ -163,7 +163,7 @@ def finished(sitting, part, told, figures, **more):
     return figures
 
 
-# Plans, and lists of them.
+# ---- Plans, and lists of them.
 
 
 def make_lists(folder, seconds=120):
@@ -175,7 +175,7 @@ def make_lists(folder, seconds=120):
             json.dump(profile, file)
             file.flush()
             told = ask("plans", seconds, "--profile", file.name, on_device=False)
-        # A graph in which cuDNN itself crashes is listed as failed: 9.10 divides by zero where it plans 2^31 elements.
+        # A graph in which cuDNN itself crashes is listed as failed: 9.10 divides by zero when it plans 2^31 elements.
         if told.late or told.not_run or not told.cases:
             raise machine.Failed(f"plans for {name}: {'; '.join(told.crashes) or f'not run: {told.not_run}'}")
         text = json.dumps({"profile": profile, "graphs": told.cases}, separators=(",", ":")).encode()
@@ -183,7 +183,7 @@ def make_lists(folder, seconds=120):
 
 
 def lists_of(folder):
-    """Graphs of each list by its name."""
+    """Returns the graphs of each list by its name."""
     return {path.name.split(".")[0]: json.loads(gzip.decompress(path.read_bytes()))["graphs"]
             for path in sorted(pathlib.Path(folder).glob("*.json.gz"))}
 
@@ -199,8 +199,8 @@ ASPECTS = {"engines": lambda row: row["engine"], "knobs": lambda row: row["knobs
 
 
 def differences(device, here):
-    """Of one graph and mode: the first difference in each aspect, in words. Configurations are compared by their place; where
-    one has another engine or other knobs, its other aspects have nothing to be compared with."""
+    """Returns the first difference in each aspect of one graph and mode, in words. Configurations are compared by their place;
+    where one has another engine or other knobs, its other aspects are not compared."""
     if "configurations" not in device or "configurations" not in here:
         same = device.get("failed") == here.get("failed")
         return {} if same else {"engines": f"{device.get('failed', 'a list')} there, {here.get('failed', 'a list')} here"}
@@ -221,7 +221,7 @@ def differences(device, here):
 
 
 def plan_json(mode):
-    """What the first plan's JSON says beside the device that it was made for."""
+    """Returns what the first plan's JSON says, without the device for which it was made."""
     try:
         return {name: value for name, value in json.loads(mode["plan"]).items() if name != "GPUProfile"}
     except ValueError:
@@ -229,7 +229,7 @@ def plan_json(mode):
 
 
 def first_difference(one, other, place=""):
-    """Of two JSON values, with its place, or None."""
+    """Returns the first difference of two JSON values, with its place, or None."""
     if isinstance(one, dict) and isinstance(other, dict):
         names = sorted(one.keys() | other.keys())
         pairs = [(f"{place}/{name}", one.get(name), other.get(name)) for name in names]
@@ -241,7 +241,7 @@ def first_difference(one, other, place=""):
 
 
 def common(device, here):
-    """Configurations that both have, wherever: how many, and how many of those with the same workspace."""
+    """Returns how many configurations both lists have, at any place, and how many of these have the same workspace."""
     place = lambda row: json.dumps([row["engine"], row["knobs"]], sort_keys=True)
     theirs = {place(row): row.get("workspace_bytes") for row in here.get("configurations", [])}
     both = [row for row in device.get("configurations", []) if place(row) in theirs]
@@ -249,7 +249,7 @@ def common(device, here):
 
 
 def compared(device, here):
-    """How far a list made without the device holds on it. The JSON of plans alone does not decide."""
+    """Returns how far a list made without the device holds on it. The JSON of plans alone does not decide."""
     result = {"sentence": "", "valid": 0, "graphs": len(here), "differing": {}, "first": {}, "configurations": 0,
               "in both": 0, "in both with the same workspace": 0}
     for name, ours in here.items():
@@ -273,7 +273,7 @@ def compared(device, here):
 
 
 def plans(sitting, seconds):
-    """Lane F. The device's plans beside the lists that came along, and beside those of the device's own profile."""
+    """Lane F. Compares the device's plans with the lists in the package, and with the plans of the device's own profile."""
     begin = time.monotonic()
     told = ask("plans", 0.4 * seconds)
     left = lambda: max(seconds - (time.monotonic() - begin) - 2, 2)
@@ -293,7 +293,7 @@ def plans(sitting, seconds):
 
 
 def own_list(seconds):
-    """The device's profile as cuDNN tells it, and the list of plans for it; why not, and None."""
+    """Returns the device's profile as cuDNN tells it, and the list of plans for it; or the reason why not, and None."""
     stand_in = [machine.UCUDNN, "run", "--host", "--off", "--"] if machine.HOST else []
     with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
         code, errors = start([*stand_in, PROFILER], pathlib.Path(file.name), 0.3 * seconds)
@@ -306,11 +306,11 @@ def own_list(seconds):
     return profile, told.cases
 
 
-# What runs beside others: no times.
+# ---- Stages that run beside others and record no times.
 
 
 def legacy(sitting, seconds):
-    """Lane F. What the legacy API answers for the built-in networks' layers."""
+    """Lane F. Records what the legacy API answers for the built-in networks' layers."""
     told = ask("legacy", min(LEGACY_SECONDS, seconds))
     left = told.other("first left out")
     if left and left.split()[0] in FIRST_NETWORKS:
@@ -323,7 +323,7 @@ def legacy(sitting, seconds):
 
 
 def kernels(sitting, seconds):
-    """Lane F. The kernels of each plan of heuristics A."""
+    """Lane F. Records the kernels of each plan of heuristics A."""
     told = ask("kernels", seconds)
     rows = [row for case in told.cases.values() for row in case.get("plans", [])]
     failed = [row["failed"] for row in rows if "failed" in row]
@@ -339,11 +339,11 @@ def kernels(sitting, seconds):
     return finished(sitting, "kernels", told, figures)
 
 
-# What runs alone, and records times.
+# ---- Stages that run alone and record times.
 
 
 def launches(sitting, seconds):
-    """The first launches of plans in a new process, beside later ones."""
+    """Compares the first launches of plans in a new process with later ones."""
     told = ask("launches", seconds)
     cases = [case for case in told.cases.values() if len(case.get("done_ms", [])) > 1]
     middle = lambda values: round(statistics.median(values), 4) if values else None
@@ -359,7 +359,7 @@ def launches(sitting, seconds):
 
 
 def sweep(sitting, seconds):
-    """Pieces of m images, hot and cold. Milliseconds for the whole batch, the best of the rounds."""
+    """Times pieces of m images, hot and cold, in milliseconds for the whole batch, the best of the rounds."""
     told = ask("sweep", seconds)
     best = lambda times: min(times) if isinstance(times, list) else times
     figures = {"l2_bytes": told.other("l2_bytes")}
@@ -373,7 +373,7 @@ def sweep(sitting, seconds):
 
 
 def tiles(sitting, seconds):
-    """One large image whole and in parts along h."""
+    """Times one large image whole and in parts along h."""
     told = ask("tiles", seconds)
     figures, wrong = {}, []
     for name, case in told.cases.items():
@@ -390,7 +390,7 @@ def tiles(sitting, seconds):
 
 
 def repeat(sitting, seconds, when):
-    """One kernel 50 times: `when` in the sitting."""
+    """Times one kernel 50 times; `when` is the point of the sitting."""
     told = ask("repeat", seconds)
     times = [time for case in told.cases.values() for time in case.get("event_ms", [])]
     figures = {"median_ms": statistics.median(times), "min_ms": min(times), "max_ms": max(times)} if times else {}
@@ -398,7 +398,7 @@ def repeat(sitting, seconds, when):
 
 
 def ceilings(sitting, seconds):
-    """Copies on the device, and products of matrices in PyTorch."""
+    """Times copies on the device, and products of matrices in PyTorch."""
     begin = time.monotonic()
     told = ask("copy", 0.4 * seconds)
     figures = {"copy_gb_per_s": told.cases.get("copy", {}).get("gb_per_s")}
@@ -419,7 +419,7 @@ def ceilings(sitting, seconds):
 
 @functools.cache
 def warm_up():
-    """Half a second of convolutions, once a stage: then the clocks are those of work."""
+    """Runs half a second of convolutions, once a stage, so that the device has the clocks of work."""
     if not machine.HOST:
         ask("repeat", 10)
 
@@ -432,7 +432,7 @@ def gemm(size, device):
     for name, dtype in (("bf16", torch.bfloat16), ("tf32", torch.float32)):
         a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
         rounds = []
-        for phase_seconds in (GEMM_SECONDS, GEMM_SECONDS):  # the first warms up
+        for phase_seconds in (GEMM_SECONDS, GEMM_SECONDS):  # the first phase warms up
             rounds, begin = [], time.monotonic()
             while time.monotonic() - begin < phase_seconds or len(rounds) < 2:
                 wait()

@@ -21,7 +21,7 @@ uint32_t Random(uint32_t seed, uint32_t index) {
   return bits ^ bits >> 16;
 }
 
-// Normal numbers and zero alone.
+// Narrows normal numbers and zero only.
 uint16_t Narrow(DataType type, float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
@@ -32,7 +32,7 @@ uint16_t Narrow(DataType type, float value) {
                                (bits >> 13 & 0x3ff));
 }
 
-// To a tenth of a microsecond: no clock here knows more, and results stay short.
+// Rounds to a tenth of a microsecond: no clock here is finer, and results stay short.
 double Rounded(double ms) { return std::round(ms * 1e4) / 1e4; }
 
 float Value(Filling filling, uint32_t random) {
@@ -83,7 +83,7 @@ void Cases::Run(const std::string& name, const std::function<Json()>& work) {
     line["failed"] = failure.what();
   }
   Print(line);
-  // Errors that stay with the context would fail every further case.
+  // Errors that stay with the context would fail all later cases.
   int devices = 0;
   if (!line.contains("failed") || cudaGetDeviceCount(&devices) != cudaSuccess) return;
   const cudaError_t error = cudaDeviceSynchronize();

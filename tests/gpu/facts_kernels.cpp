@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kCaptureBytes = size_t{4} << 30;
 constexpr const char* kNodeTypes[] = {"kernel", "memcpy", "memset", "host", "graph", "empty"};
 
-// What reads a graph: null where the driver lacks it.
+// Functions that read a graph; each is null where the driver lacks it.
 struct Reader {
   decltype(&::cuGraphGetNodes) nodes = nullptr;
   decltype(&::cuGraphNodeGetType) type = nullptr;
@@ -92,7 +92,7 @@ void Read(const Reader& reader, CUgraph graph, Found& found) {
   }
 }
 
-// The graph of one execution; null where the plan cannot be captured.
+// Returns the graph of one execution, or null if the plan cannot be captured.
 cudaGraph_t Captured(const Device& device, const Plan& plan, const cudnn::BackendDescriptor& pack) {
   Check(cudaStreamBeginCapture(device.stream(), cudaStreamCaptureModeRelaxed),
         "cudaStreamBeginCapture");

@@ -23,13 +23,13 @@ constexpr int kBatches[] = {1, 16, 64, 256};
 constexpr const char* kFirst[] = {"alexnet", "resnet50", "vgg16", "unet"};
 constexpr const char* kMathNames[] = {"default", "tensor op", "tensor op with conversion", "fma"};
 
-// A layer of one image, and the network where it was met first.
+// A layer of one image, and the network in which it was met first.
 struct Met {
   std::string name;
   ConvolutionProblem problem;
 };
 
-// Every distinct layer of the built-in networks, those that matter most first.
+// Returns every distinct layer of the built-in networks; those that matter most come first.
 std::vector<Met> Layers() {
   std::vector<std::string> names(std::begin(kFirst), std::end(kFirst));
   for (const std::string& name : planner::NetworkNames()) {
@@ -66,7 +66,7 @@ Json Answers(Ask ask) {
   return rows;
 }
 
-// Bytes by algorithm; the negative status where there are none.
+// Returns the bytes by algorithm; where there are none, the negative status.
 template <typename Algorithm, typename Ask>
 Json Workspaces(int algorithms, Ask ask) {
   Json sizes = Json::array();
@@ -79,7 +79,7 @@ Json Workspaces(int algorithms, Ask ask) {
   return sizes;
 }
 
-// What Get…_v7 lists, each with math type, bytes and determinism, and the workspace of each
+// Returns what Get…_v7 lists, each with math type, bytes and determinism, and the workspace of each
 // algorithm.
 Json Asked(cudnnHandle_t handle, const ConvolutionProblem& problem) {
   cudnn::OwnedDescriptors owned(Linked());
@@ -121,7 +121,7 @@ Json Asked(cudnnHandle_t handle, const ConvolutionProblem& problem) {
   }
 }
 
-// One operation of one layer in one type and layout, at all batches and math types.
+// Asks for one operation of one layer in one type and layout, at all batches and math types.
 Json Unit(cudnnHandle_t handle, const Met& layer, Operation operation, DataType type, Layout layout,
           bool tiny) {
   ConvolutionProblem problem = layer.problem;

@@ -11,16 +11,16 @@ namespace ucudnn::facts {
 namespace {
 
 constexpr int kMostConfigurations = 256, kMostKnobs = 64;
-constexpr size_t kBoundary = 256;  // tensors begin at multiples, as cudaMalloc's
+constexpr size_t kBoundary = 256;  // tensors begin at its multiples, as cudaMalloc's do
 
 struct Shape {
   const char* name;
   int n, c, k, groups;
   Spatial x, w, pad, stride;
-  bool fused = false;  // bias and ReLU behind the forward convolution
+  bool fused = false;  // bias and ReLU after the forward convolution
   int dilation = 1;
 };
-// Three graphs each, one of every operation.
+// Each shape gives three graphs, one for every operation.
 constexpr Shape kShapes[] = {
     {"alexnet conv1", 256, 3, 64, 1, {1, 224, 224}, {1, 11, 11}, {0, 2, 2}, {1, 4, 4}},
     {"alexnet conv2", 256, 64, 192, 1, {1, 27, 27}, {1, 5, 5}, {0, 2, 2}, {1, 1, 1}},
@@ -54,7 +54,7 @@ Shape Tiny(Shape shape) {
   return shape;
 }
 
-// The profile in the file, as the library takes it in place of a device.
+// Makes a device from the profile in the file, which the library accepts in place of a real one.
 cudnn::BackendDescriptor Described(const std::string& path) {
   std::ifstream file(path);
   const std::string json(std::istreambuf_iterator<char>(file), {});
@@ -67,7 +67,7 @@ cudnn::BackendDescriptor Described(const std::string& path) {
   return profile;
 }
 
-// Fills descriptors of ours with those that `from` holds as attribute `name`.
+// Fills new descriptors with those that `from` holds as attribute `name`.
 std::vector<cudnn::BackendDescriptor> Parts(cudnnBackendDescriptor_t from,
                                             cudnnBackendAttributeName_t name,
                                             cudnnBackendDescriptorType_t type, int most) {
@@ -112,7 +112,7 @@ void ReadChoices(Configuration& configuration) {
   std::sort(configuration.knobs.begin(), configuration.knobs.end());
 }
 
-// One row: the configuration, its notes and its workspace or why there is no plan of it.
+// Returns one row: the configuration, its notes, and its workspace or why it has no plan.
 Json Row(const cudnn::PlanDevice& device, const Configuration& configuration, std::string* json) {
   Json row = configuration.Described();
   const cudnn::EngineNotes notes =

@@ -1,4 +1,4 @@
-// Graphs by name, the engine configurations that heuristics give for them, and plans that run.
+// Named graphs, the engine configurations that heuristics give for them, and plans that run.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace ucudnn::facts {
 
-// What plans are made for: the first device or, with --profile, a described one, on which nothing
-// runs.
+// The device for which plans are made: the first one or, with --profile, a described one, on which
+// nothing runs.
 struct Target {
   explicit Target(const Options& options);
 
@@ -28,11 +28,11 @@ struct NamedGraph {
   test::GraphOptions options;
 
   test::Graph Build(const cudnn::PlanDevice& device) const;
-  // Bytes that x, w, y and the fused operands take together.
+  // Returns the bytes that x, w, y and the fused operands take together.
   size_t TensorBytes() const;
 };
 
-// Sixty; with `tiny`, of the same names and kinds but small.
+// Returns sixty graphs; with `tiny` they have the same names and kinds, but are small.
 std::vector<NamedGraph> NamedGraphs(bool tiny);
 
 // An engine with its knobs (number and value, by rising number).
@@ -41,11 +41,11 @@ struct Configuration {
   int64_t engine = -1;
   test::Graph::Knobs knobs;
 
-  // {"engine", "knobs"}
+  // Returns {"engine", "knobs"}.
   Json Described() const;
 };
 
-// What the heuristics say, the best first.
+// Returns the heuristics' configurations, the best first.
 std::vector<Configuration> Configurations(cudnnBackendDescriptor_t graph,
                                           const cudnn::PlanDevice& device,
                                           cudnnBackendHeurMode_t mode);
@@ -58,19 +58,20 @@ struct Plan {
   test::Graph::Knobs knobs;
 };
 
-// Throws where the library refuses the configuration.
+// Throws if the library refuses the configuration.
 Plan Finalized(const cudnn::PlanDevice& device, const Configuration& configuration);
-// The first of heuristics A and then of the fallback that can be built; with `engine`, of that one.
+// Returns the first plan of heuristics A, then of the fallback, that can be built; if `engine` is
+// given, the first of that engine.
 constexpr int64_t kAnyEngine = -1;
 Plan FirstPlan(cudnnBackendDescriptor_t graph, const cudnn::PlanDevice& device,
                int64_t engine = kAnyEngine);
 
-// Which tensors a plan reads and writes, and where. It outlives its variant packs.
+// The tensors that a plan reads and writes, and their places. It must outlive its variant packs.
 struct Operands {
   std::vector<int64_t> uids;
   std::vector<void*> pointers;
 };
-// The graph's tensors one behind the other from `begin` on.
+// Places the graph's tensors one after the other from `begin` on.
 Operands Placed(const NamedGraph& graph, char* begin);
 cudnn::BackendDescriptor Pack(const Operands& operands, void* workspace);
 void Execute(const Device& device, const Plan& plan, const cudnn::BackendDescriptor& pack);

@@ -1,5 +1,5 @@
-"""What facts.py makes of lists and of programs that crash, hang or say nothing; its lists for described devices, from the real
-cuDNN; and all of its stages on the CPU stand-in. Needs no GPU."""
+"""Tests what facts.py makes of lists and of programs that crash, hang or say nothing, its lists for described devices, from the
+real cuDNN, and all of its stages on the CPU stand-in. Needs no GPU."""
 
 import copy
 import gzip
@@ -23,7 +23,7 @@ GRAPHS = {"a": GRAPH, "b": GRAPH}
 
 
 def copied():
-    return json.loads(json.dumps(GRAPHS))  # no part of which is another's
+    return json.loads(json.dumps(GRAPHS))  # shares no part with GRAPHS
 
 
 def changed(**values):
@@ -96,7 +96,7 @@ class Folder(unittest.TestCase):
 
 
 class Programs(Folder):
-    """facts.py with a program of the test's own in place of facts.cpp."""
+    """Runs facts.py with a program of the test's own in place of facts.cpp."""
 
     def outcome(self, script, seconds=20):
         program = self.folder / "program"
@@ -154,7 +154,7 @@ class Lists(Folder):
 
 
 class StandIn(Folder):
-    """Every stage at tiny sizes. Their times are a CPU's."""
+    """Runs every stage at tiny sizes. Their times are a CPU's."""
 
     def test_plans_are_compared_with_lists(self):
         lists = self.folder / "lists"

@@ -1,4 +1,4 @@
-// A 3x3 convolution that keeps the size of one large bf16 image, whole and in parts along h.
+// Runs a 3x3 convolution that keeps the size of one large bf16 image, whole and in parts along h.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,9 +12,9 @@ namespace ucudnn::facts {
 namespace {
 
 constexpr int kTileRounds = 5, kLongRounds = 3;
-constexpr double kLongMs = 700;          // a whole that takes longer runs once
-constexpr int64_t kEstimated = 64;       // a part of so many says how long a whole would take
-constexpr double kMostWholeMs = 12000;   // which does not run where it would take longer
+constexpr double kLongMs = 700;          // a whole image that takes longer runs once
+constexpr int64_t kEstimated = 64;       // one of so many parts tells a whole image's time
+constexpr double kMostWholeMs = 12000;   // a whole image that would take longer does not run
 constexpr uint16_t kUnwritten = 0xffff;  // a NaN
 constexpr size_t kWidth = 2;             // bytes of an element
 constexpr int64_t kAlignment = 16;
@@ -32,8 +32,8 @@ void Set(cudnn::BackendDescriptor& to, cudnnBackendAttributeName_t name,
   Check(to.Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &descriptor));
 }
 
-// Rows of an image in memory. The n stride is the rows' own span, since a span of 2^31 elements or
-// more leaves engine 0 alone.
+// Describes rows of an image in memory. The n stride is the span of these rows, since with a span
+// of 2^31 elements or more only engine 0 is left.
 cudnn::BackendDescriptor Tensor(int64_t uid, const Extents& dims, Extents strides) {
   strides[0] = 1;
   for (int axis = 1; axis < 4; ++axis) strides[0] += (dims[axis] - 1) * strides[axis];
@@ -48,8 +48,8 @@ cudnn::BackendDescriptor Tensor(int64_t uid, const Extents& dims, Extents stride
   return tensor;
 }
 
-// y rows [first, first + rows) of an image, and the x rows that they read: `pre` and `post` rows of
-// padding are in place of those outside the image.
+// The y rows [first, first + rows) of an image, and the x rows that they read: `pre` and `post`
+// rows of padding replace those outside the image.
 struct Part {
   int64_t first = 0, rows = 0, x_first = 0, x_rows = 0, pre = 0, post = 0;
   bool operator==(const Part&) const = default;
@@ -73,10 +73,11 @@ std::vector<Part> Cut(int64_t size, int64_t parts) {
 struct Picture {
   int64_t channels, size;
   Layout layout;
-  bool packs;  // parts are copied to packed tensors, as their channels lie too far apart for views
+  bool packs;  // parts are copied to packed tensors, since their channels lie too far apart for
+               // views
 
   size_t Elements() const { return static_cast<size_t>(channels * size * size); }
-  // Strides of a part that lies in an image of `height` rows.
+  // Returns the strides of a part that lies in an image of `height` rows.
   Extents Strides(int64_t height) const {
     if (layout == Layout::kNhwc) return {0, 1, size * channels, channels};
     return {0, height * size, size, 1};
@@ -88,7 +89,7 @@ struct Picture {
   }
 };
 
-// The plan of the first configuration that the library builds.
+// Returns the plan of the first configuration that the library builds.
 Plan PlanOf(const cudnn::PlanDevice& device, const Picture& picture, const Part& part, bool packed,
             int64_t engine = kAnyEngine) {
   const int64_t c = picture.channels, size = picture.size;
@@ -135,7 +136,8 @@ float FromBfloat(uint16_t narrow) {
   return value;
 }
 
-// "equal", "equal when rounded" (engines that round on the way), or how many differ.
+// Returns "equal", "equal when rounded" (for engines with intermediate rounding), or how many
+// differ.
 std::string Compared(const std::vector<uint16_t>& a, const std::vector<uint16_t>& b) {
   if (a == b) return "equal";
   size_t different = 0;
@@ -147,7 +149,7 @@ std::string Compared(const std::vector<uint16_t>& a, const std::vector<uint16_t>
   return std::to_string(different) + " of " + std::to_string(a.size()) + " DIFFER";
 }
 
-// The plans of parts that have the same padding and as many rows.
+// Parts with the same padding and as many rows share a plan.
 using Kind = std::array<int64_t, 3>;
 Kind KindOf(const Part& part) { return {part.pre, part.post, part.rows}; }
 std::map<Kind, Plan> PlansOf(const cudnn::PlanDevice& device, const Picture& picture,
@@ -210,7 +212,7 @@ class Way {
   const std::map<Kind, Plan>& plans() const { return plans_; }
 
  private:
-  // Bytes from the image's beginning to the row's in its first channel.
+  // Returns the bytes from the image's beginning to the row's in the image's first channel.
   size_t Offset(int64_t row) const {
     return static_cast<size_t>(row * picture_.Strides(picture_.size)[2]) * kWidth;
   }
@@ -245,8 +247,8 @@ class Bench {
         w_(FilterElements() * kWidth),
         y_(picture.Elements() * kWidth) {}
 
-  // The whole runs first and again in turn with each division, but where it is too slow for that:
-  // there it runs last, and once.
+  // The whole image runs first, and again in turn with each division. If it is too slow for that,
+  // it runs last, and once.
   Json Parts(int64_t parts) {
     const Way way(device_, picture_, parts, x_.at(0), w_.at(0), y_.at(0));
     Json told = {{"parts", parts}, {"packed", way.packs()}, {"plans", Described(way.plans())}};
@@ -291,7 +293,7 @@ class Bench {
   }
 
  private:
-  // What the engine would take for the whole, by what it takes for some rows.
+  // Estimates the engine's time for the whole image from its time for some rows.
   double EstimatedMs(int64_t engine) const {
     const Part part = Cut(picture_.size, kEstimated)[1];
     const Plan plan = PlanOf({device_.handle(), nullptr}, picture_, part, true, engine);
@@ -309,7 +311,7 @@ class Bench {
     Fill(x_.get(), picture_.Elements(), DataType::kBfloat16, filling, 1);
     Fill(w_.get(), FilterElements(), DataType::kBfloat16, filling, 2);
   }
-  // All of y, or three of its channels where it is too large.
+  // Returns all of y, or three of its channels if it is too large.
   std::vector<uint16_t> Result() const {
     const auto image = static_cast<size_t>(picture_.size * picture_.size);
     const auto last = static_cast<size_t>(picture_.channels - 1);
@@ -332,7 +334,7 @@ class Bench {
   const Device& device_;
   const Picture picture_;
   const Memory x_, w_, y_;
-  std::vector<uint16_t> expected_;  // of the case that ran first
+  std::vector<uint16_t> expected_;  // the result of the first case
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""What tools/gpu-check measures and records beside the tests. Every function takes the seconds it may take and returns
+"""What tools/gpu-check measures and records beside the tests. Every function takes the seconds that it may take and returns
 figures for the JSON; files go into `scratch` or `results`. Failures are machine.Failed."""
 
 import gzip
@@ -48,7 +48,7 @@ def bench(options, store, seconds, policy="powerOfTwo"):
 
 
 def summary(report):
-    """Sums over the kernels for which both ways fit the limit."""
+    """Returns sums over the kernels for which both ways fit the limit."""
     kernels = report["kernels"]
     both = [kernel for kernel in kernels if kernel["undivided"] and kernel["divided"]]
     return {"kernels": len(kernels), "compared": len(both),
@@ -63,25 +63,25 @@ def network_options(name, batch):
 
 
 def planned(options, store, policy, *within):
-    """What `ucudnn workspace` finds in the store; nothing is measured."""
+    """Returns what `ucudnn workspace` finds in the store; nothing is measured."""
     words = [machine.UCUDNN, "workspace", *options, "--policy", policy, "--db", store, "--json", *within]
     code, output, errors = machine.call(words, machine.environment(), 60)
     if code != 0:
-        return {"refused": errors.strip()}  # what does not fit, by its words
+        return {"refused": errors.strip()}  # the message about what does not fit
     plan = json.loads(output)
     return {"total_ms": plan["total_time_ms"], "total_workspace_bytes": plan["total_workspace_bytes"]}
 
 
 def divisions(options, store, policy, mib, kernels):
-    """All kernels within one budget (WD) as large as their limits together: each in a segment of its own, as in the paper,
-    and one after another in the same."""
+    """Divides one budget (WD), as large as the limits of all kernels together: each kernel has a segment of its own, as in the
+    paper, or one after another uses the same."""
     budget = ["--total-workspace", f"{mib * kernels}MiB"]
     return {division: planned(options, store, policy, *budget, "--division", division) for division in ("disjoint", "shared")}
 
 
 def network(sitting, seconds, name, batch):
-    """Every engine of every convolution at powers of two, and at the sizes that policy auto looks at, into the store; and
-    what division brings at some limits: `undivided_ms` of each summary is policy undivided."""
+    """Measures every engine of every convolution at powers of two, and at the sizes that policy auto looks at, into the store.
+    Returns what division gains at some limits: `undivided_ms` of each summary is policy undivided."""
     deadline, store = time.monotonic() + seconds, sitting.store
     left = lambda: max(deadline - time.monotonic(), 1)
     options = network_options(name, batch)
@@ -96,8 +96,8 @@ def network(sitting, seconds, name, batch):
 
 
 def l2(sitting, seconds):
-    """Whether micro-batches whose workspace fits the L2 cache beat the undivided kernel without any limit: what all sizes
-    show, and what policy auto finds of it. Each policy measures into a store of its own."""
+    """Measures whether micro-batches whose workspace fits the L2 cache beat the undivided kernel without any limit: what all
+    sizes show, and what policy auto finds of it. Each policy measures into a store of its own."""
     deadline, figures, path = time.monotonic() + seconds, {}, machine.FOLDER / "l2-layers.csv"
     options = ["--layers", path] + (["--batch", "2", "--ops", "forward"] if machine.HOST else [])
     if machine.HOST:
@@ -117,7 +117,7 @@ def l2(sitting, seconds):
 
 
 def engines_of_layers(sitting, seconds):
-    """Every engine of twenty layers at powers of two, into the store, from which `export` writes them."""
+    """Measures every engine of twenty layers at powers of two into the store, from which `export` writes them."""
     path = sitting.scratch / "layers.csv"
     rows = (machine.FOLDER / "l2-layers.csv").read_text().splitlines(keepends=True)
     path.write_text("".join(rows[:2] if machine.HOST else rows[:21]))
@@ -126,7 +126,7 @@ def engines_of_layers(sitting, seconds):
 
 
 def cliff(sitting, seconds):
-    """AlexNet's kernels in their best engine's workspace, and in one byte less."""
+    """Compares AlexNet's kernels in their best engine's workspace with those in one byte less."""
     options = ["--net", "alexnet", "--batch", "1" if machine.HOST else "256", "--cliff"]
     if machine.HOST:
         options += ["--ops", "forward"]
@@ -135,8 +135,8 @@ def cliff(sitting, seconds):
 
 
 def table(sitting, seconds):
-    """Every micro-batch size of AlexNet, for tests/bench/auto_policy_figures and the tables of tests/unit/planning; and
-    what policy all makes of them."""
+    """Measures every micro-batch size of AlexNet, for tests/bench/auto_policy_figures and the tables of tests/unit/planning,
+    and what policy all makes of them."""
     batch, store = "2" if machine.HOST else "256", sitting.scratch / "all.db"
     path, rows = sitting.output / f"{sitting.slug}-alexnet.csv", sitting.scratch / "alexnet.csv"
     words = [machine.ROOT / "tests/bench/record-table", *([] if machine.HOST else ["--gpu"]), "--db", store, machine.UCUDNN]
@@ -153,8 +153,8 @@ def table(sitting, seconds):
 
 
 def sanitizer(sitting, seconds):
-    """compute-sanitizer's memcheck and initcheck over the differential program, divided. Where the real run has errors
-    of its own (cuDNN's), only more of them count."""
+    """Runs compute-sanitizer's memcheck and initcheck over the differential program, divided. If the real run has errors of its
+    own (cuDNN's), only further ones count."""
     tool = shutil.which("compute-sanitizer") or next(iter(sorted(pathlib.Path("/usr/local").glob(
         "cuda*/bin/compute-sanitizer"))), None)
     if machine.HOST or not tool:
@@ -182,7 +182,7 @@ def measurements_of(sitting):
 
 
 def export(sitting, seconds):
-    """The store's rows as CSV, compressed, beside the results: what stages measured while nothing else ran."""
+    """Writes the store's rows as compressed CSV beside the results: what stages measured while nothing else ran."""
     path, store = measurements_of(sitting), sitting.store
     if not pathlib.Path(store).exists():
         raise Skipped("nothing was measured")
@@ -190,12 +190,12 @@ def export(sitting, seconds):
         plain = pathlib.Path(folder, "measurements.csv")
         machine.run([machine.UCUDNN, "cache", "export", plain, "--db", store], machine.environment(), seconds)
         rows = plain.read_bytes()
-    machine.write_whole(path, gzip.compress(rows, mtime=0))  # equal rows, equal files
+    machine.write_whole(path, gzip.compress(rows, mtime=0))  # equal rows make equal files
     return {"file": path.name, "rows": rows.count(b"\n") - 1}
 
 
 def take_in(sitting, seconds):
-    """The reverse of export()."""
+    """Reverses export()."""
     path, store = measurements_of(sitting), sitting.store
     with tempfile.TemporaryDirectory() as folder:
         plain = pathlib.Path(folder, "measurements.csv")
@@ -205,7 +205,7 @@ def take_in(sitting, seconds):
 
 
 def benches(sitting, seconds):
-    """Google Benchmark programs, by program and benchmark: the counters they print."""
+    """Runs Google Benchmark programs. Returns the counters that they print, by program and benchmark."""
     deadline = time.monotonic() + seconds
     figures, failures = {}, []
     for name in ("forward_bench", "planned_bench", "graph_bench", "wr_bench"):
@@ -225,7 +225,7 @@ def benches(sitting, seconds):
 
 
 def torch_trace(sitting, seconds):
-    """The cuDNN calls of tests/gpu/torch_steps.py on both of PyTorch's paths, loops written once."""
+    """Writes the cuDNN calls of tests/gpu/torch_steps.py on both of PyTorch's paths, with loops written once."""
     need("torch")
     if machine.HOST:
         raise Skipped("a CPU's PyTorch calls no cuDNN")

@@ -1,7 +1,7 @@
 // Prints what cudnnFind...Ex takes and leaves allocated: one line for each operation and mini-batch
 // with the device's free bytes before and after it, and the fewest that were seen meanwhile. Under
-// ucudnn that call measures, and measuring must give back all it took; what remains is code that
-// cuDNN loaded. A leaked output or workspace is far larger than that.
+// ucudnn that call measures, and measuring must give back all that it took; what remains is code
+// that cuDNN loaded. A leaked output or workspace is far larger than that.
 //
 //   find_memory [LARGEST_BATCH [BATCHES]]
 #include <algorithm>
@@ -26,7 +26,7 @@ size_t FreeBytes() {
   return free_bytes;
 }
 
-// Looks at the device's free memory from construction on.
+// Observes the device's free memory from its construction on.
 class FreeWatch {
  public:
   explicit FreeWatch(size_t free_bytes) : fewest_(free_bytes) {}
@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   constexpr size_t kWorkspace = size_t{256} << 20;
   void* workspace = nullptr;
   Check(cudaMalloc(&workspace, kWorkspace), "cudaMalloc");
-  // The smaller batches come first: at the largest, cuDNN's code is loaded.
+  // The smaller batches come first, so that cuDNN's code is loaded when the largest runs.
   for (const int n : std::span(batches).last(count)) {
     for (const auto operation :
          {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {

@@ -1,7 +1,7 @@
-"""The frameworks of this machine, and their programs with and without ucudnn. A program knows nothing of ucudnn, takes
-`--device cpu` and prints JSON on its last line. In the dry run (machine.HOST) it runs on the CPU at small sizes, both times
-without ucudnn, since frameworks have kernels of their own that the stand-in cannot run: that tries out the programs and
-what compares them."""
+"""Runs the programs of this machine's frameworks with and without ucudnn. A program knows nothing of ucudnn, takes `--device
+cpu` and prints JSON on its last line. In the dry run (machine.HOST) it runs on the CPU at small sizes, both times without
+ucudnn, since frameworks have kernels of their own that the stand-in cannot run. This tries out the programs and what
+compares them."""
 
 import json
 import pathlib
@@ -12,18 +12,19 @@ import tempfile
 import machine
 from versions import VARIABLES, missing  # noqa: F401, which tests take from here
 
-# For measuring, by ucudnn: a kernel, the process. Kernels beyond it run undivided, which is told in `fallbacks`. A test has
-# many kernels, of which most shall be divided; what it may take (tools/gpu-check) allows for the whole of it.
+# ucudnn may measure for so long: a kernel, the process. Later kernels run undivided, which `fallbacks` tells. A test has many
+# kernels, most of which shall be divided; the time that it may take (tools/gpu-check) allows for the whole of this.
 TUNE = {"UCUDNN_TUNE_SECONDS": "0.5:60"}
-# What may keep a kernel undivided. Anything else in `fallbacks` is a fault: plans that are wrong, pieces that fail.
+# These may keep a kernel undivided. Anything else in `fallbacks` is a fault: plans that are wrong, pieces that fail.
 EXPECTED_FALLBACKS = ("cannot be brought under the workspace limit", "cannot be measured", "left alone",
                       "not measured, so it cannot be brought under the workspace limit")
 
 
 def start(framework, program, words=(), options=None, **variables):
-    """What `program` of this folder printed, and ucudnn's report: None without ucudnn (`options` None), in the dry run, and
-    where ucudnn saw no cuDNN convolution."""
-    # ONNX Runtime alone does not find the libraries of NVIDIA's wheels by itself, in releases without preload_dlls().
+    """Returns what `program` of this folder printed, and ucudnn's report: None without ucudnn (`options` None), in the dry run,
+    and where ucudnn saw no cuDNN convolution."""
+    # In releases without preload_dlls(), ONNX Runtime is the only one that does not find the libraries of NVIDIA's wheels
+    # itself.
     environment = (machine.environment if framework == "onnxruntime" else machine.python_environment)(
         **VARIABLES[framework] | TUNE | variables)
     timeout = machine.seconds_left()
@@ -39,7 +40,7 @@ def start(framework, program, words=(), options=None, **variables):
 
 
 def both(framework, program, words=(), options=(), **variables):
-    """The program without ucudnn, then under it with a store of its own: two results and the report."""
+    """Runs the program without ucudnn, then under it with a store of its own. Returns two results and the report."""
     plain, _ = start(framework, program, words, None, **variables)
     with tempfile.TemporaryDirectory() as folder:
         options = ["--db", pathlib.Path(folder, "measurements.db"), *options]
@@ -48,17 +49,17 @@ def both(framework, program, words=(), options=(), **variables):
 
 
 def new_failures(plain, divided):
-    """Of samples: those that passed and do not any more, their outcomes by name."""
+    """Returns the outcomes, by name, of samples that passed before and do not any more."""
     return {name: divided.get(name, "did not run") for name, outcome in plain.items()
             if outcome == "ok" and divided.get(name) != "ok"}
 
 
-FAILED = "failed: "  # as program.outcome() says it
+FAILED = "failed: "  # program.outcome() begins failures so
 
 
 def assert_equal_case(test, plain, divided):
-    """Checksums of a case, or why there is none: equal, and such as whole numbers give. What fails in the same way without
-    ucudnn is skipped; call it in a subtest."""
+    """Expects that checksums of a case, or why there is none, are equal, and as whole numbers make them. What fails in the same
+    way without ucudnn is skipped. Call it in a subtest."""
     if plain.startswith(FAILED):
         alike = lambda text: re.sub(r"0x[0-9a-f]+|[0-9]+", "N", text)
         if divided.startswith(FAILED):
@@ -69,7 +70,7 @@ def assert_equal_case(test, plain, divided):
 
 
 def assert_equal_cases(test, plain, divided):
-    """All cases, most of which must have a result, each in a subtest."""
+    """Checks all cases, each in a subtest; most of them must have a result."""
     test.assertEqual(plain.keys(), divided.keys())
     failed = [result for result in plain.values() if result.startswith(FAILED)]
     test.assertLess(2 * len(failed), len(plain), failed)
@@ -79,13 +80,13 @@ def assert_equal_cases(test, plain, divided):
 
 
 def divided(report):
-    """The kernels that ran in pieces: calls that ran whole all the same count by themselves."""
+    """Returns the kernels that ran in pieces. Calls that ran undivided anyway are counted by themselves."""
     return [kernel for kernel in report["kernels"]
             if machine.pieces(kernel) > 1 and kernel["calls"] > kernel.get("undivided_calls", 0)]
 
 
 def summary(report):
-    """Of a report, for the results."""
+    """Summarises a report for the results."""
     if report is None:
         return None
     return {"kernels": len(report["kernels"]), "divided": len(divided(report)), "measured": report["measured"],
@@ -95,13 +96,13 @@ def summary(report):
 
 
 def total_bytes(kernel):
-    """Workspace of a kernel, the program's and the library's."""
+    """Returns a kernel's workspace, the program's and the library's together."""
     return kernel["workspace_bytes"] + kernel["owned_workspace_bytes"]
 
 
 def assert_divided_within(test, report, limit, api):
-    """Some kernel of `api` ran in pieces; those in pieces keep to the limit, and so does every other but where the report
-    says why not; nothing went wrong inside."""
+    """Expects that some kernel of `api` ran in pieces. Those in pieces keep to the limit, and so does every other unless the
+    report says why not; nothing went wrong inside."""
     if machine.HOST:
         test.skipTest("the dry run has no cuDNN")
     test.assertIsNotNone(report, "no cuDNN convolution was seen")

@@ -1,5 +1,5 @@
-"""The first stage of a sitting: is this a machine on which anything can be learned? The driver, what `ucudnn doctor` finds, the
-device's profile, and the drop-in under a program that knows nothing of it, with the outputs that it has without."""
+"""The first stage of a sitting decides whether anything can be learned on this machine. It checks the driver, what `ucudnn
+doctor` finds, the device's profile, and the drop-in under a program that knows nothing of it, whose outputs must not change."""
 
 import concurrent.futures
 import importlib.util
@@ -31,7 +31,7 @@ def gate(sitting, seconds):
                 found[name] = run.result()
             except figures.Skipped as reason:
                 found[name] = f"skipped: {reason}"
-            except (machine.Failed, OSError) as failure:  # the latter where a program is not there
+            except (machine.Failed, OSError) as failure:  # OSError if a program is missing
                 failures.append(f"{name}: {failure.args[0] if isinstance(failure, machine.Failed) else failure}")
     if not failures:
         failures = compared(found["real"], found["drop-in"])
@@ -42,7 +42,7 @@ def gate(sitting, seconds):
 
 
 def cases(seconds, *options):
-    """What the program prints without the choice of an algorithm, which may differ, and how many kernels ucudnn saw."""
+    """Returns the program's output without the algorithm, which may differ, and how many kernels ucudnn saw."""
     environment = machine.environment(UCUDNN_TUNE="off")
     output, report = machine.under_ucudnn([*options], [PROGRAM, WORKSPACE_MIB, SHAPES], environment, seconds)
     return {"lines": [line.split()[:2] for line in output.strip().splitlines()],
@@ -50,7 +50,7 @@ def cases(seconds, *options):
 
 
 def compared(real, dropped_in):
-    """Reasons why the two runs are not what they should be."""
+    """Returns why the two runs are not as they should be."""
     if not any(len(line) > 1 and line[1] != "unsupported" for line in real["lines"]):
         return ["cuDNN runs no convolution here, without ucudnn"]
     if not dropped_in["kernels"]:
@@ -68,7 +68,7 @@ def driver(seconds):
 
 
 def doctor(seconds):
-    """What `ucudnn doctor` says of a program that it starts."""
+    """Returns what `ucudnn doctor` says of a program that it starts."""
     words = [machine.UCUDNN, "doctor", "--json", *(["--host"] if machine.HOST else []), "--", PROGRAM, "1", "1"]
     code, output, errors = machine.call(words, machine.environment(UCUDNN_TUNE="off"), seconds)
     try:
@@ -83,7 +83,7 @@ def doctor(seconds):
 
 
 def diagnostics():
-    """What somebody who was not there asks first, by command."""
+    """Returns, by command, what somebody who was not there asks first."""
     commands = {
         "nvidia-smi": ["nvidia-smi"], "doctor": [machine.UCUDNN, "doctor"], "ldd": ["ldd", PROGRAM],
         "cuDNN's bindings": ["env", "LD_DEBUG=libs", PROGRAM, "1", "1"],
@@ -96,7 +96,7 @@ def diagnostics():
 
 
 def told_by(words):
-    """What a command prints, its beginning and its end."""
+    """Returns the beginning and the end of a command's output."""
     if not shutil.which(str(words[0])):
         return "not found"
     try:
@@ -108,7 +108,7 @@ def told_by(words):
     return text if len(text) <= 2 * half else f"{text[:half]}\n…\n{text[-half:]}"
 
 
-READING_SECONDS = 20  # then what waits for it begins, also where the disk is slow
+READING_SECONDS = 20  # then what waits for it begins, even if the disk is slow
 
 
 def page_cache(sitting, seconds):
@@ -118,7 +118,8 @@ def page_cache(sitting, seconds):
     torch, nvidia = importlib.util.find_spec("torch"), importlib.util.find_spec("nvidia")
     folders += [pathlib.Path(folder, "lib") for folder in (torch.submodule_search_locations if torch else [])]
     folders += [path for root in (nvidia.submodule_search_locations if nvidia else []) for path in pathlib.Path(root).glob("*/lib")]
-    # Engines of cuDNN and torch's own first: those are what all wait for. A toolkit's come last: wheels have most of the same.
+    # Engines of cuDNN and torch's own libraries come first, since everything waits for them. A toolkit's come last, since
+    # wheels have most of the same.
     first = ("cudnn", "torch", "cublas", "cudart", "nvrtc", "c10", "nccl")
     files = sorted({path.resolve() for folder in folders for path in folder.glob("*.so*") if path.is_file()}, key=lambda path: (
         nvidia is not None and path.is_relative_to("/usr/local"), not path.name.startswith(tuple(f"lib{name}" for name in first)),

@@ -1,4 +1,4 @@
-"""The kernels in a CUDA graph, as the driver tells them."""
+"""Reads the kernels in a CUDA graph from the driver."""
 
 import ctypes
 
@@ -14,7 +14,7 @@ class KernelNode(ctypes.Structure):
 
 
 def launches(graph):
-    """Grid and block of each kernel of a cudaGraph_t, sorted."""
+    """Returns grid and block of each kernel of a cudaGraph_t, sorted."""
     cuda = ctypes.CDLL("libcuda.so.1")
 
     def ask(function, *arguments):

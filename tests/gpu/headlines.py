@@ -1,8 +1,8 @@
-"""What ucudnn gains, in whole calls: figures that a reader wants first, each beside its baseline. Convolutions are executed by
-layer_calls.cpp, which knows nothing of ucudnn, one process for each configuration; they take turns in rounds, so that what
-changes on the machine meanwhile changes for all. Every function takes the sitting and the seconds it may take and returns
-figures for the JSON; `sentences` among them says each headline in one, and `findings` what should not be so: predictions that
-execution does not bear out."""
+"""Measures what ucudnn gains in whole calls: the figures that a reader wants first, each beside its baseline. Convolutions are
+executed by layer_calls.cpp, which knows nothing of ucudnn, in one process for each configuration. The processes take turns
+in rounds, so that changes of the machine affect all. Every function takes the sitting and the seconds it may take and
+returns figures for the JSON: `sentences` says each headline in one sentence, and `findings` what should not be so,
+predictions that execution does not confirm."""
 
 import csv
 import json
@@ -19,57 +19,57 @@ from workers import MIB, Worker, close, in_turn, measured_at_once, within
 PROGRAM = machine.BUILD / "tests/gpu/bin/layer_calls"
 OPERATIONS = ("forward", "backward_data", "backward_filter")
 COLUMNS = ("n", "c", "h", "w", "k", "r", "s", "pad_h", "pad_w", "stride_h", "stride_w")
-# Operands change from call to call, over more than twice this cache. On the stand-in a small one does: memory is short there.
+# Operands change from call to call, over more than twice this cache. On the stand-in, where memory is short, it is small.
 CACHE = {"cache_bytes": 1 << 18} if machine.HOST else {}
-THREADS = {"OMP_NUM_THREADS": "1"} if machine.HOST else {}  # a CPU that others use, too
+THREADS = {"OMP_NUM_THREADS": "1"} if machine.HOST else {}  # others use the CPU, too
 ROUNDS, WARM_UP_S, WARM_UP_PASSES, ROUND_MS, MOST_PASSES = (5, 0.1, 4, 20, 3) if machine.HOST else (5, 0.5, 4, 250, 50)
-# A stage ends by itself so long before its time is up: its programs have to end, too.
+# A stage ends this long before its time is up, since its programs have to end, too.
 ENDING_SECONDS = 6
-# Predicted and executed times that are further apart than this are a finding, of which so many are told in words.
+# Predicted and executed times that are further apart than this are a finding; at most MOST_FINDINGS are told in words.
 APART, MOST_FINDINGS = 0.05, 20
 
-# The network's layers, mini-batch, type: in the order of their worth, as far as time reaches.
+# Each case has the network's layers, mini-batch and type. Cases run in the order of their worth, as far as time allows.
 CASES = ((("alexnet", 8, "fp32"),) if machine.HOST else
          (("alexnet", 256, "fp32"), ("resnet50", 128, "bf16"), ("resnet50", 128, "fp32"), ("alexnet", 256, "bf16")))
 TITLES = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
 LIMIT_MIB, LIMIT = (0.25, "256 KiB") if machine.HOST else (64, "64 MiB")
 PLAIN, UNDIVIDED, DIVIDED, BUDGET = "plain", f"{LIMIT} undivided", LIMIT, "one budget"
-# Seconds that measuring may take, a kernel:a process. The kernels that take most of a network's arithmetic come first, and
-# processes find what earlier ones measured. A plan that is not verified within a kernel's time does not run: that copies inputs
-# and both results to the host, up to a gigabyte here.
+# Measuring may take these seconds, a kernel:a process. Kernels with most of a network's arithmetic come first, and processes
+# find what earlier ones measured. A plan that is not verified within a kernel's time does not run: verifying copies inputs and
+# both results to the host, up to a gigabyte here.
 TUNE = "10:60" if machine.HOST else "1:14"
 TUNES = {} if machine.HOST else {DIVIDED: "0.8:18", UNDIVIDED: "0.8:7", BUDGET: "0.8:8"}
 LEAST_CASE_SECONDS = 3 if machine.HOST else 20
-TURNS_SECONDS = 12  # of a case's time, kept for its rounds
+TURNS_SECONDS = 12  # part of a case's time that is kept for its rounds
 L2_ROWS = ("alexnet-conv2-fp32", "alexnet-conv3-fp32", "resnet-3x3-64-fp32", "resnet-1x1-256-64-fp32", "unet-64-512-fp32",
            "resnet-3x3-64-fp16", "resnet-1x1-64-256-fp16", "resnet-3x3-128-fp16", "unet-64-256-fp16", "unet-128-256-fp16")
 L2_OPERATIONS = ("forward", "backward_data")
 
 
 def need_processes():
-    """Configurations take turns, and each keeps its process."""
+    """Skips the stage unless configurations can take turns, each in a process of its own."""
     mode = None if machine.HOST else machine.compute_mode()
     if mode not in (None, "Default"):
         raise figures.Skipped(f"compute mode {mode}: the GPU takes one process at a time")
 
 
 def layers_of(file):
-    """The rows of a layers CSV in this folder."""
+    """Returns the rows of a layers CSV in this folder."""
     with (machine.FOLDER / file).open() as rows:
         return [{name: value if name in ("name", "dtype", "layout") else int(value) for name, value in row.items()}
                 for row in csv.DictReader(rows)]
 
 
 def shrunk(rows, batch):
-    """Of the same kind, at sizes that a CPU bears."""
+    """Returns rows of the same kind, at sizes that a CPU can run."""
     small = lambda row: {"n": batch, "h": min(row["h"], 27), "w": min(row["w"], 27), "c": max(row["c"] // 4, 3),
                          "k": max(row["k"] // 4, 8)}
     return [row | small(row) for row in rows[:2]]
 
 
 def kernels_of(rows, operations, dtype=None, first_is_input=True):
-    """Each distinct convolution once, with how many times the rows have it (`count`); those with most arithmetic come first.
-    Nobody computes the gradient of a network's own input, that of its first row (`first_is_input`)."""
+    """Returns each distinct convolution once, with how many times the rows have it (`count`); those with most arithmetic come
+    first. Nobody computes the gradient of a network's own input, that of its first row (`first_is_input`)."""
     kernels = {}
     for index, row in enumerate(rows):
         for op in operations:
@@ -83,7 +83,7 @@ def kernels_of(rows, operations, dtype=None, first_is_input=True):
 
 
 def arithmetic(kernel):
-    """Products of one call, beside a constant factor."""
+    """Returns the products of one call, but for a constant factor."""
     outputs = 1
     for extent, taps, pad, stride in (("h", "r", "pad_h", "stride_h"), ("w", "s", "pad_w", "stride_w")):
         outputs *= (kernel[extent] + 2 * kernel[pad] - kernel[taps]) // kernel[stride] + 1
@@ -91,8 +91,9 @@ def arithmetic(kernel):
 
 
 class Calls:
-    """Kernels under several configurations: `options` of `ucudnn run` by name, None without ucudnn, in the order in which they
-    get ready; who measures comes first, and others find its rows in the store. `tunes`: seconds for measuring by name."""
+    """Runs kernels under several configurations: the options of `ucudnn run` by name, None without ucudnn, in the order in
+    which they get ready. The one that measures comes first, and others find its rows in the store. `tunes`: seconds for
+    measuring, by name."""
 
     def __init__(self, configurations, kernels, seconds, tunes=None, variables=None):
         self.configurations, self.kernels = configurations, kernels
@@ -102,7 +103,7 @@ class Calls:
         self.reports, self.failures = {}, []
 
     def run(self):
-        """Whatever goes wrong is in `failures`, and what there is by then is kept."""
+        """Runs everything. `failures` has whatever goes wrong, and the results until then are kept."""
         workers = {}
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -125,7 +126,7 @@ class Calls:
         return machine.environment(**THREADS, **{"UCUDNN_TUNE_SECONDS": self.tunes.get(name, TUNE)}, **self.variables)
 
     def prepare(self, worker, waiting):
-        """`waiting`: how many are not ready yet."""
+        """`waiting` is how many configurations are not ready yet."""
         left = max(self.deadline - time.monotonic(), 1)
         left = max(left - TURNS_SECONDS, left / 2)
         words = [{name: value for name, value in kernel.items() if name != "count"} for kernel in self.kernels]
@@ -151,13 +152,13 @@ class Calls:
                 self.rounds[name].append(answer["ms"] if answer else {})
 
     def complete(self):
-        """The rounds of those configurations that went through all that there were, by name."""
+        """Returns, by name, the rounds of the configurations that completed all rounds."""
         most = max(map(len, self.rounds.values()))
         return {name: rounds for name, rounds in self.rounds.items() if rounds and len(rounds) == most and all(rounds)}
 
 
 def planned(report, kernel):
-    """The report's entry of a kernel: the one that was called most."""
+    """Returns the report's entry of a kernel: the one that was called most."""
     wanted = {column: kernel[column] for column in (*COLUMNS, "dtype", "layout")}
     defaults = {"pad_h": 0, "pad_w": 0, "stride_h": 1, "stride_w": 1, "dtype": "fp32", "layout": "nchw"}
     found = [entry for entry in (report or {"kernels": []})["kernels"] if entry["op"] == kernel["op"]
@@ -166,7 +167,7 @@ def planned(report, kernel):
 
 
 def of_kernel(calls, name, kernel):
-    """A kernel in one configuration: executed and predicted time, workspace, division."""
+    """Returns the executed and predicted time, workspace and division of a kernel in one configuration."""
     executed_ms = statistics.median(each[kernel["name"]] for each in calls.rounds[name])
     told = {"ms": round(executed_ms, 4), "workspace_bytes": calls.prepared[name]["kernels"][kernel["name"]]["workspace_bytes"]}
     entry = planned(calls.reports.get(name), kernel)
@@ -183,13 +184,13 @@ def of_kernel(calls, name, kernel):
 
 
 def ratios(own, reference):
-    """How many times as fast as the reference, by equal rounds: the median, the least and the greatest."""
+    """Returns how many times as fast as the reference it is, round by round: the median, the least and the greatest."""
     each = [other / ms for ms, other in zip(own, reference)]
     return [round(value, 4) for value in (statistics.median(each), min(each), max(each))]
 
 
 def compared(calls, references):
-    """Figures of a case. `references`: configurations that all are compared with, by the word for it in the result."""
+    """Returns the figures of a case. `references`: configurations with which all are compared, by their word in the result."""
     complete = calls.complete()
     kernels = [kernel for kernel in calls.kernels if all(kernel["name"] in rounds[0] for rounds in complete.values())]
     by_kernel = {kernel["name"]: {"count": kernel["count"]} | {
@@ -216,13 +217,13 @@ def compared(calls, references):
 
 
 def fallbacks(report):
-    """How many kernels have each cause."""
+    """Returns how many kernels have each cause."""
     causes = [told["cause"] for told in (report or {"fallbacks": []})["fallbacks"]]
     return {cause: causes.count(cause) for cause in sorted(set(causes))}
 
 
 def findings(title, case, undivided, divided):
-    """What execution does not bear out: predictions, and which of two configurations is the faster."""
+    """Returns what execution does not confirm: predictions, and which of two configurations is the faster."""
     told, apart = [], []
     for name, kernel in {"all kernels": case["configurations"], **case["kernels"]}.items():
         first, second = kernel.get(undivided), kernel.get(divided)
@@ -247,8 +248,9 @@ def findings(title, case, undivided, divided):
 
 
 def case_configurations(store, kernels):
-    """In the order in which they get ready: the first one measures most. The budget for all is one kernel's limit times the
-    number of distinct kernels, each of which has a segment of its own: what the program may allocate under the limits."""
+    """Returns configurations in the order in which they get ready: the first one measures most. The budget for all is one
+    kernel's limit times the number of distinct kernels, each with a segment of its own: what the program may allocate under
+    the limits."""
     of_store, budget_bytes = ["--db", store], int(LIMIT_MIB * MIB) * len(kernels)
     budget = ["--policy", "powerOfTwo", "--total-workspace", str(budget_bytes), "--division", "disjoint"]
     return {DIVIDED: [*of_store, *within(LIMIT_MIB, "auto")], UNDIVIDED: [*of_store, *within(LIMIT_MIB, "undivided")],
@@ -256,7 +258,7 @@ def case_configurations(store, kernels):
 
 
 def case_sentences(title, case):
-    """None where a configuration did not come through."""
+    """Returns no sentence if a configuration was not completed."""
     if not {DIVIDED, UNDIVIDED, PLAIN, BUDGET} <= set(case["configurations"]):
         return []
     ms = {name: figure["median_ms"] for name, figure in case["configurations"].items()}
@@ -271,7 +273,7 @@ def case_sentences(title, case):
 
 
 def a_case(store, network, batch, dtype, seconds):
-    """One network in one type: figures, what failed, findings, sentences."""
+    """Returns the figures, failures, findings and sentences of one network in one type."""
     rows = layers_of(f"{network}-layers.csv")
     rows = shrunk(rows, batch) if machine.HOST else [row | {"n": batch} for row in rows]
     kernels = kernels_of(rows, OPERATIONS, dtype)
@@ -283,7 +285,7 @@ def a_case(store, network, batch, dtype, seconds):
 
 
 class Told:
-    """The figures of a stage, collected part by part."""
+    """Collects the figures of a stage, part by part."""
 
     def __init__(self):
         self.figures, self.failures = {"cases": {}, "findings": [], "sentences": [], "not run": []}, []
@@ -295,15 +297,15 @@ class Told:
         self.failures += [f"{name}: {failure}" for failure in failures]
 
     def end(self):
-        """The figures, or a failure that has them."""
+        """Returns the figures, or raises a failure that has them."""
         if self.failures:
             raise machine.Failed("; ".join(self.failures)[:4000], self.figures)
         return self.figures
 
 
 def layers(sitting, seconds):
-    """Networks' convolutions, forward and backward: unlimited, and within 64 MiB undivided, divided, and with one budget.
-    Shapes that a network repeats are executed once, and count as often as it has them."""
+    """Compares networks' convolutions, forward and backward: unlimited, and within 64 MiB undivided, divided, and with one
+    budget. Shapes that a network repeats are executed once, and count as often as it has them."""
     need_processes()
     deadline, told = time.monotonic() + seconds, Told()
     for index, (network, batch, dtype) in enumerate(CASES):
@@ -317,7 +319,7 @@ def layers(sitting, seconds):
 
 
 def drift(sitting, seconds):
-    """Three rows of the headlines once more, beside the committed ones: how many times as long each takes now."""
+    """Repeats three rows of the headlines, and returns how many times as long each takes as in the committed result."""
     need_processes()
     path = machine.FOLDER / "results" / f"{sitting.slug}.json"
     if not path.exists():
@@ -343,7 +345,8 @@ def drift_from(result, store, seconds):
 
 
 def l2_rows(sitting, seconds):
-    """Ten layers without any limit: whether micro-batches whose data fit the L2 cache beat the whole call, in execution."""
+    """Measures by execution, on ten layers without any limit, whether micro-batches whose data fit the L2 cache beat the whole
+    call."""
     need_processes()
     rows = [row for row in layers_of("l2-layers.csv") if row["name"] in L2_ROWS]
     if machine.HOST:
@@ -369,8 +372,8 @@ def l2_rows(sitting, seconds):
 
 
 def resnet50_iteration(sitting, seconds):
-    """Whole training iterations of ResNet-50 in PyTorch: without ucudnn, and within 64 MiB undivided and divided; memory, and
-    how long it takes until steps run as planned."""
+    """Compares training iterations of ResNet-50 in PyTorch without ucudnn, and within 64 MiB undivided and divided: times,
+    memory, and how long it takes until steps run as planned."""
     need_processes()
     figures.need("torch")
     network, batch, precision = ("unet", 2, "fp32") if machine.HOST else ("resnet50", 128, "tf32")
@@ -399,7 +402,8 @@ COST_CALLS = 20 if machine.HOST else 400  # in each round
 
 
 def planned_words(report, pieces):
-    """A workspace plan that divides the report's legacy kernel into so many pieces of the algorithm that the program names."""
+    """Returns a workspace plan that divides the report's legacy kernel into `pieces` pieces of the algorithm that the program
+    names."""
     kernel = next(kernel for kernel in report["kernels"] if kernel["api"] == "legacy")
     size = TINY["n"] // pieces
     run = {"engine": "legacy:1", "micro_batch": size, "count": pieces, "workspace_bytes": MIB, "piece_ms": 1}
@@ -410,7 +414,7 @@ def planned_words(report, pieces):
 
 
 def costs(configurations, apis, calls, rounds, deadline, folder):
-    """Microseconds of the host for a call, by configuration and API: the median of rounds. And the last reports."""
+    """Returns the host's microseconds for a call, by configuration and API, as the median of rounds; and the last reports."""
     workers, told = {}, {name: {api: [] for api in apis} for name in configurations}
     try:
         for name, (options, variables) in configurations.items():
@@ -432,7 +436,8 @@ def costs(configurations, apis, calls, rounds, deadline, folder):
 
 
 def call_cost(sitting, seconds):
-    """What a call of a tiny convolution takes the host: without ucudnn, with ucudnn that leaves it alone, and in pieces."""
+    """Measures what a call of a tiny convolution costs the host: without ucudnn, with ucudnn that leaves it alone, and in
+    pieces."""
     need_processes()
     figures.facts.warm_up()
     deadline, told = time.monotonic() + seconds - ENDING_SECONDS, {"not run": []}

@@ -1,5 +1,5 @@
-"""The headlines on the CPU stand-in at tiny sizes, and what becomes of predictions that are wrong, of workers that die and of
-time that is short. Times here are a CPU's, and no evidence about a GPU."""
+"""Tests the headlines on the CPU stand-in at tiny sizes, and their handling of wrong predictions, workers that die and time
+that is short. Times here are a CPU's, and no evidence about a GPU."""
 
 import json
 import os
@@ -18,7 +18,7 @@ import workers
 from headlines import DIVIDED, PLAIN, UNDIVIDED
 
 SECONDS = 60
-# An engine in pieces is more than twice as fast on it as any that fits the limit whole.
+# On this layer an engine in pieces is more than twice as fast as any that fits the limit whole.
 LAYER = {"name": "5x5", "n": 8, "c": 16, "h": 27, "w": 27, "k": 32, "r": 5, "s": 5,
          "pad_h": 2, "pad_w": 2, "stride_h": 1, "stride_w": 1}
 
@@ -31,7 +31,7 @@ class OnStandIn(unittest.TestCase):
         self.sitting = types.SimpleNamespace(output=self.folder, scratch=self.folder, store=self.folder / "m.db", slug="host")
 
     def compared(self, kernels, store, **variables):
-        """Undivided, which is asked first, and divided, within 256 KiB."""
+        """Compares undivided, which is asked first, with divided, within 256 KiB."""
         options = {name: ["--db", store, *workers.within(0.25, policy)] for name, policy in (
             (UNDIVIDED, "undivided"), (DIVIDED, "auto"))}
         calls = headlines.Calls(options, kernels, SECONDS, variables=variables).run()
@@ -40,7 +40,7 @@ class OnStandIn(unittest.TestCase):
 
 
 class Stages(OnStandIn):
-    @unittest.mock.patch.dict(headlines.THREADS, HOSTGPU_CLOCK="processor")  # what others do decides nothing
+    @unittest.mock.patch.dict(headlines.THREADS, HOSTGPU_CLOCK="processor")  # other programs decide nothing
     def test_layers_then_drift(self):
         told = headlines.layers(self.sitting, SECONDS)
         self.assertEqual([], told["not run"])
@@ -89,7 +89,7 @@ class FirstTouch(OnStandIn):
     TITLE = "stand-in"
 
     def test_what_executes_ranks_and_wrong_predictions_are_findings(self):
-        for attempt in range(3):  # what others do on this CPU may mislead measuring
+        for attempt in range(3):  # other programs on this CPU may mislead measuring
             case = self.compared(self.KERNELS, self.folder / f"{attempt}.db", HOSTGPU_FIRST_TOUCH="1:10000")
             if case["configurations"][DIVIDED]["divided"]:
                 break
@@ -107,7 +107,7 @@ class FirstTouch(OnStandIn):
 
 class Findings(unittest.TestCase):
     def case(self, undivided, divided):
-        """Executed and predicted milliseconds of one kernel in two configurations."""
+        """Returns a case of one kernel in two configurations, each given as executed and predicted milliseconds."""
         kernel = {name: {"ms": ms, "predicted_ms": predicted} for name, (ms, predicted) in (
             (UNDIVIDED, undivided), (DIVIDED, divided))}
         totals = {name: {"median_ms": told["ms"], "predicted_ms": told["predicted_ms"]} for name, told in kernel.items()}
@@ -148,7 +148,7 @@ class Kernels(unittest.TestCase):
         self.assertNotIn("conv1 backward_data", [kernel["name"] for kernel in kernels])
         cost = [kernel["count"] * headlines.arithmetic(kernel) for kernel in kernels]
         self.assertEqual(sorted(cost, reverse=True), cost)
-        # 4.089e9 products forward, as published for the convolutions of an image.
+        # Published: 4.089e9 products forward for the convolutions of an image.
         forward = sum(kernel["count"] * headlines.arithmetic(kernel) for kernel in kernels if kernel["op"] == "forward")
         self.assertAlmostEqual(4.087e9, forward / 128, delta=5e6)
 
@@ -163,7 +163,7 @@ class Kernels(unittest.TestCase):
 
 class Workers(OnStandIn):
     def failures(self, program, seconds=SECONDS):
-        """What becomes of a comparison whose program is this shell script."""
+        """Returns what becomes of a comparison whose program is this shell script."""
         script = self.folder / "program"
         script.write_text(f"#!/bin/sh\n{program}\n")
         script.chmod(0o755)

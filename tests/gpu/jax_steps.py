@@ -1,6 +1,6 @@
-"""A JAX program that knows nothing of ucudnn: convolutions of one to three dimensions on whole numbers, forward and
-gradients, grouped, strided, dilated and transposed. Prints JSON that two runs can be compared by, and how many cuDNN calls
-XLA compiled them to. `--device cpu` tries it out."""
+"""A JAX program that knows nothing of ucudnn: convolutions of one to three dimensions on whole numbers, forward and gradients,
+grouped, strided, dilated and transposed. Prints JSON by which two runs can be compared, and to how many cuDNN calls XLA
+compiled them. `--device cpu` tries it out."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from program import cudnn_files, outcome
 from whole_numbers import checksum, whole
 
 ON_CPU = sys.argv[1:] == ["--device", "cpu"]
-SHARE = 8 if ON_CPU else 1  # of channels and images
+SHARE = 8 if ON_CPU else 1  # divides channels and images
 TYPES = (jnp.float32, jnp.float16, jnp.bfloat16)[:1 if ON_CPU else 3]
 # Name: dimensions, images, input and output channels, side, window, options of the convolution.
 SHAPES = {
@@ -26,8 +26,8 @@ SHAPES = {
     "3d": (3, 16, 32, 32, 16, 3, {}),
     "3d strided": (3, 16, 32, 64, 16, 3, {"window_strides": 2}),
 }
-LAST = ("2d", "large", "3d")  # in channels-last memory, too
-cudnn_calls = []  # of each case
+LAST = ("2d", "large", "3d")  # these also run in channels-last memory
+cudnn_calls = []  # for each case
 devices = set()
 
 

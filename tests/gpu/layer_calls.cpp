@@ -1,7 +1,7 @@
-// Executes whole convolution calls as PyTorch makes them, and times them: plans of the graph API,
-// of which the first that the heuristics list and that runs is taken. It knows nothing of ucudnn.
-// Every call has other operands than the one before it, so that none finds its data in the L2
-// cache. It reads commands, a line of JSON each, and answers each with one:
+// Executes and times whole convolution calls as PyTorch makes them: of the graph API's plans, the
+// first that the heuristics list and that runs is taken. It knows nothing of ucudnn. Every call has
+// other operands than the one before it, so that none finds its data in the L2 cache. It reads
+// commands, a line of JSON each, and answers each with one:
 //
 //   {"prepare": [KERNEL, ...], "seconds": 30}   builds each kernel and runs it once
 //   {"warm_up": 0.5, "passes": 3}               calls all in turn, so long and so often at least
@@ -72,7 +72,7 @@ class DeviceMemory {
   void* address_ = nullptr;
 };
 
-// A tensor of four dimensions, dense.
+// A dense tensor of four dimensions.
 struct Tensor {
   std::vector<int64_t> dims;
   bool channels_last;
@@ -104,7 +104,7 @@ struct Layer {
     if (dtype != "fp32" && dtype != "fp16" && dtype != "bf16") throw Failure("no type " + dtype);
   }
 
-  // The operands in the order: two that are read, one that is written.
+  // Returns the operands in this order: two that are read, one that is written.
   std::vector<const Tensor*> Operands() const {
     if (op == "forward") return {&x, &w, &y};
     if (op == "backward_data") return {&y, &w, &x};
@@ -124,7 +124,7 @@ struct Layer {
   }
 };
 
-// Random numbers of one type for all kernels to read, and room for what they write. Nobody writes
+// Random numbers of one type that all kernels read, and room for what they write. Nobody writes
 // what is read.
 class Operands {
  public:
@@ -154,7 +154,7 @@ class Operands {
   char* written() const { return written_->address(); }
 
  private:
-  // Its length is a multiple of nothing that images have, so they differ.
+  // The block's length is no multiple of an image's, so images differ.
   std::vector<char> RandomBlock() const {
     constexpr size_t kElements = (4 << 20) + 1237;
     const size_t bytes = dtype_ == "fp32" ? 4 : 2;
@@ -193,7 +193,7 @@ class Kernel {
     operands.Reserve(layer_.dtype, copies_ * read_room_, copies_ * written_room_);
   }
 
-  // The first plan of heuristics A, then of the fallback, that can be built and run.
+  // Builds the first plan of heuristics A, then of the fallback, that can be built and run.
   void Build(cudnnHandle_t handle, const Operands& operands) {
     handle_ = handle;
     for (size_t copy = 0; copy < copies_; ++copy) {
@@ -287,7 +287,7 @@ class Kernel {
   size_t call_ = 0;
 };
 
-// A forward convolution in the legacy API, by one algorithm whose pieces any batch has.
+// A forward convolution in the legacy API, by one algorithm that can run pieces of any batch size.
 class LegacyKernel {
  public:
   LegacyKernel(cudnnHandle_t handle, const Layer& layer) : handle_(handle) {
@@ -316,7 +316,7 @@ class LegacyKernel {
     Check(cudnnGetConvolutionForwardWorkspaceSize(handle, x_, w_, convolution_, y_, kAlgorithm,
                                                   &workspace_bytes_),
           "asking for the workspace");
-    // A piece may need more than the whole: it has other tiles.
+    // A piece may need more than the whole batch, since it has other tiles.
     workspace_bytes_ = std::max(workspace_bytes_, kLeastWorkspaceBytes);
     operands_.Reserve(layer.dtype, layer.RoomFor(layer.x) + layer.RoomFor(layer.w),
                       layer.RoomFor(layer.y));
@@ -357,8 +357,8 @@ class LegacyKernel {
   std::unique_ptr<DeviceMemory> workspace_;
 };
 
-// Microseconds of the host for a call: the median, and the least, of groups of calls which the
-// device's queue has room for.
+// Returns the host's microseconds for a call: the median and the least of groups of calls for which
+// the device's queue has room.
 template <class AnyKernel>
 Json Cost(AnyKernel& kernel, int calls) {
   constexpr int kGroup = 20;
@@ -479,7 +479,7 @@ class Program {
     return {{"passes", passes}, {"pass_ms", pass_ms}, {"seconds", SecondsSince(begin)}};
   }
 
-  // One pass before the first mark keeps the device at work while the host gets ahead of it.
+  // A pass before the first mark keeps the device at work while the host gets ahead of it.
   Json Time(int passes) {
     const size_t wanted = static_cast<size_t>(passes) * kernels_.size() + 1;
     while (marks_.size() < wanted) {

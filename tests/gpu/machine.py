@@ -1,9 +1,9 @@
-"""The machine the tests in this folder run on: its GPU, its CUDA libraries, and how programs start there.
+"""The machine on which the tests in this folder run: its GPU, its CUDA libraries, and how programs start there.
 
-A test file calls main(): it exits 77 with the reason when there is no GPU. With UCUDNN_GPU_TEST_HOST=1 the programs run
-on the CPU stand-in instead, at sizes a CPU bears, so that the tests themselves are tested. With UCUDNN_TEST_RESULTS it
-writes outcomes and figures there, as JSON. Classes whose names begin with Brief are short forms of the others, and run where
-they are named. `X_test.py --references [NAME…]` does only what those tests run without ucudnn, see reference()."""
+A test file calls main(): it exits 77 with the reason when there is no GPU. With UCUDNN_GPU_TEST_HOST=1 the programs run on the
+CPU stand-in instead, at sizes that a CPU can run, so that the tests themselves are tested. With UCUDNN_TEST_RESULTS it writes
+outcomes and figures there, as JSON. Classes whose names begin with Brief are short forms of the others, and run where they are
+named. `X_test.py --references [NAME…]` does only what those tests run without ucudnn, see reference()."""
 
 import contextlib
 import ctypes
@@ -31,9 +31,9 @@ HOST = os.environ.get("UCUDNN_GPU_TEST_HOST") == "1"
 UCUDNN = BUILD / "bin/ucudnn"
 NO_GPU = "no NVIDIA GPU"
 SKIPPED = 77
-# A CPU that others use, too, needs more time for measuring than ucudnn takes by default.
+# A CPU that other programs use, too, needs more time for measuring than ucudnn takes by default.
 HOST_TUNE = {"UCUDNN_TUNE_SECONDS": "60:600"}
-# What a test file may take, by tools/gpu-check, or by CTest. Its programs end a little before, so that it can tell of it.
+# tools/gpu-check or CTest sets the time of a test file. Its programs end a little before, so that it can report this.
 DEADLINE = time.monotonic() + float(os.environ.get("UCUDNN_TEST_SECONDS", 3600)) - 10
 
 figures = {}  # what the tests of this process recorded
@@ -46,7 +46,7 @@ class Gpu:
 
 @functools.cache
 def gpu():
-    """The first GPU as the CUDA driver sees it, or None. Makes no context."""
+    """Returns the first GPU as the CUDA driver sees it, or None. Makes no context."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -63,8 +63,8 @@ def gpu():
 
 @functools.cache
 def compute_mode():
-    """The compute mode as nvidia-smi names it: that of the first GPU in which it is not "Default", else "Default". None where
-    there is no nvidia-smi, or it does not answer."""
+    """Returns the compute mode as nvidia-smi names it: that of the first GPU in which it is not "Default", else "Default".
+    Returns None if there is no nvidia-smi, or it does not answer."""
     if not shutil.which("nvidia-smi"):
         return None
     try:
@@ -79,8 +79,9 @@ def compute_mode():
 
 @functools.cache
 def library_folders():
-    """Folders that programs linked with CUDA need on LD_LIBRARY_PATH: those of NVIDIA's wheels where this Python has them, since
-    its frameworks take them, too; none where the loader knows the libraries; else those of the build or of a toolkit."""
+    """Returns the folders that programs linked with CUDA need on LD_LIBRARY_PATH: those of NVIDIA's wheels if this Python has
+    them, since its frameworks take them, too; none if the loader knows the libraries; else those of the build or of a
+    toolkit."""
     spec = importlib.util.find_spec("nvidia")
     wheels = [f for root in (spec.submodule_search_locations if spec else []) for f in sorted(glob.glob(f"{root}/*/lib"))]
     if not HOST and any(glob.glob(f"{folder}/libcudnn.so.9") for folder in wheels):
@@ -95,7 +96,8 @@ def library_folders():
 
 
 def environment(**variables):
-    """For programs linked with CUDA; Python frameworks find their own libraries and take python_environment()."""
+    """Returns variables for programs linked with CUDA. Python frameworks find their own libraries and take
+    python_environment()."""
     result = python_environment(**variables)
     folders = [*library_folders(), result.get("LD_LIBRARY_PATH", "")]
     result["LD_LIBRARY_PATH"] = ":".join(filter(None, folders))
@@ -103,13 +105,13 @@ def environment(**variables):
 
 
 def python_environment(**variables):
-    """Without what a user may have set for ucudnn: a test says itself what it wants."""
+    """Returns variables without what a user may have set for ucudnn, since a test says itself what it wants."""
     foreign = ("UCUDNN_", "HOSTGPU_")
     return {k: v for k, v in os.environ.items() if not k.startswith(foreign)} | (HOST_TUNE if HOST else {}) | variables
 
 
 class Failed(AssertionError):
-    """A program did not end well; says how and shows the end of what it printed."""
+    """A program did not end well; the text says how and shows the end of its output."""
 
 
 class TimedOut(Failed):
@@ -121,7 +123,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent():
-    """For a test's programs, which are in sessions of their own: they must not stay on the GPU when the test is ended."""
+    """Lets a test's programs, which are in sessions of their own, die with the test: they must not stay on the GPU."""
     C.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -130,7 +132,7 @@ def seconds_left():
 
 
 def call(words, environment, timeout=300):
-    """Exit code, stdout and stderr. A program that takes too long is ended with all it started."""
+    """Returns exit code, stdout and stderr. A program that takes too long is ended with everything that it started."""
     with subprocess.Popen([str(w) for w in words], env=environment, text=True, start_new_session=True,
                           preexec_fn=die_with_parent, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as process:
@@ -146,7 +148,7 @@ def call(words, environment, timeout=300):
 
 
 def run(words, environment, timeout=300):
-    """stdout of a program that must succeed."""
+    """Returns the stdout of a program that must succeed."""
     code, output, errors = call(words, environment, timeout)
     if code != 0:
         raise Failed(f"{described(words)}: exit code {code}\n{output[-500:]}\n{errors[-2000:]}")
@@ -158,7 +160,7 @@ def described(words):
 
 
 def write_whole(path, data):
-    """Writes bytes such that `path` is whole at any moment, also where this process is killed meanwhile."""
+    """Writes bytes such that `path` is complete at any moment, even if this process is killed meanwhile."""
     path = pathlib.Path(path)
     file, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -178,9 +180,9 @@ INDIFFERENT = {"PWD", "OLDPWD", "SHLVL", "TMPDIR", "_"}
 
 
 def reference(words, environment, timeout=300):
-    """stdout of a program that runs without ucudnn and must succeed. With UCUDNN_TEST_REFERENCES=FOLDER it is kept there: a
-    test that wants the same words and variables takes it, and waits for it while another process runs it. A sitting makes that
-    folder anew: what another machine, GPU or commit printed is no reference."""
+    """Returns the stdout of a program that runs without ucudnn and must succeed. With UCUDNN_TEST_REFERENCES=FOLDER it is kept
+    there: a test that wants the same words and variables takes it, and waits while another process runs it. A sitting makes
+    that folder anew, since what another machine, GPU or commit printed is no reference."""
     folder = os.environ.get("UCUDNN_TEST_REFERENCES")
     if not folder:
         return run(words, environment, timeout)
@@ -206,12 +208,12 @@ def lock_until(deadline, file, told):
         time.sleep(0.05)
 
 
-MEASURED_BY_OTHERS = "others measure"  # as ucudnn's report says it
+MEASURED_BY_OTHERS = "others measure"  # these words are in ucudnn's report
 
 
 def under_ucudnn(options, program, environment, timeout=300):
-    """stdout and the report of `program` under `ucudnn run`; the report is None where ucudnn wrote none. One process a device
-    measures: another one that does so meanwhile makes this fail, since it divides less than it would by itself."""
+    """Returns the stdout and the report of `program` under `ucudnn run`; the report is None if ucudnn wrote none. One process a
+    device measures. If another one does so meanwhile this fails, since `program` divides less than it would by itself."""
     host = ["--host"] if HOST else []
     if "--off" in options:
         return reference([UCUDNN, "run", *host, *options, "--", *program], environment, timeout), None
@@ -238,7 +240,7 @@ def record(name, value):
 
 
 class Outcome(unittest.TextTestResult):
-    """Which counts what passed: `testsRun` is with or without what was skipped, by version of Python."""
+    """Counts what passed: whether `testsRun` includes what was skipped depends on Python's version."""
 
     passed = 0
 
@@ -247,7 +249,7 @@ class Outcome(unittest.TextTestResult):
         self.passed += 1
 
     def addSubTest(self, test, subtest, error):
-        # A test of which one part is skipped is no success, though others of its parts passed.
+        # A test with a skipped part is no success, though its other parts passed.
         super().addSubTest(test, subtest, error)
         self.passed += error is None
 
@@ -261,7 +263,7 @@ def is_brief(case):
 
 
 def test_cases(suite):
-    """The classes of a suite's tests, each once, in order."""
+    """Returns the classes of a suite's tests, each once, in order."""
     if isinstance(suite, unittest.TestCase):
         return {type(suite): None}
     return {case: None for part in suite for case in test_cases(part)}

@@ -1,4 +1,4 @@
-"""Measuring is invisible in device memory: what it took it gives back, and it takes no more than it may."""
+"""Measuring is invisible in device memory: it gives back what it took, and takes no more than it may."""
 
 import tempfile
 import unittest
@@ -7,26 +7,26 @@ import machine
 
 PROGRAM = machine.BUILD / "tests/gpu/bin/find_memory"
 LARGEST = 4 if machine.HOST else 128
-# Output of one measured kernel at the largest batch; cuDNN's own code, loaded on demand, stays far below it.
+# The output of one measured kernel at the largest batch. cuDNN's own code, loaded on demand, stays far below it.
 OUTPUT_BYTES = LARGEST * 64 * 55 * 55 * 4
-# Twice what the largest kernel's tensors take.
+# The largest kernel's tensors take half of this.
 BOUND_BYTES = 4 * OUTPUT_BYTES
 
 
 def kept(output):
-    """Bytes that each find left allocated, in the program's order."""
+    """Returns the bytes that each find left allocated, in the program's order."""
     lines = [line.split() for line in output.strip().splitlines()]
     return {f"{n} {operation}": int(before) - int(after) for n, operation, before, after, _ in lines}
 
 
 def taken(output):
-    """Bytes that each find was seen to hold at its height."""
+    """Returns the most bytes that each find was seen to hold."""
     lines = [line.split() for line in output.strip().splitlines()]
     return {f"{n} {operation}": int(before) - int(fewest) for n, operation, before, _, fewest in lines}
 
 
 class Find(unittest.TestCase):
-    """A run without ucudnn is what others are compared with; nothing else may run on the device meanwhile."""
+    """Others are compared with a run without ucudnn; nothing else may run on the device meanwhile."""
 
     batches, tune = "3", {}
 
@@ -42,11 +42,11 @@ class Find(unittest.TestCase):
             with self.subTest(operation=operation):
                 call = f"{LARGEST} {operation}"
                 self.assertLess(measuring[call] - max(real[call], 0), OUTPUT_BYTES // 2)
-        # Over all calls a leak of any buffer or workspace adds up; what code takes does not repeat.
+        # Over all calls a leak of any buffer or workspace adds up, whereas loaded code does not repeat.
         self.assertLess(sum(measuring.values()) - sum(real.values()), 3 * OUTPUT_BYTES)
 
     def assert_no_more_is_taken(self, real, measuring):
-        # Code that cuDNN loads meanwhile comes on top, as without ucudnn.
+        # Code that cuDNN loads meanwhile adds to this, as without ucudnn.
         code = max(0, *kept(measuring).values(), *kept(real).values())
         machine.record("most bytes taken by cudnnFind",
                        {"allowed": BOUND_BYTES, "real": taken(real), "measuring": taken(measuring)})
@@ -70,7 +70,7 @@ class Memory(Find):
 
 
 class BriefMemory(Find):
-    """Both from one run, of two mini-batches, in which each kernel is measured a little."""
+    """Tests both on one run of two mini-batches, in which each kernel is measured a little."""
 
     batches, tune = "2", {} if machine.HOST else {"UCUDNN_TUNE_SECONDS": "0.5:4"}
 

@@ -1,5 +1,6 @@
-"""Layer-parallel multigrid on a GPU: all ways of running blocks at once come to the same states as serial propagation on the
-host; convergence does not depend on depth; how long each way takes is recorded, beside serial propagation of the same steps."""
+"""Layer-parallel multigrid on a GPU: all ways of running blocks at once reach the same states as serial propagation on the
+host, and convergence does not depend on depth. The time of each way is recorded, beside serial propagation of the same
+steps."""
 
 import itertools
 import json
@@ -10,13 +11,13 @@ import machine
 WAYS = ("streams", "grouped")
 LAUNCHES = ("each", "graph")
 DEPTHS = (64, 256) if machine.HOST else (64, 256, 1024, 4093)
-# Single precision: states are rounded at every step, to 2^-24 of their largest numbers.
+# In single precision, states are rounded at every step, to 2^-24 of their largest numbers.
 ROUNDING = 1e-5
 
 
 def words_of(*options):
     host = ["--host"] if machine.HOST else []
-    coarse = [] if "--coarse" in options else ["--coarse", "inject"]  # without it, what fits the device
+    coarse = [] if "--coarse" in options else ["--coarse", "inject"]  # without --coarse the operator fits the device
     return [machine.UCUDNN, "multigrid", "kirby-3m", "--backend", "cudnn", *host, "--json", *coarse, *options]
 
 
@@ -25,12 +26,12 @@ def solve(*options):
 
 
 def only(document):
-    """The one solve of a document."""
+    """Returns the one solve of a document."""
     return document["solves"][0] if "solves" in document else document
 
 
 def serial_seconds(layers):
-    """Of serial propagation that comes again, by launch."""
+    """Returns the seconds of repeated serial propagation, by launch."""
     return {launch: solve("--layers", layers, "--levels", "1", "--launch", launch)["ways"]["streams"] for launch in LAUNCHES}
 
 
@@ -45,7 +46,7 @@ class Multigrid(unittest.TestCase):
                     self.assertEqual("fp32", solved.get("precision", "fp32"))
                     residuals[f"{way}, {launch}"] = solved["residuals"]
                     times[f"{way}, {launch}"] = {key: value for key, value in solved.items() if key.endswith("seconds")}
-                    # Four cycles, and what single precision rounds.
+                    # This allows for four cycles and single precision's rounding.
                     self.assertLess(solved["output_error"], 1e-3)
             machine.record(f"seconds of 4 cycles, {depth} layers", times)
             for way, of_way in residuals.items():
@@ -54,7 +55,7 @@ class Multigrid(unittest.TestCase):
                         self.assertLess(abs(one - other), ROUNDING * max(residuals["streams, each"]) * depth ** 0.5)
 
     def test_convergence_does_not_depend_on_depth(self):
-        """Figure 4 of the paper, down to what single precision reaches."""
+        """Tests figure 4 of the paper, down to what single precision reaches."""
         cycles = {}
         histories = {}
         for depth in DEPTHS:
@@ -66,8 +67,8 @@ class Multigrid(unittest.TestCase):
         self.assertLessEqual(max(cycles.values()) - min(cycles.values()), 2, cycles)
 
     def test_the_fastest_way_is_measured(self):
-        """Of a cycle at each depth, and of serial propagation, which the paper was four times as slow as: call by call, and as one
-        graph."""
+        """Records a cycle at each depth, call by call and as one graph, beside serial propagation: the paper's was a quarter as
+        fast."""
         for depth in DEPTHS:
             cycles = {}
             for launch in LAUNCHES:
@@ -79,8 +80,8 @@ class Multigrid(unittest.TestCase):
             machine.record(f"seconds of serial propagation, {depth} layers", serial_seconds(str(depth)))
 
     def test_two_cycles_beside_serial_propagation(self):
-        """The numbers to reach: no slower than serial propagation as one graph, twice as fast as plain serial. Of a cycle that
-        comes again, in each way and with each coarse operator; the fastest of all is what counts."""
+        """Records the numbers to reach: no slower than serial propagation as one graph, and twice as fast as plain serial
+        propagation. They are for a repeated cycle in each way and with each coarse operator; the fastest of all counts."""
         layers = str(DEPTHS[-1])
         serial = serial_seconds(layers)
         cycles = {f"{coarse}, {way}": 2 * seconds for coarse in ("inject", "sum")
@@ -92,7 +93,8 @@ class Multigrid(unittest.TestCase):
             "times as fast as serial as one graph": serial["graph"] / cycles[fastest]})
 
     def test_how_many_blocks_run_at_once(self):
-        """Figure 5: the device's own events say when each stream runs which block; side by side all blocks of a level are one call."""
+        """Records figure 5: the device's own events say when each stream runs which block. Side by side, a level's blocks are
+        one call."""
         shown = {}
         for streams in (1, 64):
             stage = only(solve("--layers", str(DEPTHS[-1]), "--way", "streams", "--streams", str(streams), "--timeline"))["stages"][0]
@@ -110,12 +112,13 @@ class Multigrid(unittest.TestCase):
                 with self.subTest(precision=precision, way=way):
                     solved = only(solve("--layers", "64", "--way", way, "--precision", precision, "--cycles", "8", "--check", "once"))
                     errors[f"{precision}, {way}"] = solved["output_error"]
-                    # After eight cycles of 64 layers in blocks of eight nothing is left but rounding, at each of them.
+                    # After eight cycles of 64 layers in blocks of eight only rounding is left, at each layer.
                     self.assertLess(solved["output_error"], 2 * 64 * roundoff)
         machine.record("error of the output at 64 layers, against serial propagation in the same precision", errors)
 
     def test_the_coarse_operator_fits_the_device(self):
-        """sum where single layers leave the device idle: its cycles, beside those of inject to the same tolerance."""
+        """The operator is sum if single layers leave the device idle. Records its cycles beside the cycles of inject to the
+        same tolerance."""
         words = words_of("--layers", "256", "--norm", "relative", "--tolerance", "1e-5", "--way", "grouped", "--coarse", "inject")
         chosen = {}
         for name, own in (("inject", words), ("chosen", words[:-2])):
@@ -129,7 +132,7 @@ class Multigrid(unittest.TestCase):
                 "--epochs", "1")
 
     def test_ranks_that_share_the_device_change_no_bit(self):
-        """Training on one rank, on four threads, whose states go by peer copies, and on four processes, by loopback."""
+        """Trains on one rank, on four threads, whose states go by peer copies, and on four processes, by loopback."""
         words = words_of(*self.TRAINING, "--way", "streams")
         run = [machine.UCUDNN, "run", "--off", "--ranks", "4", "--"]
         epochs = {}

@@ -1,7 +1,7 @@
-// NCCL as ucudnn loads and calls it, with one rank: all that one GPU can tell of it. Finds it
+// Loads and calls NCCL as ucudnn does, with one rank, which is all that one GPU can test. Finds it
 // beside CUDNN_FILE as for a program with that cuDNN; with `--own NCCL_FILE` as for a program that
-// has loaded its own. Prints which it is, a line for each step, and what opening took; exit code 1
-// with the reason where a step fails, 77 where there is no NCCL.
+// has loaded its own. Prints which NCCL it is, a line for each step, and how long opening took. The
+// exit code is 1, with the reason, if a step fails, and 77 if there is no NCCL.
 //
 //   nccl_smoke [CUDNN_FILE]
 //   nccl_smoke --own NCCL_FILE
@@ -39,14 +39,14 @@ using ucudnn::transport::nccl::Functions;
 constexpr int kFailed = 1, kSkipped = 77;
 constexpr size_t kNumbers = 1000;
 
-// What the ranks of a group of one tell each other.
+// Gathers the texts of a group of one rank.
 struct Alone : ucudnn::transport::Gatherer {
   Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view) override {
     return std::vector<std::string>{std::string(mine)};
   }
 };
 
-// A device's memory, and a stream on which all is enqueued.
+// A device's memory, and a stream on which everything is enqueued.
 class Device {
  public:
   explicit Device(const Driver& driver)
@@ -65,7 +65,7 @@ class Device {
   Status Fill(CUdeviceptr to, size_t bytes) {
     return DriverStatus(driver_, driver_.cuMemsetD8Async(to, 0xff, bytes, stream()), "filling");
   }
-  // Behind all that was enqueued: whether `bytes` at `from` are those at `wanted`.
+  // After everything that was enqueued, compares `bytes` bytes at `from` with those at `wanted`.
   Status Compare(CUdeviceptr from, const void* wanted, size_t bytes) {
     std::vector<char> found(bytes);
     UCUDNN_RETURN_IF_ERROR(DriverStatus(
@@ -89,8 +89,8 @@ std::vector<Number> Numbers() {
   return numbers;
 }
 
-// The sum over one rank, in several pieces. The channel overwrites the numbers before it reduces
-// them, so what it leaves was reduced.
+// Sums over one rank, in several pieces. The channel overwrites the numbers before it reduces them,
+// so what it leaves was reduced.
 template <class Number>
 Status AllReduceOverChannel(Channel& channel, Device& device, Element element) {
   const std::vector<Number> numbers = Numbers<Number>();
@@ -102,7 +102,7 @@ Status AllReduceOverChannel(Channel& channel, Device& device, Element element) {
   return channel.Check();
 }
 
-// From one place to another, as Communicators reduce.
+// Reduces from one place to another, as Communicators do.
 Status AllReduceOverCommunicator(Communicators& communicators, Device& device) {
   const std::vector<float> numbers = Numbers<float>();
   const size_t bytes = kNumbers * sizeof(float);
@@ -114,7 +114,7 @@ Status AllReduceOverCommunicator(Communicators& communicators, Device& device) {
   return communicators.Check();
 }
 
-// One group of messages of different lengths from this rank to itself; they come in order.
+// Sends one group of messages of different lengths from this rank to itself; they arrive in order.
 Status SendToItself(Communicators& communicators, Device& device) {
   const size_t lengths[] = {1, 4096, 100003};
   const size_t kRoom = 100352;  // for one message, aligned
@@ -144,7 +144,7 @@ Status IsOver(Communicators& communicators, Device& device) {
   return Status::Ok();
 }
 
-// Prints what came of a step; false where it failed.
+// Prints the result of a step. Returns false if it failed.
 bool Told(const char* step, const Status& status) {
   if (status.ok()) {
     std::printf("%s: ok\n", step);
@@ -159,7 +159,7 @@ double MillisecondsSince(std::chrono::steady_clock::time_point begin) {
       .count();
 }
 
-// As a rank of a job does it: both communicators, and the reduction.
+// Opens a channel as a rank of a job does: both communicators, and the reduction.
 bool TryChannel(const ChannelSetup& setup, const std::string& cudnn_file, Device& device) {
   const auto begin = std::chrono::steady_clock::now();
   auto opened = ucudnn::transport::OpenChannel(setup, ucudnn::Transport::kNccl, cudnn_file);
@@ -173,7 +173,8 @@ bool TryChannel(const ChannelSetup& setup, const std::string& cudnn_file, Device
   return good && Told("channel closed", Status::Ok());
 }
 
-// What a channel keeps for other ranks: messages. Ends once as channels close, once as they abort.
+// Tests the communicators, which a channel has for messages to other ranks. They end once as
+// channels close, and once as they abort.
 bool TryCommunicators(const ChannelSetup& setup, const Functions& functions, Device& device) {
   for (const bool aborted : {false, true}) {
     ucudnn::transport::nccl::UniqueIds ids = {};

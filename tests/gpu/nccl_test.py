@@ -1,4 +1,4 @@
-"""NCCL as ucudnn finds and calls it, with one rank, which is all that one GPU can tell: its version is accepted, both
+"""Finds and calls NCCL as ucudnn does, with one rank, which is all that one GPU can test: its version is accepted, both
 communicators are made, sums and messages to itself arrive, and it ends, by closing and by an abort."""
 
 import functools
@@ -15,7 +15,7 @@ STEPS = ["device", "channel", "sum of fp32", "sum of fp64", "channel closed",
 
 
 def wheels():
-    """Folders of NVIDIA's wheels that have cuDNN and NCCL; those need a GPU."""
+    """Returns the folders of NVIDIA's wheels that have cuDNN and NCCL; those need a GPU."""
     if machine.HOST:
         return []
     spec = importlib.util.find_spec("nvidia")
@@ -25,14 +25,14 @@ def wheels():
 
 
 def without_nccl(environment):
-    """The same where the loader does not find the wheels' NCCL by itself."""
+    """Returns an environment in which the loader does not find the wheels' NCCL by itself."""
     folders = [f for f in environment["LD_LIBRARY_PATH"].split(":") if not os.path.exists(f"{f}/libnccl.so.2")]
     return environment | {"LD_LIBRARY_PATH": ":".join(folders)}
 
 
 @functools.cache
 def smoke(*words, hidden=False):
-    """Exit code, lines and errors of the program."""
+    """Returns exit code, lines and errors of the program."""
     environment = without_nccl(machine.environment()) if hidden else machine.environment()
     host = ["--host"] if machine.HOST else []
     code, output, errors = machine.call([machine.UCUDNN, "run", *host, "--off", "--", PROGRAM, *words], environment,
@@ -42,7 +42,7 @@ def smoke(*words, hidden=False):
 
 class Nccl(unittest.TestCase):
     def works(self, *words, hidden=False):
-        """Version and file of the NCCL that was found, and milliseconds that opening took."""
+        """Returns version and file of the NCCL that was found, and the milliseconds that opening took."""
         code, lines, errors = smoke(*words, hidden=hidden)
         if code == machine.SKIPPED:
             self.skipTest(errors.strip())

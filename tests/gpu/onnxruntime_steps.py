@@ -1,6 +1,6 @@
 """An ONNX Runtime program that knows nothing of ucudnn: models of convolutions with bias, activation and a residual added,
-which it fuses, of one to three dimensions, grouped, strided, dilated and transposed, on whole numbers, with each way of
-its CUDA provider to choose algorithms. Prints JSON that two runs can be compared by. `--device cpu` tries it out."""
+which it fuses, of one to three dimensions, grouped, strided, dilated and transposed, on whole numbers, with each way of its
+CUDA provider to choose algorithms. Prints JSON by which two runs can be compared. `--device cpu` tries it out."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from program import cudnn_files, outcome, told
 from whole_numbers import checksum, whole
 
 ON_CPU = sys.argv[1:] == ["--device", "cpu"]
-SHARE = 8 if ON_CPU else 1  # of channels and images
+SHARE = 8 if ON_CPU else 1  # divides channels and images
 SEARCHES = ("EXHAUSTIVE", "HEURISTIC", "DEFAULT")
 # Name: dimensions, images, input and output channels, side, window, attributes.
 SHAPES = {
@@ -27,11 +27,11 @@ SHAPES = {
     "transposed": (2, 32, 64, 64, 14, 3, {"strides": 2}),
     "3d": (3, 16, 32, 32, 16, 3, {}),
 }
-providers = set()  # the first of each session: those that cannot be loaded are left out of it
+providers = set()  # the first of each session; those that cannot be loaded are left out of it
 
 
 def model(name, shape, dtype):
-    """x -> Conv + bias -> Relu; and, where its sides stay, -> + x2 -> Relu. With x, x2."""
+    """Returns a model, x -> Conv + bias -> Relu and, if the sides stay, -> + x2 -> Relu, with x and x2."""
     dimensions, n, inputs, outputs, side, window, options = shape
     groups, transposed = options.get("group", 1), name == "transposed"
     n, inputs, outputs = n // SHARE, max(inputs // SHARE, groups), max(outputs // SHARE, groups)
@@ -52,7 +52,7 @@ def model(name, shape, dtype):
         nodes, name, [helper.make_tensor_value_info(key, kind, feed.shape) for key, feed in feeds.items()],
         [helper.make_tensor_value_info("y", kind, [None] * (dimensions + 2))],
         [numpy_helper.from_array(value.astype(dtype), key) for key, value in constants.items()])
-    # Versions that older releases read, too.
+    # Older releases read these versions, too.
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), feeds
 
 
@@ -66,9 +66,10 @@ def session_of(described, search):
 
 
 def samples():
-    """The convolutions among the tests of ONNX's operators, which its wheel carries: 'ok' or what is wrong, by name."""
+    """Returns 'ok' or what is wrong, by name, for the convolutions among the tests of ONNX's operators, which its wheel
+    carries."""
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # of operators that are none of ours
+        warnings.simplefilter("ignore")  # warnings about other operators
         from onnx.backend.test.case.node import collect_testcases
         cases = collect_testcases(None)
     results = {}
@@ -82,13 +83,13 @@ def samples():
                 got = session.run(None, dict(zip((each.name for each in session.get_inputs()), inputs)))
                 numpy.testing.assert_allclose(got[0], expected[0], rtol=1e-3, atol=1e-3)
             results[case.name] = "ok"
-        except Exception as error:  # ONNX Runtime's own have no base: an operator version that it lacks
+        except Exception as error:  # ONNX Runtime's own errors have no base, such as for an operator version that it lacks
             results[case.name] = told(error)
     return results
 
 
 def run(name, shape, dtype, search):
-    """Twice: the second run has what the first one chose."""
+    """Runs twice; the second run has what the first one chose."""
     described, feeds = model(name, shape, dtype)
     onnx.checker.check_model(described)
     session = session_of(described, search)
@@ -100,7 +101,7 @@ def run(name, shape, dtype, search):
 def main():
     onnxruntime.set_default_logger_severity(3)
     if hasattr(onnxruntime, "preload_dlls") and not ON_CPU:
-        onnxruntime.preload_dlls()  # those of NVIDIA's wheels, too
+        onnxruntime.preload_dlls()  # also loads NVIDIA's wheels
     results = {}
     for search in SEARCHES:
         for name, shape in SHAPES.items():

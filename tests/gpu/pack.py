@@ -1,5 +1,6 @@
-"""tools/gpu-check --pack FOLDER: what a sitting needs on a machine with a GPU where nothing can be built or fetched, in the
-shape of the repository. CUDA, cuDNN and NCCL are not packed: they are there. elf.py says what a packed file may need."""
+"""tools/gpu-check --pack FOLDER packs what a sitting needs on a machine with a GPU where nothing can be built or fetched, in
+the shape of the repository. CUDA, cuDNN and NCCL are not packed, since they are there. elf.py says what a packed file may
+need."""
 
 import hashlib
 import pathlib
@@ -14,17 +15,17 @@ import machine
 
 LIMIT_MIB = 45
 COMMAND_CHARACTERS = 2000
-MANIFEST = "files"  # names all files of a pack: what is not named there is somebody's own
+MANIFEST = "files"  # names all files of a pack; other files are somebody's own
 SOURCES = ("tools/gpu-check", "tests/gpu/*.py", "tests/gpu/*.csv", "tests/gpu/results/*", "tests/bench/*.py",
            "tests/bench/record-table", "tests/unit/planner/digits/*", "python/ucudnn/**/*.py")
 HOST = "build/release/lib/ucudnn/host"
-# For the decoder of `AutoencoderKL`. What they need beyond these (zipp, huggingface_hub, safetensors, regex, …) must be there.
+# For the decoder of `AutoencoderKL`. Their other requirements (zipp, huggingface_hub, safetensors, regex, …) must be there.
 WHEELS = {"diffusers-0.42.1-py3-none-any.whl": "9154faa704ce00e0b77f568e0d64786064368528aab5fc14eeea92f87d788014",
           "importlib_metadata-8.7.0-py3-none-any.whl": "e5dd1551894c77868a30651cef00984d50e1002d06942a7101d34870c5f02afd"}
 
 
 def pack(folder, host):
-    """Makes the pack, replacing one that is there, and prints how it is used. An exit code."""
+    """Makes the pack, replacing one that is there, and prints how it is used. Returns an exit code."""
     folder = pathlib.Path(folder).absolute()
     try:
         may_write(folder)
@@ -54,7 +55,7 @@ def pack(folder, host):
 
 
 def may_write(folder):
-    """Refuses a folder that git would take in, and one that holds what no pack has."""
+    """Refuses a folder that git would track, and one with files that no pack has."""
     if folder.resolve().is_relative_to(machine.ROOT):
         ignored = ["git", "-C", machine.ROOT, "check-ignore", "-q", folder.resolve() / MANIFEST]
         if folder.resolve() == machine.ROOT or subprocess.run(ignored, stderr=subprocess.DEVNULL).returncode != 0:
@@ -72,7 +73,7 @@ def may_write(folder):
 
 
 def gather(folder, host):
-    """All files. Returns why there are no wheels, or None."""
+    """Collects all files. Returns why there are no wheels, or None."""
     for pattern in SOURCES:
         for path in machine.ROOT.glob(pattern):
             if path.is_file():
@@ -94,7 +95,7 @@ def gather(folder, host):
 
 
 def add_facts(folder):
-    """What cuDNN answers here, without a GPU, for the stage that compares it with a GPU's answers."""
+    """Writes what cuDNN answers here, without a GPU, for the stage that compares it with a GPU's answers."""
     if (machine.FOLDER / "facts.py").exists():
         import facts
         facts.make_lists(folder)
@@ -111,7 +112,7 @@ def put_stripped(path, to):
 
 
 def built(names):
-    """The files that a list of CMake's names, by their place in the build folder."""
+    """Returns the files that a list of CMake's names, by their place in the build folder."""
     path = machine.BUILD / "tests/gpu" / names
     if not path.exists():
         raise machine.Failed(f"no {path}: configure the build first")
@@ -124,7 +125,7 @@ def built(names):
 
 
 def refuse_an_old_build():
-    """The pack says which commit it is of."""
+    """Refuses a build of other sources, since the pack says which commit it contains."""
     if shutil.which("ninja") and (machine.BUILD / "build.ninja").exists():
         words = ["ninja", "-C", machine.BUILD, "-n", "gpu_check"]
         code, output, _ = machine.call(words, machine.python_environment(), 120)
@@ -133,7 +134,7 @@ def refuse_an_old_build():
 
 
 def put_foreign_libraries(folder):
-    """Beside the stand-ins, what they need and not every machine has: oneDNN and what that needs."""
+    """Puts beside the stand-ins the libraries that they need and not every machine has: oneDNN and its requirements."""
     unread = list(folder.iterdir())
     while unread:
         path = unread.pop()
@@ -148,7 +149,7 @@ def put_foreign_libraries(folder):
 
 
 def add_wheels(folder):
-    """Returns why there are none, or None. They are fetched once."""
+    """Adds wheels, which are fetched once. Returns why there are none, or None."""
     kept = machine.ROOT / "build/wheels"
     reason = None if all(is_whole(kept / name) for name in WHEELS) else fetch_wheels(kept)
     if reason is None:
@@ -178,7 +179,7 @@ def fetch_wheels(folder):
 
 
 def commit():
-    """With the day on which it was made."""
+    """Returns the commit and the day on which it was made."""
     questions = [["describe", "--always", "--dirty"], ["show", "--no-patch", "--format=%cs", "HEAD"]]
     return " ".join(machine.run(["git", "-C", machine.ROOT, *words], machine.python_environment(), 60).strip()
                     for words in questions)
@@ -193,7 +194,7 @@ def refuse_what_is_too_much(folder):
 
 
 def commands(folder, host):
-    """What to run there, one call each. The folder lies in the repository, or where it lies here."""
+    """Returns the commands to run there, one call each. The folder lies in the repository, or where it lies here."""
     place = folder.relative_to(machine.ROOT) if folder.is_relative_to(machine.ROOT) else folder
     program = f"python3 {place}/tools/gpu-check{' --host' if host else ''}"
     made = [f"{program} --sitting A --output $OUT", f"{program} --sitting B --resume --output $OUT"]

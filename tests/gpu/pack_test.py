@@ -1,4 +1,4 @@
-"""tools/gpu-check --pack: the folder holds what a sitting needs and no more, it starts from another place with an empty
+"""Tests tools/gpu-check --pack: the folder holds what a sitting needs and no more, it starts from another place with an empty
 environment, and a file that would not start is found."""
 
 import contextlib
@@ -17,7 +17,7 @@ import elf
 import machine
 import pack
 
-# Files that are called like CUDA's, cuDNN's and NCCL's, and are ucudnn's own.
+# These files are named like CUDA's, cuDNN's and NCCL's, but are ucudnn's own.
 OWN = {f"build/release/{name}" for name in (
     "lib/ucudnn/libcudnn.so.9", "tests/gpu/trace/libcudnn.so.9", "tests/bench/null_cudnn/libcudnn.so.9",
     "tests/bench/null_forward/libcudnn.so.9")}
@@ -26,7 +26,7 @@ STAND_INS = {f"build/release/lib/ucudnn/host/{name}" for name in (
 
 
 def packed(folder, host=False):
-    """Exit code, stdout, stderr."""
+    """Returns exit code, stdout and stderr."""
     with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.redirect_stderr(io.StringIO()) as errors:
         code = pack.pack(folder, host)
     return code, output.getvalue(), errors.getvalue()
@@ -53,12 +53,12 @@ class Pack(unittest.TestCase):
         cls.elf_files = [path for path in cls.folder.rglob("*") if path.is_file() and elf.read(path)]
 
     def copy(self, name):
-        """Of a packed file, alone in a folder."""
+        """Returns a copy of a packed file, alone in a folder."""
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.holder))
         return shutil.copy(self.folder / "build/release" / name, folder / "file")
 
     def faults_after(self, name, old, new):
-        """Of a packed file in which some bytes are others."""
+        """Returns the faults of a packed file in which some bytes are changed."""
         path = pathlib.Path(self.copy(name))
         data = path.read_bytes()
         self.assertEqual((1, len(old)), (data.count(old), len(new)))
@@ -177,7 +177,7 @@ class Pack(unittest.TestCase):
 
 
 class HostPack(unittest.TestCase):
-    """A second pack in place of the first, then moved away."""
+    """Makes a second pack in place of the first, then moves it away."""
 
     @classmethod
     def setUpClass(cls):
@@ -198,7 +198,7 @@ class HostPack(unittest.TestCase):
         cls.build = cls.folder / "build/release"
 
     def run_there(self, *words):
-        """stdout; there is no environment."""
+        """Returns the stdout of a program that runs with no environment."""
         result = subprocess.run([str(word) for word in words], env={}, cwd="/", capture_output=True, text=True, timeout=300)
         self.assertEqual(0, result.returncode, result.stderr)
         return result.stdout

@@ -1,5 +1,5 @@
-"""The calls of the first sitting as they will be made: from a packed folder, elsewhere, with an empty environment, without a
-compiler, in another home; on the CPU stand-in, at tiny sizes. UCUDNN_TORCH_PYTHON is a Python with torch and diffusers."""
+"""Rehearses the calls of the first sitting: from a packed folder, elsewhere, with an empty environment, without a compiler, in
+another home, on the CPU stand-in, at tiny sizes. UCUDNN_TORCH_PYTHON is a Python with torch and diffusers."""
 
 import json
 import os
@@ -16,12 +16,12 @@ import pack
 import stages
 
 PYTHON = os.environ.get("UCUDNN_TORCH_PYTHON", str(machine.ROOT / "build/torch/bin/python"))
-# All that may be skipped here, and why it must be. Whatever else is skipped fails the rehearsal.
+# These stages, and no others, may be skipped here, for these reasons. Any other skip fails the rehearsal.
 SKIPS = {"A": {"test torch legacy briefly": "a CPU has one path"}, "B": {}}
 COMMANDS = ("bash", "sh", "env", "true", "cat", "ls", "df", "free", "nproc", "uname", "ldd", "sleep", "kill", "ldconfig", "awk",
             "mktemp", "rm", "dirname")
 SECONDS = 2400
-# A call of its own whose stages hang and crash, with one behind them that passes; run in the packed folder.
+# This call, run in the packed folder, has stages that hang and crash, and after them one that passes.
 FAULTY = """
 import importlib.machinery, importlib.util, os, sys
 os.environ["UCUDNN_GPU_TEST_HOST"] = "1"
@@ -66,7 +66,7 @@ class Rehearsal(unittest.TestCase):
         cls.environment = {"PATH": str(programs), "HOME": str(cls.folder / "home"), "OMP_WAIT_POLICY": "passive"}
 
     def sit(self, name, *words):
-        """The call's exit code, and its stages by name."""
+        """Returns the call's exit code, and its stages by name."""
         words = [PYTHON, "-B", self.moved / "tools/gpu-check", "--sitting", name, "--host", "--output", self.output, *words]
         result = subprocess.run([str(word) for word in words], env=self.environment, cwd=self.folder, capture_output=True, text=True,
                                 timeout=SECONDS)
@@ -103,7 +103,7 @@ class Rehearsal(unittest.TestCase):
         return {stage.name for stage in (*plan.stages, *plan.last)}
 
     def test_both_calls(self):
-        """One after the other, as they will be made: the second goes on from what the first left."""
+        """Makes both calls one after the other, as in the sitting: the second continues from what the first left."""
         self.assert_green("A", *self.sit("A"))
         self.assert_green("B", *self.sit("B", "--resume"))
 

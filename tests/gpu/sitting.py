@@ -1,5 +1,5 @@
-"""Runs stages within a time, each in a process of its own (stage.py), side by side where their lanes allow it. The result file is
-whole on disk at any moment, and a stage that hangs or crashes costs the others nothing but its own time."""
+"""Runs stages within a time, each in a process of its own (stage.py), side by side where their lanes allow it. The result file
+on disk is complete at any moment, and a stage that hangs or crashes costs the others only its own time."""
 
 import datetime
 import json
@@ -15,18 +15,18 @@ import machine
 from stages import ALONE, BESIDE, FREE, GATE, MEASURES
 
 POLL_SECONDS = 0.05
-# A stage ends by itself in its own time, and tells what it has. After so much more it is killed with all that it started.
+# A stage ends by itself within its time, and reports what it has. After this much more it is killed with all that it started.
 SLACK_SECONDS = 5
 REASON_CHARACTERS = 4000
 
 
 def own_limit(stage):
-    """Seconds. A rehearsal tells nothing by its times, and its processors may have other work."""
+    """Returns the stage's limit in seconds. A rehearsal's times tell nothing, and its processors may have other work."""
     return 5 * stage.limit if machine.HOST else stage.limit
 
 
 def without_times(figures):
-    """The figures of a stage that ran beside others, without times: those would be taken for measurements."""
+    """Returns the figures of a stage that ran beside others, without times, which would be taken for measurements."""
     if isinstance(figures, list):
         return [without_times(each) for each in figures]
     if not isinstance(figures, dict):
@@ -36,15 +36,15 @@ def without_times(figures):
 
 
 class Results:
-    """What became of each stage, on disk after each change. `earlier` is the document of an earlier sitting: its stages stay until
-    they run again."""
+    """Keeps the result of each stage, on disk after each change. `earlier` is the document of an earlier sitting: its stages
+    stay until they run again."""
 
     def __init__(self, path, environment, earlier=None):
         self.path, self.environment, self.stages = path, environment, {}
         self.earlier = {stage["name"]: stage for stage in (earlier or {}).get("stages", [])}
 
     def passed_before(self, name):
-        """Whether an earlier sitting passed it with the same ucudnn, card and driver."""
+        """Returns whether the stage passed in an earlier sitting with the same ucudnn, card and driver."""
         stage = self.earlier.get(name, {})
         same = all(stage.get(key) == self.environment.get(key) for key in ("commit", "gpu", "driver"))
         return same and stage.get("outcome") == "passed"
@@ -53,7 +53,7 @@ class Results:
         return [name for name, stage in self.earlier.items() if stage["outcome"] in ("failed", "cut", "running")]
 
     def put(self, stage):
-        """`stage`: its entry in the file."""
+        """Adds a stage by its entry in the file."""
         self.stages[stage["name"]] = stage | {key: self.environment.get(key) for key in ("commit", "gpu", "driver")}
         self.write()
 
@@ -71,7 +71,7 @@ class Results:
 
 
 def without_places(text):
-    """Results are committed, and say nothing about where things are on this machine."""
+    """Removes this machine's paths, since results are committed."""
     for place in (str(machine.ROOT) + "/", sys.prefix + "/", os.path.expanduser("~") + "/"):
         if place.strip("/"):
             text = text.replace(place, "")
@@ -79,7 +79,7 @@ def without_places(text):
 
 
 class Run:
-    """A stage under way."""
+    """A stage that is running."""
 
     def __init__(self, stage, seconds, folder, context):
         self.stage, self.seconds, self.begin = stage, seconds, time.monotonic()
@@ -102,7 +102,7 @@ class Run:
         self.process.wait()
 
     def outcome(self):
-        """Outcome, reason and figures. REQUIRES: the process has ended, or end() has ended it."""
+        """Returns outcome, reason and figures. REQUIRES: the process has ended, or end() has ended it."""
         if self.result.exists():
             return json.loads(self.result.read_text())
         code = self.process.returncode
@@ -111,7 +111,7 @@ class Run:
 
 
 class Sitting:
-    """`seconds`: for all stages together. `at_once`: how many stages of the lane FREE run at once, or None where the device takes
+    """`seconds`: for all stages together. `at_once`: how many stages of the lane FREE run at once, or None if the device takes
     one process at a time. `clocks`: a clocks.Log, or None."""
 
     def __init__(self, results, context, seconds, at_once, clocks=None):
@@ -123,7 +123,8 @@ class Sitting:
         self.folder = tempfile.TemporaryDirectory()
 
     def run(self, stages, last=()):
-        """Runs the stages in order, as far as lanes and time allow. `last` run whatever the time: what they save would be lost."""
+        """Runs the stages in order, as far as lanes and time allow. `last` run in any case, since what they save would be
+        lost."""
         self.results.write()
         try:
             self.run_all(list(stages))
@@ -146,7 +147,7 @@ class Sitting:
             time.sleep(POLL_SECONDS)
 
     def give_up(self, pending):
-        """Where the gate failed nothing else is worth the device's time."""
+        """Ends all stages: if the gate failed, nothing else is worth the device's time."""
         for run in [*self.running]:
             run.end()
             self.finish(run)
@@ -155,7 +156,7 @@ class Sitting:
         return []
 
     def ready(self, pending):
-        """Those of `pending` that may start now. Behind a stage that runs alone nothing starts before it."""
+        """Returns the stages of `pending` that may start now. Nothing overtakes a stage that runs alone."""
         lanes = [run.stage.lane for run in self.running]
         under_way = {run.stage.name for run in self.running} | {stage.name for stage in pending}
         beginning = []
@@ -168,7 +169,7 @@ class Sitting:
         return beginning
 
     def has_room(self, lane, lanes):
-        """Whether a stage of `lane` may run beside those of `lanes`."""
+        """Returns whether a stage of `lane` may run beside stages of `lanes`."""
         if lane == BESIDE:
             return True
         if lane == ALONE or self.room is None:
@@ -215,8 +216,8 @@ class Sitting:
         self.tell(entry)
 
     def judge(self, entry, run):
-        """What the end of the sitting cut off was not run, and is no failure; a test that does not end in its own time has failed,
-        and so has a stage that left out a part of its work."""
+        """A stage that the end of the sitting cut off counts as not run, and is no failure. A test that does not end in its own
+        time has failed, and so has a stage that left out a part of its work."""
         shortened = run.seconds < own_limit(run.stage)
         left_out = entry.get("figures", {}).get("not run")
         if shortened and (entry["outcome"] == "cut" or left_out):

@@ -1,5 +1,6 @@
-"""What tools/gpu-check makes of stages that end well, badly, too late or with the sitting; which run side by side; and that its
-files are whole whenever it is killed. The stages are this file's own, but for the tables of tests/gpu/stages.py."""
+"""Tests what tools/gpu-check makes of stages that end well, badly, too late or with the sitting, which stages run side by side,
+and that its files are complete whenever it is killed. The stages are this file's own, but for the tables of
+tests/gpu/stages.py."""
 
 import csv
 import importlib.machinery
@@ -22,7 +23,7 @@ import summary
 import versions
 from stages import ALONE, BESIDE, FREE, GATE, MEASURES
 
-# Stages' work, as a module of its own that their processes find.
+# The stages' work is a module of its own, which their processes find.
 WORK = """
 import json, os, pathlib, signal, subprocess, sys, time
 import figures, machine
@@ -115,7 +116,7 @@ class Case(unittest.TestCase):
         return {each["name"]: each for each in document["stages"]}
 
     def spans(self):
-        """When each stage began and ended."""
+        """Returns when each stage began and ended."""
         found = {}
         for line in (self.folder / "log").read_text().splitlines():
             name, what, when = json.loads(line)
@@ -266,7 +267,7 @@ class Killed(unittest.TestCase):
                 time.sleep(draw.uniform(0, 1.2))
                 process.kill()
                 process.wait()
-                time.sleep(0.3)  # its stages end with it
+                time.sleep(0.3)  # until its stages have ended, too
                 json.loads((output / "x.json").read_text())
                 for path in output.glob("*.csv"):
                     with path.open(newline="") as file:

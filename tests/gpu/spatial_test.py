@@ -1,7 +1,7 @@
-"""Images that are split over processes, or threads, which share the GPU: together they compute what one computes with the
-whole images; what is not split is refused on all of them; a job whose rank dies ends in time; nothing is left behind.
+"""Images are split over processes, or threads, which share the GPU. Together they compute what one computes with the whole
+images; what is not split is refused on all of them; a job whose rank dies ends in time; nothing is left behind.
 
-Ranks exchange by loopback, since NCCL refuses to share a GPU; nccl_test.py tries what of NCCL one GPU can."""
+Ranks exchange by loopback, since NCCL refuses to share a GPU; nccl_test.py tests the parts of NCCL that one GPU can."""
 
 import collections
 import json
@@ -20,18 +20,18 @@ CASES = machine.BUILD / "tests/gpu/bin/split_cases"
 HEIGHT, STEPS = 32, 4  # of striped_cnn
 SHAPES = "1" if machine.HOST else "5"  # of split_cases
 GRIDS = {"h2": (2, 1), "h2w2": (2, 2)} if machine.HOST else {"h2": (2, 1), "h4": (4, 1), "h2w2": (2, 2)}
-# Type, axes and ranks; 3-D images have 5 rows, so their stripes are of unequal height.
+# Each row has type, axes and ranks. 3-D images have 5 rows, so their stripes are of unequal height.
 LAYERS = ((("fp32", "2", 3), ("fp16", "3", 2)) if machine.HOST else
           tuple((kind, axes, 2) for kind in ("fp32", "fp16", "bf16") for axes in ("2", "3")) +
           (("fp32", "2", 4), ("fp16", "2", 3)))
-# Measuring is tried by others: what it did not reach runs undivided.
+# Other tests cover measuring; what it did not reach runs undivided.
 SHORT = {"OMP_NUM_THREADS": "1"} if machine.HOST else {"UCUDNN_TUNE_SECONDS": "1:15"}
-# Until a rank is killed that has begun; on a GPU cuDNN takes a while to load.
+# A rank is killed this long after it has begun; on a GPU cuDNN takes a while to load.
 BEGUN_SECONDS = 2 if machine.HOST else 12
-# A dead rank is an error on all within 15 seconds; then ranks have some for their last words.
+# A dead rank is an error on all within 15 seconds; after that ranks have some time for their last words.
 END_SECONDS = 15 + 10
 
-store = None  # measurements of one job are the next one's, too
+store = None  # shared, so that the measurements of one job serve the next
 
 
 def setUpModule():
@@ -49,19 +49,19 @@ def shared_memory():
 
 
 def processes_with(mark):
-    """Words of the processes that have `mark` in their environment."""
+    """Returns the command lines of the processes that have `mark` in their environment."""
     found = []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (process / "environ").read_bytes():
                 found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        except OSError:  # it has ended, or is another user's
+        except OSError:  # the process has ended, or is another user's
             continue
     return found
 
 
 def left_behind(mark, folder, shared):
-    """What is left of a job whose processes have `mark` and `folder` for temporary files."""
+    """Returns what is left of a job whose processes have `mark` and `folder` for temporary files."""
     deadline = time.monotonic() + 2
     while (processes := processes_with(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -70,13 +70,13 @@ def left_behind(mark, folder, shared):
 
 
 def run_words(words, program):
-    """`program` under `ucudnn run WORDS`, on one device."""
+    """Returns the words that run `program` under `ucudnn run WORDS`, on one device."""
     return [machine.UCUDNN, "run", *(["--host", "--devices", "1"] if machine.HOST else []), *words, "--", *program]
 
 
 def run_environment(**variables):
     environment = machine.environment(**SHORT | variables)
-    environment["LD_LIBRARY_PATH"] = f"{environment['LD_LIBRARY_PATH']}:{machine.BUILD}/lib".strip(":")  # libucudnn's
+    environment["LD_LIBRARY_PATH"] = f"{environment['LD_LIBRARY_PATH']}:{machine.BUILD}/lib".strip(":")  # for libucudnn
     return environment
 
 
@@ -85,12 +85,13 @@ def under_ucudnn(words, program, **variables):
 
 
 def alone(program):
-    """Lines of `program` in one process with the whole images, without ucudnn."""
+    """Returns the lines of `program` in one process with the whole images, without ucudnn."""
     return sorted(machine.reference(run_words(["--off"], program), run_environment(), machine.seconds_left()).splitlines())
 
 
 def job(grid, ranks, program, *options, **variables):
-    """`program` with its images split over `ranks` processes, each with the first device; None: over threads of its own."""
+    """Runs `program` with its images split over `ranks` processes, each with the first device, or over its own threads if
+    None."""
     mark = f"SPLIT_JOB={uuid.uuid4()}"
     shared, begin = shared_memory(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as reports:
@@ -110,7 +111,7 @@ def shell(script):
 
 
 class Split(unittest.TestCase):
-    variables = {}  # of every job
+    variables = {}  # for every job
 
     def job(self, grid, ranks, program, *options, **variables):
         return job(grid, ranks, program, *options, **self.variables | variables)
@@ -126,16 +127,16 @@ class Split(unittest.TestCase):
 
 
 # striped_cnn prints sums in fp64, rounded to nine digits. Engines, which differ from call to call and from rank to rank, may
-# add in another order: a sum of t terms is off by t units of roundoff, of the sum of their absolute values. In a step, a
-# value of the output has 27 + 294 + 72 + 6 terms on its way, a gradient of images as many, one of filters 3 * 32 * 12 more;
-# what is printed adds up to 3 * 3 * 3 * 6 of them, each taken to be as large as the largest number printed of its kind.
+# add in another order: a sum of t terms is off by t units of roundoff, times the sum of their absolute values. In a step, an
+# output value has 27 + 294 + 72 + 6 terms on its way, a gradient of images as many, and a gradient of filters 3 * 32 * 12 more.
+# A printed number adds up 3 * 3 * 3 * 6 of them, each taken to be as large as the largest printed number of its kind.
 TERMS = STEPS * (2 * (27 + 294 + 72 + 6) + 3 * HEIGHT * 12)
 ROUNDOFF = 2.0 ** -53 * TERMS * 3 * 3 * 3 * 6
 LAST_DIGIT = 1e-8  # a unit of the ninth digit, of a number that begins with 1
 
 
 def numbers(lines):
-    """Of striped_cnn's lines, by kind and place."""
+    """Returns the numbers in striped_cnn's lines, by kind and place."""
     result = {}
     for line in lines:
         name, number = line.rsplit(": ", 1)
@@ -148,7 +149,7 @@ def kind(name):
 
 
 def differences(whole, split):
-    """Names of the numbers that differ by more than rounding."""
+    """Returns the names of the numbers that differ by more than rounding."""
     largest = collections.defaultdict(float)
     for name, number in whole.items():
         largest[kind(name)] = max(largest[kind(name)], abs(number))
@@ -157,7 +158,7 @@ def differences(whole, split):
 
 
 class Networks(Split):
-    """Programs that know nothing of ucudnn, and train."""
+    """Tests programs that know nothing of ucudnn, and train."""
 
     counts = (2, 4)  # of ranks
 
@@ -183,7 +184,7 @@ class Networks(Split):
                                                          "seconds": round(result.seconds, 1)})
 
     def assert_pools_are_those_of(self, whole, words):
-        # In fp64, sums of at most some hundred thousand terms in other orders.
+        # In fp64, these are sums of at most some hundred thousand terms in other orders.
         largest = max(abs(number) for number in whole.values())
         for ranks in self.counts:
             with self.subTest(ranks=ranks):
@@ -219,7 +220,7 @@ class Networks(Split):
 
 
 class Plans(Split):
-    """Plans of the graph API, and programs that say of their stripes what they must."""
+    """Tests plans of the graph API, and programs that check their stripes themselves."""
 
     counts, layers = (2, 4), LAYERS
 
@@ -254,7 +255,7 @@ class Plans(Split):
 
 
 class Brief:
-    """Ranks that do not measure: others may do so meanwhile."""
+    """Its ranks do not measure, since others may do so meanwhile."""
 
     counts, layers = (2,), (("fp32", "2", 2), ("fp16", "3", 2))
     variables = {"UCUDNN_TUNE": "off"}
@@ -269,13 +270,13 @@ class BriefPlans(Brief, Plans):
 
 
 def results(lines):
-    """Of split_cases: checksum and distance from whole numbers by case and cell, or why there are none."""
+    """Returns checksum and distance from whole numbers of split_cases, by case and cell, or why there are none."""
     split = (line.split(" ", 1) for line in lines)
     return {name: (told.split()[0], float(told.split()[1])) if told[:1] in "0123456789abcdef" else told for name, told in split}
 
 
 class Grids(Split):
-    """Three operations, types and layouts, strides and groups, on whole numbers, in stripes and in cells of a grid."""
+    """Tests three operations, types and layouts, strides and groups, on whole numbers, in stripes and in cells of a grid."""
 
     def test_cells_together_are_the_whole(self):
         for grid, (rows, columns) in GRIDS.items():
@@ -300,11 +301,12 @@ class Grids(Split):
 
 class Faults(Split):
     def cnn(self, steps, before="", after="exit $?"):
-        """The program on each rank, between what bash does there."""
+        """Returns words that run the program on each rank, between bash commands."""
         return shell(f"{before}\n{CNN} {HEIGHT} {steps}\n{after}")
 
     def test_what_is_not_split_is_refused_by_name_on_all_ranks(self):
-        # A convolution over a rank's whole stripe, without padding. Each rank stays until the other has had its say.
+        # This is a convolution over a rank's whole stripe, without padding. Each rank stays until the other has printed its
+        # error.
         script = f"{TRAIN} fp32 nchw norm 8 1; code=$?; sleep 8; exit $code"
         result = self.job("h2", 2, shell(script))
         self.assert_failed(result, "CUDNN_STATUS_NOT_SUPPORTED")
@@ -322,14 +324,14 @@ class Faults(Split):
         self.assert_death_ends_the_job("before it meets the others", 1, "[ $RANK = 1 ] && { sleep 1; kill -KILL $$; }")
 
     def test_a_rank_that_dies_amid_steps_ends_the_job_in_time(self):
-        # They would take for ever.
+        # The steps would never end.
         kill = f"[ $RANK = 1 ] && (sleep {BEGUN_SECONDS}; kill -KILL $$) &"
         self.assert_death_ends_the_job("amid steps", BEGUN_SECONDS, kill)
 
     def assert_death_ends_the_job(self, when, seconds, before):
-        """`before` kills rank 1 after `seconds`."""
+        """REQUIRES: `before` kills rank 1 after `seconds`."""
         result = self.job("h2", 2, shell(f"{before}\nexec {CNN} {HEIGHT} 100000000"))
-        # By who is first seen to end.
+        # The message depends on which end is seen first.
         self.assert_failed(result)
         self.assertRegex(result.errors, r"rank 1 (was ended by signal 9|died or ended)")
         self.assertIn(result.code, (1, 128 + 9))

@@ -1,10 +1,10 @@
-// Convolutions of images that are cut into ROWS x COLUMNS cells, of which each process holds one:
-// of WORLD_SIZE processes that of number RANK, columns running fastest. A process without these
-// variables has the images whole. Prints one line for each convolution and cell: what it is, a
-// checksum of the cell's part of its result rounded to whole numbers, and how far the result is
-// from whole numbers. The data are whole numbers that depend on the place in the whole image alone,
-// so all processes together, under ucudnn, must print the checksums that one with the whole images
-// prints. One that fails is a line that says so, and the next one comes. Knows nothing of ucudnn.
+// Convolutions of images that are cut into ROWS x COLUMNS cells. With WORLD_SIZE processes, process
+// RANK holds cell RANK, columns running fastest. A process without these variables has the images
+// whole. Prints one line for each convolution and cell: what it is, a checksum of the cell's part
+// of its result rounded to whole numbers, and how far the result is from whole numbers. The data
+// are whole numbers that depend only on the place in the whole image, so all processes together,
+// under ucudnn, must print the checksums that one with the whole images prints. A convolution that
+// fails prints a line that says so, and the next one follows. The program knows nothing of ucudnn.
 //
 //   split_cases ROWS COLUMNS [WORKSPACE_MIB [SHAPES]]
 //
@@ -32,10 +32,9 @@ using ucudnn::gpu_tests::OutputPlaces;
 using ucudnn::gpu_tests::Shape;
 using ucudnn::gpu_tests::WholeNumbers;
 
-// Cells are all alike, so sizes are multiples of four times the stride; images that are cut into
-// three rows are three quarters as large. A filter of 7 reaches over
-// most of a stripe of 4 rows; an image of `odd_image` is 8 bytes off 16-byte alignment in 16 bits
-// once it is cut into four.
+// All cells are equal, so sizes are multiples of four times the stride; images that are cut into
+// three rows are three quarters as large. A filter of 7 reaches over most of a stripe of 4 rows.
+// Cut into four, an image of `odd_image` is 8 bytes off 16-byte alignment in 16 bits.
 constexpr Shape kShapes[] = {{"odd_image", 13, 1, 12, 8, 3, 1, 1, 1},
                              {"5x5_stride_2", 13, 16, 32, 32, 5, 2, 2, 1},
                              {"7x7", 8, 32, 16, 32, 7, 3, 1, 1},
@@ -67,8 +66,8 @@ void PrintLine(const Case& of, int rank, const char* result) {
               Name(of.operation), rank, result);
 }
 
-// With beta = 0, which must not read what the output holds, once more with beta = 1, which doubles
-// the result, and with both scales, which gives it again.
+// Runs with beta = 0, which must not read the output, with beta = 1, which doubles the result, and
+// with both scales, which gives the result again.
 cudnnStatus_t RunThrice(Convolution& convolution, void* workspace,
                         std::vector<std::vector<float>>* results) {
   convolution.output().FillWithNan();

@@ -1,5 +1,5 @@
-"""One stage of tools/gpu-check, in a process of its own: stage.py CONTEXT.json, which sitting.Run writes. Leaves its outcome,
-reason and figures as JSON."""
+"""Runs one stage of tools/gpu-check in a process of its own: stage.py CONTEXT.json, which sitting.Run writes. Leaves its
+outcome, reason and figures as JSON."""
 
 import importlib
 import json

@@ -1,10 +1,10 @@
-"""What tools/gpu-check runs: a row for each stage, and which of them the sittings take, in the order of their value."""
+"""The stages of tools/gpu-check, a row for each, and those that the sittings take, in the order of their value."""
 
 import dataclasses
 
 import machine
 
-# Lanes. ucudnn lets one process a device measure: of two tests that measure at once one divides nothing, and might pass.
+# Lanes. ucudnn lets one process a device measure: if two tests measure at once, one divides nothing, and might pass.
 BESIDE = "beside"    # uses no GPU, and starts at once whatever runs
 FREE = "free"        # no measuring by ucudnn: runs without ucudnn, ranks that exchange, runs on a prepared store
 MEASURES = "measures"  # ucudnn measures: one at a time, beside FREE
@@ -15,9 +15,9 @@ GATE = "gate"
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """`seconds`: how long it is expected to take on an H100. `limit`: seconds after which it is ended. `guards`: what a GPU alone
-    can show about it. `work`: the function of a module of this folder, and what it is given beside the sitting and the seconds.
-    `needs`: stages that end before it. `every_time`: also where an earlier sitting passed it."""
+    """`seconds`: how long it is expected to take on an H100. `limit`: seconds after which it is ended. `guards`: what only a
+    GPU can show about it. `work`: the function of a module of this folder, and its arguments beside the sitting and the
+    seconds. `needs`: stages that end before it. `every_time`: whether it also runs if an earlier sitting passed it."""
 
     name: str
     lane: str
@@ -51,7 +51,7 @@ BEGIN = (
           ("gate.gate",), every_time=True),
 )
 
-# Tests that measure start with what their reference runs leave, where the sitting has a stage for those.
+# If the sitting has a stage for their reference runs, tests that measure start with the results of these.
 SHORT = (
     references("torch graph", "torch", "BriefGraph", needs=TORCH),
     references("torch legacy", "torch", "BriefLegacy", needs=TORCH),
@@ -113,7 +113,7 @@ REPEATS = {when: fact(f"one kernel, {when}", ALONE, 3, 20, REPEAT_GUARDS, "repea
 
 
 def measured(name, limit, guards, function, *arguments, needs=()):
-    """A stage of the long forms that records times."""
+    """Returns a stage of the long forms that records times."""
     return Stage(name, ALONE, limit / 4, limit, guards, (f"figures.{function}", *arguments), needs)
 
 
@@ -146,12 +146,12 @@ LONG_TESTS = (
                 seconds=100)
       for case, limit in (("Jax", 480), ("TensorFlow", 300), ("OnnxRuntime", 360))),
 )
-# The paper's, Figs. 9 to 14, and one beside them. AlexNet's first: they are the shortest.
+# The paper's networks, Figs. 9 to 14, and one more. AlexNet's come first, since they are the shortest.
 NETWORKS = ((("alexnet", 1),) if machine.HOST else
             (("alexnet", 256), ("alexnet-caffe", 256), ("resnet18", 128), ("resnet50", 64), ("densenet40", 256),
              ("resnet50", 32), ("alexnet", 1024), ("alexnet-caffe", 1024), ("vgg16", 64)))
-# Whole iterations of PyTorch: network, mini-batch.
-# `vae` decodes one picture: single images are cut into tiles within a limit.
+# Whole iterations of PyTorch: network, mini-batch. `vae` decodes one picture, since single images are cut into tiles within a
+# limit.
 LAYOUTS = (("unet", 2), ("vae", 1)) if machine.HOST else (("resnet50", 32), ("unet", 8), ("vae", 1))
 ITERATIONS = (("resnet50", 2),) if machine.HOST else (("resnet50", 64), ("alexnet", 256), ("resnet18", 128), ("densenet40", 256),
                                                       ("resnet50", 32))
@@ -159,7 +159,7 @@ POLICIES = ("auto", "WD") if machine.HOST else ("undivided", "powerOfTwo", "auto
 
 
 def iterations(policies, suffix=""):
-    """Every network at the limit in the middle before any at another one."""
+    """Has every network at the middle limit before any at another one."""
     return [measured(f"iterations {network} {batch} {mib} MiB{suffix}", 120, "gains that whole iterations do not show",
                      "torch_whole_iterations", network, batch, mib, policies, needs=TORCH)
             for mib in ((64,) if machine.HOST else (64, 8, 512)) for network, batch in ITERATIONS]
@@ -187,13 +187,13 @@ EVERY = {stage.name: stage for stage in (*BEGIN, *SHORT, *HEADLINES, *FACTS, *RE
 
 
 def of(*words):
-    """Long forms that are called so, or whose names begin with one of these words, in this order."""
+    """Returns the long forms with these names, or with names that begin with these words, in this order."""
     return tuple(stage for word in words for stage in (*LONG_TESTS, *LONG_FIGURES) if f"{stage.name} ".startswith(f"{word} "))
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A sitting: for how many seconds, and its stages. `repeats_failures`: behind the gate comes what failed in the sittings before."""
+    """A sitting's seconds and stages. `repeats_failures`: after the gate come the stages that failed in earlier sittings."""
 
     seconds: float
     stages: tuple
@@ -213,6 +213,6 @@ SITTINGS = {
     "3B": Plan(450, (*BEGIN, *of("test multigrid", "test torch samples", "test torch training ResNet50Compiled", "iterations",
                                  "test torch training UNet3dCompiled")), last=(EXPORT,)),
 }
-# What runs without --sitting. It leaves out the stages of SHORT that are parts of long ones.
+# Runs without --sitting. It leaves out the stages of SHORT that are parts of long ones.
 ALL = (*BEGIN, *(stage for stage in SHORT if stage.name in ("test capture", "test nccl")), *LONG_TESTS, *HEADLINES, *FACTS,
        *LONG_FIGURES)

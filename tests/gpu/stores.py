@@ -1,5 +1,5 @@
-"""Measurement stores in which pieces are the fastest way. What is divided depends on times, and times differ from machine to
-machine, so a test lets a run measure, rewrites the times (CSV out and in), and gives the new store to another run."""
+"""Makes measurement stores in which pieces are the fastest way. What is divided depends on times, which differ between
+machines, so a test lets a run measure, rewrites the times (CSV out and in), and gives the new store to another run."""
 
 import csv
 import math
@@ -10,7 +10,7 @@ import machine
 
 
 def rows_of(store):
-    """What was measured, as dictionaries by column."""
+    """Returns the measurements as dictionaries by column."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "rows.csv")
         machine.run([machine.UCUDNN, "cache", "export", path, "--db", store], machine.environment(), 60)
@@ -19,7 +19,7 @@ def rows_of(store):
 
 
 def prefer_pieces(rows, store, engine=None):
-    """Makes a store of these rows in which a quarter of the mini-batch, on `engine` where there is one, is the fastest way for
+    """Makes a store of these rows in which a quarter of the mini-batch, on `engine` if it is given, is the fastest way for
     every kernel."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "rows.csv")

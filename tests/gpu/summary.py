@@ -1,4 +1,4 @@
-"""What came out of a sitting, for a person: at most LINES lines."""
+"""Summarises a sitting for a person, in at most LINES lines."""
 
 import collections
 import json
@@ -14,7 +14,7 @@ def first_line(stage):
 
 
 class Sentence(str):
-    """Of a headline: its figures are told whole."""
+    """A sentence of a headline, which is not shortened."""
 
 
 def shortened(text):

@@ -1,6 +1,6 @@
 """A TensorFlow program that knows nothing of ucudnn: convolutions of two and three dimensions on whole numbers, forward and
-gradients, eagerly and in tf.function, grouped, strided and dilated. Prints JSON that two runs can be compared by.
-`--device cpu` tries it out."""
+gradients, eagerly and in tf.function, grouped, strided and dilated. Prints JSON by which two runs can be compared. `--device
+cpu` tries it out."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from program import cudnn_files, outcome
 from whole_numbers import checksum, whole
 
 ON_CPU = sys.argv[1:] == ["--device", "cpu"]
-SHARE = 8 if ON_CPU else 1  # of channels and images
+SHARE = 8 if ON_CPU else 1  # divides channels and images
 # Name: dimensions, images, input and output channels, side, window, stride, dilation, groups.
 SHAPES = {
     "2d": (2, 32, 64, 64, 14, 3, 1, 1, 1),

@@ -1,4 +1,4 @@
-"""Test files of this folder as stages: each runs in a process of its own."""
+"""Runs test files of this folder as stages, each in a process of its own."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import machine
 
 
 def test(sitting, seconds, name, cases=()):
-    """A test file, or some test cases of it. It makes do with `seconds`, and is ended after them."""
+    """Runs a test file, or some test cases of it. It keeps to `seconds`, and is ended after them."""
     with tempfile.TemporaryDirectory() as folder:
         results = pathlib.Path(folder, "results.json")
         words = [sys.executable, "-B", machine.FOLDER / f"{name}_test.py", *cases]
@@ -22,14 +22,14 @@ def test(sitting, seconds, name, cases=()):
     if code == machine.SKIPPED:
         raise figures.Skipped(next(iter(told.get("skipped", {}).values()), output.strip()))
     if code != 0:
-        name_of = lambda case: re.sub(r" \(__main__\.[^)]*\)", "", case)  # unittest says it twice
+        name_of = lambda case: re.sub(r" \(__main__\.[^)]*\)", "", case)  # unittest names the class twice
         text = "; ".join(f"{name_of(case)}: {reason.strip().splitlines()[-1]}" for case, reason in told.get("failed", {}).items())
         raise machine.Failed(f"{text}\n{errors}" if text else errors[-4000:], told)
     return told
 
 
 def references(sitting, seconds, name, cases=()):
-    """What a test file runs without ucudnn, for its stage that measures."""
+    """Runs what a test file runs without ucudnn, for its stage that measures."""
     words = [sys.executable, "-B", machine.FOLDER / f"{name}_test.py", "--references", *cases]
     machine.run(words, dict(os.environ, UCUDNN_TEST_SECONDS=str(seconds)), seconds)
     return {}

@@ -1,5 +1,5 @@
-"""Whole training iterations of PyTorch in several configurations side by side, in turn, so that what changes on the machine
-meanwhile changes for all: one process each (torch_worker.py), of which one at a time is at work."""
+"""Compares whole training iterations of PyTorch in several configurations, in turn, so that changes of the machine affect all.
+Each has a process (torch_worker.py), and one of them at a time is at work."""
 
 import statistics
 import sys
@@ -12,23 +12,23 @@ from workers import MIB, Worker, close, in_turn, measured_at_once, within
 
 LIMITS_MIB = (8, 64, 512)
 PRECISIONS = ("tf32", "fp16", "bf16", "fp32")  # the first is what PyTorch does with fp32 by default
-# Convolutions of a network: a budget for all of it is the limit of one kernel times three for each, but for the first
-# layer's backward_data, which nobody computes.
+# Convolutions of a network. The budget for all of it is the limit of one kernel times three for each convolution, less the
+# first layer's backward_data, which nobody computes.
 CONVOLUTIONS = {"alexnet": 5, "resnet18": 20, "resnet50": 53, "densenet40": 39}
 WARM_UP_STEPS, ROUNDS, ROUND_MS = (2, 1, 1) if machine.HOST else (10, 5, 300)
-# For measuring, by each worker: of one network, whose kernels are few and large.
+# Each worker may measure for so long; it has one network, whose kernels are few and large.
 TUNE = "1:100"
 
 
 def start(name, options, variables, tune, folder):
-    """A process that trains; `options` of `ucudnn run`, or None for PyTorch alone."""
+    """Starts a process that trains; `options` of `ucudnn run`, or None for PyTorch alone."""
     program = [sys.executable, "-B", machine.FOLDER / "torch_worker.py", *(["--device", "cpu"] if machine.HOST else [])]
     environment = machine.python_environment(**frameworks.VARIABLES["torch"], **{"UCUDNN_TUNE_SECONDS": tune}, **variables)
     return Worker(name, program, options, environment, folder)
 
 
 def compare(case, workers, deadline):
-    """Times and memory of one case, by configuration; `ratio` is to the first one, of equal rounds."""
+    """Returns times and memory of one case, by configuration; `ratio` compares equal rounds with the first configuration's."""
     prepared, rounds = {}, {name: [] for name in workers}
     for name, worker in workers.items():
         worker.error = None
@@ -58,16 +58,16 @@ def figures(prepared, rounds, reference):
 
 
 def planned_after_s(steps_ms, steady_ms):
-    """Seconds from the begin of the first of these steps until that of one that is as fast as later ones, to 10 %: planned,
-    and measured before. Where the host waits for each step, none may be as fast as later ones; the fastest is one then."""
+    """Returns the seconds from the first of these steps to the first that is as fast as later ones, within 10 %: planned, and
+    measured before. If the host waits for each step, none may be as fast as later ones; then the fastest one counts."""
     fast_ms = 1.1 * max(steady_ms, min(steps_ms))
     planned = next(index for index, ms in enumerate(steps_ms) if ms <= fast_ms)
     return sum(steps_ms[:planned]) / 1000
 
 
 def run(configurations, cases, seconds, tune=TUNE):
-    """`configurations`: options and variables by name, the first being what others are compared with. Figures by case and
-    configuration, what of the cases fitted into `seconds`, and what each report says."""
+    """`configurations`: options and variables by name; the others are compared with the first. Returns figures by case and
+    configuration, which cases did not fit into `seconds`, and what each report says."""
     deadline = time.monotonic() + seconds
     results, skipped, last, workers = {}, [], 0.0, {}
     with tempfile.TemporaryDirectory() as folder:
@@ -99,8 +99,8 @@ def run(configurations, cases, seconds, tune=TUNE):
 
 
 def layouts(network, batch, last, store, seconds):
-    """PyTorch as it is, with ucudnn and no limit, and within limits: divided, and undivided, which is cuDNN's own choice
-    held to the same workspace. CUDNN_CONV_WSCAP_DBG, with which PyTorch's users cap workspace, beside it."""
+    """Compares PyTorch alone, with ucudnn and no limit, and within limits: divided, and undivided, which is cuDNN's own choice
+    held to the same workspace. CUDNN_CONV_WSCAP_DBG, with which PyTorch's users cap workspace, is compared, too."""
     of_store = ["--db", store]
     configurations = {"plain": (None, {}), "no limit": (of_store, {})}
     for mib in () if machine.HOST else LIMITS_MIB:
@@ -114,7 +114,8 @@ def layouts(network, batch, last, store, seconds):
 
 
 def iterations(network, batch, mib, policies, store, seconds):
-    """The paper's Figs. 10 to 13: iterations in fp32 within a limit of each kernel by policy, and within one budget (WD)."""
+    """Times the paper's Figs. 10 to 13: iterations in fp32 within a limit of each kernel by policy, and within one budget
+    (WD)."""
     budget = f"{mib * (3 * CONVOLUTIONS[network] - 1)}MiB"
     options = {policy: within(mib, policy) for policy in policies if policy != "WD"}
     if "WD" in policies:

@@ -1,5 +1,5 @@
-"""Networks in plain torch.nn, as the programs of this folder train them. Where torchvision is installed its ResNets are
-taken, which are what people train; without it those written here, of the same layers and parameters."""
+"""Networks in plain torch.nn, as the programs of this folder train them. ResNets are torchvision's, which people train, if it
+is installed, else those written here, of the same layers and parameters."""
 
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ BLOCKS = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}
 
 
 def normalised(inputs, outputs, window, stride=1, dimensions=2):
-    """A convolution and its batch normalisation. Without a bias: its gradient would be nothing but rounding."""
+    """Returns a convolution and its batch normalisation. It has no bias, whose gradient would be nothing but rounding."""
     convolution, normalisation = ((nn.Conv2d, nn.BatchNorm2d), (nn.Conv3d, nn.BatchNorm3d))[dimensions - 2]
     return [convolution(inputs, outputs, window, stride, window // 2, bias=False), normalisation(outputs)]
 
@@ -45,13 +45,13 @@ class ResNet(nn.Sequential):
 def resnet(depth):
     try:
         import torchvision
-    except (ImportError, RuntimeError):  # the latter where it was built for another PyTorch
+    except (ImportError, RuntimeError):  # RuntimeError if it was built for another PyTorch
         return ResNet(depth)
     return getattr(torchvision.models, f"resnet{depth}")()
 
 
 class AlexNet(nn.Sequential):
-    """One tower (Krizhevsky 2014)."""
+    """Has one tower (Krizhevsky 2014)."""
 
     def __init__(self, size=224):
         pooled = ((size + 4 - 11) // 4 + 1 - 3) // 2 + 1
@@ -89,8 +89,8 @@ class DenseNet40(nn.Sequential):
 
 
 class UNet(nn.Module):
-    """A U-Net of two or three dimensions. Its sides are halved by convolutions, not by pooling, whose gradient PyTorch
-    adds up in an order of chance in three dimensions."""
+    """A U-Net of two or three dimensions. Convolutions halve its sides, not pooling, whose gradient PyTorch adds up in a random
+    order in three dimensions."""
 
     def __init__(self, dimensions, filters, levels, inputs=1, classes=2):
         super().__init__()
@@ -143,13 +143,13 @@ def decoder(widths, groups):
 
 
 class Network:
-    """How a network is made, and the images and targets it is trained on, or the images that it is only run on."""
+    """Makes a network, and the images and targets on which it is trained, or the images on which it only runs."""
 
     def __init__(self, make, image, classes=None, dimensions=2, trains=True):
         self.make, self.image, self.classes, self.dimensions, self.trains = make, image, classes, dimensions, trains
 
     def batch(self, n):
-        """On the CPU, so that all devices get the same: images, and labels or, of a U-Net, a mask."""
+        """Returns, on the CPU so that all devices get the same, images and labels or, for a U-Net, a mask."""
         generator = torch.Generator().manual_seed(n)
         images = torch.randn((n, *self.image), generator=generator)
         if self.classes:
@@ -163,12 +163,12 @@ class Network:
         return nn.functional.binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype))
 
     def layout(self, last):
-        """Images last, or PyTorch's own."""
+        """Returns channels-last memory, or PyTorch's own."""
         return ((torch.channels_last, torch.channels_last_3d)[self.dimensions - 2] if last else torch.contiguous_format)
 
 
 def networks(small):
-    """`small`: at sizes a CPU bears."""
+    """Returns the networks by name; with `small` at sizes that a CPU can run."""
     side = 32 if small else 224
     return {
         "alexnet": Network(lambda: AlexNet(64 if small else 224), (3, 64, 64) if small else (3, 224, 224), 1000),
@@ -178,7 +178,7 @@ def networks(small):
         "unet": Network(lambda: UNet(2, 4, 2, 3) if small else UNet(2, 64, 4, 3), (3, 16, 16) if small else (3, 256, 256)),
         "unet3d": Network(lambda: UNet(3, 4, 2) if small else UNet(3, 32, 3), (1, 8, 8, 8) if small else (1, 48, 48, 48),
                           dimensions=3),
-        # An image of 1024x1024.
+        # The image is 1024x1024.
         "vae": Network(lambda: decoder((8, 8, 8, 4), 2) if small else decoder((512, 512, 256, 128), 32),
                        (4, 4, 4) if small else (4, 128, 128), trains=False),
     }

@@ -1,5 +1,5 @@
 """A PyTorch program that knows nothing of ucudnn: the convolution samples that PyTorch's wheel carries for its own tests
-(torch.testing's OpInfos), forward and backward in every type against the CPU in float64, and gradcheck. Prints what became
+(torch.testing's OpInfos), forward and backward in every type against the CPU in float64, and gradcheck. Prints the outcome
 of each as JSON. `--device cpu` tries it out."""
 
 import itertools
@@ -12,7 +12,7 @@ import torch
 
 try:
     import expecttest  # noqa: F401
-except ImportError:  # PyTorch's test tools import it, and what is used of them here takes nothing from it
+except ImportError:  # PyTorch's test tools import it, but what is used of them here does not need it
     sys.modules["expecttest"] = types.ModuleType("expecttest")
     sys.modules["expecttest"].TestCase = unittest.TestCase
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
@@ -25,7 +25,7 @@ COPIES = 8  # of each sample's images, so that there is a mini-batch to divide
 
 
 def moved(value, function):
-    """`value`, or the tensors in it, changed by `function`."""
+    """Returns `value`, with its tensors changed by `function`."""
     if isinstance(value, torch.Tensor):
         return function(value)
     if isinstance(value, (tuple, list)):
@@ -36,7 +36,7 @@ def moved(value, function):
 
 
 def with_images(sample):
-    """Several times the images, where the sample has a batch dimension: as many as its filter has dimensions."""
+    """Returns several times the images if the sample has a batch dimension, that is, as many dimensions as its filter."""
     images = sample.input
     if images.dim() == sample.args[0].dim() and len(images) > 0:
         generator = torch.Generator().manual_seed(1)
@@ -46,7 +46,7 @@ def with_images(sample):
 
 
 def outputs(operator, images, args, kwargs, device, dtype):
-    """y and the gradients of the tensors."""
+    """Returns y and the gradients of the tensors."""
     place = lambda tensor: tensor.detach().to(device, dtype).requires_grad_()
     images, args, kwargs = moved(images, place), moved(args, place), moved(kwargs, place)
     y = operator(images, *args, **kwargs)
@@ -57,9 +57,9 @@ def outputs(operator, images, args, kwargs, device, dtype):
 
 
 def outcome(operator, sample, dtype):
-    """'ok', or what is wrong. Each element is a sum whose rounding grows with its terms' size: the error is taken
-    relative to the largest element."""
-    # Both get what the type can hold.
+    """Returns 'ok', or what is wrong. Each element is a sum whose rounding grows with its terms' size, so the error is relative
+    to the largest element."""
+    # Both are given numbers that the type can hold.
     hold = lambda tensor: tensor.to(dtype).double()
     given = [moved(each, hold) for each in (with_images(sample), sample.args, sample.kwargs)]
     try:
@@ -89,7 +89,7 @@ def gradchecked(operator, sample):
 
 
 def outcomes():
-    """By sample."""
+    """Returns the outcomes by sample."""
     results = {}
     for info in op_db:
         if info.name not in OPERATORS:
@@ -108,7 +108,7 @@ def outcomes():
 
 
 def main():
-    # PyTorch's test tools refuse to have these set for good.
+    # PyTorch's test tools refuse to have these set permanently.
     with torch.backends.cudnn.flags(True, benchmark=False, deterministic=False, allow_tf32=False):
         print(json.dumps({"torch": torch.__version__, "samples": outcomes()}))
 

@@ -1,5 +1,5 @@
-"""The convolution samples of PyTorch's own tests: what passes without ucudnn passes with it, however little workspace there
-is."""
+"""Runs the convolution samples of PyTorch's own tests: what passes without ucudnn passes with it, however little workspace
+there is."""
 
 import unittest
 
@@ -15,7 +15,7 @@ class Samples(unittest.TestCase):
         plain, _ = frameworks.start("torch", "torch_samples.py")
         passed = [name for name, outcome in plain["samples"].items() if outcome == "ok"]
         machine.record("samples", {"torch": plain["torch"], "samples": len(plain["samples"]), "passed": len(passed)})
-        # PyTorch's own tolerances allow for what a few samples do in 16 bits.
+        # By PyTorch's own tolerances a few samples fail in 16 bits.
         self.assertGreater(len(passed), max(60, 0.9 * len(plain["samples"])))
         for limit in ("0",) if machine.HOST else ("0", "64KiB"):
             with self.subTest(limit=limit):

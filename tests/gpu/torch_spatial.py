@@ -1,14 +1,14 @@
-"""ucudnn.spatial on one GPU, which the ranks share: exchanges under cuDNN's calls go by loopback, torch.distributed's own by
-gloo and the host. Only `replayed` has a GPU for each rank. Prints JSON. `--device cpu` tries it out, without CUDA graphs.
+"""Runs ucudnn.spatial on one GPU, which the ranks share: exchanges under cuDNN's calls go by loopback, torch.distributed's own
+by gloo and the host. Only `replayed` has a GPU for each rank. Prints JSON. `--device cpu` tries it out, without CUDA graphs.
 
     torch_spatial.py backends         which backend torch takes for convolutions on the device, and what the module makes of it
     torch_spatial.py whole FOLDER     decodes a picture with a VAE of random weights, in fp64 and fp32, and leaves it there
-    torch_spatial.py rank FOLDER      one rank of the same in stripes: how far they are from the whole in fp64
+    torch_spatial.py rank FOLDER      one rank of this in stripes: how far they are from the whole in fp64
     torch_spatial.py step FOLDER      trains convolutions with batch norms for a step, in fp64 and fp32, and leaves its numbers
-    torch_spatial.py striped FOLDER   one rank of the same in stripes, converted
+    torch_spatial.py striped FOLDER   one rank of this in stripes, converted
     torch_spatial.py steps FOLDER     trains them for some steps, and applies convolutions to the same images, in fp64
-    torch_spatial.py replayed FOLDER  one rank of the same steps in stripes, each a launch of one CUDA graph, by NCCL
-    torch_spatial.py shared FOLDER    one rank of the convolutions in stripes, likewise; and what a captured step is refused for
+    torch_spatial.py replayed FOLDER  one rank of these steps in stripes, each a launch of one CUDA graph, by NCCL
+    torch_spatial.py shared FOLDER    one rank of the convolutions in stripes, likewise; and why a captured step is refused
 """
 
 import json
@@ -25,7 +25,7 @@ from ucudnn import spatial
 from ucudnn.spatial.backends import route
 
 DEVICE = "cpu" if sys.argv[-2:] == ["--device", "cpu"] else "cuda"
-ROWS, ROUNDS = (16, 1) if DEVICE == "cpu" else (64, 5)  # of the latent, which has as many columns
+ROWS, ROUNDS = (16, 1) if DEVICE == "cpu" else (64, 5)  # of the latent, which has as many columns as rows
 
 # By name: dimensions, channels, filters, filter size, stride, padding, dilation, groups, whether it is transposed.
 CONVOLUTIONS = {
@@ -53,7 +53,7 @@ def backend(shape, dtype, is_last):
 
 
 def backends():
-    """{convolution: {type and layout: [backend, what becomes of it]}}."""
+    """Returns {convolution: {type and layout: [backend, what becomes of it]}}."""
     found = {}
     for name, shape in CONVOLUTIONS.items():
         for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
@@ -75,7 +75,7 @@ def vae(dtype):
 
 
 def timed(decode):
-    """(what it gives, the median of the milliseconds that it takes)."""
+    """Returns (the result, the median of the milliseconds)."""
     with torch.no_grad():
         result, taken = decode(), []
         for _ in range(ROUNDS):
@@ -92,7 +92,7 @@ def mark():
 
 
 def distance(found, exact):
-    """The largest difference, relative to the largest value."""
+    """Returns the largest difference, relative to the largest value."""
     exact = exact.to(found.device)
     return ((found.double() - exact).abs().max() / exact.abs().max()).item()
 
@@ -110,7 +110,7 @@ def whole(folder):
 
 
 def normed(dtype):
-    """(convolutions with batch norms, images)."""
+    """Returns (convolutions with batch norms, images)."""
     from torch import nn
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(4, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 8, 3, padding=1),
@@ -120,7 +120,7 @@ def normed(dtype):
 
 
 def stepped(model, images):
-    """The loss, the gradients of all parameters and the running statistics, in one row."""
+    """Returns the loss, the gradients of all parameters and the running statistics, in one row."""
     loss = model(images).square().mean()
     loss.backward()
     found = [loss.detach(), *(parameter.grad for parameter in model.parameters())]
@@ -147,8 +147,8 @@ def striped(folder):
 
 
 def launched(run, images, restore=lambda: None):
-    """`run` of each of `images`, by launches of one CUDA graph; before it is captured it runs twice, and `restore` takes back
-    what that changed. The last result."""
+    """Runs `run` on each of `images` by launches of one CUDA graph. Before it is captured it runs twice, and `restore` undoes
+    the changes of this. Returns the last result."""
     if DEVICE == "cpu":
         for each in images:
             result = run(each)
@@ -175,8 +175,8 @@ def batches():
 
 
 def trained(model, images, run_all):
-    """The parameters, running statistics and last gradients behind a step of each batch. `run_all(step, images, restore)` takes
-    them."""
+    """Returns the parameters, running statistics and last gradients after a step of each batch. `run_all(step, images,
+    restore)` takes the steps."""
     beginning = [tensor.detach().clone() for tensor in (*model.parameters(), *model.buffers())]
 
     def step(x):
@@ -198,7 +198,7 @@ def trained(model, images, run_all):
 
 
 def convolutions(dtype=torch.float64):
-    """(convolutions between which nothing looks beyond its position, images)."""
+    """Returns (convolutions with only pointwise layers between them, images)."""
     model, images = normed(dtype)
     return torch.nn.Sequential(*(layer for layer in model if not isinstance(layer, torch.nn.BatchNorm2d))), images
 
@@ -232,7 +232,7 @@ def shared(folder):
         rows = launched(model, stripes)
         figures = {"rank": dist.get_rank(), "distance": distance(spatial.gather(rows), exact), "refused": None}
     dist.barrier()
-    if DEVICE == "cuda":  # last: what is left of the capture is nobody's
+    if DEVICE == "cuda":  # last, since the rest of the capture is of no use
         normalised = spatial.convert(normed(torch.float64)[0])
         try:
             with torch.cuda.graph(torch.cuda.CUDAGraph()):
@@ -244,7 +244,7 @@ def shared(folder):
 
 
 def meet(folder, backend="gloo"):
-    """Ranks that share a GPU have torch.distributed over gloo; with NCCL each has the GPU of its number."""
+    """Ranks that share a GPU use torch.distributed over gloo; with NCCL each has the GPU of its number."""
     import torch.distributed as dist
     if backend == "nccl":
         torch.cuda.set_device(int(os.environ["RANK"]))

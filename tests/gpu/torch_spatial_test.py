@@ -1,6 +1,6 @@
-"""The module ucudnn.spatial with CUDA tensors: every backend that torch takes for a convolution is known to it, a VAE that
-decodes in stripes, on ranks that share the GPU, gives the picture that it gives whole, and launches of a CUDA graph give what
-steps of a converted model give."""
+"""Tests the module ucudnn.spatial with CUDA tensors: it knows every backend that torch takes for a convolution, a VAE that
+decodes in stripes, on ranks that share the GPU, gives the picture that it gives whole, and launches of a CUDA graph give
+what steps of a converted model give."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ import machine
 
 MISSING = frameworks.missing("torch")
 PROGRAM = machine.FOLDER / "torch_spatial.py"
-WITHOUT_CUDNN = {"CudaDepthwise2d", "CudaDepthwise3d"}  # what torch itself computes on a GPU
+WITHOUT_CUDNN = {"CudaDepthwise2d", "CudaDepthwise3d"}  # torch itself computes these on a GPU
 EPSILON = 2.0 ** -23
 RANKS = (2,) if machine.HOST else (2, 4)
 
@@ -49,7 +49,7 @@ class Backends(unittest.TestCase):
 
 class OnRanks:
     """A program's mode `one` leaves in `folder` what its mode `each` compares with on every rank. A test without a GPU starts
-    ranks by itself: under ucudnn the CPU's PyTorch would find no cuDNN."""
+    the ranks itself, since under ucudnn the CPU's PyTorch would find no cuDNN."""
 
     @classmethod
     def setUpClass(cls):
@@ -60,7 +60,7 @@ class OnRanks:
         machine.record(cls.one, cls.whole)
 
     counts, tune = RANKS, {}
-    transport = "loopback"  # of ranks that share the GPU
+    transport = "loopback"  # for ranks that share the GPU
 
     def variables(self, grid):
         return frameworks.VARIABLES["torch"] | frameworks.TUNE | self.tune | {
@@ -68,8 +68,8 @@ class OnRanks:
             {"UCUDNN_SPATIAL": grid} if machine.HOST else {"UCUDNN_SPATIAL_TRANSPORT": self.transport})
 
     def ranks(self, count):
-        """What each printed, and the reports of ucudnn."""
-        (self.folder / "meeting").unlink(missing_ok=True)  # of another number of ranks
+        """Returns what each rank printed, and the reports of ucudnn."""
+        (self.folder / "meeting").unlink(missing_ok=True)  # left by another number of ranks
         program, grid = [sys.executable, "-B", PROGRAM, self.each, self.folder], f"h{count}"
         if machine.HOST:
             return self.on_the_cpu([*program, "--device", "cpu"], count, grid), []
@@ -111,7 +111,7 @@ class Decoding(OnRanks, unittest.TestCase):
                     report["spatial"]["exchanged_bytes"] for report in reports]})
                 for each in told:
                     self.assertLess(each["decoded"]["float64"]["distance"], 1e-7)
-                    # As near to fp64 as the whole in fp32, whose sums have another order.
+                    # They are as near to fp64 as the whole in fp32, whose sums have another order.
                     allowed = 2 * plain["float32"]["distance"] + 16 * EPSILON
                     self.assertLess(each["decoded"]["float32"]["distance"], allowed)
                 if not machine.HOST:
@@ -126,7 +126,7 @@ class Decoding(OnRanks, unittest.TestCase):
 
 
 class BriefDecoding(Decoding):
-    """Two ranks, which do not measure: others may do so meanwhile."""
+    """Has two ranks, which do not measure, since others may do so meanwhile."""
 
     counts, tune = (2,), {"UCUDNN_TUNE": "off"}
 
@@ -168,7 +168,7 @@ class Replays(OnRanks):
 
 @unittest.skipIf(MISSING, MISSING)
 class TrainingReplayed(Replays, unittest.TestCase):
-    """A step with its exchanges and sums, where each rank has a GPU of its own: NCCL alone is captured."""
+    """A step with its exchanges and sums, where each rank has a GPU of its own, since only NCCL is captured."""
     each, transport = "replayed", "nccl"
 
     def test_launches_of_a_captured_step_are_steps_of_the_whole(self):
@@ -181,7 +181,7 @@ class TrainingReplayed(Replays, unittest.TestCase):
 
 @unittest.skipIf(MISSING, MISSING)
 class ConvolutionsReplayed(Replays, unittest.TestCase):
-    """On ranks that share the GPU: what goes through the host's memory is refused."""
+    """On ranks that share the GPU, what goes through the host's memory is refused."""
     each = "shared"
 
     def test_launches_of_captured_convolutions_are_the_whole_s_and_a_norm_is_refused_by_name(self):

@@ -1,5 +1,5 @@
-"""PyTorch, unchanged, under ucudnn: convolutions on whole numbers are equal on both of its paths, the graph API and the one
-before it (TORCH_CUDNN_V8_API_DISABLED=1), and both are divided; so is what CUDA graphs captured."""
+"""PyTorch runs unchanged under ucudnn: convolutions on whole numbers are equal on both of its paths, the graph API and the one
+before it (TORCH_CUDNN_V8_API_DISABLED=1), and both are divided; so are those that CUDA graphs captured."""
 
 import unittest
 
@@ -13,7 +13,7 @@ MISSING = frameworks.missing("torch")
 
 
 class Convolutions:
-    """What holds on either path. Subclasses are the test cases."""
+    """Tests that hold on either path. Subclasses are the test cases."""
 
     api, words, variables = "graph", (), {}
 
@@ -31,7 +31,7 @@ class Convolutions:
     def test_convolutions_on_whole_numbers_are_equal(self):
         for mode, plain in self.plain["modes"].items():
             for kind, results in plain.items():
-                # Fused ones are refused on the older path.
+                # The older path refuses fused ones.
                 ran = [result for result in results.values() if not result.startswith(frameworks.FAILED)]
                 self.assertTrue(kind == "fused" or 2 * len(ran) > len(results), results)
                 for name, result in results.items():
@@ -43,7 +43,7 @@ class Convolutions:
 
 
 class Path(Convolutions):
-    """With captured graphs, which the brief form leaves out."""
+    """Adds captured graphs, which the brief form leaves out."""
 
     def test_a_captured_graph_replays_what_ran_before(self):
         plain, divided = self.graphs("captured")
@@ -54,37 +54,37 @@ class Path(Convolutions):
     def test_a_captured_graph_holds_the_pieces(self):
         kernels = self.in_pieces(CAPTURED)
         self.assertTrue(kernels, "the captured kernels were not divided")
-        # The plan would say so, too, had only the calls before the capture run in pieces.
+        # The plan alone would not show it if only the calls before the capture had run in pieces.
         self.assertEqual([], [kernel for kernel in kernels if kernel.get("undivided_calls", 0) > 0])
         plain, divided = (graph["kernels"] for graph in self.graphs("captured"))
         if plain is None:
             self.skipTest("this PyTorch does not show its graphs")
-        # A piece is a kernel at least, and other kernels, or of another grid, than those of the undivided call.
+        # A piece is at least one kernel, and its kernels or their grids differ from the undivided call's.
         self.assertGreaterEqual(len(divided), sum(machine.pieces(kernel) for kernel in kernels))
         self.assertNotEqual(plain, divided)
 
     def test_capture_of_what_never_ran_is_undivided(self):
-        # Its kernels are PyTorch's, or those of an engine that needs less workspace.
+        # Its kernels are PyTorch's, or belong to an engine that needs less workspace.
         plain, divided = ({key: value for key, value in graph.items() if key != "kernels"}
                           for graph in self.graphs("captured first"))
         self.assertEqual(plain, divided)
         self.assertEqual([], self.in_pieces(CAPTURED_FIRST))
 
     def graphs(self, name):
-        """What became of a capture, without and with ucudnn."""
+        """Returns the results of a capture, without and with ucudnn."""
         for run in (self.plain, self.divided):
             self.assertIsInstance(run[name], dict, run[name])
         return self.plain[name], self.divided[name]
 
     def in_pieces(self, n):
-        """The divided kernels of a mini-batch."""
+        """Returns the divided kernels of a mini-batch."""
         if machine.HOST:
             self.skipTest("the dry run has no cuDNN")
         return [kernel for kernel in frameworks.divided(self.report) if kernel["problem"]["n"] == n]
 
 
 class Brief:
-    """One convolution, for which a few seconds of measuring are enough."""
+    """Has one convolution, for which a few seconds of measuring are enough."""
 
     words, variables = ("--brief",), {"UCUDNN_TUNE_SECONDS": "0.5:6"}
 

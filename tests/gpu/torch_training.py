@@ -1,13 +1,13 @@
 """A PyTorch program that knows nothing of ucudnn: training steps of one network in every precision, layout and mode, each
-compared with the same steps in float64, which take no cuDNN. Prints JSON that two runs can be compared by: how far outputs
-and gradients are from float64, and a digest of all of them; or why a case could not be run.
+compared with the same steps in float64, which take no cuDNN. Prints JSON by which two runs can be compared: how far outputs
+and gradients are from float64, and a digest of all of them, or why a case could not be run.
 
     torch_training.py resnet50|unet3d|… [--device cpu] [--only CASE,CASE] [--without MODE] [--digests] [--leave-out]
                       [--float64 FOLDER]
 
---only also says the order. --digests takes no steps in float64; --float64 keeps their results in a folder, for another run
-of this program on the same device. --leave-out spoils the first filter's gradient as if one image of the mini-batch had
-been left out of it."""
+--only also sets the order. --digests takes no steps in float64; --float64 keeps their results in a folder, for another run of
+this program on the same device. --leave-out spoils the first filter's gradient as if one image of the mini-batch had been left
+out of it."""
 
 import argparse
 import copy
@@ -24,13 +24,13 @@ from program import told
 
 STEPS, RATE, LOSS_SCALE = 3, 0.01, 1024
 PRECISIONS = {"fp32": None, "tf32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
-# PyTorch keeps the plan that it chose for a shape: modes that choose for themselves have a mini-batch of their own.
+# PyTorch keeps the plan that it chose for a shape, so modes that choose for themselves have a mini-batch of their own.
 BATCHES = {"resnet50": {"benchmark": 12, "": 16}, "unet3d": {"benchmark": 6, "": 8}}
 
 
 def cases(network):
-    """Name: precision, channels last, mode."""
-    compiled = {"resnet50": ("bf16 last",)}.get(network, ("fp32 first",))  # takes long
+    """Returns, by name: precision, channels last, mode."""
+    compiled = {"resnet50": ("bf16 last",)}.get(network, ("fp32 first",))  # compiling takes long
     found = {f"{precision} {'last' if last else 'first'}": (precision, last, "heuristic")
              for precision in PRECISIONS for last in (False, True)}
     for mode, chosen in {"benchmark": ("fp32 first", "bf16 first", "fp16 last"), "deterministic": ("fp32 first", "bf16 last"),
@@ -40,13 +40,13 @@ def cases(network):
 
 
 def distance(values, reference, scale=0.0):
-    """‖values − reference‖ / ‖reference‖, or by `scale` where the reference is next to nothing."""
+    """Returns ‖values − reference‖ / ‖reference‖, or relative to `scale` if the reference is almost zero."""
     reference = reference.double()
     return ((values.double() - reference).norm() / max(reference.norm().item(), scale, 1e-300)).item()
 
 
 class Training:
-    """A network under way: one step at a time, all of it in `precision` and memory `layout`."""
+    """Trains a network one step at a time, all of it in `precision` and memory `layout`."""
 
     def __init__(self, network, start, batch, precision, last, device, mode="heuristic", leave_out=False):
         layout = network.layout(last)
@@ -64,7 +64,8 @@ class Training:
             next(self.model.parameters()).register_hook(lambda gradient: gradient * (1 - 1 / len(self.images)))
 
     def step(self):
-        """Outputs and loss; gradients stay in the parameters. Of a network that does not train, outputs and their mean."""
+        """Returns outputs and loss; gradients stay in the parameters. For a network that does not train, returns outputs and
+        their mean."""
         if not self.network.trains:
             with torch.no_grad(), torch.autocast(self.device, self.type, enabled=self.type is not None):
                 outputs = self.forward(self.images)
@@ -82,7 +83,7 @@ class Training:
         return outputs.detach(), loss.detach()
 
     def captured(self):
-        """step(), as the replay of a CUDA graph that was captured after it ran outside."""
+        """Returns step() as the replay of a CUDA graph that was captured after it ran outside."""
         if self.device != "cuda":
             return self.step
         state = copy.deepcopy(self.model.state_dict())
@@ -93,7 +94,7 @@ class Training:
                 self.step()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        self.optimizer.zero_grad()  # gradients of the graph's own memory, which replays write anew
+        self.optimizer.zero_grad()  # so gradients are in the graph's own memory, which replays write anew
         with torch.cuda.graph(graph):
             results = self.step()
         self.model.load_state_dict(state)
@@ -133,12 +134,12 @@ def distances(run, reference):
 
 
 def c_compiler():
-    """Which Triton needs for the host's side of its kernels."""
+    """Returns the C compiler, which Triton needs for the host's side of its kernels."""
     return os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
 class Cases:
-    """The cases of one network. What they have in common is made once: the start, and each mini-batch's float64."""
+    """Runs the cases of one network. What they have in common is made once: the start, and each mini-batch's float64."""
 
     def __init__(self, network, batches, arguments):
         self.network, self.batches, self.arguments = network, batches, arguments
@@ -192,7 +193,7 @@ class Cases:
 
 
 def outcome(cases, precision, last, mode):
-    """A case's figures, or why there are none: the others have their turn."""
+    """Returns a case's figures, or why there are none, so that the others run."""
     try:
         return cases.run(precision, last, mode)
     except Exception as error:

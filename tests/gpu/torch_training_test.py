@@ -1,12 +1,12 @@
-"""Training steps of PyTorch, unchanged, under ucudnn and a small workspace limit, against the same without ucudnn.
+"""Training steps of PyTorch, unchanged, under ucudnn and a small workspace limit, are compared with the same without ucudnn.
 
-Both are compared with float64, which tells how far rounding alone takes this network in this type. Micro-batches round as
-often as the undivided kernel does, and partial filter gradients add one rounding in fp32 for each piece; so ucudnn may be
-twice as far from float64 as plain PyTorch over all gradients, and FACTOR times for one of them, whose few elements leave
-room for chance. In benchmark mode PyTorch takes what it finds fastest, Winograd's engines or others, and not the same in
-every run: FACTOR again. An image that is left out is far beyond both, which a test shows. Each later step starts
-from weights that already differ, which is allowed FACTOR again. With policy undivided and no limit, what PyTorch computes
-deterministically is equal bit by bit; so are two divided runs of one store."""
+Both are compared with float64, which tells how far rounding alone takes this network in this type. Micro-batches round as often
+as the undivided kernel does, and partial filter gradients add one rounding in fp32 for each piece. So ucudnn may be twice as
+far from float64 as plain PyTorch over all gradients, and FACTOR times for one of them, whose few elements leave room for
+chance. In benchmark mode PyTorch takes what it finds fastest, Winograd's engines or others, which differ between runs, so
+FACTOR applies again. An image that is left out is far beyond both, which a test shows. Each later step starts from weights that
+already differ, for which FACTOR applies again. With policy undivided and no limit, what PyTorch computes deterministically is
+equal bit by bit, and so are two divided runs of one store."""
 
 import math
 import os
@@ -23,13 +23,13 @@ FACTOR = 4
 UNIT_ROUNDOFF = {"fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8}
 MISSING = frameworks.missing("torch")
 PROGRAM = "torch_training.py"
-# The dry run's, deterministic on a CPU.
+# The dry run's cases, which are deterministic on a CPU.
 FEW = ("fp32 first", "fp32 first deterministic", "fp32 first captured") if machine.HOST else ()
 COMPILED = {"resnet50": "bf16 last compiled", "unet3d": "fp32 first compiled"}
 
 
 def too_far(name, plain, divided):
-    """Where `divided` is farther from float64 than rounding explains: texts."""
+    """Returns texts that say where `divided` is farther from float64 than rounding explains."""
     floor = 16 * UNIT_ROUNDOFF[name.split()[0]]
     choice = FACTOR if name.endswith("benchmark") else 1
     found = []
@@ -51,7 +51,7 @@ def too_far(name, plain, divided):
 
 
 def results(test, name, **runs):
-    """Those of one case, by `runs`: fails where one has none, and skips where it is this machine that lacks something."""
+    """Returns one case's results, by `runs`. Fails if a run has none, and skips if this machine lacks something."""
     found = [run[name] for run in runs.values()]
     lacking = {told.get("lacks") for told in found}
     if None not in lacking:
@@ -62,10 +62,10 @@ def results(test, name, **runs):
 
 
 class Training:
-    """What each network is held to on a path. Subclasses are the test cases."""
+    """The requirements of each network on a path. Subclasses are the test cases."""
 
     network, path, api = None, {}, "graph"
-    cases = FEW  # or all that nothing else has
+    cases = FEW  # empty for all that nothing else has
 
     @classmethod
     def words(cls):
@@ -114,7 +114,7 @@ class ResNet50(Training, unittest.TestCase):
 
 @unittest.skipIf(MISSING, MISSING)
 class BriefResNet50(Training, unittest.TestCase):
-    """Two cases, of which a few seconds of measuring divide some kernels: those of TF32, whose tensor cores take NHWC, first.
+    """Has two cases, in which a few seconds of measuring divide some kernels; TF32, whose tensor cores take NHWC, comes first.
     In a sitting the run without ucudnn leaves its results in float64 for this one."""
 
     network, cases = "resnet50", FEW[:1] or ("tf32 first", "fp32 first")
@@ -146,7 +146,7 @@ class Compiled(Training):
         return [cls.network, "--only", COMPILED[cls.network]]
 
     def test_divided_within_the_limit(self):
-        self.both(COMPILED[self.network])  # or nothing ran
+        self.both(COMPILED[self.network])  # fails if nothing ran
         super().test_divided_within_the_limit()
 
 
@@ -161,7 +161,7 @@ class UNet3dCompiled(Compiled, unittest.TestCase):
 
 
 class Legacy:
-    """TORCH_CUDNN_V8_API_DISABLED=1: the API before cuDNN 8, of which compiled and captured steps use nothing else."""
+    """TORCH_CUDNN_V8_API_DISABLED=1 selects the API before cuDNN 8. Compiled and captured steps use no other parts of it."""
 
     path, api = {"TORCH_CUDNN_V8_API_DISABLED": "1"}, "legacy"
     cases = FEW or ("fp32 first", "tf32 last", "fp16 first", "bf16 first", "bf16 last", "fp32 first benchmark",
@@ -183,7 +183,7 @@ class UNet3dLegacy(Legacy, Training, unittest.TestCase):
 
 @unittest.skipIf(MISSING, MISSING)
 class Deterministic(unittest.TestCase):
-    """Bits, of what is deterministic."""
+    """Tests the bits of what is deterministic."""
 
     CASES = FEW[1:2] or ("fp32 first deterministic", "bf16 last deterministic")
 
@@ -201,7 +201,7 @@ class Deterministic(unittest.TestCase):
 
     @classmethod
     def start(cls, options, **variables):
-        """The cases' results, for which digests need no float64, and ucudnn's report."""
+        """Returns the cases' results, whose digests need no float64, and ucudnn's report."""
         if options is not None:
             options = [*options, "--db", cls.store]
         words = ["unet3d", "--digests", "--only", ",".join(cls.CASES)]
@@ -218,7 +218,7 @@ class Deterministic(unittest.TestCase):
         self.assert_equal_bits(plain=self.plain, undivided=self.start(["--policy", "undivided"])[0])
 
     def test_divided_runs_of_one_store_are_equal_bit_by_bit(self):
-        self.start(OPTIONS)  # fills the store, and may begin undivided
+        self.start(OPTIONS)  # fills the store; it may begin undivided
         (first, report), (second, _) = (self.start(OPTIONS, UCUDNN_TUNE="off") for _ in range(2))
         self.assert_equal_bits(first=first, second=second)
         if not machine.HOST:

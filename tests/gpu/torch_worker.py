@@ -1,5 +1,5 @@
-"""A PyTorch program that knows nothing of ucudnn: trains what it is told to on its input, a line of JSON each, and answers
-with one. Several of them, one at a time at work, are compared by torch_iterations.py. `--device cpu` tries it out.
+"""A PyTorch program that knows nothing of ucudnn: trains as its input, lines of JSON, says, and answers each line with one.
+torch_iterations.py compares several of them, one at a time at work. `--device cpu` tries it out.
 
     {"prepare": {"network": "resnet50", "batch": 64, "precision": "fp16", "last": true}, "steps": 10}
     {"time": 20}
@@ -19,8 +19,8 @@ DEVICE = "cpu" if sys.argv[1:] == ["--device", "cpu"] else "cuda"
 
 
 class DeviceMemory:
-    """The most bytes that were taken on the device meanwhile beyond `before`, by whomever: what lies outside PyTorch's
-    allocator counts, too. Others must not run."""
+    """Records the most bytes that anyone took on the device beyond `before`, including those outside PyTorch's allocator. No
+    other program may run."""
 
     def __init__(self, before, every_s):
         self.before, self.least, self.done, self.every_s = before, before, threading.Event(), every_s
@@ -61,26 +61,27 @@ def mark():
 
 
 def between(first, second):
-    """Milliseconds."""
+    """Returns milliseconds."""
     return (second - first) * 1000 if DEVICE == "cpu" else first.elapsed_time(second)
 
 
 class Worker:
     def __init__(self):
         self.networks, self.training = torch_models.networks(DEVICE == "cpu"), None
-        # A context is not a network's. No convolution: one budget is divided once the program repeats itself from its start.
+        # A context does not belong to a network. This makes no convolution: one budget is divided once the program repeats
+        # itself.
         square = torch.ones(64, 64, device=DEVICE)
         (square @ square).sum().item()
 
     def prepare(self, network, batch, precision, last, steps):
-        """What warming up took, step by step, and the memory of the steps after it."""
+        """Returns the times of warming up, step by step, and the memory of the steps after it."""
         self.release()
         before = free_bytes()
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.manual_seed(0)
         network = self.networks[network]
         begin = time.perf_counter()
-        with DeviceMemory(before, 0.02) as warming:  # seldom: ucudnn may measure meanwhile
+        with DeviceMemory(before, 0.02) as warming:  # seldom, since ucudnn may measure meanwhile
             self.training = torch_training.Training(network, network.make(), network.batch(batch), precision, last, DEVICE)
             losses, ends_s = [], [time.perf_counter()]
             for _ in range(steps):
@@ -98,8 +99,8 @@ class Worker:
                 "device_bytes": steady.bytes(), "device_bytes_warming_up": warming.bytes()}
 
     def time(self, steps):
-        """Milliseconds from the end of each step to the end of the next, on the device, with the host running ahead of it
-        as far as it gets: as in training."""
+        """Returns milliseconds from the end of each step to the end of the next, on the device, with the host running as far
+        ahead as it can, as in training."""
         self.training.step()
         marks = [mark()]
         for _ in range(steps):
@@ -129,7 +130,7 @@ def main():
     for line in sys.stdin:
         try:
             reply = worker.answer(json.loads(line))
-        except RuntimeError as error:  # out of memory, say: others have their turn
+        except RuntimeError as error:  # out of memory, say; the other commands still run
             worker.release()
             reply = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
         print(json.dumps(reply), flush=True)

@@ -1,10 +1,10 @@
-"""Sequences of cuDNN calls, made short: what a loop repeats is written once, with how often."""
+"""Shortens sequences of cuDNN calls: what a loop repeats is written once, with how often."""
 
 LONGEST_LOOP = 200  # calls
 
 
 def compress(calls):
-    """`calls` (names, in order) as entries [name, ...] or [count, [name, ...]]: every run of equal blocks, the shortest
+    """Returns `calls` (names, in order) as entries [name, ...] or [count, [name, ...]]: every run of equal blocks, the shortest
     block first, becomes one entry."""
     entries, at = [], 0
     while at < len(calls):
@@ -23,7 +23,7 @@ def compress(calls):
 
 
 def text(calls):
-    """One line an entry: `3 x cudnnA, cudnnB`, or names alone where nothing repeats."""
+    """Returns one line an entry: `3 x cudnnA, cudnnB`, or names alone where nothing repeats."""
     lines = []
     for count, block in compress(calls):
         lines.append((f"{count} x " if count > 1 else "") + ", ".join(block))
@@ -31,7 +31,7 @@ def text(calls):
 
 
 def expand(lines):
-    """The inverse of text()."""
+    """Inverts text()."""
     calls = []
     for line in lines.splitlines():
         count, _, rest = line.rpartition(" x ")

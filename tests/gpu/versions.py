@@ -1,5 +1,5 @@
-"""Which libraries and frameworks are here. A sitting asks once, all side by side, and leaves the answers to its stages in the file
-that UCUDNN_TEST_VERSIONS names; a test that is started by itself asks for what it needs."""
+"""Finds the libraries and frameworks that are here. A sitting asks once, all side by side, and leaves the answers to its stages
+in the file that UCUDNN_TEST_VERSIONS names; a test that is started by itself asks for what it needs."""
 
 import concurrent.futures
 import functools
@@ -11,8 +11,8 @@ import sys
 
 import machine
 
-# Name, and a program that prints the version; it fails where the framework cannot be tried here. A framework that was built with
-# CUDA and then does not use the GPU is no reason to leave it out, but a failure: see `device` in what the programs print.
+# Each has a name, and a program that prints the version and fails if the framework cannot be tried here. A framework that was
+# built with CUDA but does not use the GPU is not left out, but fails: see `device` in what the programs print.
 PROBES = {
     "torch": ("PyTorch", "import torch; print(torch.__version__)",
               "assert torch.version.cuda and torch.backends.cudnn.is_available()"),
@@ -29,7 +29,7 @@ LIBRARIES = {
     "cudnn": "import ctypes; print(ctypes.CDLL('libcudnn.so.9').cudnnGetVersion())",
     "cuda_runtime": "import ctypes; n = ctypes.c_int(); ctypes.CDLL('libcudart.so.13').cudaRuntimeGetVersion(ctypes.byref(n));"
                     "print(n.value)"}
-# What each framework finds in its environment, when it is asked and when its programs run.
+# Each framework has these variables, both when it is asked and when its programs run.
 VARIABLES = {
     "torch": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
     "jax": {"JAX_PLATFORMS": "cpu" if machine.HOST else "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
@@ -38,12 +38,12 @@ VARIABLES = {
 }
 if machine.HOST:
     for variables in VARIABLES.values():
-        variables["OMP_NUM_THREADS"] = "1"  # a CPU that others use, too
+        variables["OMP_NUM_THREADS"] = "1"  # others use the CPU, too
 SECONDS = 120
 
 
 def ask(name, seconds=SECONDS):
-    """{"version", "missing"}: one of them is None."""
+    """Returns {"version", "missing"}: one of them is None."""
     title, program, on_gpu = PROBES[name]
     if not machine.HOST and on_gpu:
         program += f"\n{on_gpu}"
@@ -66,7 +66,7 @@ def answer(name):
 
 
 def missing(name):
-    """Why a framework cannot be tried here, or None."""
+    """Returns why a framework cannot be tried here, or None."""
     if not machine.HOST and machine.gpu() is None:
         return machine.NO_GPU
     return answer(name)["missing"]
@@ -78,7 +78,7 @@ def library(name):
 
 
 def versions(sitting, seconds):
-    """A stage: what the figures depend on."""
+    """A stage: records the versions on which the figures depend."""
     with concurrent.futures.ThreadPoolExecutor(2 if machine.HOST else 8) as threads:
         asked = {name: threads.submit(ask, name, seconds) for name in PROBES}
         libraries = {name: threads.submit(library, name) for name in LIBRARIES}
@@ -90,7 +90,7 @@ def versions(sitting, seconds):
 
 
 def commit():
-    """Which ucudnn this is: told by git, or by the file that a pack carries."""
+    """Returns which ucudnn this is, from git, or from the file in a pack."""
     carried = machine.ROOT / "commit"
     if carried.exists():
         return carried.read_text().strip()

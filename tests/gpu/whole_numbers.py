@@ -1,5 +1,5 @@
-"""Tensors of small whole numbers, and results on them as text that must be equal between two runs whatever algorithms they
-took."""
+"""Tensors of small whole numbers, and results on them as text that must be equal between two runs, whatever their
+algorithms."""
 
 import hashlib
 
@@ -7,13 +7,13 @@ import numpy
 
 
 def whole(shape, one_in, seed):
-    """-1 and 1 in one of `one_in` places on average, 0 elsewhere."""
+    """Returns -1 and 1 in one of `one_in` places on average, 0 elsewhere."""
     random = numpy.random.default_rng(seed)
     return random.choice([-1.0, 1.0], shape) * (random.integers(0, one_in, shape) == 0)
 
 
 def checksum(*arrays):
-    """Of the arrays rounded to whole numbers; 'off by X' where one is too far from those to be only rounded."""
+    """Returns the checksum of the arrays rounded to whole numbers, or 'off by X' if one is too far off to be only rounded."""
     digest = hashlib.sha256()
     for array in arrays:
         values = numpy.asarray(array, dtype=numpy.float64)

@@ -1,4 +1,4 @@
-"""Programs that are compared with each other: a process for each configuration, started once, of which one at a time is at
+"""Programs that are compared with each other: each configuration has a process, started once, and one of them at a time is at
 work. They take commands on their input, a line of JSON each, and answer each with one (torch_worker.py, layer_calls.cpp)."""
 
 import contextlib
@@ -18,13 +18,13 @@ POLICIES = ("auto", "undivided", "powerOfTwo", "all")
 
 
 def within(mib, policy):
-    """Options for a limit of so many MiB. What was promised under a limit holds for whoever comes with the same limit and
-    store, whatever its policy: limits differ by a few bytes, so that no policy is held to another one's promises."""
+    """Returns options for a limit of so many MiB. A promise under a limit holds for all with the same limit and store, whatever
+    their policy, so limits differ by a few bytes: no policy is held to another one's promises."""
     return ["--policy", policy, "--workspace-limit", str(int(mib * MIB) - POLICIES.index(policy))]
 
 
 class Worker:
-    """`program`: its words. `options` of `ucudnn run`, or None for the program alone; on the stand-in a program with `on_host`
+    """`program`: its words. `options` of `ucudnn run`, or None for the program alone. On the stand-in a program with `on_host`
     runs under `ucudnn run --host`, others run on the CPU without ucudnn."""
 
     def __init__(self, name, program, options, environment, folder, on_host=False):
@@ -67,7 +67,7 @@ class Worker:
         return json.loads(line)
 
     def ask(self, command, deadline):
-        """The answer, or None after a failure, which is kept."""
+        """Returns the answer, or None after a failure, which is kept."""
         if self.error is not None:
             return None
         try:
@@ -78,7 +78,8 @@ class Worker:
         return self.answer(deadline)
 
     def answer(self, deadline):
-        """The next one, the first of which says that the program is ready; or None after a failure, which is kept."""
+        """Returns the next answer; the first one says that the program is ready. Returns None after a failure, which is
+        kept."""
         try:
             answer = self.reply(deadline)
         except machine.TimedOut:
@@ -89,11 +90,11 @@ class Worker:
         return None if self.error else answer
 
     def report(self):
-        """ucudnn's report so far, or None."""
+        """Returns ucudnn's report so far, or None."""
         return json.loads(self.report_path.read_text()) if self.report_path.exists() else None
 
     def end(self, deadline):
-        """Waits for the program, whose input is closed, or kills it with all it started."""
+        """Waits for the program, whose input is closed, or kills it with everything that it started."""
         try:
             self.process.wait(max(deadline - time.monotonic(), 0))
         except subprocess.TimeoutExpired:
@@ -105,7 +106,7 @@ CLOSING_SECONDS = 4
 
 
 def close(workers):
-    """Ends all, within that time; their last reports by name."""
+    """Ends all workers within CLOSING_SECONDS. Returns their last reports by name."""
     deadline = time.monotonic() + CLOSING_SECONDS
     for worker in workers.values():
         with contextlib.suppress(OSError):
@@ -116,12 +117,12 @@ def close(workers):
 
 
 def measured_at_once(reports):
-    """What is wrong with reports of processes of which another one measured meanwhile, by name: a list of texts."""
+    """Returns, by name, what is wrong with reports of processes while another one measured: a list of texts."""
     return [f"{name}: its report says \"{machine.MEASURED_BY_OTHERS} on the device\": two processes measured at once"
             for name, report in reports.items() if report and machine.MEASURED_BY_OTHERS in json.dumps(report)]
 
 
 def in_turn(names, turn):
-    """The names, from another one on in each turn, so that none always runs behind the same other."""
+    """Returns the names, beginning with another one in each turn, so that none always runs after the same other."""
     first = turn % len(names) if names else 0
     return [*names[first:], *names[:first]]

@@ -211,13 +211,19 @@ class Executor:
         return self.plans[batch]
 
     def read_model(self, model):
-        hooked = [name or type(model).__name__ for name, module in model.named_modules() if module is not model and (
+        self.modules = dict(model.named_modules(remove_duplicate=False))
+        hooked = [name or type(model).__name__ for name, module in self.modules.items() if module is not model and (
             module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)]
         if hooked:
             raise NotSupported(f"hooks of {', '.join(hooked)}: modules are not called by themselves here")
-        self.parameters = {name: model.get_parameter(name) for name in self.network.parameters}
+        self.parameters = {name: self.tensor_of(name) for name in self.network.parameters}
         self.model = model
         self.device = next(iter(self.parameters.values())).device
+
+    def tensor_of(self, name):
+        """Returns the model's parameter or buffer of this name; None if there is no name."""
+        path, _, last = (name or "").rpartition(".")
+        return name and getattr(self.modules[path], last)
 
     def types(self, like):
         """Returns the type of each node's output under the present autocast."""
@@ -444,19 +450,19 @@ class Run:
         state, ledger, like = self.flights.pop(what), self.executor.ledger, self.types[exchange.node]
         received = state["flight"].received
         self.token, y = Wait.apply(self.token, move, state, like, self.executor.device)
-        if move.needed is None:
-            return
         if exchange.input is None:
-            ledger.add("outputs", y)
-            self.values[exchange.node] = (y, move.needed)
+            if move.needed is not None:
+                ledger.add("outputs", y)
+                self.values[exchange.node] = (y, move.needed)
             self.keep_sum(exchange.node)
-        else:
+        elif move.needed is not None:
             ledger.count("copies", received, like.itemsize)
             ledger.count("assembled", y.numel() if received else 0, like.itemsize)
             self.arrived[exchange.consumer, exchange.input] = (y, move.needed)
 
     def keep_sum(self, name):
-        """Adds the bias of a reduction once, to the part of the sum that this rank keeps."""
+        """Adds the bias of a reduction once, to the part of the sum that this rank keeps; a rank that keeps none forgets its
+        partial sum."""
         node, scheduled = self.executor.network.by_name[name], self.schedule.nodes[name]
         box = scheduled.boxes.get(self.rank)
         if box is None:
@@ -472,7 +478,7 @@ class Run:
         executor, scheduled = self.executor, self.schedule.nodes[name]
         box = scheduled.partial.get(self.rank) if scheduled.partial else scheduled.boxes.get(self.rank)
         node = executor.network.by_name[name]
-        module = self.model.get_submodule(node.module) if not executor.network.is_built else self.model
+        module = executor.modules[node.module] if not executor.network.is_built else self.model
         if node.op == "batch_normalization" and module.training and getattr(module, "num_batches_tracked", None) is not None:
             module.num_batches_tracked.add_(1)  # also if other ranks compute it
         if box is None:
@@ -514,7 +520,7 @@ class Run:
     def normalize(self, node, scheduled, module, x, base, box, parameters):
         weight, bias = parameters if parameters else (None, None)
         mean_name, variance_name = node.call.get("statistics", (None, None))
-        running = [self.model.get_buffer(name) if name else None for name in (mean_name, variance_name)]
+        running = [self.executor.tensor_of(name) for name in (mean_name, variance_name)]
         eps, tracks = node.call.get("eps", 1e-5), running[0] is not None
         x = x if base == box else cut(x, box, base, b.axes_of(x.ndim - 2))
         if not module.training and tracks:

@@ -60,6 +60,8 @@ RULES = {}
 # which no backward pass needs the values.
 OVERWRITING = ("activation", "add")
 OVERWRITTEN = ("convolution", "batch_normalization", "add")
+# Functions whose backward pass reads nothing but their result.
+IN_PLACE = {torch.ops.aten.relu: torch.ops.aten.relu_, torch.ops.aten.hardtanh: torch.ops.aten.hardtanh_}
 
 
 def rule(*names):
@@ -212,8 +214,8 @@ def activation_of(node):
 def _activation(call):
     x, _ = call.read()
     function = activation_of(call.node)
-    if function is torch.ops.aten.relu and call.overwritten(x):
-        function = torch.ops.aten.relu_
+    if call.overwritten(x):
+        function = IN_PLACE.get(function, function)
     return function(x, *call.node.call.get("arguments", ()), **call.node.call.get("named", {}))
 
 

@@ -1,6 +1,6 @@
-// A libcudnn.so.9 that writes the name of every cuDNN function a program calls, in order, one a
-// line, to the file in UCUDNN_TRACE, and forwards the call to the real library (found as the
-// drop-in finds it). For LD_PRELOAD; any thread may call.
+// A libcudnn.so.9 that writes the name of every cuDNN function that a program calls, in order, one
+// a line, to the file in UCUDNN_TRACE, and forwards the call to the real library, which it finds as
+// the drop-in does. For LD_PRELOAD; any thread may call.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -36,8 +36,8 @@ void* FindTarget(const char* name) {
 
 }  // namespace
 
-// Called by forwarders.S. One write a call: lines of several threads do not mix, and nothing is
-// lost when the program ends by a signal.
+// Called by forwarders.S. Each call is one write, so that lines of several threads do not mix and
+// nothing is lost when a signal ends the program.
 extern "C" __attribute__((visibility("hidden"))) void* UcudnnTraceCall(unsigned index) {
   static const int file = OpenTrace();
   const char* const line = kLines[index];

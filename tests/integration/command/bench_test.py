@@ -1,4 +1,4 @@
-"""`ucudnn bench` on the CPU stand-in: what it measures, stores and refuses."""
+"""`ucudnn bench` on the CPU stand-in: tests what it measures, stores and refuses."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ strided,4,3,15,15,8,5,5,2,2
 """
 
 
-# cuDNN whose forward pass doubles what it computes of a part of LAYERS' first mini-batch.
+# The forward pass of this cuDNN doubles its result for a part of the first mini-batch in LAYERS.
 WRONG_CUDNN = r"""
 #include <dlfcn.h>
 int cudnnGetTensor4dDescriptor(void*, int*, int*, int*, int*, int*, int*, int*, int*, int*);
@@ -72,7 +72,7 @@ class Bench(CommandTest):
         self.assertEqual(0, self.bench()["measured"])
         for kernel in both["kernels"]:
             self.assertTrue(kernel["undivided"]["engine"].startswith("legacy:"), kernel)
-            # The gain of a better engine and the gain of division are told apart.
+            # The gain of a better engine and the gain of division are separate.
             self.assertLessEqual(kernel["best_undivided"]["time_ms"], kernel["undivided"]["time_ms"])
             if len(kernel["divided"]["plan"]) == 1 and kernel["divided"]["plan"][0]["count"] == 1:
                 self.assertEqual(kernel["best_undivided"]["time_ms"], kernel["divided"]["time_ms"])
@@ -131,26 +131,27 @@ class Bench(CommandTest):
         os.close(terminal)
 
     def read_terminal(self, controller, end):
-        """What a program wrote, up to `end`, which it wrote last: a terminal hands it on after the program is done."""
+        """Returns what a program wrote, up to `end`, which it wrote last: a terminal passes it on after the program has
+        ended."""
         seen = b""
         while not seen.endswith(end.encode()) and select.select([controller], [], [], 20)[0]:
             seen += os.read(controller, 65536)
         return seen.decode()
 
     def rows_in_store(self):
-        """What was measured, without the times."""
+        """Returns the measurements without the times."""
         shown = json.loads(self.run_command("cache", "show", "--json", "--db", self.store).stdout)["measurements"]
         timed = ("piece_ms", "samples", "verified")
         return sorted(json.dumps({key: value for key, value in row.items() if key not in timed}) for row in shown)
 
     def test_another_limit_is_another_choice_from_the_same_measurements(self):
-        # Policy auto looks for sizes that fit the limit, and of the graph API only engines that may win within it are measured.
+        # Policy auto looks for sizes that fit the limit, and measures only those graph engines that may win within it.
         choice = ("--policy", "powerOfTwo", "--engines", "legacy")
         self.assertGreater(self.bench(*choice)["measured"], 0)
         self.assertEqual(0, self.bench(*choice, "--workspace-limit", "0")["measured"])
 
     def report(self, *kernels, version=2):
-        """A run's report of kernels, each what differs from one of 4 images."""
+        """Writes a run's report of kernels, each given by what differs from one of 4 images."""
         columns = {"n": 4, "c": 4, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1, "align": 16}
         plan = [{"engine": "legacy:0", "micro_batch": 4, "count": 1, "workspace_bytes": 0, "piece_ms": None}]
         listed = [{"op": op, "problem": columns | changes, "calls": 1, "workspace_bytes": 0, "plan": plan} for op, changes in kernels]
@@ -189,12 +190,12 @@ class Bench(CommandTest):
             self.assertLessEqual(kernel["divided"]["time_ms"], kernel["undivided"]["time_ms"] * (1 + 1e-9))
 
     def images(self, problem, plan):
-        """Images that the runs of a plan compute together, of layers that keep their images' size."""
+        """Returns how many images the runs of a plan compute together, for layers that keep their images' size."""
         return sum(run["micro_batch"] * run["count"] *
                    math.prod(Fraction(length, problem[axis]) for axis, length in run.get("tile", {}).items()) for run in plan)
 
     def divided_by_hand(self):
-        """A store in which pieces of the first layer's forward pass win."""
+        """Makes a store in which pieces of the first layer's forward pass win."""
         rows = [("legacy:1", 5, 9, 8 << 20), ("legacy:0", 5, 9, 0)]
         rows += [(engine, n, 1, 2 << 20 if engine == "legacy:1" else 0)
                  for engine in ("legacy:0", "legacy:1") for n in (1, 2, 4)]
@@ -211,7 +212,7 @@ class Bench(CommandTest):
         self.assertEqual(pieces, {(row["engine"], row["micro_batch"]) for row in shown if row["verified"]})
 
     def image_by_hand(self):
-        """A store in which a limit leaves an engine that takes a thousand times as long as the fastest."""
+        """Makes a store whose fastest engine exceeds the limit; the one that fits takes a thousand times as long."""
         self.write("layers.csv", "name,n,c,h,w,k,r,s,pad_h,pad_w\nimage,1,32,64,64,32,3,3,1,1\n")
         with open(f"{self.folder}/rows.csv", "w") as file:
             file.write("op,n,c,h,w,k,r,s,pad_h,pad_w,align,engine,micro_batch,time_ms,workspace_bytes,deterministic,cudnn,"
@@ -228,20 +229,20 @@ class Bench(CommandTest):
         self.assertEqual((1, True), (self.images(kernel["problem"], plan), kernel["divided"]["verified"]))
         self.assertEqual(("h-", "h+"), (plan[0]["border"], plan[-1]["border"]))
         self.assertTrue(all(run["workspace_bytes"] <= 512 << 10 for run in plan), plan)
-        # Descriptors of the legacy API have even padding, which edges do not.
+        # Descriptors of the legacy API have equal padding on both sides, but edges do not.
         self.assertTrue(all(run["engine"].startswith("graph:") for run in (plan[0], plan[-1])), plan)
         self.assertEqual(kernel["divided"]["time_ms"], sum(run["piece_ms"] * run["count"] for run in plan))
         again = self.bench(*words)
         self.assertEqual((0, kernel), (again["measured"], again["kernels"][0]))
         table = self.run_command("bench", "--layers", self.layers, "--host", "--db", self.store, *words).stdout
         self.assertRegex(table.splitlines()[-1], r" h \d+x\d+ \+ 2 edges +graph:")
-        # The rows of the tiles of that plan are verified; they are CSV like any others, and tell edges apart.
+        # The rows of that plan's tiles are verified. They are CSV like any others, and show edges apart.
         self.run_command("cache", "export", f"{self.folder}/out.csv", "--db", self.store)
         with open(f"{self.folder}/out.csv", newline="") as file:
             tiles = [row for row in csv.DictReader(file) if row["verified"] == "1"]
         pads = {(row["pad_h"], row["pad_h_post"] or row["pad_h"]) for row in tiles}
         self.assertEqual({("1", "0"), ("0", "0"), ("0", "1")}, pads)
-        # No tiles where the user wants none.
+        # There are no tiles if the user wants none.
         for policy in (("--policy", "undivided"), ("--engines", "legacy"), ("--tiles", "off")):
             kernel, = self.bench(*words, *policy)["kernels"]
             self.assertEqual("legacy:0", kernel["divided"]["plan"][0]["engine"])
@@ -249,7 +250,7 @@ class Bench(CommandTest):
     def test_division_that_computes_something_else_is_told_of(self):
         self.divided_by_hand()
         host = os.path.join(os.path.dirname(os.path.dirname(command.COMMAND)), "lib/ucudnn/host")
-        # Linked to a name without symbol versions, under which the stand-in with another soname is then found.
+        # It is linked to a name without symbol versions, under which the stand-in with another soname is then found.
         real = self.build("", f"{self.folder}/librealdnn.so", "-shared", "-Wl,-soname,librealdnn.so")
         wrong = self.build(WRONG_CUDNN, f"{self.folder}/wrong_cudnn.so", "-D_GNU_SOURCE", "-shared",
                            f"-Wl,-soname,libcudnn.so.9,-rpath,{self.folder},--no-as-needed", real)
@@ -329,12 +330,12 @@ class Bench(CommandTest):
             self.assertAlmostEqual(ms, total[f"{who}_ms"])
         self.assertAlmostEqual(sums["real"] / sums["best"], total["real_ratio"])
         self.assertAlmostEqual(sums["ucudnn"] / sums["best"], total["ucudnn_ratio"])
-        # All that was needed is in the store now.
+        # Everything that was needed is in the store now.
         self.assertGreater(report["measured"], 0)
         self.assertEqual(0, self.bench("--cliff", "--policy", "all")["measured"])
 
     def test_cliff_counts_grids_as_divisions(self):
-        """What ucudnn runs within a limit is the least of all grids whose rows the store has, by the engines that it runs."""
+        """Within a limit, ucudnn runs the least of all grids whose rows the store has, by the engines that it runs."""
         self.image_by_hand()
         limit = 512 << 10
         kernel, = self.bench("--cliff", "--ops", "forward", "--workspace-limit", "512KiB")["kernels"]
@@ -344,7 +345,7 @@ class Bench(CommandTest):
         self.assertEqual((1, "h-", "h+"), (self.images(kernel["problem"], plan), plan[0]["border"], plan[-1]["border"]))
         self.assertLess(kernel["ucudnn"]["run_ms"], 1000)
         engines = {run["engine"] for run in plan}
-        least = {}  # of a kind: rows computed, padding on both sides
+        least = {}  # by kind: rows computed, padding on both sides
         self.run_command("cache", "export", f"{self.folder}/out.csv", "--db", self.store)
         with open(f"{self.folder}/out.csv", newline="") as file:
             for row in csv.DictReader(file):
@@ -376,7 +377,7 @@ class Bench(CommandTest):
         self.assertEqual(0, self.run_command("cache", "import", f"{self.folder}/rows.csv", "--db", self.store).returncode)
 
     def cliff_from(self, rows):
-        """The line of --cliff for a kernel with these measurements."""
+        """Returns the line of --cliff for a kernel with these measurements."""
         self.import_rows(rows)
         result = self.run_command("bench", "--layers", self.layers, "--host", "--cliff", "--ops", "forward",
                                   "--policy", "powerOfTwo", "--db", self.store)
@@ -384,7 +385,7 @@ class Bench(CommandTest):
         return next(line for line in result.stdout.splitlines() if line.startswith("small"))
 
     def platform(self):
-        """cudnn, driver and device of the stand-in, as a measurements file has them."""
+        """Returns cudnn, driver and device of the stand-in, as in a measurements file."""
         other = f"{self.folder}/platform.db"
         report = json.loads(self.run_command("bench", "--layers", self.layers, "--host", "--json", "--db", other).stdout)
         return f"{report['cudnn']},{report['driver']},{report['device']}"

@@ -1,4 +1,4 @@
-"""Pages in headless Chromium: what its DOM holds after the page's script ran, and what it looks like."""
+"""Opens pages in headless Chromium: returns what the DOM holds after the page's script ran, and what it looks like."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrom
 
 
 def run(page, *words, script="", width=1100, height=900, dark=False):
-    """Opens a copy of `page`, with `script` run behind its own; gives what Chromium prints."""
+    """Opens a copy of `page`, with `script` run after its own. Returns Chromium's output."""
     with tempfile.TemporaryDirectory(prefix="ucudnn-chromium-") as profile:
         with open(page, encoding="utf-8") as file:
             text = file.read()
@@ -30,13 +30,13 @@ def dom(page, script=""):
 
 
 def screenshot(page, image, **options):
-    """Rows of (red, green, blue) bytes; `image` is the file that keeps them."""
+    """Returns rows of (red, green, blue) bytes; `image` is the file that keeps them."""
     run(page, f"--screenshot={image}", **options)
     return pixels(image)
 
 
 def pixels(image):
-    """Rows of a PNG of 8 bits a colour, not interlaced."""
+    """Returns the rows of a PNG of 8 bits a colour, not interlaced."""
     with open(image, "rb") as file:
         data = file.read()
     assert data[:8] == b"\x89PNG\r\n\x1a\n", image

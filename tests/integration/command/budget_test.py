@@ -1,4 +1,4 @@
-"""`ucudnn run --total-workspace`: an ordinary cuDNN program whose convolutions share one workspace budget. It is told
+"""`ucudnn run --total-workspace`: the convolutions of an ordinary cuDNN program share one workspace budget. The program is told
 that none needs any, computes what it computes without ucudnn, and what is reserved stays in the budget."""
 
 import os
@@ -9,7 +9,7 @@ from command import COMMAND, FolderTest
 
 ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
 MIB = 1 << 20
-# However slow the machine is, all is measured at once.
+# Everything is measured at once, however slow the machine is.
 ENVIRONMENT = os.environ | {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
 
@@ -21,7 +21,7 @@ class Budget(FolderTest):
 
     @classmethod
     def steps(cls, workspace_mib, asking, *options, steps=3):
-        """What some steps of batch 4 print of their outputs, and the errors."""
+        """Returns what some steps of batch 4 print of their outputs, and the errors."""
         result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, "4", str(steps), workspace_mib,
                                  asking],
                                 check=True, capture_output=True, text=True, env=ENVIRONMENT)

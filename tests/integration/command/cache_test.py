@@ -1,4 +1,4 @@
-"""`ucudnn cache`: what was imported is shown and exported again, and bad files are told where they are bad."""
+"""`ucudnn cache`: what was imported is shown and exported again, and errors of bad files name the place."""
 
 import csv
 import json
@@ -90,7 +90,7 @@ class Cache(CommandTest):
         self.assertFalse(os.path.exists(self.store))
 
     def ordinary_user(self):
-        """Whom permissions bind: where the tests run as root, nobody."""
+        """Returns a user to whom permissions apply: nobody, if the tests run as root."""
         return {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
 
     def store_with(self, name, rows):
@@ -176,7 +176,7 @@ class Cache(CommandTest):
     def test_merge_reads_from_a_folder_where_an_ordinary_user_may_not_write(self):
         shared = f"{self.folder}/shared"
         os.makedirs(shared)
-        os.chmod(self.folder, 0o755)  # to be passed through by the user below
+        os.chmod(self.folder, 0o755)  # so that the user below may pass through it
         self.cache("import", self.file, "--db", f"{shared}/all.db")
         os.chmod(f"{shared}/all.db", 0o444)
         os.chmod(shared, 0o555)

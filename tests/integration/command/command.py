@@ -1,5 +1,5 @@
-"""A ucudnn installation of the test's own: the real command beside libraries that do nothing, so that what it sets
-and refuses is tested apart from what those libraries do."""
+"""A ucudnn installation of the test's own: the real command beside libraries that do nothing, so that what it sets and refuses
+is tested independently of what those libraries do."""
 
 import json
 import os
@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
 
 
 def clean_environment(**variables):
-    """What nobody has set for ucudnn or its stand-ins, and these variables."""
+    """Returns the environment without variables of ucudnn or its stand-ins, but with these."""
     return {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))} | variables
 
 
@@ -39,7 +39,7 @@ class FolderTest(unittest.TestCase):
 
     @classmethod
     def write(cls, name, content, mode=None):
-        """A file of the folder, in place of one that is there: bytes, text, or anything else as JSON. Its path."""
+        """Writes a file of the folder, replacing one that is there: bytes, text, or anything else as JSON. Returns its path."""
         path = os.path.join(cls.folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if os.path.exists(path):
@@ -61,13 +61,13 @@ class FolderTest(unittest.TestCase):
 
     def run_command(self, *words, process=None, **variables):
         """`process`: further arguments of subprocess.run."""
-        # Locks of the test's own: another program that measures on this machine is not waited for.
+        # Locks are the test's own, so that another program that measures on this machine is not waited for.
         environment = clean_environment(XDG_RUNTIME_DIR=self.folder) | variables
         return subprocess.run([self.command, *words], env=environment, cwd=self.folder, capture_output=True, text=True,
-                              **({"timeout": 240} | (process or {})))  # sanitized, on a busy machine
+                              **({"timeout": 240} | (process or {})))  # for sanitizers on a busy machine
 
     def output(self, *words, **variables):
-        """What a command prints that succeeds without a word on stderr."""
+        """Returns the output of a command that succeeds and writes nothing to stderr."""
         result = self.run_command(*words, **variables)
         self.assertEqual((0, ""), (result.returncode, result.stderr), words)
         return result.stdout
@@ -95,7 +95,7 @@ class CommandTest(FolderTest):
         for name in STAND_INS:
             cls.build("int stand_in;", f"{cls.host}/{name}", "-shared", f"-Wl,-soname,{name}")
         cls.program = cls.build(PRINT_ENVIRONMENT, f"{cls.folder}/program")
-        # Where this machine has no driver, `run` finds this one, and has nothing to say.
+        # If this machine has no driver, `run` finds this one, and has nothing to say.
         cls.driver = f"{cls.folder}/driver"
         os.mkdir(cls.driver)
         shutil.copy(f"{cls.host}/libcuda.so.1", cls.driver)
@@ -107,13 +107,13 @@ class CommandTest(FolderTest):
         return path
 
     def environment_of(self, *words, **variables):
-        """What the started program saw, by variable name."""
+        """Returns what the started program saw, by variable name."""
         paths = [path for path in (variables.pop("LD_LIBRARY_PATH", ""), self.driver) if path]
         output = self.output(*words, LD_LIBRARY_PATH=":".join(paths), **variables)
         return dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
 
     def assert_refused(self, words, *expected, code=2, **variables):
-        """This exit code, nothing on stdout, one line on stderr that holds all of `expected`."""
+        """Expects this exit code, nothing on stdout, and one line on stderr that contains all of `expected`."""
         result = self.run_command(*words, **variables)
         self.assertEqual(code, result.returncode, result.stdout + result.stderr)
         self.assertEqual("", result.stdout)

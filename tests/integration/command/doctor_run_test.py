@@ -1,5 +1,5 @@
-"""`ucudnn doctor` with programs that use cuDNN, started by it or running: how they came by cuDNN, whether the drop-in
-gets their calls, what became of their kernels, and each cause that keeps it from working."""
+"""`ucudnn doctor` with programs that use cuDNN, started by it or running: how they found cuDNN, whether the drop-in gets their
+calls, what became of their kernels, and each cause that keeps it from working."""
 
 import contextlib
 import copy
@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
 }
 """
 
-# Opens what its first argument names; calls it when there is a second. Without the name there is none in its texts.
+# Opens the library that its first argument names, and calls it if there is a second one. Without `name` its texts contain none.
 OPENER = r"""
 #include <dlfcn.h>
 const char* name = "libcudnn.so.9";
@@ -96,7 +96,7 @@ class DoctorRun(FolderTest):
         return clean_environment(UCUDNN_DATABASE=f"{self.folder}/measurements.db", OMP_WAIT_POLICY="passive") | variables
 
     def doctor(self, *words, **variables):
-        """Exit code, the report of --json, and each finding as one text by its severity."""
+        """Returns the exit code, the report of --json, and the findings of each severity as one text."""
         result = subprocess.run([COMMAND, "doctor", "--json", *words], env=self.environment(variables), cwd=self.folder,
                                 capture_output=True, text=True, timeout=120)
         report = json.loads(result.stdout)
@@ -108,7 +108,7 @@ class DoctorRun(FolderTest):
         return result.returncode, report, findings
 
     def facts(self, report, name):
-        """The texts of a fact, continued ones included."""
+        """Returns the texts of a fact, including continued ones."""
         texts, current = [], ""
         for fact in report["facts"]:
             current = fact["name"] or current
@@ -118,7 +118,7 @@ class DoctorRun(FolderTest):
 
     @contextlib.contextmanager
     def running(self, *words, **variables):
-        """A program that waits: its process id, from its first line on."""
+        """Starts a program that waits, and yields its process id after its first line."""
         process = subprocess.Popen(words, env=self.environment(variables), cwd=self.folder, stdout=subprocess.PIPE, text=True)
         try:
             self.assertEqual("ready\n", process.stdout.readline())
@@ -189,13 +189,13 @@ class DoctorRun(FolderTest):
         self.assertIn("preload, no dlsym hook", self.facts(report, "reached by"))
 
     def test_second_cudnn_that_nobody_calls_is_no_fault(self):
-        """As Python wheels open theirs by its path before they load what is linked with it."""
+        """Python wheels open their own cuDNN so, by its path, before they load what is linked with it."""
         code, report, findings = self.doctor("--host", "--dlsym", "off", "--", self.both, f"{HOST}/libcudnn.so.9", "linked")
         self.assertIn("the program called cuDNN, but no convolution", report["verdict"])
         self.assertNotIn("a second cuDNN", findings["fault"] + findings["warning"])
         self.assertIn(f"a second cuDNN beside the drop-in: {HOST}/libcudnn.so.9, opened by {self.both}\n"
                       f"nobody calls it; the drop-in gets the calls of {self.both}\n", findings["note"])
-        # It is none before anything is called, either.
+        # It is no fault before anything is called, either.
         _, report, findings = self.doctor("--host", "--dlsym", "off", "--", self.both, f"{HOST}/libcudnn.so.9")
         self.assertIn("loaded cuDNN, but called nothing of it", report["verdict"])
         self.assertIn(f"nobody calls it; the drop-in gets the calls of {self.both}\n", findings["note"])
@@ -237,7 +237,7 @@ class DoctorRun(FolderTest):
         self.assertIn("ucudnn run --dlsym on --", findings["fault"])
 
     def test_program_whose_own_functions_pass_the_calls_on(self):
-        """As TensorFlow's and XLA's stubs do: they look like a cuDNN linked in statically."""
+        """TensorFlow's and XLA's stubs do so: they look like a cuDNN linked in statically."""
         stub = self.build(OPENER.replace("const char* name", "int cudnnCreate(void) { return 0; }\nconst char* name"), "stub")
         _, report, findings = self.doctor("--host", "--", stub, "libcudnn.so.9", "call")
         self.assertIn("called cuDNN", report["verdict"])
@@ -334,7 +334,7 @@ class DoctorRun(FolderTest):
             code, _, findings = self.doctor("--pid", str(pid))
         self.assertEqual(1, code)
         self.assertIn(f"{self.by_rpath} has DT_RPATH, which the loader follows before LD_LIBRARY_PATH", findings["fault"])
-        # The same with DT_RUNPATH: LD_LIBRARY_PATH wins.
+        # With DT_RUNPATH, LD_LIBRARY_PATH wins.
         with self.running(self.linked, "wait", LD_LIBRARY_PATH=LIBRARIES, UCUDNN_REAL_CUDNN=f"{HOST}/libcudnn.so.9") as pid:
             code, _, findings = self.doctor("--pid", str(pid))
         self.assertEqual(0, code, findings)
@@ -343,7 +343,7 @@ class DoctorRun(FolderTest):
     def test_running_process_with_more_rights_than_its_user(self):
         if os.statvfs(self.folder).f_flag & os.ST_NOSUID:
             self.skipTest("the file system of temporary files gives no rights")
-        # What the program needs lies where its other user may read it, and is found without $ORIGIN.
+        # The program's libraries lie where its other user may read them, and are found without $ORIGIN.
         folder = f"{self.folder}/secure"
         os.mkdir(folder)
         os.chmod(self.folder, 0o755)

@@ -1,4 +1,4 @@
-"""`ucudnn doctor`: what it says of a machine, of variables and stores, and of programs that it refuses to start."""
+"""`ucudnn doctor`: what it says about a machine, variables and stores, and about programs that it refuses to start."""
 
 import json
 import os
@@ -12,14 +12,14 @@ from command import CommandTest
 
 class Doctor(CommandTest):
     def diagnose(self, *words, **variables):
-        """Exit code, the text of each fact by name, all that was printed."""
+        """Returns the exit code, the text of each fact by name, and the whole output."""
         result = self.run_command("doctor", *words, **variables)
         self.assertEqual("", result.stderr)
         lines = {line[:16].strip(): line[16:] for line in result.stdout.splitlines() if line[:1].strip()}
         return result.returncode, lines, result.stdout
 
     def diagnose_as_another(self, *words, **variables):
-        """As a user without rights to what is ours; as ourselves where we have no more rights than others."""
+        """Runs as a user without rights to our files, or as ourselves if we have no more rights than others."""
         os.chmod(self.folder, 0o755)
         user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
         environment = {"PATH": os.environ["PATH"]} | variables
@@ -179,7 +179,7 @@ class Doctor(CommandTest):
         self.assertRegex(text, r"  do +(start the container with its GPUs|install NVIDIA's driver)")
 
     def with_nccl(self):
-        """Settings of rank 1 of 4, beside whose cuDNN is an NCCL."""
+        """Returns the settings of rank 1 of 4, whose cuDNN has an NCCL beside it."""
         folder = f"{self.folder}/with_nccl"
         if not os.path.isdir(folder):
             os.makedirs(folder)
@@ -202,7 +202,7 @@ class Doctor(CommandTest):
         self.assertRegex(lines["rendezvous"], r"^tcp://127.0.0.1:\d+ \(as the launcher says, without a token\)$")
         self.assertTrue(lines["transport"].startswith("auto: nccl where each rank has a GPU of its own"), lines["transport"])
         self.assertEqual(f"2.28.9, {self.folder}/with_nccl/libnccl.so.2", lines["NCCL"])
-        # Nothing of that where nothing is split.
+        # Without a split, none of this is shown.
         _, lines, _ = self.diagnose()
         self.assertNotIn("launcher", lines)
 

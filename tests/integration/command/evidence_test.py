@@ -1,4 +1,4 @@
-"""docs/evidence.md says what its commands and its script print, and the published measurements survive a store."""
+"""docs/evidence.md shows what its commands and its script print, and the published measurements survive a store."""
 
 import csv
 import gzip
@@ -24,7 +24,7 @@ def document():
 
 
 def commands(text):
-    """(command, what it prints) of each `$` line in a block of code."""
+    """Yields (command, its output) for each `$` line in a block of code."""
     for block in CODE.findall(text):
         for command in re.split(r"^\$ ", block, flags=re.M)[1:]:
             line, _, printed = command.partition("\n")
@@ -35,7 +35,7 @@ class Evidence(unittest.TestCase):
     maxDiff = None
 
     def setUp(self):
-        """A folder where the document's commands find what they name: tests/ and, in the path, ucudnn."""
+        """Makes a folder in which the document's commands find what they name: tests/ and, in the path, ucudnn."""
         self.folder = tempfile.mkdtemp(prefix="ucudnn-evidence-")
         self.addCleanup(shutil.rmtree, self.folder)
         os.symlink(f"{ROOT}/tests", f"{self.folder}/tests")
@@ -85,7 +85,7 @@ class Evidence(unittest.TestCase):
             exported = list(csv.DictReader(file))
         self.assertEqual((45225, 45225), (len(given), len(exported)))
         for before, after in zip(given, exported):
-            # To the bit: a time's text may be another one of the same number.
+            # Times are equal to the bit; their texts may be different ones of the same number.
             self.assertEqual(float(before["time_ms"]), float(after["time_ms"]), before)
             self.assertEqual({k: v for k, v in before.items() if k != "time_ms"},
                              {k: after[k] for k in before if k != "time_ms"})

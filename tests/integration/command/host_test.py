@@ -1,4 +1,4 @@
-"""`ucudnn run --host`: programs the stand-ins cannot serve are named with the reason before they start."""
+"""`ucudnn run --host`: programs that the stand-ins cannot serve are named with the reason before they start."""
 
 import json
 import os
@@ -8,12 +8,12 @@ import unittest
 from command import CommandTest
 
 MAIN = "int main(void) { return 0; }"
-# What nvcc puts into everything that it links, with kernels or without.
+# nvcc puts these into everything that it links, with kernels or without.
 FATBIN = "".join(f'__attribute__((section("{section}"))) int section{i} = 1;\n' for i, section in enumerate(
     (".nv_fatbin", ".nvFatBinSegment", "__nv_relfatbin", "__nv_module_id")))
-# What it calls, for each kernel, where there is one.
+# A program with kernels calls this for each of them.
 KERNEL = "void __cudaRegisterFunction(void);\nvoid never_called(void) { __cudaRegisterFunction(); }\n"
-# What the read-only data of a linked-in CUDA runtime holds.
+# The read-only data of a linked-in CUDA runtime holds this.
 STATIC_CUDART = 'const char* volatile mark = "/cudart.shm.%x.%x.%llx";\n'
 
 
@@ -45,14 +45,14 @@ class Host(CommandTest):
             self.assert_host_refuses(program, "libinner.so needs libcudart.so.12 (CUDA 12)")
 
     def assert_starts(self, program, *notes, **variables):
-        """It starts and nothing is said of it; the doctor, who tells more, has exactly these notes of it."""
+        """Expects that the program starts without a message. The doctor, which tells more, has exactly these notes about it."""
         self.output("run", "--host", "--", program, **variables)
         findings = json.loads(self.run_command("doctor", "--json", "--host", "--", program, **variables).stdout)["findings"]
         told = [finding["what"] for finding in findings if " of its own" in finding["what"]]
         self.assertEqual(list(notes), told)
 
     def runtime(self):
-        """A CUDA runtime to link with; the loader takes the stand-in's place of its name."""
+        """Returns a CUDA runtime to link with; the loader takes the stand-in of its name instead."""
         return self.library("libcudart.so.13", "void __cudaRegisterFunction(void) {}", "toolkit")
 
     def test_gpu_code_without_a_kernel(self):
@@ -68,7 +68,7 @@ class Host(CommandTest):
         self.assert_starts(program, f"{kernels} has GPU kernels of its own", LD_LIBRARY_PATH=f"{self.folder}/libraries")
 
     def test_library_with_a_runtime_of_its_own(self):
-        """As NVIDIA's: nobody can link those otherwise, and the program may never call them."""
+        """NVIDIA's libraries have one: nobody can link them otherwise, and the program may never call them."""
         library = self.library("libcublasLt.so.13", FATBIN + STATIC_CUDART)
         program = self.linked("multiplying", library, f"-Wl,-rpath,{self.folder}/libraries")
         self.assert_starts(program, f"{library} has a CUDA runtime of its own")

@@ -1,4 +1,4 @@
-"""What people mistype, of every subcommand: each is one line that says what is wrong and what would be right, with the
+"""Mistakes that people type, of every subcommand: each gives one line that says what is wrong and what would be right, and the
 exit code that scripts rely on, and changes no file."""
 
 import csv
@@ -30,9 +30,9 @@ SPATIAL = "spatial h2 --net alexnet --batch 4"
 MULTIGRID = "multigrid kirby-3m --layers 16 --coarsening 4"
 GRID_FORM = "expected n, d, h and w, each at most once and with its number of parts, as in h4, h2w2, d2h2w2 or n2h4"
 
-# What is typed, the exit code, and the line behind "ucudnn: " or "ucudnn COMMAND: "; … stands for any text.
+# Each row has what is typed, the exit code, and the line after "ucudnn: " or "ucudnn COMMAND: "; … stands for any text.
 MISTAKES = [
-    # Words that are no command, or stand in the wrong place.
+    # ---- Words that are no command, or stand in the wrong place.
     ("", 2, "which command? One of run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor; see --help"),
     ("rum -- true", 2, "'rum' is not a command; the commands are run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor"),
     ("--hepl", 2, "--hepl is not an option; did you mean --help?"),
@@ -45,7 +45,7 @@ MISTAKES = [
     ("plan alexnet vgg16 --machine k80x16 --batch 8", 2, "'vgg16' is not expected; usage: ucudnn plan NET --machine FILE|NAME …"),
     ("report report.json report.json", 2, "'report.json': splits nothing; several reports are those of the ranks of one job"),
     ("report report.json -- true", 2, "takes no program; -- belongs to run and doctor"),
-    # The program.
+    # ---- The program.
     ("run", 2, "no program; it is written behind --, as in `ucudnn run -- python3 a.py`"),
     ("run --", 2, "no program behind --, as in `ucudnn run -- python3 a.py`"),
     ("run ./program", 2, "'./program' is not expected; the program is written behind --, as in `ucudnn run -- ./program`"),
@@ -63,7 +63,7 @@ MISTAKES = [
     ("doctor ./program", 2, "'./program' is not expected; the program is written behind --, as in `ucudnn doctor -- ./program`"),
     ("doctor -- pyhton3 a.py", 127, "'pyhton3' is not in PATH"),
     ("doctor --json -- ./text", 126, "'./text': is not executable; …"),
-    # Options that are none, twice, or lack their value, or have one.
+    # ---- Options that do not exist, stand twice, lack their value, or have one.
     ("run --polcy all -- true", 2, "--polcy is not an option; did you mean --policy?"),
     ("run --workspace_limit=1GiB -- true", 2, "--workspace_limit is not an option; did you mean --workspace-limit?"),
     ("run -policy all -- true", 2, "-policy is not an option; did you mean --policy?"),
@@ -102,7 +102,7 @@ MISTAKES = [
     ("cache import rows.csv --device --db s.db", 2, "--device has no value, but --db behind it; it needs a value: device of rows …"),
     ("cache merge", 2, "STORE is required; usage: ucudnn cache merge STORE... [--device NAME] [--db PATH]"),
     ("doctor --pid", 2, "--pid needs a value: look at a running process"),
-    # Values.
+    # ---- Values.
     ("run --policy sometimes -- true", 2, "--policy 'sometimes': not one of the accepted values (accepted: auto, undivided, powerOfTwo, all)"),
     *[(f"run --workspace-limit {size} -- true", 2, f"--workspace-limit '{size}': not a size {SIZE}")
       for size in ("64mb", "-5", "1.5GiB", "99999999999GiB")],
@@ -197,7 +197,7 @@ MISTAKES = [
     (f"{SPATIAL} --size 32", 2, "--size '32': alexnet: node 'pool5': a window of 3 over an image of 1 …"),
     ("doctor --pid self", 2, "--pid 'self': not a process id; `ps -e` lists them"),
     ("doctor --pid 99999999", 2, "--pid: there is no process 99999999; `ps -e` lists them"),
-    # Options that do not go together.
+    # ---- Options that do not go together.
     ("run --devices 2 -- true", 2, "--devices is the stand-in's: it needs --host"),
     ("run --device-memory 1GiB -- true", 2, "--device-memory is the stand-in's: it needs --host"),
     ("run --division shared -- true", 2, "--division: is for the budget of --total-workspace SIZE, which is missing"),
@@ -249,7 +249,7 @@ MISTAKES = [
     ("workspace --layers layers.csv --db empty", 2, "the store holds no measurements"),
     ("cache export out.csv --db none.db", 2, "'none.db': there is no such store (yet)"),
     ("cache merge s.db --db s.db", 2, "'s.db' is the store itself; name another, or --db PATH"),
-    # Files that are not there, or not what is expected.
+    # ---- Files that do not exist, or are not what is expected.
     ("run --workspace-plan none.json -- true", 2, "--workspace-plan none.json: No such file or directory; expected a file that `ucudnn workspace -o` wrote"),
     ("run --workspace-plan text -- true", 2, "--workspace-plan text: no JSON at byte 1; expected a file that `ucudnn workspace -o` wrote"),
     ("run --workspace-plan folder -- true", 2, "--workspace-plan folder: is no regular file; expected a file that `ucudnn workspace -o` wrote"),
@@ -347,7 +347,7 @@ class Mistakes(CommandTest):
         assert result.returncode == 0, result.stderr
 
     def files(self):
-        """Every path below the folder, with its size and when it changed."""
+        """Returns every path below the folder, with its size and when it changed."""
         return {path: (os.lstat(path).st_size, os.lstat(path).st_mtime_ns)
                 for folder, folders, names in os.walk(self.folder) for path in (f"{folder}/{name}" for name in [*folders, *names])}
 
@@ -361,7 +361,7 @@ class Mistakes(CommandTest):
                 names = re.match(r"ucudnn((?: [a-z]+)*): ", result.stderr)
                 self.assertIsNotNone(names, result.stderr)
                 commands.add(names[1].strip())
-                # The command that the line names is the one that was typed.
+                # The line names the command that was typed.
                 self.assertEqual(names[1].split(), [word for word in words if word in names[1].split()])
                 self.assertEqual(1, result.stderr.count("\n"), result.stderr)
                 pattern = ".+".join(re.escape(part) for part in expected.split("…"))
@@ -385,7 +385,7 @@ class Mistakes(CommandTest):
                 self.assertRegex(result.stderr, r"\Aucudnn[ a-z]*: cannot be printed: (No space left on device|no room, .+)\n\Z")
 
     def test_a_reader_that_goes_away_is_no_error(self):
-        """As of `ls`, even where the parent ignores SIGPIPE, which Python does."""
+        """This also holds for `ls`, even if the parent ignores SIGPIPE, which Python does."""
         for typed, parent_ignores in itertools.product(
                 ("--version", "plan --help", PLAN, f"{PLAN} --json", WORKSPACE, SPATIAL, MULTIGRID, "doctor", "cache show --db s.db",
                  f"doctor --host -- {self.program}"), (True, False)):
@@ -406,7 +406,7 @@ class Mistakes(CommandTest):
             self.assertEqual(parent_ignores, bool(mask >> (signal.SIGPIPE - 1) & 1))
 
 
-# Variables, what is typed, the line behind "ucudnn run: ".
+# Each row has variables, what is typed, and the line after "ucudnn run: ".
 SETTINGS = [
     ({"UCUDNN_SPATIAL": "h0"}, "", f"UCUDNN_SPATIAL='h0': h has 0 parts, where 1 is the least {GRID}"),
     ({"UCUDNN_SPATIAL": "four"}, "--ranks 4", f"UCUDNN_SPATIAL='four': 'f' is no axis {GRID}"),
@@ -443,7 +443,7 @@ SETTINGS = [
 
 
 class Settings(CommandTest):
-    """Variables with which every call of a program would be refused, or computed as if they were not there."""
+    """With such variables every call of a program would be refused, or computed as if they were not set."""
 
     def test_each_is_one_line_before_anything_starts(self):
         for variables, typed, line in SETTINGS:
@@ -500,7 +500,7 @@ class Told(CommandTest):
         self.assert_told(["run", "--off"], "")
 
     def test_a_missing_driver_names_the_stand_in(self):
-        # Where this machine has a driver, nothing is said.
+        # If this machine has a driver, nothing is said.
         told = self.run_command("run", "--", self.program, "argument").stderr
         line = "there is no CUDA driver (libcuda.so.1); --host runs a program on the CPU stand-in"
         self.assertIn(told, ("", f"ucudnn run: {line}\n"))

@@ -1,4 +1,4 @@
-"""`ucudnn multigrid --analyse`: what it says of a machine that is not there, and what it refuses."""
+"""`ucudnn multigrid --analyse`: what it says about a machine that is not there, and what it refuses."""
 
 import json
 import re
@@ -19,7 +19,7 @@ class MultigridAnalysis(MultigridTest):
         return json.loads(self.analyse(*words, "--json"))
 
     def machine(self, name="machine.json", devices=4, latency_us=0, **device):
-        """Kernels take 1 ms each, however many run at once, and nothing else takes time."""
+        """Describes a machine whose kernels take 1 ms each, however many run at once; nothing else takes time."""
         made = {"name": "made", "memory_bytes": 1 << 40, "tflops": 1e5, "memory_gb_per_s": 1e6, "launch_us": 0, "kernel_us": 1000,
                 "filling_threads": 1, "concurrent_kernels": 128} | device
         self.write(name, {"format": "ucudnn-machine", "version": 1, "name": "made", "device": made,
@@ -33,16 +33,17 @@ class MultigridAnalysis(MultigridTest):
                          tuple(document[key] for key in ("format", "version", "network", "machine", "layer_times", "batch")))
         inference, training = document["workloads"]
         self.assertEqual(("inference", "training"), (inference["workload"], training["workload"]))
-        # Two kernels before the steps and two behind, three of each step.
+        # There are two kernels before the steps and two after them, and three for each step.
         self.assertAlmostEqual(2 + 64 * 3 + 2, inference["serial"]["modelled_ms"], delta=0.01)
-        # The opening convolution needs no gradient of the image; its weights, the steps' and the last layer's have one kernel each,
-        # and an update.
+        # The opening convolution needs no gradient of the image. Its weights, the steps' and the last layer's have one kernel
+        # each, and an update.
         self.assertAlmostEqual(196 + 1 + 64 * 3 + 2 + 66 + 3, training["serial"]["modelled_ms"], delta=0.01)
         one, two = inference["rows"]
         self.assertAlmostEqual(198, two["partitioned"]["modelled_ms"], delta=0.01)
-        # 2 of the opening, 1 to fill the states; F, Advance and coarse step of all 16 blocks at once, 16 coarse steps, F; 2.
+        # The opening takes 2, filling the states 1; then come F, Advance and coarse step of all 16 blocks at once, 16 coarse
+        # steps and F; the closing takes 2.
         self.assertAlmostEqual(2 + 1 + 3 * (4 + 1 + 16 + 3) + 2, one["multigrid"]["modelled_ms"], delta=0.01)
-        # 2 ms between the coarse steps; the first state, which takes 2 as well, is there before them.
+        # 2 ms pass between the coarse steps; the first state, which takes 2 as well, arrives before them.
         self.assertAlmostEqual(77 + 2, two["multigrid"]["modelled_ms"], delta=0.01)
         self.assertEqual({"coarsening": [4], "levels": 2, "relaxation": "F", "coarse": "inject"}, two["multigrid"]["setting"])
         self.assertTrue(inference["pays"])
@@ -59,7 +60,7 @@ class MultigridAnalysis(MultigridTest):
             self.assertIn("(modelled)", verdict)
 
     def test_a_device_that_one_layer_fills_is_faster_serially(self):
-        # Work alone takes time, and each kernel has all of the device.
+        # Only work takes time, and each kernel has all of the device.
         machine = self.machine(devices=2, kernel_us=0, tflops=1e-3, filling_threads=1)
         text = self.analyse("kirby-3m", "--layers", "64", "--machine", machine)
         for workload in ("inference", "training"):
@@ -105,7 +106,7 @@ class MultigridAnalysis(MultigridTest):
                 self.assertLessEqual(tried["residuals"][1], document["tolerance"])
 
     def test_layers_are_measured_on_a_device(self):
-        self.command = COMMAND  # with the stand-ins that it is built with
+        self.command = COMMAND  # has the stand-ins with which it is built
         words = ("kirby-3m", "--layers", "64", "--machine", "h100x8", "--devices", "1,4", *SETTING, "--cycles", "1")
         document = self.document(*words, "--backend", "cudnn", "--host")
         self.assertEqual(("h100x8", "device, measured"), tuple(document[key] for key in ("machine", "layer_times")))
@@ -135,14 +136,14 @@ class MultigridAnalysis(MultigridTest):
         self.assertIsNone(document["verified"])
         self.assertEqual([1, 4097, 15, 1], [kind["number"] for kind in document["layer_kinds"]])
         self.assertTrue(all(workload["pays"] for workload in document["workloads"]))
-        # Of all commands of this test; in double precision the weights alone take 16 GB.
+        # This is the most of all commands in this test; the weights alone take 16 GB in double precision.
         self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 2 << 20)
 
     def test_resnets_have_no_layers_to_spare(self):
         document = self.document("resnet152-v2", "--frozen-norms", "--machine", "h100x8")
         self.assertEqual(["inference", "training"], [workload["workload"] for workload in document["workloads"]])
         self.assertFalse(document["workloads"][0]["pays"])
-        # Unscaled steps converge where relaxation alone does.
+        # Unscaled steps converge only where relaxation alone does.
         self.assertTrue(all(tried["cycles"] is None or tried["direct"] for tried in document["tried"]))
 
     def test_what_is_refused(self):

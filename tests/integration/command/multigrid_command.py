@@ -13,7 +13,7 @@ NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3
 
 
 def few_digits(folder, training, testing):
-    """The first digits to train on, and to test."""
+    """Writes the first digits for training and for testing to `folder`."""
     os.mkdir(folder)
     for name, count in zip(NAMES, (training, training, testing, testing)):
         with open(f"{DIGITS}/{name}", "rb") as file:
@@ -32,7 +32,7 @@ class MultigridTest(CommandTest):
         return json.loads(self.multigrid(*words, "--json"))
 
     def refused(self, words, line, code=2, **variables):
-        """`line` is all that is said, but for what ... stands for."""
+        """Expects that `line` is the whole message, where ... stands for any text."""
         result = self.run_command("multigrid", *words, **variables)
         pattern = ".*".join(re.escape(part) for part in line.split("..."))
         self.assertRegex(result.stderr, rf"\Aucudnn multigrid: {pattern}\n\Z")

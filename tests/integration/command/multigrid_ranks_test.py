@@ -1,5 +1,5 @@
-"""`ucudnn multigrid` on several devices: threads and processes, which change nothing of what is computed, what a process that
-dies is to the others, and what is refused."""
+"""`ucudnn multigrid` on several devices: threads and processes change nothing of what is computed. Also tests what others do
+when a process dies, and what is refused."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from weights_file import safetensors
 
 NET = ("kirby-3m", "--layers", "21", "--coarsening", "3")
 TRAINED = ("kirby-3m", "--layers", "10", "--coarsening", "3", "--train", "few", "--epochs", "1")
-# What the first rank is asked, and options that the last one has besides: they must be the same on all ranks.
+# Each row has the first rank's words, and options that only the last rank has: they must be equal on all ranks.
 SHARED = (
     (NET, {"--weights": "other.safetensors", "--seed": "1", "--frozen-norms": None, "--time": "2", "--step": "2", "--cycles": "3",
            "--tolerance": "1", "--norm": "relative", "--levels": "2", "--relaxation": "F",
@@ -27,14 +27,14 @@ SHARED = (
      {"--way": "streams", "--launch": "each", "--precision": "tf32", "--streams": "4", "--workspace-limit": "1MiB"}),
     (TRAINED[:-2], {"--epochs": "2", "--examples": "4", "--rate": "1", "--momentum": "0", "--repeat": "2",
                     "--backward-cycles": "3", "--data-parallel": "2"}))
-# What is each rank's own, is refused on several ranks, or needs none.
+# These options are each rank's own, are refused on several ranks, or need none.
 OWN_OPTIONS = {"--help", "--threads", "--timeline", "--json", "--report", "--analyse", "--machine", "--devices"}
-# What a run says of itself, and not of what it computed.
+# These describe the run itself, not what it computed.
 OWN = ("machine", "threads", "launch", "devices", "state_bytes", "seconds", "serial_seconds")
 
 
 def computed(document):
-    """A document without what differs from run to run."""
+    """Returns a document without what differs from run to run."""
     if isinstance(document, list):
         return [computed(value) for value in document]
     if not isinstance(document, dict):
@@ -46,11 +46,11 @@ class MultigridRanks(MultigridTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.command = COMMAND  # with the stand-ins that it is built with
+        cls.command = COMMAND  # has the stand-ins with which it is built
         few_digits(f"{cls.folder}/few", 8, 8)
 
     def start(self, size, *words, first=(), last=(), **variables):
-        """As torchrun starts processes; the first and the last one are given more words."""
+        """Starts processes as torchrun does; the first and the last one are given more words."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -116,7 +116,7 @@ class MultigridRanks(MultigridTest):
                 self.assertIn(f"cycles as graphs, states go by {transport}", document["machine"])
                 if way == "streams":
                     self.assertEqual(computed(alone), computed(document), transport)
-                else:  # fewer blocks side by side may be another engine
+                else:  # fewer blocks side by side may use another engine
                     loss, expected = (one["training"]["epochs"][0]["loss"] for one in (document, alone))
                     self.assertAlmostEqual(1, loss / expected, delta=1e-5)
 
@@ -178,7 +178,7 @@ class MultigridRanks(MultigridTest):
                         self.assertEqual((2, ""), (process.returncode, output))
 
     def test_weights_are_the_same_by_their_contents(self):
-        """Ranks may have a file of their own, but not weights of their own."""
+        """Ranks may have files of their own, but not weights of their own."""
         chain = {"K": ((21, 1, 1, 1, 1), [0.5] * 21), "b": ((21, 1), [0.25] * 21), "u0": ((1, 2, 3), [1, 2, 3, 4, 5, 6])}
         for name, first in (("one", 1), ("copy", 1), ("other", 2)):
             safetensors(f"{self.folder}/{name}.safetensors", chain | {"u0": ((1, 2, 3), [first, 2, 3, 4, 5, 6])})

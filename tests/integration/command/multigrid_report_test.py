@@ -1,4 +1,4 @@
-"""`ucudnn report` of what `ucudnn multigrid --report` wrote: what its page says, and what it refuses."""
+"""`ucudnn report` of a file of `ucudnn multigrid --report`: what its page says, and what it refuses."""
 
 import copy
 import json
@@ -21,14 +21,14 @@ HEAD = {"format": "ucudnn-multigrid", "version": 1, "ucudnn": "0.1.0", "network"
 
 
 def solve(*stages, **changes):
-    """A report of one solve."""
+    """Returns a report of one solve."""
     stages = list(stages) or [stage()]
     return HEAD | {"residuals": stages[0]["residuals"], "cycles": 2, "status": "early", "output_error": 0.00125, "seconds": 0.5,
                    "serial_seconds": 0.125, "stages": stages} | changes
 
 
 def depths(**changes):
-    """One of three depths, with a tolerance."""
+    """Returns a report of three depths, with a tolerance."""
     made = []
     for steps, levels, residuals in ((64, (64, 16, 4), [6.5, 1e-3, 1e-10]), (256, (256, 64, 16, 4), [3.25, 2e-3, 2e-7, 5e-11]),
                                      (1024, (1024, 256, 64, 16, 4), [1.5, 3e-3, 3e-7, None])):
@@ -51,7 +51,7 @@ def training(cycles=2, levels=(64, 16, 4), losses=(2.5, 1.25, 0.5), **changes):
 
 
 def timeline(**changes):
-    """Of a stage of 64 layers on two threads."""
+    """Returns the timeline of a stage of 64 layers on two threads."""
     spans = [(0, 0, 0, 3, 0, 3), (0, 0, 3, 1, 3.5, 4), (1, 0, 32, 3, 0, 4), (0, 1, 4, 3, 5, 7.5), (1, 2, 0, 4, 8, 12)]
     return {"cycle": 2, "lanes": 2, "ms": 12, "concurrency": 1.25, "spans": [
         dict(zip(("lane", "level", "first", "steps", "begin_ms", "end_ms"), span)) for span in spans]} | changes
@@ -116,7 +116,7 @@ class MultigridReport(CommandTest):
         page = self.page(depths())
         self.assertEqual(["64 layers", "256 layers", "1024 layers"], [row["solve"] for row in self.rows(page, "solve-table")])
         self.assertEqual(["1.000e-10", "5.000e-11", ""], [row["residual"] for row in self.rows(page, "solve-table")])
-        # What fell back is solved: the last residual is of states that are gone.
+        # A stage that fell back is solved, so its last residual belongs to states that are gone.
         self.assertEqual(["2.00e-12", "1.00e-12", ""], [row["of the largest state"] for row in self.rows(page, "solve-table")])
         self.assertEqual(["", "", "the states are not finite"], [row["fell back since"] for row in self.rows(page, "solve-table")])
         text = page.text()

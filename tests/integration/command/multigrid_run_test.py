@@ -1,4 +1,4 @@
-"""`ucudnn multigrid` under `ucudnn run`: the convolutions of its stages go through ucudnn, and are divided."""
+"""`ucudnn multigrid` under `ucudnn run`: the convolutions of its stages go through ucudnn and are divided."""
 
 import json
 import unittest
@@ -8,7 +8,7 @@ from command import COMMAND, CommandTest
 
 class MultigridRun(CommandTest):
     def setUp(self):
-        self.command = COMMAND  # with the stand-ins that it is built with
+        self.command = COMMAND  # has the stand-ins with which it is built
 
     def test_convolutions_are_divided_within_the_limit(self):
         net = ("multigrid", "kirby-3m", "--layers", "16", "--coarsening", "4", "--host", "--way", "streams", "--launch", "each", "--batch", "16",

@@ -1,4 +1,4 @@
-"""`ucudnn multigrid`: what it says of solves and of training, on the host, and what it refuses."""
+"""`ucudnn multigrid`: what it says about solves and about training, on the host, and what it refuses."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from weights_file import safetensors
 
 
 class Array:
-    """What of NumPy's arrays the page's program uses."""
+    """Has the attributes of NumPy's arrays that the page's program uses."""
 
     def __init__(self, shape, values):
         self.shape, self.values = shape, values
@@ -55,7 +55,7 @@ class PixelChain:
         return states
 
     def first_residual(self, h):
-        """Of every state being u0."""
+        """Returns the residual if every state is u0."""
         return norm([h * max(k * u + b, 0) for k, b in zip(self.k, self.b) for u in self.u0])
 
 
@@ -66,7 +66,7 @@ class Multigrid(MultigridTest):
         few_digits(f"{cls.folder}/few", 32, 16)
 
     def chain(self, steps=16, **changes):
-        """A file with a chain's weights; `changes` replace its arrays (None: leaves them out)."""
+        """Writes a file with a chain's weights; `changes` replace its arrays (None leaves them out)."""
         made = PixelChain(steps)
         arrays = {name: array for name, array in (made.arrays() | changes).items() if array is not None}
         safetensors(f"{self.folder}/w.safetensors", arrays)
@@ -74,7 +74,7 @@ class Multigrid(MultigridTest):
 
     SMALL = ("kirby-3m", "--layers", "16", "--coarsening", "4")
 
-    # What a solve says.
+    # ---- Output of a solve.
 
     def test_json_holds_what_the_format_says(self):
         document = self.document("kirby-3m", "--layers", "64", "--check", "once", "--threads", "1")
@@ -112,7 +112,7 @@ class Multigrid(MultigridTest):
     def test_each_way_to_end_has_its_status(self):
         self.chain(64)
         solve = ("chain", "--weights", "w.safetensors", "--time", "1")
-        # A little above what is refused.
+        # This tolerance is a little above those that are refused.
         refused = self.run_command("multigrid", *solve, "--coarsening", "2", "--levels", "2", "--tolerance", "1e-99").stderr
         reachable = str(1.2 * float(re.search(r"about ([\d.e-]+):", refused)[1]))
         for status, words, line in (
@@ -193,7 +193,7 @@ class Multigrid(MultigridTest):
         text = self.multigrid(net, "--coarsening", "3")
         self.assertIn("\nstage 1: 1 level of 4 layers: serial propagation\n", text)
 
-    # Weights from a file.
+    # ---- Weights from a file.
 
     def test_a_chain_from_anywhere_is_solved(self):
         made = self.chain(32)
@@ -219,7 +219,7 @@ class Multigrid(MultigridTest):
             arrays[f"step{step}.conv.bias"] = ((4,), [-1 if step < 8 else 2] * 4)
         safetensors(f"{self.folder}/w.safetensors", arrays)
         document = self.document("kirby-3m", "--layers", "8", "--coarsening", "2", "--weights", "w.safetensors")
-        # One step of the eight changes its state: by h * 2 at each of 2304 places.
+        # Only one step of the eight changes its state: by h * 2 at each of 2304 places.
         self.assertAlmostEqual(2 / 8 * 48, document["residuals"][0], delta=1e-12)
         self.assertEqual("w.safetensors", document["weights"])
         arrays["step3.conv.bias"] = ((3,), [0] * 3)
@@ -237,7 +237,7 @@ class Multigrid(MultigridTest):
         with open(f"{ROOT}/docs/multigrid.md", encoding="utf-8") as page:
             program, = re.findall(r"```python\n(def save.*?)```", page.read(), re.DOTALL)
         names = {"json": json, "pathlib": pathlib, "struct": struct}
-        exec(program, names)  # what the page shows
+        exec(program, names)  # the program on the page
         arrays = {"u0": ((1, 2, 3), [1, 2, 3, 4, 5, 6]), "K": ((16, 1, 1, 1, 1), [0.5] * 16), "b": ((16, 1), [0.25] * 16)}
         names["save"]({name: Array(*array) for name, array in arrays.items()}, f"{self.folder}/page.safetensors")
         safetensors(f"{self.folder}/doubles.safetensors", arrays)
@@ -257,12 +257,12 @@ class Multigrid(MultigridTest):
                        f"a{step}.norm.running_mean": ((2,), [1e9] * 2), f"a{step}.norm.running_var": ((2,), [1] * 2),
                        f"a{step}.conv.weight": ((2, 2, 1, 1), [0] * 4), f"a{step}.conv.bias": ((2,), [2] * 2)}
         safetensors(f"{self.folder}/w.safetensors", arrays)
-        # 2 - 1e9 is cut off by the activation: no step changes its state.
+        # The activation cuts off 2 - 1e9, so no step changes its state.
         document = self.document(net, "--coarsening", "2", "--frozen-norms", "--weights", "w.safetensors")
         self.assertEqual(0, document["residuals"][0])
 
     def test_faults_of_weights_are_one_line(self):
-        """Others are in chain_weights_test and safetensors_test."""
+        """Other faults are in chain_weights_test and safetensors_test."""
         words = ("chain", "--weights", "w.safetensors")
         self.chain(K=None)
         self.refused(words, "w.safetensors: no array 'K' among 'b', 'u0'; expected 'K' [N, C, C, k, k], 'b' [N, C] and 'u0' [C, H, W]")
@@ -274,7 +274,7 @@ class Multigrid(MultigridTest):
         self.refused(("chain", "--weights", "nowhere.safetensors"), "nowhere.safetensors: cannot be opened: No such file or directory")
         self.refused(("chain",), "chain: --weights FILE.safetensors is expected, with its arrays K, b and u0")
 
-    # What is refused.
+    # ---- Refusals.
 
     def test_values_that_are_not_accepted_are_named_with_what_is(self):
         whole = "expected a whole number from"
@@ -392,8 +392,8 @@ class Multigrid(MultigridTest):
         timeline = stage["timeline"]
         self.assertEqual((2, 2), (timeline["cycle"], timeline["lanes"]))
         steps = [sum(span["steps"] for span in timeline["spans"] if span["level"] == level) for level in (0, 1)]
-        # F-points of 4 blocks twice (the cycle before ended with the first time), their C-points twice; of 4 coarse layers the right
-        # sides, and the solve.
+        # The F-points of 4 blocks are stepped twice (the first time ended the cycle before), their C-points twice, and 4 coarse
+        # layers for the right sides and for the solve.
         self.assertEqual([2 * 4 * 3 + 2 * 4, 4 + 4], steps)
         self.assertEqual(timeline["ms"], max(span["end_ms"] for span in timeline["spans"]))
         self.assertTrue(0 < timeline["concurrency"] <= 2)
@@ -402,16 +402,16 @@ class Multigrid(MultigridTest):
         self.assertEqual(1, self.document(*words, "--cycles", "1")["stages"][0]["timeline"]["cycle"])
 
     def test_the_json_says_what_states_take(self):
-        # Of 16 steps in blocks of 4 the finest level keeps 17 states, or u0, 4 C-points and the last one. Its 4 coarse steps have two each,
-        # a thread has three, and the first state is kept as it comes in. Training has that twice, and 3 F-points for each thread that
-        # reads a block.
+        # With 16 steps in blocks of 4, the finest level keeps 17 states, or u0, 4 C-points and the last one. Its 4 coarse steps
+        # have two states each, a thread has three, and the first state is kept as it comes in. Training has twice as many, and
+        # 3 F-points for each thread that reads a block.
         for storage, forward, both in (("all", 17 + 8 + 6 + 1, 64), ("c-points", 6 + 8 + 6 + 1, 2 * (21 + 6))):
             words = ("--threads", "2", "--storage", storage, "--batch", "6")
             self.assertEqual(forward * 6 * 2304 * 8, self.document(*self.SMALL, *words)["state_bytes"])
             trained = self.document(*self.SMALL, *words, "--train", "few", "--examples", "6", "--epochs", "1")
             self.assertEqual(both * 6 * 2304 * 8, trained["state_bytes"])
 
-    # Training.
+    # ---- Training.
 
     TRAIN = ("kirby-3m", "--layers", "8", "--coarsening", "4", "--train", "few", "--examples", "24", "--batch", "6")
 
@@ -454,11 +454,11 @@ class Multigrid(MultigridTest):
     def test_a_device_trains_like_the_host(self):
         def losses(*words):
             return [epoch["loss"] for epoch in self.document(*self.TRAIN, "--epochs", "2", *words)["training"]["epochs"]]
-        self.command = COMMAND  # with the stand-ins beside it
+        self.command = COMMAND  # has the stand-ins beside it
         host = losses()
         for way, launch in (("grouped", "each"), ("streams", "graph")):
             for expected, loss in zip(host, losses("--backend", "cudnn", "--host", "--way", way, "--launch", launch), strict=True):
-                self.assertAlmostEqual(1, loss / expected, delta=1e-5)  # single precision
+                self.assertAlmostEqual(1, loss / expected, delta=1e-5)  # in single precision
         text = self.multigrid(*self.TRAIN, "--epochs", "1", "--backend", "cudnn", "--host", "--way", "grouped", "--precision", "tf32")
         self.assertIn("\nsingle precision (convolutions in TF32) on the CPU stand-in, blocks run: grouped, cycles as graphs, "
                       "mini-batch of 6\n", text)
@@ -486,7 +486,7 @@ class Multigrid(MultigridTest):
         self.assertEqual(set(range(len(stage["levels"]))), {span["level"] for span in timeline["spans"]})
         for span in timeline["spans"]:
             self.assertTrue(0 <= span["begin_ms"] <= span["end_ms"] <= timeline["ms"])
-        # Without a way and a launch, those that have streams to show.
+        # Without a way and a launch, those that have streams to show are taken.
         document = self.document(*words)
         self.assertEqual(({"streams"}, "each"), (set(document["ways"]), document["launch"]))
         self.assertRegex(self.multigrid(*words, "--way", "streams"), r"\nin cycle 2, of \S+ ms, \d\.\d\d of 8 streams run a layer on average\n")
@@ -505,8 +505,8 @@ class Multigrid(MultigridTest):
         return "digits.json"
 
     def test_solves_that_end_far_from_serial_propagation_are_told_once(self):
-        """What they come to is in multigrid_training_test."""
-        # h = 1: states grow to 1e20.
+        """multigrid_training_test tests their results."""
+        # With h = 1, states grow to 1e20.
         result = self.run_command("multigrid", self.digits(96), "--step", "1", "--coarsening", "4", "--train", "few", "--batch", "16",
                                   "--epochs", "2", "--rate", "1e-26", "--cycles", "2", "--json")
         self.assertEqual((0, "ucudnn multigrid: epoch 1: 4 of 4 solves ended far from serial propagation; more --cycles, a --tolerance "
@@ -520,7 +520,7 @@ class Multigrid(MultigridTest):
         self.assertEqual(("previous", "broadcast", 3), (previous["start"], broadcast["start"], previous["training"]["repeats"]))
         (previous,), (broadcast,) = previous["training"]["epochs"], broadcast["training"]["epochs"]
         self.assertEqual((12, 12), (previous["solves"], broadcast["solves"]))
-        # Two of three start so.
+        # Two of three solves start from the states of the one before.
         for key in ("residual", "backward_residual"):
             self.assertLess(previous[key], 0.5 * broadcast[key])
         self.assertRegex(self.multigrid(*words), r"mini-batches of 16, 3 steps each, learning rate 0\.01, momentum 0\.9\n")
@@ -532,7 +532,7 @@ class Multigrid(MultigridTest):
         self.assertEqual(1, result.stderr.count("not finite; a smaller"))
 
     def test_faults_of_images_are_one_line(self):
-        """Others are in planner_test, of labelled images."""
+        """Other faults are in planner_test, among the faults of labelled images."""
         words = ("kirby-3m", "--layers", "4", "--coarsening", "2", "--train")
         os.mkdir(f"{self.folder}/empty")
         self.refused((*words, "empty"), f"--train empty/{NAMES[0]}: cannot be opened: No such file or directory; expected it or "
@@ -546,7 +546,7 @@ class Multigrid(MultigridTest):
         self.refused((self.net(4), "--coarsening", "2", "--train", "few"), "--train: 'net' takes images of 2 channels and gives 2 numbers; "
                      "expected a network for digits, of one channel and 10 classes")
 
-    # Files, and a terminal.
+    # ---- Files, and a terminal.
 
     def test_report_is_the_json(self):
         def without_times(document):
@@ -558,7 +558,7 @@ class Multigrid(MultigridTest):
         self.assertEqual(2, len(self.load("train.json")["training"]["epochs"]))
         os.mkdir(f"{self.folder}/taken")
         self.refused((*self.SMALL, "--report", "taken"), "'taken' cannot be written: ...", code=1)
-        # Before anything is trained.
+        # This is refused before anything is trained.
         self.assertNotIn("\n    1 ", self.run_command("multigrid", *self.TRAIN, "--report", "taken").stdout)
 
     def on_terminal(self, *words):
@@ -591,14 +591,15 @@ class Multigrid(MultigridTest):
         self.assertIn("--storage", options)
         self.assertEqual([], [name for name in options if f"`{name}" not in described and name != "--help"])
 
-    # Networks of the test's own.
+    # ---- Networks of the test's own.
 
     def write_net(self, nodes):
         self.write("net.json", {"format": "ucudnn-net", "version": 1, "name": "net", "nodes": nodes})
         return "net.json"
 
     def net(self, *stages, norms=False):
-        """Stages of so many residual steps with kernels of one pixel; each has a channel more than the one before it."""
+        """Writes stages of so many residual steps with kernels of one pixel; each has one channel more than the one before
+        it."""
         nodes = [{"name": "data", "op": "input", "channels": 2, "extents": [4, 4]}]
 
         def add(name, op, inputs, **members):

@@ -1,5 +1,5 @@
-"""The pages of `ucudnn report` and `ucudnn plan` in a browser: values read back from its DOM, the script that sorts,
-and what is to be seen in a light and a dark theme and on paper. Skipped where there is no Chromium."""
+"""The pages of `ucudnn report` and `ucudnn plan` in a browser: values read back from the DOM, the script that sorts, and the
+appearance in a light and a dark theme and on paper. Skipped where there is no Chromium."""
 
 import json
 import math
@@ -10,7 +10,7 @@ import multigrid_report_test as multigrid
 from command import CommandTest
 from report_test import MIB, OFFLINE, REPORT, Page, offline_kernel, run, split_reports
 
-# Leaves what it finds in the element that the test reads.
+# Leaves its result in the element that the test reads.
 TELL = """
 const told = document.createElement("pre"); told.id = "told";
 told.textContent = JSON.stringify(%s); document.body.append(told);
@@ -62,7 +62,7 @@ class Pages(CommandTest):
             'document.querySelectorAll("#kernel-table thead th")[7].getAttribute("aria-sort")', press * 2))
 
     def test_the_table_of_kernels_fits_into_a_window_of_1300_pixels(self):
-        engines = {"forward": "legacy:1", "backward_filter": "graph:38[k2=1,k14=0,k25=2]"}  # IMPLICIT_PRECOMP_GEMM
+        engines = {"forward": "legacy:1", "backward_filter": "graph:38[k2=1,k14=0,k25=2]"}  # forward's is IMPLICIT_PRECOMP_GEMM
         reason = "undivided, because the plan was not yet compared with it: the time for measuring is used up"
         kernels = [kernel | {"asked": engine, "reason": reason, "limit_bytes": 1234 * MIB, "plan": [run(engine, 4, 16, 1000 * MIB, 123.4)]}
                    for kernel in REPORT["kernels"] if (engine := engines.get(kernel["op"]))]
@@ -92,7 +92,7 @@ class Pages(CommandTest):
 """
 
     def budget_page(self):
-        """A run within one budget, with the store that its desirable sets come from."""
+        """Makes the page of a run within one budget, with the store from which its desirable sets come."""
         self.write("rows.csv", self.ROWS)
         self.assertEqual(0, self.run_command("cache", "import", "rows.csv", "--db", "m.db").returncode)
         kernels = [kernel | {"workspace_bytes": 0, "owned_workspace_bytes": kernel["workspace_bytes"], "layers": [name]}
@@ -102,7 +102,7 @@ class Pages(CommandTest):
                 "total_workspace_bytes": 11 * MIB, "optimal": True}})
         self.make("report", "budget.json", "--db", "m.db")
 
-    # Of a chart of bars: each bar's label, the lengths of its parts in pixels and what they say of themselves; its lines.
+    # Returns a bar chart's bars, with their labels and the lengths in pixels and titles of their parts, and its lines.
     BARS = """(id => { const svg = document.querySelector(`#${id} svg`), bars = [];
         for (const text of svg.querySelectorAll("g > text.end:not(.mark)")) {
             const parts = [];
@@ -233,10 +233,10 @@ class Pages(CommandTest):
                 self.assertEqual(ranks, len(first))
                 self.assertLess(max(first.values()) - min(first.values()), 0.1)
                 self.assertEqual(960 if calls == 6 else 2600, found["wide"])
-                # Each rank's own part, and a row of each neighbour.
+                # Each rank has its own part, and a row of each neighbour.
                 self.assertEqual((3 * ranks - 2, 2), (found["cells"], found["figures"]))
 
-    # Of a chart of lines: by name of each its points in the viewport's units, and where its axis has which number.
+    # Returns a line chart's points by name, in the viewport's units, and the places of its axis's numbers.
     LINES = """(id => { const svg = document.querySelector(`#${id} svg`);
         const place = mark => { const box = mark.getBBox(); return [box.x + box.width / 2, box.y + box.height / 2]; };
         const points = {};
@@ -306,7 +306,7 @@ class Pages(CommandTest):
                 self.assertAlmostEqual(ms, wide * 3 / width, delta=0.02)
                 self.assertEqual(f"box k{level}", colour)
             self.assertEqual([0, 0, 0, 18, 18], [y - found["spans"][0][1] for _, y, _, _ in found["spans"]])
-        # Of 1,024 layers the C-points are too close to be told apart.
+        # With 1,024 layers, the C-points are too close to be told apart.
         self.assertEqual([0, 65, 17, 5, 0], found["ticks"])
 
     def test_light_dark_and_paper(self):

@@ -159,7 +159,7 @@ class Plan(CommandTest):
         self.assertEqual(document["strategies"][-1]["transfer_bytes"], moved)
         fc7 = next(layer for layer in document["layers"] if layer["name"] == "fc7")
         self.assertEqual({"n": 1, "c": 1, "h": 1, "w": 1, "r": 16}, fc7["config"])
-        self.assertEqual([], fc7["inputs"][0]["transfers"])  # as fc6 has them
+        self.assertEqual([], fc7["inputs"][0]["transfers"])  # fc6 has its inputs there
         self.assertEqual([], fc7["all_reduce"])
         self.assertEqual([([0, 4096], [256 * i, 256 * (i + 1)]) for i in range(16)],
                          [(box["c"], box["input_channels"]) for box in fc7["partial"]])
@@ -251,7 +251,7 @@ class Plan(CommandTest):
             self.assertTrue(self.read("out").startswith(start), kind)
 
     def measured(self, rows):
-        """A store of measurements of AlexNet's conv2, made as a run's are: `rows` of (images, channels, ms, bytes)."""
+        """Makes a store of measurements of AlexNet's conv2, as a run makes it: `rows` of (images, channels, ms, bytes)."""
         columns = "c,h,w,k,r,s,pad_h,pad_w,op,engine,micro_batch,time_ms,workspace_bytes,deterministic,align,cudnn,driver,device"
         lines = [f"64,27,27,{k},5,5,2,2,{op},legacy:1,{n},{ms},{bytes_},1,16,91900,13000,Toy"
                  for n, k, ms, bytes_ in rows for op in ("forward", "backward_data", "backward_filter")]
@@ -261,7 +261,7 @@ class Plan(CommandTest):
         return store
 
     def test_costs_that_were_measured(self):
-        # 16 images at once take 7 ms in 8 MiB; within 4 MiB two times 8 take 2 * 5.
+        # 16 images at once take 7 ms in 8 MiB; within 4 MiB, two times 8 images take 2 * 5 ms.
         store = self.measured([(16, 192, 7, 8 << 20), (8, 192, 5, 4 << 20), (16, 96, 4, 1 << 20)])
         words = ["plan", "alexnet", "--machine", "k20x8", "--batch", "128", "--db", store]
 
@@ -272,7 +272,7 @@ class Plan(CommandTest):
             self.assertIn("on Toy, ", document["measured"])
             return {tuple(row[axis] for axis in "nchw"): row["compute_ms"] for row in rows if row["measured"]}
 
-        # Three operations of 7 ms for 16 images, or of 4 ms for half of their channels.
+        # Three operations take 7 ms for 16 images, or 4 ms for half of their channels.
         whole = {(n, 1, 1, 1): 8 // n * 21 for n in (8, 4, 2, 1)}
         halves = {(n, 2, 1, 1): 8 // n * 12 for n in (4, 2, 1)}
         self.assertEqual(whole | halves, conv2("--device", "Toy"))

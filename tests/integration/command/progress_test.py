@@ -1,5 +1,5 @@
 """What a user sees while `ucudnn run` keeps a program waiting for measurements: on a terminal a line that is rewritten and
-taken away, and one line at the end; in a pipe nothing."""
+removed, and one line at the end; in a pipe nothing."""
 
 import os
 import re
@@ -9,20 +9,21 @@ import terminal
 from command import COMMAND, FolderTest, clean_environment
 
 ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
-# Measuring stops after three of the four seconds; the rest is kept for comparing. No CPU has done all by then, so the program
-# waits for longer than one: AlexNet's kernels at every micro-batch size up to 16 are some ten thousand runs of gigaflops.
+# Measuring stops after three of the four seconds; the rest is kept for comparing. No CPU has finished by then, so the program
+# waits for more than one second: AlexNet's kernels at every micro-batch size up to 16 are some ten thousand runs of gigaflops.
 LONG = {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:4"}
 POLICY = ("--policy", "all", "--engines", "legacy")
-# Asks the heuristics: cuDNN's own measuring (Find) would take long.
+# Asks the heuristics, since cuDNN's own measuring (Find) would take long.
 STEP = (ALEXNET_STEP, "16", "1", "64", "get")
 LOGGED = "ucudnn["
 LAST = re.compile(r"ucudnn: measured (\d+) kernels? in (\d+\.\d) s, (stored in \S+|not stored)")
-# What alexnet_step prints of each layer and step.
+# Matches what alexnet_step prints of each layer and step.
 LAYER = re.compile(r"conv\d ")
 
 
 def screen(written):
-    """The lines that a terminal shows in the end: it knows carriage returns, and ESC [ K, which erases to the line's end."""
+    """Returns the lines that a terminal finally shows: it knows carriage returns, and ESC [ K, which erases to the line's
+    end."""
     lines, at = [""], 0
     for part in re.findall(r"\r|\n|\x1b\[K|[^\r\n\x1b]+", written):
         if part == "\r":
@@ -43,11 +44,11 @@ class Progress(FolderTest):
         self.store = f"{self.folder}/{self.id()}.db"
 
     def environment(self, **variables):
-        # Locks of the test's own: another program that measures on this machine is not waited for.
+        # Locks are the test's own, so that another program that measures on this machine is not waited for.
         return clean_environment(XDG_RUNTIME_DIR=self.folder, TERM="xterm") | variables
 
     def on_terminal(self, *words, **variables):
-        """What a program writes to its terminal."""
+        """Returns what a program writes to its terminal."""
         code, written = terminal.written([COMMAND, *words], self.environment(**variables))
         self.assertEqual(0, code, written)
         return written
@@ -65,7 +66,7 @@ class Progress(FolderTest):
             self.assertGreaterEqual(float(waited), 1)
             self.assertIn(int(size), range(1, 17))
             self.assertIn(int(engine), range(1, int(engines) + 1))
-        # Kernels for which the time did not suffice are warned about.
+        # Kernels for which the time was too short give warnings.
         *program, last, after = [line for line in screen(written) if not line.startswith(LOGGED)]
         self.assertEqual("", after)
         self.assertTrue(LAST.fullmatch(last), last)
@@ -73,7 +74,7 @@ class Progress(FolderTest):
         self.assertGreater(int(kernels), 0)
         self.assertGreaterEqual(float(waited), 1)
         self.assertEqual(f"stored in {self.store}", place)
-        # The program's own lines are whole.
+        # The program's own lines are complete.
         quiet = self.in_pipe("run", "--host", "--off", "--", *STEP).stdout.splitlines()
         self.assertEqual([line for line in quiet if LAYER.match(line)], [line for line in program if LAYER.match(line)])
         self.assertEqual(len(quiet), len(program), screen(written))

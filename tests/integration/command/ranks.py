@@ -1,4 +1,4 @@
-"""What tests of `ucudnn run --ranks` begin with: starting jobs, and looking at their processes."""
+"""Helpers for tests of `ucudnn run --ranks`: they start jobs and look at their processes."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def name(pid):
 
 
 def children(parent):
-    """The processes that `parent` has started and not reaped."""
+    """Returns the processes that `parent` has started and not reaped."""
     def is_child(pid):
         try:
             with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
@@ -57,7 +57,7 @@ class RanksTest(CommandTest):
         return self.run_ranks(ranks, "bash", "-c", script, **more)
 
     def start(self, ranks, *program, **process):
-        """In a process group of its own, as a shell starts it."""
+        """Starts a job in a process group of its own, as a shell does."""
         started = subprocess.Popen([self.command, "run", "--ranks", str(ranks), "--", *program], cwd=self.folder,
                                    env=self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, process_group=0, **process)

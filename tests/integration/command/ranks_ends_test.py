@@ -10,12 +10,12 @@ import unittest
 from ranks import RanksTest, alive
 
 
-# Of a program that is asked to end, and does not.
+# A program that begins so does not end when it is asked to.
 STAYS = "import signal, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 
 
 def telling(notes, then):
-    """A program whose rank 1 sends these datagrams; then all do that."""
+    """Returns a program whose rank 1 sends these datagrams; then all ranks do `then`."""
     return ("import os, socket, sys, time\n"
             "if os.environ['RANK'] == '1':\n"
             "    sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
@@ -62,7 +62,7 @@ class Ends(RanksTest):
 
 
 class Late(RanksTest):
-    """Ends that are waited for: all at once."""
+    """Tests ends that take time; all jobs run at once."""
 
     @classmethod
     def setUpClass(cls):
@@ -110,7 +110,7 @@ class Late(RanksTest):
 
 
 class Notes(RanksTest):
-    """What ranks tell their launcher (src/options/launcher_note.h)."""
+    """Tests what ranks tell their launcher (src/options/launcher_note.h)."""
 
     def told(self, *notes, then=""):
         return self.run_ranks(2, sys.executable, "-c", telling(notes, then))

@@ -1,4 +1,4 @@
-"""`ucudnn run --ranks`: signals, terminals, and that nothing is left behind where the command itself is killed."""
+"""`ucudnn run --ranks`: signals, terminals, and that nothing is left behind if the command itself is killed."""
 
 import os
 import pty
@@ -10,7 +10,7 @@ import unittest
 
 from ranks import RanksTest, alive, children, name, state, wait_for
 
-# A rank that says that it is there, and what signals it gets; arguments: signals, seconds until it ends, exit code.
+# A rank that says that it is there, and which signals it gets. Arguments: signals, seconds until it ends, exit code.
 HEEDS = r"""
 import os, signal, sys, time
 def told(number, frame):
@@ -27,15 +27,15 @@ sys.exit(int(sys.argv[3]) if len(sys.argv) > 3 else 0)
 
 class Signals(RanksTest):
     def ready(self, started, count):
-        """Waits until so many ranks said so; returns their lines."""
+        """Waits until so many ranks have said that they are there; returns their lines."""
         return [started.stdout.readline() for _ in range(count)]
 
     def pids(self, started, count):
-        """Of ranks that print theirs first, and of what they started."""
+        """Returns the process ids of ranks that print theirs first, and of what they started."""
         return [int(word) for line in self.ready(started, count) for word in line.split()]
 
     def test_a_killed_launcher_leaves_nothing_behind(self):
-        # One in the background, and one in a process group of its own.
+        # One process is in the background, and one in a process group of its own.
         started = self.start(3, "bash", "-c", "trap '' TERM HUP INT; sleep 60 & first=$!; set -m; sleep 60 & echo $$ $first $!; wait")
         pids = self.pids(started, 3)
         self.assertEqual(9, len(pids))
@@ -108,7 +108,7 @@ class Signals(RanksTest):
 
 
 class Terminal(RanksTest):
-    """As from a shell at a terminal."""
+    """Starts jobs as a shell does at a terminal."""
 
     def at_terminal(self, ranks, *program):
         pid, terminal = pty.fork()
@@ -124,7 +124,7 @@ class Terminal(RanksTest):
             if select.select([self.terminal], [], [], 0.1)[0]:
                 try:
                     self.shown += os.read(self.terminal, 4096)
-                except OSError:  # as Linux says that nobody has the other side any more
+                except OSError:  # Linux reports so that nobody has the other side any more
                     break
         for text in texts:
             self.assertIn(text, self.shown)

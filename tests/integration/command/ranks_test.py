@@ -1,4 +1,4 @@
-"""`ucudnn run --ranks`: what each rank finds, whole lines of output, input."""
+"""`ucudnn run --ranks`: the environment of each rank, complete lines of output, and input."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import unittest
 
 from ranks import RanksTest
 
-# Ranks write as fast as they can, in pieces that are no lines, to both outputs, with bytes that are no text.
+# Ranks write as fast as they can, in pieces that are not lines, to both outputs, with bytes that are not text.
 WRITERS = r"""
 import os, random
 rank = int(os.environ["RANK"])
@@ -27,7 +27,7 @@ for stream in (1, 2):
 
 class Environment(RanksTest):
     def variables(self, ranks, **more):
-        """Of each rank, in order."""
+        """Returns the variables of each rank, in order."""
         result = self.run_ranks(ranks, sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))", **more)
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         found = [json.loads(line) for line in result.stdout.splitlines()]
@@ -76,7 +76,7 @@ class Environment(RanksTest):
         self.assertNotIn("RANK", seen)
 
     def test_descriptors_and_sessions_are_not_shared(self):
-        """No rank holds another's pipes; a rank is a session and a process group of its own."""
+        """No rank holds another's pipes; each has a session and a process group of its own."""
         script = ('import os; print(len(os.listdir("/proc/self/fd")), os.getsid(0) == os.getpid(), '
                   'os.getpgid(0) == os.getpid())')
         self.assert_result(0, "4 True True\n" * 3, "", self.run_ranks(3, sys.executable, "-c", script))

@@ -1,5 +1,5 @@
-"""`ucudnn run` looks at a command and preloads what it takes to reach its programs: the drop-in, and the dlsym hook only
-where something of them opens cuDNN by its path."""
+"""`ucudnn run` looks at a command and preloads what it takes to reach its programs: the drop-in, and the dlsym hook only if
+some part of them opens cuDNN by its path."""
 
 import json
 import os
@@ -17,7 +17,7 @@ class Reach(CommandTest):
         return f"{self.drop_in}:{self.dlsym_hook}"
 
     def reason(self, *words, **variables):
-        """What `ucudnn doctor` says of how the program is reached."""
+        """Returns what `ucudnn doctor` says about how the program is reached."""
         report = json.loads(self.run_command("doctor", "--json", "--", *words, **variables).stdout)
         return next(fact["text"] for fact in report["facts"] if fact["name"] == "reached by")
 
@@ -25,7 +25,7 @@ class Reach(CommandTest):
         return self.write(name, text, mode)
 
     def python(self, name, *modules):
-        """A Python environment that prints its variables whatever it is asked; with these packages."""
+        """Makes a Python environment with these packages, which prints its variables whatever it is asked."""
         prefix = f"{self.folder}/{name}"
         for module in modules:
             os.makedirs(f"{prefix}/lib/python3.11/site-packages/{os.path.dirname(module)}")
@@ -60,7 +60,7 @@ class Reach(CommandTest):
     def test_python_with_the_cudnn_package_gets_the_hook(self):
         self.assertEqual(self.drop_in, self.preloads("--", self.python("plain", "torch/__init__.py")))
         self.assertEqual(self.both(), self.preloads("--", self.python("frontend", self.COMPILED)))
-        # A folder of that name is not yet NVIDIA's package.
+        # A folder of that name alone is not NVIDIA's package.
         self.assertEqual(self.drop_in, self.preloads("--", self.python("namesake", "cudnn/__init__.py")))
 
     def test_script_of_such_a_python_gets_the_hook(self):
@@ -72,12 +72,12 @@ class Reach(CommandTest):
             os.chmod(script, 0o755)
             path = f"{os.path.dirname(python)}:{os.environ['PATH']}"
             self.assertEqual(self.both(), self.preloads("--", script, "argument", PATH=path), first)
-            # However many files it is given.
+            # This holds however many files it is given.
             many = [self.script(f"given/{i}.py", "import torch\n") for i in range(100)]
             self.assertEqual(self.both(), self.preloads("--", script, *many, PATH=path), first)
 
     def launched(self, python, name):
-        """Commands that come to start `python` in the ways people do."""
+        """Yields commands that start `python` in the ways in which people do."""
         script = self.script(f"{name}/start.sh", f"#!/bin/sh\n# begins\nexec {python} \"$@\"\n")
         in_path = f"{os.path.dirname(python)}:{os.environ['PATH']}"
         activate = self.script(f"{name}/bin/activate", "PATH=unknown", 0o644)
@@ -107,7 +107,7 @@ class Reach(CommandTest):
         for manager, expected in ("manager", self.both()), ("other", self.drop_in):
             shims = os.path.dirname(self.script(f"{manager}/shims/python3", f"#!/bin/sh\nexec {self.program} a b\n"))
             self.assertEqual(expected, self.preloads("--", "python3", PATH=f"{shims}:{os.environ['PATH']}"), manager)
-        # Whichever it starts has what PYTHONPATH names.
+        # Whichever Python it starts has what PYTHONPATH names.
         modules = f"{self.folder}/manager/versions/3.11.7/lib/python3.11/site-packages"
         self.assertEqual(self.both(), self.preloads("--", f"{self.folder}/other/shims/python3", PYTHONPATH=modules))
 
@@ -186,7 +186,7 @@ class Reach(CommandTest):
         self.assertEqual(self.both(), self.preloads("--", python, PYTHONPATH=modules))
 
     def test_packages_of_the_user_count(self):
-        """What `pip install --user` leaves is looked into where Python would."""
+        """Packages of `pip install --user` count where Python would look for them."""
         self.python("home/.local", self.COMPILED)
         home = f"{self.folder}/home"
         python = self.python("users", "torch/__init__.py")
@@ -195,7 +195,7 @@ class Reach(CommandTest):
         self.assertEqual(self.both(), self.preloads("--", python, PYTHONUSERBASE=f"{home}/.local"))
         self.assertEqual(self.drop_in, self.preloads("--", python, HOME=home, PYTHONUSERBASE=self.folder))
         self.assertEqual(self.drop_in, self.preloads("--", python, HOME=home, PYTHONNOUSERSITE="1"))
-        # A virtual environment looks there only where it was told to.
+        # A virtual environment looks there only if it was told to.
         settings = f"{self.folder}/users/pyvenv.cfg"
         for value, expected in ("false", self.drop_in), ("true", self.both()):
             with open(settings, "w", encoding="utf-8") as file:
@@ -210,7 +210,7 @@ class Reach(CommandTest):
         self.assertNotIn("LD_PRELOAD", self.environment_of("run", "--off", "--dlsym", "on", "--", self.program))
 
     def test_this_python_is_looked_into(self):
-        """The interpreter's own layout: a package put beside it is found."""
+        """In the interpreter's own layout, a package put beside it is found."""
         folder = f"{self.folder}/own"
         os.makedirs(f"{folder}/cudnn")
         open(f"{folder}/{self.COMPILED}", "w").close()

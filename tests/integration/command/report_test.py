@@ -1,4 +1,4 @@
-"""`ucudnn report`: what its page says of a report, and what it refuses."""
+"""`ucudnn report`: what its page says about a report, and what it refuses."""
 
 import copy
 import html.parser
@@ -23,7 +23,7 @@ def run(engine, size, count, workspace, ms):
 
 
 def kernel(op, plan, undivided, best=None, **changes):
-    """A report's; the best undivided engine is that of the program's own API where `best` is not given."""
+    """Returns a report's kernel. Without `best`, the best undivided engine is that of the program's own API."""
     return {"op": op, "problem": problem(), "api": "legacy", "calls": 3, "asked": "legacy:0", "limit_bytes": 8 * MIB,
             "workspace_bytes": max(piece["workspace_bytes"] for piece in plan), "owned_workspace_bytes": 0, "plan": plan,
             "undivided": undivided, "best_undivided": copy.copy(best or undivided), "reason": "divided into 4 micro-batches"} | changes
@@ -58,7 +58,7 @@ def split_times(**changes):
 
 
 def split_kernel(op, rank, ranks, halo, **changes):
-    """Of stripes of 8 rows; `halo` of them are read on either side, 1000 bytes each, in 4 calls."""
+    """Returns a kernel of stripes of 8 rows; `halo` rows are read on either side, 1000 bytes each, in 4 calls."""
     owned = [[8 * part, 8 * part + 8] for part in range(ranks)]
     needed = [[max(begin - halo, 0), min(end + halo, 8 * ranks)] for begin, end in owned]
     moved = 4 * 1000 * sum(halo for beside in (rank - 1, rank + 1) if 0 <= beside < ranks)
@@ -69,10 +69,10 @@ def split_kernel(op, rank, ranks, halo, **changes):
 
 
 def split_reports(ranks, calls=6):
-    """A report of each rank: three kernels, the last of which is refused, and one step of `calls` calls."""
+    """Returns a report for each rank: three kernels, the last of which is refused, and one step of `calls` calls."""
     documents = []
     for rank in range(ranks):
-        late = 0.25 * rank  # its exchanges end so much later, counted from its own beginning
+        late = 0.25 * rank  # how much later its exchanges end, counted from its own beginning
         step = [{"kernel": i % 2, "spans": [
             ["call", 4 * i + late, 3], ["exchange", 4 * i + 0.1 + late, 1.5], ["own", 4 * i + 0.2 + late, 1],
             ["await_exchange", 4 * i + 1.2 + late, 0.4]] + ([["sum", 4 * i + 2 + late, 0.5], ["await_sum", 4 * i + 2 + late, 0.5]]
@@ -91,7 +91,7 @@ def split_reports(ranks, calls=6):
 
 
 class Page(html.parser.HTMLParser):
-    """What a page holds; fails on an element that is not closed where it was opened."""
+    """Holds a page's contents; fails on an element that is not closed where it was opened."""
 
     def __init__(self, text):
         super().__init__()
@@ -137,7 +137,7 @@ def offline_kernel(name, plan, undivided=None, desirable_set=(), **changes):
             "desirable_set": [*desirable_set, chosen]} | changes
 
 
-# Within one budget: divided, divided in the same segment, and whole in a faster engine than fits an equal share.
+# Within one budget the kernels are divided, divided in the same segment, and whole in an engine that exceeds an equal share.
 WHOLE = {"time_ms": 100, "workspace_bytes": 0, "plan": [run("legacy:0", 64, 1, 0, 100)]}
 OFFLINE = {
     "format": "ucudnn-workspace-table", "version": 2, "device": "Toy GPU", "cudnn": 91900, "driver": 13000, "policy": "all",
@@ -180,7 +180,7 @@ class Report(CommandTest):
             self.assertIn("h 2x4 + 2 edges", figure)
             cells = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="cell k(\d)"><title>([^:]*):',
                                figure)
-            # 16 rows are 100 px high, 32 columns 200; a gap of a pixel ends each tile. Edges have a colour of their own.
+            # 16 rows are 100 px high and 32 columns 200; a gap of a pixel ends each tile. Edges have their own colour.
             self.assertEqual(["k1", "k0", "k0", "k1"], ["k" + cell[4] for cell in cells])
             self.assertEqual(["edge h-", "inner tile", "inner tile", "edge h+"], [cell[5] for cell in cells])
             top = float(cells[0][1])
@@ -190,7 +190,7 @@ class Report(CommandTest):
 
     def test_totals_are_of_what_is_known_on_both_sides(self):
         text = self.page(REPORT).text()
-        # forward 4 x 18.5, backward_filter 2 x 30 + 8, backward_data undivided: once and in all calls
+        # Per call: forward takes 4 x 18.5, backward_filter 2 x 30 + 8, and backward_data is undivided; 1 and 3 count the calls.
         for calls in (1, 3):
             undivided, best, planned = (calls * forward + calls * filters + 50.25
                                         for forward, filters in ((101.5, 118), (101.5, 81.6), (74, 68)))
@@ -215,7 +215,7 @@ class Report(CommandTest):
     def test_the_gain_of_a_better_engine_and_that_of_division_are_told_apart(self):
         graph = "graph:5[k2=1]"
         whole, pieces = run(graph, 64, 1, 4 * MIB, 60), [run(graph, 16, 4, 4 * MIB, 10)]
-        kernels = {  # undivided 90 ms: what the two gains are, and what runs
+        kernels = {  # undivided 90 ms; by the two expected gains
             ("1.50x", "1.00x"): kernel("forward", [whole], slow(90), slow(60, engine=graph), reason="a faster engine of the graph API"),
             ("1.00x", "1.80x"): kernel("forward", [run("legacy:1", 16, 4, 4 * MIB, 12.5)], slow(90)),
             ("1.50x", "1.50x"): kernel("forward", pieces, slow(90), slow(60, engine=graph))}
@@ -240,13 +240,13 @@ class Report(CommandTest):
         self.assertEqual([[waits, "2"], [told, "1"]], page.tables["reason-table"][1:])
         self.assertEqual(["1.00x"] * 3, [dict(zip(page.tables["kernel-table"][0], row))["division"]
                                          for row in page.tables["kernel-table"][1:]])
-        # Beside a kernel that is divided, the others neither gain nor lose by that.
+        # The others neither gain nor lose by division beside a kernel that is divided.
         page = self.page(REPORT | {"kernels": [*kernels, kernel("forward", [run("legacy:1", 16, 4, 4 * MIB, 10)], slow(80))]})
         self.assertIn("320 ms undivided, 260 ms best undivided, 280 ms as planned: 1.00x by better engines, 1.14x by division",
                       page.text())
 
     def test_an_engine_that_is_not_the_programs_is_no_baseline_of_its_api(self):
-        """Nobody measured the legacy API's undivided engines: what the graph engine gains over them is not known."""
+        """Nobody measured the legacy API's undivided engines, so the graph engine's gain over them is not known."""
         one = kernel("forward", [run("graph:5", 64, 1, 0, 60)], None)
         row = dict(zip(*self.page(REPORT | {"kernels": [one]}).tables["kernel-table"]))
         self.assertEqual(("not known", "60 ms", "60 ms", "", ""), tuple(
@@ -312,7 +312,7 @@ class Report(CommandTest):
         self.assert_refused(["report", self.written(document), "--db", "m.db"], "--db: an offline plan holds")
 
     def test_an_offline_plan_is_compared_with_undivided_engines(self):
-        """Within what they would have: kernels that stay whole are not their own baseline."""
+        """The undivided engines keep to the same share: kernels that stay whole are not their own baseline."""
         page = self.page(OFFLINE)
         text = page.text()
         self.assertIn(f"250 ms undivided, 168 ms as planned: {250 / 168:.2f}x by division", text)
@@ -323,7 +323,7 @@ class Report(CommandTest):
                          [tuple(row[column] for column in ("undivided", "planned", "division")) for row in rows])
         self.assertIn("their sum is 11 MiB", text)  # a segment that two layers share counts once
         document = copy.deepcopy(OFFLINE)
-        document["kernels"][2]["undivided"] = None  # none fits
+        document["kernels"][2]["undivided"] = None  # no engine fits
         text = self.page(document).text()
         self.assertIn(f"200 ms undivided, 148 ms as planned: {200 / 148:.2f}x by division", text)
         self.assertIn("Left out: 1 of the 3 kernels", text)
@@ -353,7 +353,7 @@ class Report(CommandTest):
     def test_ranks_of_a_split_job_share_a_page(self):
         for ranks in (2, 4, 8):
             with self.subTest(ranks=ranks):
-                # In any order.
+                # The order of the files does not matter.
                 page = self.split_page(list(reversed(split_reports(ranks))))
                 self.assertEqual(len(page.ids), len(set(page.ids)))
                 for section in ("spatial", "split-kernels", "step", "halos", "own-calls", "totals", "kernels"):
@@ -398,7 +398,7 @@ class Report(CommandTest):
         self.assertIn("No step was timed", page.text())
         self.assertEqual("not timed", self.rows(page, "rank-table")[0]["exposed"])
         self.assertEqual("not timed", self.rows(page, "split-kernel-table")[0]["own call"])
-        # As an older ucudnn wrote it.
+        # An older ucudnn wrote no tracks.
         del document["spatial"]["tracks"]
         self.assertNotIn("spatial", self.page(document).ids)
 
@@ -418,7 +418,7 @@ class Report(CommandTest):
         for document in documents:
             first, second, _ = document["spatial"]["tracks"][0]["kernels"]
             first |= {"kind": "max pooling", "problem": problem(h=8, r=3, s=3, pad_h=1, k=64)}
-            # Without a halo; what is exchanged are numbers of channels.
+            # It has no halo, and numbers of channels are exchanged.
             second |= {"kind": "batch normalisation", "op": "backward_data", "problem": problem(h=8, r=1, s=1, pad_h=0, pad_w=0, k=64),
                        "axes": {"h": {"owned": [[0, 8], [8, 16]], "needed": [[0, 8], [8, 16]]}}, "summed_bytes": 0}
         page = self.split_page(documents)

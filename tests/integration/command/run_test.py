@@ -116,7 +116,7 @@ class Refused(CommandTest):
         for offset in range(16, 64 + 56 * 13, 2):
             damaged = bytearray(image)
             damaged[offset:offset + 2] = b"\xff\xff"
-            # The doctor outlives what it starts, which may end in any way.
+            # The doctor survives what it starts, which may end in any way.
             result = self.run_command("doctor", "--json", "--", self.write("damaged", damaged, 0o755))
             self.assertIn(result.returncode, (0, 1), f"offset {offset}")
             self.assertEqual("ucudnn-doctor", json.loads(result.stdout)["format"], f"offset {offset}")

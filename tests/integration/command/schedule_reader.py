@@ -1,4 +1,4 @@
-"""What planner/schedule/FORMAT.md says that devices send, receive and keep, counted from boxes, parts and groups alone."""
+"""Counts what devices send, receive and keep by planner/schedule/FORMAT.md, from boxes, parts and groups alone."""
 
 import collections
 import math
@@ -25,7 +25,7 @@ def volume(box):
 
 
 def sum_messages(schedule, one):
-    """(from, to, elements) of one sum, there and back."""
+    """Returns (from, to, elements) of one sum, there and back."""
     owned = {device: [(0, one["elements"])] for device in one["devices"]}
     messages, size = [], 1
     for groups in schedule["levels"] if schedule["update"] == "hierarchical" else [schedule["devices"]]:
@@ -47,7 +47,8 @@ def sum_messages(schedule, one):
 
 
 class Counted:
-    """Of each device: what it moves ("transfer", "update", "statistics" and "labels", sent and received) and `memory`."""
+    """Counts for each device what it moves ("transfer", "update", "statistics" and "labels", sent and received) and
+    `memory`."""
 
     def __init__(self, schedule):
         self.schedule = schedule
@@ -75,7 +76,7 @@ class Counted:
         self.devices[to][kind][1] += elements
 
     def images(self, name):
-        """Of each pass; one of all images where the node runs in none."""
+        """Returns the images of each pass; if the node runs in none, one pass has all images."""
         return self.passes["images"] if name in self.passes["nodes"] else [[[0, self.schedule["batch"]]]]
 
     def count_exchange(self, exchange):

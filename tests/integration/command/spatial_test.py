@@ -1,4 +1,4 @@
-"""`ucudnn spatial`: what it prints, as a table and as JSON, of networks by name and from files."""
+"""`ucudnn spatial`: what it prints, as a table and as JSON, about networks by name and from files."""
 
 import json
 import unittest
@@ -39,7 +39,8 @@ class Spatial(CommandTest):
 
     def test_what_is_exact_says_what_travels(self):
         text = self.spatial("h4", "--net", "resnet50", "--batch", "1", "--size", "256")
-        # 3 rows above, 2 below of 3 channels and 256 columns; then a row of dy above and 2 below, for the filter alone.
+        # 3 rows above and 2 below travel, of 3 channels and 256 columns; then a row of dy above and 2 below, for the filter
+        # alone.
         x, dy = 5 * 3 * 256 * 4, 3 * 64 * 128 * 4
         self.assertEqual((15360, 98304), (x, dy))
         self.assertRegex(text, r"(?m)^conv1 +convolution +1x64x128x128 +4\*32 +exact +15 KiB +111 KiB +36.8 KiB$")
@@ -75,7 +76,7 @@ class Spatial(CommandTest):
         stem = operators["conv1"]
         self.assertEqual(("convolution", "2x64x112x112", {"h": [56, 56]}, "exact"),
                          tuple(stem[key] for key in ("op", "output", "stripes", "verdict")))
-        row = 2 * 3 * 224 * 4  # of the images of a group
+        row = 2 * 3 * 224 * 4  # of a group's images
         self.assertEqual({"pass": "forward", "most_sent_bytes": 3 * row, "most_received_bytes": 3 * row, "all_bytes": 2 * 5 * row,
                           "summed_bytes": 0}, stem["exchanges"][0])
         self.assertEqual(64 * 3 * 49 * 4, stem["exchanges"][1]["summed_bytes"])

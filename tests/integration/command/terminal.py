@@ -1,4 +1,4 @@
-"""Programs on a terminal."""
+"""Runs programs on a terminal."""
 
 import os
 import pty
@@ -7,7 +7,7 @@ import subprocess
 
 
 def written(words, environment, stdout=None, cwd=None):
-    """Exit code of a program, and what it wrote to its terminal: stderr, and stdout unless it goes elsewhere."""
+    """Returns a program's exit code, and what it wrote to its terminal: stderr, and stdout unless that goes elsewhere."""
     controller, terminal = pty.openpty()
     try:
         program = subprocess.Popen(words, stdout=terminal if stdout is None else stdout, stderr=terminal, env=environment, cwd=cwd)
@@ -17,7 +17,7 @@ def written(words, environment, stdout=None, cwd=None):
             while select.select([controller], [], [], 120)[0]:
                 text += os.read(controller, 65536)
         except OSError:
-            pass  # all is read, and nobody has the terminal open
+            pass  # everything is read, and nobody has the terminal open
         return program.wait(120), text.decode()
     finally:
         os.close(controller)

@@ -1,4 +1,4 @@
-"""Help and the documents name what is there, and what is missing is explained. Bad usage is in mistakes_test.py."""
+"""Help and the documents name what exists, and what is missing is explained. Bad usage is in mistakes_test.py."""
 
 import os
 import re
@@ -32,7 +32,7 @@ class Usage(CommandTest):
         self.assert_refused(["run", "--host", "--", self.program], "is missing: the CPU stand-ins come with a build from source")
 
     def test_stand_ins_that_are_not_built_whole_are_named(self):
-        """The loader would take NVIDIA's in place of the one that is not there."""
+        """The loader would take NVIDIA's library in place of the missing one."""
         for name in STAND_INS:
             os.rename(f"{self.host}/{name}", f"{self.host}/away")
             for words in (["run", "--host", "--", self.program], ["run", "--host", "--ranks", "2", "--", self.program]):

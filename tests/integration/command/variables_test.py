@@ -1,5 +1,5 @@
-"""Variables of the environment that ucudnn does not know, in a process under its preload and in the command: one line for each,
-which names the nearest known one."""
+"""Variables of the environment that ucudnn does not know, in a process under its preload and in the command: each gives one
+line, which names the nearest known one."""
 
 import os
 import unittest
@@ -9,7 +9,7 @@ from command import FolderTest
 ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
 # cuDNN's own measuring (find) would take long.
 STEP = (ALEXNET_STEP, "1", "1", "64", "get")
-# The quickest run that reads its options.
+# This is the quickest run that reads its options.
 QUICK = {"UCUDNN_TUNE": "off", "UCUDNN_DATABASE": "none", "UCUDNN_ENGINES": "legacy"}
 TYPO = "UCUDNN_WORKSPACE_LIMT is no variable of ucudnn: it changes nothing; did you mean UCUDNN_WORKSPACE_LIMIT?\n"
 
@@ -19,7 +19,7 @@ class Variables(FolderTest):
         return self.run_command(*words, **QUICK | variables)
 
     def run_program(self, *program, **variables):
-        """What the program says to stderr, and its output."""
+        """Returns the program's messages on stderr, and its output."""
         result = self.run_words("run", "--host", "--", *program, **variables)
         self.assertEqual(0, result.returncode, result.stderr)
         return result.stderr, result.stdout

@@ -1,5 +1,5 @@
-"""An ordinary cuDNN program under `ucudnn run`: what was measured before, by `ucudnn bench` or by an earlier run, is not
-measured again, and a tight workspace limit changes how its kernels run but not what they compute."""
+"""An ordinary cuDNN program under `ucudnn run`: what `ucudnn bench` or an earlier run measured is not measured again, and a
+tight workspace limit changes how its kernels run but not what they compute."""
 
 import csv
 import json
@@ -11,12 +11,12 @@ import unittest
 from command import COMMAND, FolderTest
 
 ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
-# However slow the machine is, all is measured at once.
+# Everything is measured at once, however slow the machine is.
 ENVIRONMENT = os.environ | {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
 
 def rewrite(store, other, change):
-    """Puts the rows of one store into another with what `change` says of each; gives them as they were."""
+    """Puts the rows of one store into another with what `change` says of each. Returns the original rows."""
     with tempfile.TemporaryDirectory() as folder:
         table = f"{folder}/rows.csv"
         subprocess.run([COMMAND, "cache", "export", table, "--db", store], check=True, capture_output=True)
@@ -59,13 +59,13 @@ class Warm(FolderTest):
         self.assertEqual(15, len(report["kernels"]))
 
     def step(self, *options):
-        """What one step of batch 4 prints of its outputs, each a checksum of whole numbers."""
+        """Returns what one step of batch 4 prints of its outputs, each a checksum of whole numbers."""
         result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, "4", "1", "64"], check=True,
                                 capture_output=True, text=True, env=ENVIRONMENT)
         return [line for line in result.stdout.splitlines() if line.startswith("conv")]
 
     def test_rows_that_say_too_little_workspace_are_not_believed(self):
-        """As of a run with other settings, or of a file that is not true: half of what each engine needs."""
+        """Rows of a run with other settings, or of a wrong file, may say so: half of what each engine needs."""
         undivided = self.step("--off")
         with tempfile.TemporaryDirectory() as folder:
             store = f"{folder}/measurements.db"
@@ -111,7 +111,7 @@ class Warm(FolderTest):
             for run in ("first", "second"):
                 self.assertEqual(undivided, self.step(*options, "--report", f"{folder}/{run}.json"), run)
                 reports.append(self.load(f"{folder}/{run}.json"))
-            # Whatever this machine measured: pieces that are worth it.
+            # Makes pieces faster, so that they pay whatever this machine measured.
             rewrite(f"{folder}/measurements.db", f"{folder}/quick.db",
                     lambda row: {"time_ms": float(row["time_ms"]) / 1000} if int(row["micro_batch"]) < 4 else {})
             self.assertEqual(undivided, self.step("--workspace-limit", "2MiB", "--db", f"{folder}/quick.db",

@@ -1,11 +1,11 @@
-"""Files of weights, as `ucudnn multigrid --weights` reads them."""
+"""Writes files of weights that `ucudnn multigrid --weights` reads."""
 
 import json
 import struct
 
 
 def safetensors(path, arrays):
-    """`arrays`: shape and values by name, which become doubles."""
+    """Writes `arrays`, shape and values by name, as doubles."""
     header, data = {}, b""
     for name, (shape, values) in arrays.items():
         own = struct.pack(f"<{len(values)}d", *values)

@@ -1,5 +1,5 @@
-"""`ucudnn run --workspace-plan`: what `ucudnn workspace` planned is run, and nothing is measured; a file that is not for this run is
-said once and changes nothing."""
+"""`ucudnn run --workspace-plan`: what `ucudnn workspace` planned runs, and nothing is measured. A file that is not for this run
+is reported once and changes nothing."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ from command import COMMAND, FolderTest
 ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
 SWITCHING_STREAMS = os.environ["UCUDNN_TEST_SWITCHING_STREAMS"]
 MIB = 1 << 20
-# However slow the machine is, all is measured, and compared, at once.
+# Everything is measured and compared at once, however slow the machine is.
 ENVIRONMENT = os.environ | {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
 
@@ -36,7 +36,7 @@ class Pinned(FolderTest):
 
     @classmethod
     def steps(cls, workspace_mib, *options, batch=4, **variables):
-        """What two steps print, and the errors."""
+        """Returns what two steps print, and the errors."""
         result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, str(batch), "2", workspace_mib,
                                  "find"], check=True, capture_output=True, text=True, env=ENVIRONMENT | variables)
         return result.stdout.splitlines(), result.stderr
@@ -49,7 +49,7 @@ class Pinned(FolderTest):
 
     def run_with_plan(self, path, workspace_mib, *options, batch=4, **variables):
         report = f"{self.folder}/report.json"
-        # The option's file is read before the program is started, the variable's by the program.
+        # The command reads the option's file before the program starts; the program reads the variable's.
         named = () if "UCUDNN_WORKSPACE_PLAN" in variables else ("--workspace-plan", path)
         lines, errors = self.steps(workspace_mib, *named, "--db", "none", "--report", report, *options, batch=batch,
                                    **variables)
@@ -86,7 +86,7 @@ class Pinned(FolderTest):
                 self.assertEqual(reserved, total["total_workspace_bytes"])
 
     def check_missed(self, report, errors, instead):
-        """Each kernel is said to be missing, one aloud; none is counted as the file's."""
+        """Expects that each kernel is reported as missing, one of them in a message, and that none counts as the file's."""
         self.assertEqual(1, len(errors.splitlines()), errors)
         self.assertIn(f": the workspace plan does not have it{instead}\n", errors)
         self.assertEqual({f"the workspace plan does not have it{instead}"}, {entry["cause"] for entry in report["fallbacks"]})
@@ -94,7 +94,7 @@ class Pinned(FolderTest):
         total = report.get("total_workspace")
         if total is not None:
             self.assertEqual((False, 0, None), (total["divided"], total["kernels"], total["optimal"]))
-            # Kernels one after the other in one segment, which becomes the largest's.
+            # Kernels use one segment one after the other, so it becomes as large as the largest needs.
             held = max(kernel["owned_workspace_bytes"] for kernel in report["kernels"])
             self.assertLessEqual(held, total["total_workspace_bytes"])
             self.assertLessEqual(total["total_workspace_bytes"], total["total_bytes"])
@@ -140,7 +140,7 @@ class Pinned(FolderTest):
                 self.assertEqual(planned["total_workspace_bytes"], report["total_workspace"]["total_workspace_bytes"])
 
     def test_pieces_of_unlike_determinism_are_followed(self):
-        """Of gradients, algorithm 0 is not deterministic and 1 is."""
+        """For gradients, algorithm 0 is not deterministic and 1 is."""
         _, file = self.plan("--total-workspace", "8MiB", "--division", "shared")
         shown = subprocess.run([COMMAND, "cache", "show", "--json", "--db", self.store], check=True, capture_output=True, text=True)
         needs = {(row["op"], row["c"]): row["workspace_bytes"] for row in json.loads(shown.stdout)["measurements"]

@@ -1,4 +1,4 @@
-"""`ucudnn workspace`: what it plans from measurements alone, and what it refuses. Nothing here finds a device."""
+"""`ucudnn workspace`: what it plans from measurements alone, and what it refuses. No test here needs a device."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ def csv(rows, device="Toy", align="16", cudnn=91900, op="forward"):
 
 
 def front(measured, n=4):
-    """(workspace, time) of every composition that no other beats, by enumeration."""
+    """Returns (workspace, time) of every composition that no other beats, by enumeration."""
     points = set()
     for pieces in range(1, n + 1):
         for chosen in itertools.combinations_with_replacement(measured, pieces):
@@ -39,8 +39,8 @@ def front(measured, n=4):
 
 
 def least_time(lanes, budget, disjoint):
-    """Of a and b, each on its set of lanes, by enumeration: a segment for each kernel on each lane; or one for each
-    lane, of one size where the kernels have a lane in common."""
+    """Returns the least time of a and b, each on its set of lanes, by enumeration. Each kernel has a segment on each lane, or
+    each lane has one segment, of one size if the kernels have a lane in common."""
     def within(layer, size):
         return min(time for bytes_, time in front(ROWS[layer]) if bytes_ <= size)
     sizes = {layer: [bytes_ for bytes_, _ in front(ROWS[layer])] for layer in ROWS}
@@ -111,7 +111,7 @@ class Workspace(CommandTest):
         self.assertEqual(shared["kernels"], concurrent["kernels"])
 
     def trace(self, lanes, batch=4, **changes):
-        """A report of a and b, with what is said of their lanes."""
+        """Returns a report of a and b, with their lanes."""
         columns = ("c", "h", "w", "k", "r", "s", "pad_h", "pad_w")
         kernels = []
         for layer, shape in SHAPES.items():
@@ -141,7 +141,7 @@ class Workspace(CommandTest):
                         report, file = self.plan_trace(self.trace(lanes), "--total-workspace", f"{budget}MiB",
                                                        "--division", division)
                         self.assertEqual(least_time(sets, budget * MIB, division == "disjoint"), report["total_time_ms"])
-                        # As a run reserves it: a copy for each of a segment's lanes.
+                        # A run reserves a copy for each of a segment's lanes.
                         segments = {}
                         for kernel, planned in zip(file["kernels"], report["kernels"]):
                             self.assertEqual(kernel["segment"], planned["segment"])
@@ -163,7 +163,7 @@ class Workspace(CommandTest):
                 self.assertEqual(plain, self.plan_trace(self.trace(lanes), *words))
 
     def test_a_report_of_version_1_is_refused(self):
-        """Its kernels named streams where they name lanes now: read on, all of them would become one."""
+        """Its kernels named streams where they name lanes now, so all of them would become one kernel."""
         self.measure(csv(ROWS))
         kernels = [kernel | {"streams": [0, 1]} for kernel in self.trace({})]
         path = self.write("trace.json", json.dumps({"format": "ucudnn-report", "version": 1, "device": "Toy", "kernels": kernels}))
@@ -260,8 +260,8 @@ class Workspace(CommandTest):
         self.assertEqual((5 * MIB, [None, None]), (plan["limit_bytes"], [k["segment"] for k in plan["kernels"]]))
 
     def tiles_of_an_image(self, time, bytes_, sizes=(2,)):
-        """Rows of the kinds of tiles of 1x4x16x16 -> 8, 3x3 pad 1x1, in so many parts of its rows: what a store has of
-        the tile in tensors with a row more."""
+        """Returns rows of the kinds of tiles of 1x4x16x16 -> 8, 3x3 pad 1x1, in so many parts of its rows. A store has such
+        rows of the tile in tensors with a row more."""
         lines = ["c,h,w,k,r,s,pad_h,pad_w,pad_h_post,x_strides,y_strides,op,engine,micro_batch,time_ms,workspace_bytes,"
                  "deterministic,align,cudnn,driver,device"]
         for parts in sizes:
@@ -318,14 +318,14 @@ class Workspace(CommandTest):
         self.measure("\n".join(rows[:1] + rows[2:]) + "\n")
         self.assertEqual([(0, 10)], self.chosen(self.plan()))
         self.assertEqual([(0, 40)], self.chosen(self.plan("--policy", "undivided")))
-        # Nobody knows from rows alone whether a graph engine's arithmetic may serve a legacy kernel.
+        # Rows alone do not show whether a graph engine's arithmetic may serve a legacy kernel.
         self.image([("legacy:0", 30, 0)])
         self.assertEqual([(0, 30)], self.chosen(self.plan()))
 
     TWINS = LAYERS.replace("b,", "twin,4,4,9,9,8,3,3,1,1\nb,")
 
     def test_layers_of_one_shape_are_one_kernel(self):
-        """As they are to a run: one plan, one segment, a time for each."""
+        """A run has one kernel of such layers, too: one plan, one segment, and a time for each."""
         self.layers = self.write("twins.csv", self.TWINS)
         self.measure(csv(ROWS))
         fronts = {name: front(rows) for name, rows in ROWS.items()}
@@ -353,7 +353,7 @@ class Workspace(CommandTest):
         for words, limit, expected in (
                 ((), None, fast), (("--workspace-limit", "8MiB"), 8 * MIB, fast),
                 (("--workspace-limit", "7MiB"), 7 * MIB, [slow[0], fast[1]]), (("--workspace-limit", "0"), 0, slow),
-                # A budget: all of it in turns, or an equal share of it each.
+                # With a budget, each kernel has all of it in turn, or an equal share of it.
                 (("--total-workspace", "8MiB"), 8 * MIB, fast),
                 (("--total-workspace", "8MiB", "--division", "disjoint"), 4 * MIB, slow),
                 (("--total-workspace", "13MiB", "--division", "disjoint"), 13 * MIB // 2, [slow[0], fast[1]]),
@@ -423,7 +423,7 @@ class Workspace(CommandTest):
 
 
 class FromARecordedStore(CommandTest):
-    """Measured once on the stand-in, planned elsewhere from what was exported."""
+    """Measures once on the stand-in, and plans elsewhere from what was exported."""
 
     def test_plans_are_the_same_bit_for_bit(self):
         self.write("layers.csv", Workspace.TWINS)

@@ -38,12 +38,12 @@ class Frameworks(unittest.TestCase):
                 self.assertEqual(set(), names[use] - self.exports, f"{name}: {use}")
 
     def test_what_no_cudnn_9_has_is_not_claimed(self):
-        """Such a name here means the lists are older than the exports: run `record` again."""
+        """If such a name occurs here, the lists are older than the exports: run `record` again."""
         for name, (_, names) in self.lists.items():
             self.assertEqual(set(), names["absent"] & self.exports, name)
 
     def test_convolutions_are_among_what_frameworks_use(self):
-        """The lists are what they say: each framework's way to convolve is in its own."""
+        """The lists are genuine: each framework's way to convolve is in its own list."""
         ways = {"torch": ("import", {"cudnnBackendExecute", "cudnnConvolutionForward", "cudnnCreate"}),
                 "jax-cuda12-pjrt": ("lookup", {"cudnnBackendExecute", "cudnnCreate"}),
                 "jax-cuda13-pjrt": ("lookup", {"cudnnBackendExecute", "cudnnCreate"}),

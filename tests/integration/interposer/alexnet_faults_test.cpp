@@ -1,7 +1,7 @@
-// A step of AlexNet's five convolutions that meets a fault, at every occurrence of every kind:
-// while its kernels are met for the first time and measured, while pieces run, and at every
-// allocation of host memory inside libucudnn. The result stays right, or the caller gets the
-// real error of its own call; nothing is left on the device.
+// A step of AlexNet's five convolutions meets a fault, at every occurrence of every kind: while its
+// kernels are met for the first time and measured, while pieces run, and at every allocation of
+// host memory inside libucudnn. The result stays right, or the caller gets the real error of its
+// own call; nothing is left on the device.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ namespace {
 constexpr int kImages = 4;
 constexpr size_t kLent = 1 << 14;
 
-// AlexNet's filters, strides and paddings; fewer channels and smaller images.
+// The layers have AlexNet's filters, strides and paddings, but fewer channels and smaller images.
 struct Shape {
   const char* name;
   int c, size, k, filter, pad, stride;
@@ -47,16 +47,17 @@ struct Kernel {
   int images = kImages;
 };
 
-// Under one budget for all kernels most goes as it does without: one fault of so many is met.
+// One budget for all kernels changes little here, so it meets only one fault of this many.
 long Thinning() { return TotalWorkspace() ? 8 : 1; }
 
-// Every fault by INTERPOSER_TEST_FAULTS=every, as in tools/check --full; else one of `of`.
+// Returns 1, for every fault, with INTERPOSER_TEST_FAULTS=every, as in tools/check --full; else
+// `of`.
 long BetweenFaults(long of) {
   static const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
   return (faults && std::string(faults) == "every" ? 1 : of) * Thinning();
 }
 
-// A training step: forward (conv5 with bias and activation), then backward.
+// Returns a training step: forward (conv5 with bias and activation), then backward.
 std::vector<Kernel> Step() {
   std::vector<Kernel> step;
   for (const Operation operation : kOperations)
@@ -68,8 +69,8 @@ std::vector<Kernel> Step() {
   return step;
 }
 
-// Kernels of different `variant` have their images at different distances: nothing known of one
-// holds for another.
+// Kernels of different `variant` have their images at different distances, so that what is known of
+// one does not hold for another.
 ConvolutionProblem ProblemOf(const Kernel& kernel, int variant) {
   const Shape& shape = *kernel.shape;
   ConvolutionProblem problem = ProblemWith({.operation = kernel.operation,
@@ -99,7 +100,7 @@ class Layer {
     expected_ = convolution_.Expected();
   }
 
-  // As a framework does: the first algorithm it is told of.
+  // Runs the first algorithm that it is told of, as a framework does.
   void AskAndRun() {
     const Answer answer =
         Ask(DropIn(), Question::kFindEx, convolution_, 1, workspace_.data(), kLent);
@@ -116,7 +117,7 @@ class Layer {
   cudnnStatus_t ran() const { return ran_; }
   long convolutions_before_run() const { return convolutions_before_run_; }
 
-  // After a run that had to succeed.
+  // REQUIRES: the run had to succeed.
   void Check() {
     EXPECT_EQ(asked_, CUDNN_STATUS_SUCCESS) << NameOf(kernel_);
     EXPECT_EQ(ran_, CUDNN_STATUS_SUCCESS) << NameOf(kernel_);
@@ -156,7 +157,7 @@ int AlexNet::next_variant_ = 0;
 class ColdStep : public AlexNet {
  protected:
   // Meets every kernel of the step for the first time, with the k-th occurrence at `site` failing,
-  // for every k there is, or some.
+  // for every k or some of them.
   static void FailEvery(const char* site) {
     for (const Kernel& kernel : Step()) {
       bool more = true;
@@ -170,7 +171,7 @@ class ColdStep : public AlexNet {
         more = hostgpuFaultCount(site) >= kth;
         hostgpuInjectFault(site, 0);
         if (layer.ran() != CUDNN_STATUS_SUCCESS) {
-          // Only where the caller's own call was the one that failed.
+          // A call may fail only if the caller's own call was the one with the fault.
           EXPECT_STREQ(site, "convolution");
           EXPECT_EQ(layer.ran(), CUDNN_STATUS_EXECUTION_FAILED);
           EXPECT_EQ(kth, layer.convolutions_before_run() + 1);
@@ -192,7 +193,7 @@ TEST_F(ColdStep, EveryConvolutionMayFail) { FailEvery("convolution"); }
 
 class WarmStep : public AlexNet {
  protected:
-  // A kernel whose piece failed never divides again: every failing piece has a step of its own.
+  // A kernel whose piece failed never divides again, so every failing piece has a step of its own.
   static constexpr int kVariants = 96;
   static void SetUpTestSuite() {
     PrimedStore store;
@@ -205,7 +206,7 @@ class WarmStep : public AlexNet {
     AlexNet::SetUpTestSuite();
   }
 
-  // A step on handles of its own, then another; false when no fault was met.
+  // Runs a step on handles of its own, then another one. Returns false if no fault was met.
   static bool StepWithFault(const char* site, long kth) {
     const NothingStays nothing_stays;
     std::vector<std::unique_ptr<Layer>> layers;
@@ -232,26 +233,26 @@ TEST_F(WarmStep, EveryPieceQueryAndResourceMayFail) {
     StepWithFault(site, 0);
     for (long kth = 1; kth <= occurred_[site] && !HasFailure(); kth += BetweenFaults(10)) {
       SCOPED_TRACE(std::string(site) + " " + std::to_string(kth));
-      // Under a budget, whether work that is over left its memory depends on the time: a step may
+      // Under a budget, it depends on the time whether finished work left its memory, so a step may
       // allocate less often than the first one did.
       const bool met = StepWithFault(site, kth);
       EXPECT_TRUE(met || (TotalWorkspace() && std::strcmp(site, "alloc") == 0));
     }
   }
-  // Most kernels ran in pieces, or this proves nothing.
+  // Unless most kernels ran in pieces, this proves nothing.
   EXPECT_GE(occurred_["convolution"], static_cast<long>(Step().size()) * 2);
   EXPECT_LT(occurred_["convolution"], kVariants);
 }
 
 // --- Host memory ---------------------------------------------------------------------------------
 
-// Two images: fewer sizes to measure, and still pieces.
+// Two images have fewer sizes to measure, and still pieces.
 std::vector<Kernel> KernelsShortOfMemory() {
   return {{&kAlexNet[4], Operation::kForward, Extra::kRelu, 2},
           {&kAlexNet[2], Operation::kBackwardFilter, Extra::kNone, 2}};
 }
 
-// False when the kernel made fewer allocations.
+// Returns false if the kernel made fewer allocations.
 bool RunWithoutMemory(const Kernel& kernel, int variant, long kth) {
   SCOPED_TRACE(NameOf(kernel) + " allocation " + std::to_string(kth));
   const NothingStays nothing_stays;
@@ -283,7 +284,8 @@ std::string DonePath() { return Folder() + "/done"; }
 
 class Reporting : public AlexNet {};
 
-// In a process of its own: a report holds all kernels of its process, and must not grow with k.
+// This runs in a process of its own, since a report holds all kernels of its process, and must not
+// grow with k.
 TEST_F(Reporting, SomeAllocationsFail) {
   const char* const first = std::getenv(kFirstVariable);
   if (first == nullptr) GTEST_SKIP() << "runs for EveryAllocationMayFail";

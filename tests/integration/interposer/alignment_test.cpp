@@ -1,6 +1,6 @@
-// Batches whose images are no multiple of 16 bytes: few boundaries are legal, all others are a
-// misaligned address to engines with 16-byte accesses, on which the stand-in loses its device as a
-// GPU does. The fastest measurements tempt to illegal boundaries; what ran must have been legal.
+// Batches whose images are no multiple of 16 bytes: few boundaries are legal, and all others are a
+// misaligned address for engines with 16-byte accesses, at which the stand-in loses its device as a
+// GPU does. Illegal boundaries have the fastest measurements; what ran must have been legal.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,11 +21,11 @@ constexpr Operation kAll[] = {Operation::kForward, Operation::kBackwardData,
 
 int Remainder(const ConvolutionProblem& problem) { return problem.n % LegalStep(problem); }
 
-// The legal division into single steps and a remainder is fast, everything else that is legal slow,
-// and sizes that would need an illegal boundary take no time at all. Algorithm 1, with its 16-byte
-// accesses, is the best wherever it serves.
+// The legal division into single steps and a remainder is fast, and everything else that is legal
+// is slow. Sizes that would need an illegal boundary take no time at all. Algorithm 1, with its
+// 16-byte accesses, is the best wherever it serves.
 double TemptingTime(const ConvolutionProblem& problem, int algorithm, int size) {
-  if (algorithm > 2) return -1;  // Winograd rounds otherwise
+  if (algorithm > 2) return -1;  // Winograd rounds differently
   const int step = LegalStep(problem);
   const bool legal = size % step == 0 || size % step == Remainder(problem);
   const double per_image = !legal                                       ? 1e-7
@@ -57,7 +57,7 @@ class Alignment : public testing::Test {
     store.Write();
   }
 
-  // Three steps and the remainder, at boundaries that are all legal.
+  // Expects three steps and the remainder, at boundaries that are all legal.
   static void CheckPlan(const nlohmann::json& kernel, const ConvolutionProblem& problem) {
     const int step = LegalStep(problem);
     std::vector<int> pieces;
@@ -103,7 +103,7 @@ TEST_F(Alignment, OnlyLegalBoundariesRunAndResultsAreTheUndividedOnes) {
       if (HasFailure()) return;
     }
   }
-  // An odd number of elements asks for 16 bytes' worth of images.
+  // An image with an odd number of elements needs as many images as 16 bytes have elements.
   for (const auto& [type, step] : {std::pair{DataType::kFloat, 4},
                                    {DataType::kHalf, 8},
                                    {DataType::kBfloat16, 8},
@@ -112,7 +112,7 @@ TEST_F(Alignment, OnlyLegalBoundariesRunAndResultsAreTheUndividedOnes) {
   }
 }
 
-// The control: the same convolutions, the last image alone, with algorithm 1.
+// Runs, as a control, the images after `boundary` of the same convolution alone, with algorithm 1.
 cudnnStatus_t RunBehind(Convolution& convolution, int boundary) {
   const ConvolutionProblem& problem = convolution.problem();
   ConvolutionProblem rest = problem;
@@ -140,7 +140,7 @@ cudnnStatus_t RunBehind(Convolution& convolution, int boundary) {
   return cudnn::Convolve(Undivided(), call);
 }
 
-// A faulted device is lost to its process: each in one of its own.
+// A faulted device is lost to its process, so each control has a process of its own.
 class Control : public testing::Test {
  protected:
   Control() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
@@ -151,7 +151,7 @@ TEST_F(Control, IllegalBoundariesFault) {
   for (const Operation operation : kAll) {
     std::map<DataType, int> of_type;
     for (const Case& each : UnalignedCasesOf(operation)) {
-      // Algorithm 1 does not serve fp64; two layouts of each other type.
+      // Algorithm 1 does not serve fp64; two layouts of each other type are tested.
       const int count = of_type[each.problem.type]++;
       if (each.problem.type == DataType::kDouble || (count != 0 && count != 6)) continue;
       ++controls;

@@ -1,4 +1,4 @@
-// <ucudnn/ucudnn.h> and <ucudnn/handle.h>, in a program that is linked with the drop-in as well:
+// <ucudnn/ucudnn.h> and <ucudnn/handle.h> in a program that is also linked with the drop-in:
 // whichever way a call comes in, there is one session, one set of promises and one report.
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
@@ -17,7 +17,8 @@
 #include "report_file.h"
 #include "suites.h"
 
-// Behind ucudnn's own tables of functions, which take the address of names that this overloads.
+// This comes after ucudnn's own tables of functions, which take the address of names that it
+// overloads.
 #include <ucudnn/handle.h>
 
 namespace ucudnn::test {
@@ -25,7 +26,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// ucudnn's own entries; all else as the stand-in has it.
+// Returns ucudnn's own entries, and the stand-in's for everything else.
 const cudnn::Functions& Wrapped() {
   static const cudnn::Functions functions = [] {
     cudnn::Functions wrapped = Undivided();
@@ -55,7 +56,7 @@ const cudnn::Functions& Wrapped() {
   return functions;
 }
 
-// Convolutions of the stand-in that a call of `library` becomes, its result compared.
+// Returns how many convolutions of the stand-in a call of `library` becomes. Compares its result.
 long PiecesOf(const cudnn::Functions& library, Convolution& convolution, int algorithm,
               size_t bytes) {
   std::mt19937 random(7);
@@ -70,7 +71,7 @@ long PiecesOf(const cudnn::Functions& library, Convolution& convolution, int alg
   return pieces;
 }
 
-// cuDNN 7's question, to a handle of type `Handle`: the algorithm and what it then reports to need.
+// cuDNN 7's answer to a handle of type `Handle`: the algorithm and what it then reports to need.
 struct Chosen {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   int algorithm = -1;
@@ -235,7 +236,8 @@ TEST_F(Wrapper, RemovedFunctionsRefuseWithTheReason) {
       CUDNN_STATUS_BAD_PARAM);
 }
 
-// What never ran outside is not captured in pieces, also where ucudnn was not told of the stream.
+// What never ran outside a capture is not captured in pieces, even if ucudnn was not told of the
+// stream.
 TEST_F(Wrapper, SeesACaptureOnAStreamThatWasSetPastIt) {
   Convolution convolution(LayerProblem(Operation::kForward));
   const Chosen chosen = Choose<UcudnnHandle_t>(convolution, kWithin, kTightBytes);
@@ -273,7 +275,7 @@ TEST_F(Wrapper, LimitMayChangeAndOtherOptionsMayNot) {
   const Answer free = Ask(Wrapped(), Question::kFind, convolution, 1);
   ASSERT_EQ(free.algorithms.size(), 1u);
   EXPECT_GT(free.algorithms[0].workspace_bytes, kTightBytes);
-  // What was promised under the limit is kept.
+  // A promise made under the limit is kept.
   EXPECT_GE(PiecesOf(Wrapped(), convolution, tight.algorithms[0].algorithm,
                      tight.algorithms[0].workspace_bytes),
             2);
@@ -285,7 +287,7 @@ TEST_F(Wrapper, LimitMayChangeAndOtherOptionsMayNot) {
 }
 
 TEST_F(Wrapper, PlansStatisticsAndTheReportAreReadBack) {
-  // No other test has it.
+  // No other test has a mini-batch of this size.
   constexpr int kImages = 8;
   Convolution convolution(LayerProblem(Operation::kBackwardFilter, kImages));
   const size_t limit = *RealNeed(convolution, 1) - 1;
@@ -405,7 +407,7 @@ TEST_F(Wrapper, UnusableArgumentsAreRefusedInWords) {
                 CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, nullptr, nullptr, nullptr));
 }
 
-// What the report says of the budget at this moment.
+// Returns what the report says of the budget at this moment.
 nlohmann::json Budget() {
   size_t bytes = 0;
   EXPECT_EQ(ucudnnGetReport(nullptr, &bytes), CUDNN_STATUS_SUCCESS);
@@ -414,7 +416,7 @@ nlohmann::json Budget() {
   return nlohmann::json::parse(text.c_str())["total_workspace"];
 }
 
-// One budget for all kernels, of a program with handles of its own.
+// Tests one budget for all kernels, in a program with handles of its own.
 class Recording : public Protocol {};
 
 TEST_F(Recording, EndsWhenTheProgramSaysSo) {
@@ -477,11 +479,11 @@ TEST_F(Order, OfHandlesThatTheProgramDeclaresLetsThemShareASegment) {
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
-// Options that a program sets before its first cuDNN call.
+// Tests options that a program sets before its first cuDNN call.
 class Early : public testing::Test {};
 
 TEST_F(Early, OptionsSetByCallsWinOverTheEnvironment) {
-  // Layers are named while the network is built: that fixes no options.
+  // Layers are named while the network is built, which fixes no options yet.
   cudnn::OwnedDescriptors named(Undivided());
   ASSERT_TRUE(named.Create(LayerProblem(Operation::kForward)).ok());
   const cudnn::Descriptors& d = named.get();

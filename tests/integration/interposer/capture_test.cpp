@@ -18,7 +18,7 @@
 namespace ucudnn::test {
 namespace {
 
-// What a program asked before it captured, and what it was told.
+// The answer to what a program asked before it captured.
 struct Told {
   int algorithm = 0;
   size_t bytes = 0;
@@ -39,7 +39,7 @@ class Captured : public testing::Test {
     }
   }
 
-  // The first usable result of FindEx with `lent` bytes that sums whole numbers exactly.
+  // Returns the first usable result of FindEx with `lent` bytes that sums whole numbers exactly.
   static Told FindEx(Convolution& convolution, size_t lent) {
     const GuardedMemory workspace(lent);
     const Answer answer =
@@ -54,10 +54,10 @@ class Captured : public testing::Test {
     return {};
   }
 
-  // Records `calls` on stream_, and checks that they did no more than be recorded: `convolutions`
-  // gets how many there were.
+  // Records `calls` on stream_, and checks that they did nothing else. `convolutions` gets how many
+  // convolutions there were.
   cudaGraphExec_t Record(const std::function<void()>& calls, long* convolutions = nullptr) {
-    // Waiting, making anything on the device, and asking the library (which may measure).
+    // It must not wait, make anything on the device, or ask the library (which may measure).
     const std::vector<const char*> forbidden = {"alloc", "pool",        "stream",
                                                 "event", "synchronize", "handle"};
     for (const char* site : forbidden) hostgpuInjectFault(site, 0);
@@ -101,7 +101,7 @@ class Captured : public testing::Test {
     }
   }
 
-  // Asks, runs outside `before` times, captures one call, replays it.
+  // Asks, runs `before` times outside a capture, captures one call, and replays it.
   void AskRunAndCapture(Operation operation, int before, const Scales& scales, long* outside,
                         long* inside) {
     SCOPED_TRACE(OperationName(operation));
@@ -167,7 +167,8 @@ TEST_F(Planned, CallsOnSeveralStreamsOfOneCaptureReplayTogether) {
   const cudaGraphExec_t exec = Record([&] {
     EXPECT_EQ(cudaEventRecord(fork, stream_), cudaSuccess);
     EXPECT_EQ(cudaStreamWaitEvent(other_, fork, 0), cudaSuccess);
-    EXPECT_EQ(Run(gradient, told, second), CUDNN_STATUS_SUCCESS);  // captured by the fork alone
+    EXPECT_EQ(Run(gradient, told, second), CUDNN_STATUS_SUCCESS);  // only the fork brings it into
+                                                                   // the capture
     EXPECT_EQ(Run(forward, told_forward, first), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudaEventRecord(join, other_), cudaSuccess);
     EXPECT_EQ(cudaStreamWaitEvent(stream_, join, 0), cudaSuccess);
@@ -218,7 +219,7 @@ TEST_F(Planned, TwoGraphsReplayAtOnce) {
   }
 }
 
-// A graph's memory is the program's for as long as the graph: dropping handles changes nothing.
+// A graph keeps its memory for as long as it exists: dropping handles changes nothing.
 TEST_F(Planned, AReplayOutlivesTheHandle) {
   Convolution convolution(LayerProblem(Operation::kForward));
   std::mt19937 random(34);
@@ -243,7 +244,7 @@ TEST_F(Planned, AReplayOutlivesTheHandle) {
 }
 
 // --- The same plans, never run outside
-// -------------------------------------------------------------
+// ------------------------------------------------------------
 class NeverRan : public Captured {
  protected:
   static void SetUpTestSuite() { PrimeLayer(); }
@@ -259,7 +260,7 @@ TEST_F(NeverRan, PiecesAreNotCapturedButWhatKeepsThePromiseIs) {
 }
 
 // --- Nothing asked, nothing planned
-// ----------------------------------------------------------------
+// ---------------------------------------------------------------
 class WithoutPlan : public Captured {
  protected:
   // The first thing ever done with the layer, and with the handle, happens inside the capture.
@@ -314,7 +315,7 @@ TEST_F(WithoutPlan, WhatACaptureLeftUnmeasuredIsMeasuredLater) {
 // --- Measured at the third call ------------------------------------------------------------------
 class AtTheThirdCall : public WithoutPlan {};
 
-// The third call of the kernel is inside the capture, so an uncaptured one behind it measures.
+// The kernel's third call is inside the capture, so the next call outside one measures.
 TEST_F(AtTheThirdCall, IsPutOffByACaptureToTheNextCallOutside) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
@@ -354,7 +355,7 @@ TEST_F(AtTheThirdCall, IsPutOffByACaptureToTheNextCallOutside) {
 TEST_F(WithoutTuning, TheCallersOwnCallIsCaptured) { CaptureFirst(); }
 
 // --- A limit, and nothing measured
-// -----------------------------------------------------------------
+// ----------------------------------------------------------------
 class ReducedPromise : public Captured {};
 
 TEST_F(ReducedPromise, TheLimitHoldsInsideACapture) {
@@ -389,7 +390,7 @@ TEST_F(ReducedPromise, TheLimitHoldsInsideACapture) {
 }
 
 // --- Measuring beside a capture
-// --------------------------------------------------------------------
+// -------------------------------------------------------------------
 class Measuring : public Captured {};
 
 TEST_F(Measuring, OnAnotherThreadLeavesTheCaptureValid) {

@@ -30,8 +30,9 @@ const Geometry kGeometries[] = {
     {6, 6, 4, 2, {4, 9, 8}, {2, 5, 3}, {1, 2, 2}, {2, 2, 1}, {1, 1, 2}, kFlipped},
 };
 
-// Images of an odd number of elements on both sides; on the output's side alone, beside an even
-// number that is no multiple of 4; a multiple of 4 but not of 8 on both (in 3-D of 8, too).
+// The images have an odd number of elements on both sides; on the output's side alone, beside an
+// even number that is no multiple of 4; and a multiple of 4 but not of 8 on both sides (in 3-D of
+// 8, too).
 const Geometry kUnaligned[] = {
     {1, 3, 5, 1, {3, 5, 7}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}, kPlain},
     {1, 2, 1, 1, {3, 5, 5}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}, kFlipped},
@@ -40,7 +41,7 @@ const Geometry kUnaligned[] = {
 
 const Scales kScales[] = {{1, 0}, {1, 1}, {2, -1}, {0.5, 2}, {-1, 0}};
 
-// No stride is a multiple of another, and bytes lie between any two elements.
+// No stride is a multiple of another, and there are bytes between any two elements.
 Strides PaddedStrides(int channels, const Spatial& extents, int rank) {
   Strides strides;
   int64_t stride = 2;

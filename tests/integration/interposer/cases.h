@@ -16,18 +16,18 @@ struct Case {
   Scales scales;
 };
 
-// Every combination for `operation`; forward with `extra`. The mini-batch of each is large enough
-// for at least two legal pieces.
+// Returns every combination for `operation`; forward with `extra`. The mini-batch of each is large
+// enough for at least two legal pieces.
 std::vector<Case> CasesOf(Operation operation, Extra extra, bool z_is_y);
 
-// Convolutions of `operation` whose single images are no multiple of 16 bytes, so that few batch
-// boundaries are legal: every type and layout (odd strides among them), 2-D and 3-D, each with a
-// mini-batch of three legal pieces and a remainder smaller than one.
+// Returns convolutions of `operation` whose single images are no multiple of 16 bytes, so that few
+// batch boundaries are legal: every type and layout (odd strides among them), 2-D and 3-D, each
+// with a mini-batch of three legal pieces and a remainder smaller than one.
 std::vector<Case> UnalignedCasesOf(Operation operation);
 
 std::string Describe(const Case& which);
 
-// `problem` as ucudnn reads it from cuDNN's descriptors.
+// Returns `problem` as ucudnn reads it from cuDNN's descriptors.
 ConvolutionProblem AsRead(const ConvolutionProblem& problem);
 
 }  // namespace ucudnn::test

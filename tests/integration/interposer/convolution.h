@@ -1,5 +1,5 @@
-// One convolution of a test: handle, descriptors and operands in guarded device memory. x, w and y
-// as in ConvolutionCall.
+// One convolution of a test: handle, descriptors and operands in guarded device memory.
+// ConvolutionCall has the same x, w and y.
 #pragma once
 
 #include <cudnn.h>
@@ -23,8 +23,8 @@ struct Scales {
   double alpha = 1, beta = 0;  // beta is alpha2 where a bias is added
 };
 
-// A tensor's elements in device memory, and what the host put there. Bytes between elements belong
-// to the content: nothing may write them.
+// A tensor's elements in device memory, and what the host put there. The bytes between elements
+// belong to the content, since nothing may write them.
 struct Operand {
   Operand(DataType type, int images, int channels, const Spatial& extents, const Strides& strides,
           const Placement& placement);
@@ -43,46 +43,47 @@ struct Operand {
   GuardedMemory memory;
 };
 
-// Where the operands lie.
+// The places of the operands.
 struct Placements {
   Placement x, w, y, z, bias;
 };
 
 class Convolution {
  public:
-  // `problem` with any alignment; its n images.
+  // Makes the n images of `problem`, with any alignment.
   Convolution(const ConvolutionProblem& problem, Extra extra = Extra::kNone, bool z_is_y = false,
               const Placements& placements = {});
   ~Convolution();
   Convolution(const Convolution&) = delete;
   Convolution& operator=(const Convolution&) = delete;
 
-  // The problem as ucudnn reads it from the descriptors.
+  // Returns the problem as ucudnn reads it from the descriptors.
   const ConvolutionProblem& problem() const { return problem_; }
   const cudnn::Descriptors& descriptors() const { return descriptors_.get(); }
   cudnnHandle_t handle() const { return handle_; }
-  // In place of its own from now on; stays the caller's.
+  // Uses `handle` in place of its own from now on. The caller keeps owning it.
   void UseHandle(cudnnHandle_t handle) { handle_ = handle; }
   Extra extra() const { return extra_; }
 
   // Fills and uploads all operands, the output included.
   void Fill(const std::function<double()>& value);
   void FillIntegers(std::mt19937& random);
-  // All bits of the output set: NaN wherever it is read.
+  // Sets all bits of the output, which make NaN wherever it is read.
   void SpoilOutput();
 
   cudnnStatus_t Run(const cudnn::Functions& library, int algorithm, void* workspace,
                     size_t workspace_bytes, const Scales& scales = {});
-  // On another handle.
+  // Runs on another handle.
   cudnnStatus_t RunOn(cudnnHandle_t handle, const cudnn::Functions& library, int algorithm,
                       void* workspace, size_t workspace_bytes, const Scales& scales = {});
 
-  // What the undivided zero-workspace algorithm leaves in the output; the output is put back.
+  // Returns what the undivided zero-workspace algorithm leaves in the output, and restores the
+  // output.
   Bytes Expected(const Scales& scales = {});
   Operand& output();
-  // Waits, and puts the output's content back.
+  // Waits, returns the output, and restores its content.
   Bytes TakeOutput();
-  // The output, element by element, against Expected(); gaps byte by byte.
+  // Compares the output with Expected() element by element, and gaps byte by byte.
   bool OutputEquals(const Bytes& expected, const Bytes& actual);
   bool NothingElseWasWritten();
 
@@ -101,7 +102,8 @@ class Convolution {
   cudnnActivationDescriptor_t activation_ = nullptr;
 };
 
-// Bytes the stand-in needs for `algorithm`; none where it does not serve the problem.
+// Returns the bytes that the stand-in needs for `algorithm`, or none if it does not serve the
+// problem.
 std::optional<size_t> RealNeed(const Convolution& convolution, int algorithm);
 
 }  // namespace ucudnn::test

@@ -1,5 +1,6 @@
-// What a program gets from divided convolutions against what the undivided ones give it: equal bits
-// on whole numbers, a derived tolerance on real ones, and nothing written but the output.
+// Compares what a program gets from divided convolutions with what the undivided ones give it:
+// equal bits on whole numbers, a derived tolerance on real ones, and nothing written but the
+// output.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,8 +16,8 @@
 namespace ucudnn::test {
 namespace {
 
-// How a program calls: an algorithm, and the workspace that algorithm needs or `lends`, with room
-// for the sum of partials where they are summed.
+// A program calls an algorithm with the workspace that `lends` needs, and with room for the sum of
+// partials where they are summed.
 struct Way {
   int algorithm;
   int lends;  // workspace enough for this algorithm
@@ -51,7 +52,7 @@ class Differential : public testing::Test {
     return {{0, 0}, {0, 1}, {1, 1}};
   }
 
-  // Runs `which` in all ways, each compared by `check(expected, actual)`.
+  // Runs `which` in all ways, and compares each with `check(expected, actual)`.
   template <typename Check>
   static void RunAllWays(const Case& which, Convolution& convolution, bool spoil,
                          const Check& check) {
@@ -110,12 +111,12 @@ class Differential : public testing::Test {
       if (each.extra != Extra::kNone) continue;
       SCOPED_TRACE(Describe(each));
       Convolution convolution(each.problem, each.extra, each.z_is_y);
-      // Magnitudes first: they bound what reordering the same sums can change.
+      // The magnitudes come first: they bound what reordering the same sums can change.
       convolution.Fill([&] { return std::abs(values(random)); });
       const Bytes bound =
           convolution.Expected({std::abs(each.scales.alpha), std::abs(each.scales.beta)});
       for (Operand* operand : {&convolution.x, &convolution.w, &convolution.y}) {
-        // The same magnitudes with signs.
+        // Then they get signs.
         operand->ForEach([&](size_t element) {
           if (random() % 2 == 0) Negate(*operand, element);
         });
@@ -152,10 +153,11 @@ class Differential : public testing::Test {
     operand.content[(element + 1) * bytes - 1] ^= 0x80;  // little-endian sign bit
   }
 
-  // Both sides sum the same L products in fp32 (fp64), in some order: they differ by at most
-  // 2 (L + 2) u times the sum of magnitudes (Higham, section 3.1; 2 more for alpha and beta), and
-  // by one rounding each to the element's own type; partials that are summed apart
-  // (convolution/partial_sums.h) by one more of each, together at most of the sum of magnitudes.
+  // Both sides sum the same L products in fp32 (fp64), in some order, so they differ by at most 2
+  // (L + 2) u times the sum of magnitudes (Higham, section 3.1; 2 more for alpha and beta), and by
+  // one rounding each to the element's own type. Partials that are summed apart
+  // (convolution/partial_sums.h) are each rounded once more, together by at most a rounding of the
+  // sum of magnitudes.
   static double LargestExcess(Convolution& convolution, const Bytes& bound, const Bytes& expected,
                               const Bytes& actual) {
     const ConvolutionProblem& problem = convolution.problem();

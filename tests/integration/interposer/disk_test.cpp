@@ -1,4 +1,4 @@
-// Disks that fill up, and file systems without locks, under a program that runs convolutions: its
+// Disks fill up, and file systems have no locks, under a program that runs convolutions: its
 // results stay right, it keeps running, and what was on the disk stays as it was.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ int Fcntl(int file, int command, void* argument) {
 }
 }  // namespace
 
-// Of this program and libucudnn.so.
+// These replace fcntl for this program and libucudnn.so.
 #define FCNTL(name)                                                                        \
   extern "C" __attribute__((visibility("default"))) int name(int file, int command, ...) { \
     va_list arguments;                                                                     \
@@ -73,7 +73,7 @@ std::string Text(const std::string& path) {
   return text.str();
 }
 
-// Rows of the store, which must be sound.
+// Returns the number of rows in the store, which must be sound.
 size_t StoredRows() {
   const auto contents = db::Inspect(DatabasePath());
   EXPECT_TRUE(contents.ok()) << contents.message();
@@ -91,7 +91,7 @@ std::set<std::string> FilesLike(const std::string& part) {
   return names;
 }
 
-// No file of the process may become longer than `bytes`.
+// Limits the size of the process's files to `bytes`.
 class NoRoomBeyond {
  public:
   explicit NoRoomBeyond(size_t bytes) {
@@ -125,7 +125,7 @@ TEST_F(FullDisk, TheProgramGoesOnAndWhatWasWrittenStays) {
   }
   EXPECT_EQ(StoredRows(), rows);
   EXPECT_EQ(FilesLike(".db").size(), 1u) << "a full disk was taken for damage";
-  // There is room again: the report tells of everything, and what comes is stored.
+  // Now there is room again: the report holds everything, and what comes is stored.
   RunLayer(Operation::kForward, n);
   EXPECT_EQ(ReadReport()["kernels"].size(), 3u * (n - 2) + 1);
   EXPECT_GT(StoredRows(), rows);

@@ -28,7 +28,7 @@ void FindLibraryText() {
       nullptr);
 }
 
-// Unused in sanitizer builds.
+// Sanitizer builds do not use this.
 [[maybe_unused]] bool Fails(void* caller) {
   if (!counting) return false;
   const auto address = reinterpret_cast<uintptr_t>(caller);
@@ -37,7 +37,7 @@ void FindLibraryText() {
 
 }  // namespace
 
-// A sanitizer brings its own malloc, or has libucudnn share libstdc++, which then is the one that
+// A sanitizer has its own malloc, or makes libucudnn share libstdc++, which then is the one that
 // calls malloc.
 #if !defined(SANITIZED)
 #define INTERPOSES_MALLOC 1

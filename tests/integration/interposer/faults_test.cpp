@@ -1,6 +1,6 @@
-// A step that meets a fault: at every device resource, query and convolution, while measuring and
-// while pieces run, and at allocations of host memory inside libucudnn. The result stays right, or
-// the caller gets the real error; nothing is left on the device.
+// A step meets a fault: at every device resource, query and convolution, while measuring and while
+// pieces run, and at allocations of host memory inside libucudnn. The result stays right, or the
+// caller gets the real error; nothing is left on the device.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kImages = 4;
 
-// A kernel that no earlier one equals: nothing is known of it yet.
+// Returns a kernel that equals no earlier one, so nothing is known of it yet.
 ConvolutionProblem FreshProblem(Operation operation, DataType type = DataType::kFloat) {
   static int next = 0;
   const Spatial image = {1, 4 + next / 40, 4 + 4 * (next % 40)};
@@ -41,7 +41,7 @@ class Faults : public testing::Test {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
 
-  // Asks and runs with the k-th occurrence at `site` failing; false when there was none so late.
+  // Asks and runs with the k-th occurrence at `site` failing. Returns false if there were fewer.
   static bool StepWithFault(Operation operation, const char* site, long kth) {
     SCOPED_TRACE(std::string(OperationName(operation)) + " " + site + " " + std::to_string(kth));
     const NothingStays nothing_stays;
@@ -64,7 +64,7 @@ class Faults : public testing::Test {
     const long counted = hostgpuFaultCount(site);
     hostgpuInjectFault(site, 0);
     if (status != CUDNN_STATUS_SUCCESS) {
-      // Only where the caller's own call was the one that failed.
+      // A call may fail only if the caller's own call was the one with the fault.
       EXPECT_STREQ(site, "convolution");
       EXPECT_EQ(kth, asked + 1);
       EXPECT_EQ(counted, kth);
@@ -84,7 +84,7 @@ class WhileMeasuring : public Faults {};
 TEST_F(WhileMeasuring, EveryResourceQueryAndCallMayFail) {
   for (const char* site : {"alloc", "stream", "event", "handle", "query", "convolution"})
     for (const Operation operation : kOperations) {
-      // Repeated runs are all alike: after the first, some.
+      // Repeated runs are alike, so after the first ones only some are made to fail.
       for (long kth = 1; StepWithFault(operation, site, kth) && !HasFailure();) {
         kth += (kth < 12 ? 1 : kth < 100 ? 17 : 151) * (TotalWorkspace() ? 4 : 1);
       }
@@ -94,7 +94,7 @@ TEST_F(WhileMeasuring, EveryResourceQueryAndCallMayFail) {
   EXPECT_FALSE(report["fallbacks"].empty());
   const std::vector<std::string> lines = LogLines();
   EXPECT_FALSE(lines.empty());
-  // One line per cause: what follows the kernel in a line.
+  // Each cause gives one line; the cause is what follows the kernel in a line.
   std::set<std::string> causes;
   for (const std::string& line : lines) {
     EXPECT_TRUE(causes.insert(line.substr(line.rfind("nchw"))).second) << line;
@@ -132,7 +132,7 @@ TEST_F(WhilePiecesRun, EveryPieceMayFail) {
       EXPECT_EQ(status, CUDNN_STATUS_SUCCESS);
       EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
     }
-    // From now on in one piece, and right.
+    // From now on it runs in one piece, and its result is right.
     EXPECT_EQ(convolution.Run(DropIn(), 0, nullptr, 0, scales), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(ConvolutionsRun(), 1);
     EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
@@ -141,7 +141,7 @@ TEST_F(WhilePiecesRun, EveryPieceMayFail) {
   EXPECT_EQ(LogLines().size(), 1u);
 }
 
-// Until partials are summed the output is as it was: whatever fails, the result is right.
+// The output does not change until partials are summed, so the result is right whatever fails.
 TEST_F(WhilePiecesRun, EveryPartialAndEverySumMayFail) {
   struct Trial {
     ConvolutionProblem problem;
@@ -188,7 +188,7 @@ class HostMemory : public Faults {};
 
 TEST_F(HostMemory, EveryAllocationOfUcudnnMayFail) {
   if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-  // Under one budget for all kernels most goes as it does without.
+  // One budget for all kernels changes little here.
   const int step = TotalWorkspace() ? 4 : 1, last = 400 / step;
   std::vector<ConvolutionProblem> problems;
   PrimedStore store;
@@ -220,7 +220,7 @@ TEST_F(HostMemory, EveryAllocationOfUcudnnMayFail) {
   EXPECT_GT(divided, 0);
 }
 
-// Of a program whose first handle is made while memory is short, under one budget for all kernels.
+// A program's first handle is made while memory is short, under one budget for all kernels.
 class NewHandles : public Faults {
  protected:
   static void SetUpTestSuite() {
@@ -244,7 +244,7 @@ TEST_F(NewHandles, EveryAllocationMayFail) {
     EXPECT_EQ(DropIn().cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
   }
   EXPECT_GT(kth, 5);
-  // The budget is there for the handles that follow.
+  // The handles that follow have the budget.
   Convolution convolution(FreshProblem(Operation::kForward));
   std::mt19937 random(19);
   convolution.FillIntegers(random);

@@ -1,10 +1,10 @@
-// Every fault there is, in every way that a plan comes about: compared with the undivided engine
-// for the first time, measured at the third call, promised from heuristics and improved later,
-// found by policy auto, checked at every call, under a strict limit, without a report. Each call
-// runs while another thread captures. The result stays right, or the caller gets the real error
-// of its own call; nothing is left on the device, and what a fault prevented succeeds later.
-// INTERPOSER_TEST_FAULTS=every makes each occurrence fail, as tools/check --full does; otherwise it
-// is the first at each site and every fourth of the others on average, drawn with a fixed seed.
+// Every fault occurs in every way in which a plan is made: compared with the undivided engine for
+// the first time, measured at the third call, promised from heuristics and improved later, found by
+// policy auto, checked at every call, under a strict limit, without a report. Each call runs while
+// another thread captures. The result stays right, or the caller gets the real error of its own
+// call; nothing is left on the device, and what a fault prevented succeeds later.
+// INTERPOSER_TEST_FAULTS=every makes each occurrence fail, as tools/check --full does; otherwise
+// the first at each site fails and every fourth of the others on average, drawn with a fixed seed.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ constexpr const char* kResources[] = {"alloc",       "pool",   "stream", "event"
                                       "synchronize", "handle", "query"};
 const Scales kScales[] = {{1, 0}, {2, 1}};
 
-// Images at other distances than in every earlier problem: nothing is known of it yet.
+// Returns a kernel whose images have new distances, so nothing is known of it yet.
 ConvolutionProblem FreshProblem(Operation operation, int images = kImages) {
   static int next = 0;
   ConvolutionProblem problem = LayerProblem(operation, images);
@@ -54,7 +54,7 @@ ConvolutionProblem FreshProblem(Operation operation, int images = kImages) {
   return AsRead(problem);
 }
 
-// The k-th occurrence at a site, counted over all that happens between Arm and Disarm.
+// Makes the k-th occurrence at a site fail, counted over all that happens between Arm and Disarm.
 class Fault {
  public:
   Fault(const char* site, long kth) : site_(site), left_(kth), kth_(kth) {}
@@ -70,7 +70,7 @@ class Fault {
     left_ -= seen;
   }
   bool occurred() const { return left_ <= 0; }
-  // Nothing of the kind came behind the one that failed.
+  // Returns whether nothing of the kind came after the failed one.
   bool last_failed() const { return last_failed_; }
   bool IsConvolution() const { return std::string("convolution") == site_; }
   std::string Name() const { return site_ + (" " + std::to_string(kth_)); }
@@ -81,11 +81,11 @@ class Fault {
   bool last_failed_ = false;
 };
 
-// How a program comes to its calls.
+// The way in which a program comes to its calls.
 struct Program {
-  std::optional<Question> question;  // none: algorithm 1 in what it needs
-  int calls = 1;                     // that may meet the fault
-  bool may_be_refused = false;       // a strict limit
+  std::optional<Question> question;  // none: algorithm 1, with what it needs
+  int calls = 1;                     // how many calls may meet the fault
+  bool may_be_refused = false;       // by a strict limit
 };
 
 class Flow : public testing::Test {
@@ -100,8 +100,8 @@ class Flow : public testing::Test {
     }
   }
 
-  // Meets `problem` on a handle of its own, with `fault`, and calls four more times without. Gives
-  // the convolutions of the last call.
+  // Meets `problem` on a handle of its own, with `fault`, and calls four more times without it.
+  // Returns the number of convolutions of the last call.
   static long Meet(const Program& program, const ConvolutionProblem& problem, Fault& fault,
                    const Scales& scales = {}) {
     const NothingStays nothing_stays;
@@ -129,7 +129,7 @@ class Flow : public testing::Test {
         algorithm = 0;
         bytes = 0;
       }
-      // What the library cannot be asked in time it answers itself.
+      // If the library cannot be asked in time, it answers itself.
       EXPECT_TRUE(bytes <= kLimit || fault.occurred()) << bytes;
     }
     std::optional<GuardedMemory> workspace(std::in_place, bytes);
@@ -148,7 +148,7 @@ class Flow : public testing::Test {
       } else if (status == CUDNN_STATUS_NOT_SUPPORTED && program.may_be_refused) {
         EXPECT_EQ(convolution.output().content, convolution.TakeOutput()) << "was refused";
       } else {
-        // Only where the caller's own call is the one that failed.
+        // A call may fail only if the caller's own call was the one with the fault.
         EXPECT_EQ(status, CUDNN_STATUS_EXECUTION_FAILED);
         EXPECT_TRUE(fault.IsConvolution() && fault.last_failed());
         convolution.TakeOutput();
@@ -170,8 +170,8 @@ class Flow : public testing::Test {
     return convolutions;
   }
 
-  // Meets a problem with the k-th occurrence at `site` failing, for every one that there is, or one
-  // of `stride`, or those drawn; `check` gets each and what Meet gave.
+  // Meets a problem with the k-th occurrence at `site` failing, for every one, or one of `stride`,
+  // or those drawn. `check` gets each k and the result of Meet.
   static void FailEvery(const char* site, const Program& program,
                         const std::function<ConvolutionProblem()>& problem,
                         const Scales& scales = {},
@@ -188,12 +188,12 @@ class Flow : public testing::Test {
     }
   }
 
-  // That more faults were met than this, or than its share where not every one is.
+  // Expects that more than `faults` faults were met, or than their share if not every one is tried.
   static void ExpectMet(long faults) { EXPECT_GT(met_, ShareOf(faults)); }
   static long ShareOf(long faults) { return faults / MeanStep(); }
 
-  // That a later call was in pieces. Under one budget for all kernels the library takes what the
-  // device had no memory for again only when something else was given back.
+  // Expects that a later call was in pieces. Under one budget for all kernels, the library
+  // allocates again what the device had no memory for only after something else was given back.
   static testing::AssertionResult Divided(long convolutions, long expected) {
     if (convolutions == expected || (TotalWorkspace() && convolutions == 1)) {
       return testing::AssertionSuccess();
@@ -219,7 +219,7 @@ class Flow : public testing::Test {
     EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   }
 
-  // From one fault to the next.
+  // Returns the distance from one fault to the next.
   static long FaultsBetween() {
     static std::mt19937 random(17);
     return std::uniform_int_distribution<long>(1, 2 * MeanStep() - 1)(random);
@@ -232,7 +232,7 @@ class Flow : public testing::Test {
     static const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
     return faults && std::string(faults) == "every";
   }
-  // Under one budget for all kernels most goes as it does without.
+  // One budget for all kernels changes little here.
   static long MeanStep() { return (EveryFault() ? 1 : 4) * (TotalWorkspace() ? 8 : 1); }
 
   static cudaStream_t stream_, captured_;
@@ -243,7 +243,7 @@ long Flow::met_ = 0;
 // --- A divided plan from a store, not compared yet -----------------------------------------------
 class Verifying : public Flow {
  protected:
-  // Pieces of one image are by far the fastest.
+  // Returns a kernel whose pieces of one image are by far the fastest.
   static ConvolutionProblem Untrusted(Operation operation) {
     const ConvolutionProblem problem = FreshProblem(operation);
     PrimedStore store;
@@ -266,7 +266,7 @@ TEST_F(Verifying, EveryFaultCostsTheComparisonAndNotTheCall) {
         });
       }
       FailEvery("convolution", kProgram, problem, scales, [](long kth, long convolutions) {
-        // Behind the comparison it is a piece of the call itself that fails.
+        // After the comparison, a piece of the call itself fails.
         const bool piece = kth > kCompared && kth <= kCompared + kImages;
         EXPECT_EQ(convolutions, piece ? 1 : kImages);
       });
@@ -276,7 +276,7 @@ TEST_F(Verifying, EveryFaultCostsTheComparisonAndNotTheCall) {
 
 TEST_F(Verifying, EveryAllocationMayFail) {
   if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-  // Without what the store knows, which is read once, there is nothing to compare.
+  // The store is read once; without what it knows there is nothing to compare.
   long compared = 0;
   FailEvery(
       kHostMemory, kProgram, [] { return Untrusted(Operation::kForward); }, {},
@@ -304,7 +304,8 @@ class Checked : public Flow {
     store.Write();
     Flow::SetUpTestSuite();
   }
-  // A kernel whose piece failed never divides again: every failing piece has a problem of its own.
+  // A kernel whose piece failed never divides again, so every failing piece has a problem of its
+  // own.
   static ConvolutionProblem Spare(Operation operation) {
     std::vector<ConvolutionProblem>& left = spare_[operation];
     EXPECT_GT(left.size(), 1u);
@@ -361,13 +362,13 @@ class Measured : public Flow {
   }
   static void FailEveryAllocation(const Program& program) {
     if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-    // Two images: fewer sizes to measure, and still pieces.
+    // Two images have fewer sizes to measure, and still pieces.
     FailEvery(kHostMemory, program, [] { return FreshProblem(Operation::kForward, 2); });
     ExpectMet(100);
   }
 };
 
-// Nobody asked: measured at the third call.
+// Nobody asks, so the kernel is measured at the third call.
 class ThirdCall : public Measured {
  protected:
   static constexpr Program kProgram = {std::nullopt, 4};
@@ -376,8 +377,8 @@ TEST_F(ThirdCall, EveryResourceMayFail) { FailEveryResource(kProgram); }
 TEST_F(ThirdCall, EveryConvolutionMayFail) { FailEveryConvolution(kProgram); }
 TEST_F(ThirdCall, EveryAllocationMayFail) { FailEveryAllocation(kProgram); }
 
-// Graph engines are asked for, measured and compared, too. What they share with legacy ones fails
-// in the other suites, which do without them.
+// Graph engines are asked for, measured and compared, too. The faults that they share with legacy
+// ones occur in the other suites, which do without graph engines.
 class BothEngines : public Measured {
  protected:
   static constexpr Program kProgram = {Question::kFindEx, 2};
@@ -394,7 +395,7 @@ TEST_F(BothEngines, AllocationsMayFail) {
   ExpectMet(50);
 }
 
-// Told from heuristics what fits the limit, and improved at the third call.
+// The answer comes from heuristics and fits the limit; it is improved at the third call.
 class Improved : public Measured {
  protected:
   static constexpr Program kProgram = {Question::kGet, 4};
@@ -435,7 +436,7 @@ class Learning : public Flow {
     Flow::SetUpTestSuite();
   }
 
-  // A step's kernels; what is known of them is in the store.
+  // Returns a step's kernels; the store has what is known of them.
   static std::vector<ConvolutionProblem> Step() {
     std::vector<ConvolutionProblem> step;
     for (const Operation operation : kOperations) {
@@ -509,7 +510,7 @@ TEST_F(NoReport, CostsOneWarning) {
     Meet({Question::kFindEx}, FreshProblem(operation), none);
   }
   std::vector<std::string> lines = LogLines();
-  // Engines may need more than the budget that all suites have.
+  // Engines may need more than the budget, which all suites have.
   std::erase_if(lines, [](const std::string& line) {
     return line.find("the total workspace") != std::string::npos;
   });

@@ -9,7 +9,7 @@
 namespace ucudnn::test {
 namespace {
 
-// What the stand-in adds to the library's segments, of which there are few.
+// The stand-in rounds the library's segments, which are few, by at most this in all.
 constexpr size_t kRounding = 8192;
 
 }  // namespace

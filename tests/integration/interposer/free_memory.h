@@ -1,19 +1,19 @@
-// Device memory that a step of a test leaves behind.
+// Observes the device memory that a step of a test leaves behind.
 #pragma once
 
 #include <cstddef>
 
 namespace ucudnn::test {
 
-// Of the current device.
+// Returns the free memory of the current device.
 size_t FreeMemory();
 
-// Nothing is left of what was taken since `before` were free. Under one budget for all kernels the
-// own workspace of ucudnn may be, as long as there is a handle.
+// Expects that nothing is left of what was taken since `before` bytes were free. Under one budget
+// for all kernels, ucudnn's own workspace may be left as long as there is a handle.
 void ExpectNothingStays(size_t before);
 
-// The same once every handle is gone that was made after it: then not even ucudnn's workspace
-// is left.
+// Expects in its destructor that nothing is left, not even ucudnn's workspace. REQUIRES: all
+// handles made after its construction are destroyed.
 class NothingStays {
  public:
   NothingStays();

@@ -1,6 +1,6 @@
-// A program of the graph API while host memory is short inside libucudnn: at every allocation while
-// its plans are made, executed and turned into native CUDA graphs. The result stays right, in the
-// workspace that the plan reports, behind which memory faults.
+// A program of the graph API runs while host memory is short inside libucudnn: at every allocation
+// while its plans are made, executed and turned into native CUDA graphs. The result stays right, in
+// the workspace that the plan reports; memory after it faults.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -23,15 +23,15 @@ using cudnn::BackendDescriptor;
 
 constexpr int kImages = 4;
 constexpr int kEngine = 1;  // the stand-in's GEMM: whole numbers are exact
-// Pieces fit, and the whole does not: oneDNN needs less where there is AVX-512.
+// Pieces fit these limits, but the whole does not. With AVX-512 oneDNN needs less.
 const bool kNeedsLess = __builtin_cpu_supports("avx512f") != 0;
 const size_t kLimit = kNeedsLess ? 16384 : 65536;
 const char* const kLimitText = kNeedsLess ? "16KiB" : "64KiB";
 
-// Most allocations are alike: after the first, some.
+// Most allocations are alike, so after the first ones only some are made to fail.
 long Next(long kth) { return kth + (kth < 40 ? 1 : 7); }
 
-// Images at other distances than in every earlier problem: nothing is known of it yet.
+// Returns a kernel whose images have new distances, so nothing is known of it yet.
 ConvolutionProblem FreshProblem() {
   static int next = 0;
   ConvolutionProblem problem = LayerProblem(Operation::kForward, kImages);
@@ -41,7 +41,7 @@ ConvolutionProblem FreshProblem() {
   return AsRead(problem);
 }
 
-// One image, which runs as tiles within their limit.
+// Returns one image, which runs as tiles within this limit.
 constexpr char kTiledLimitText[] = "192KiB";
 constexpr size_t kTiledLimit = size_t{192} << 10;
 ConvolutionProblem Image() {
@@ -92,7 +92,7 @@ class Program {
     pack_.emplace(std::move(*pack));
   }
 
-  // On a handle that ucudnn has not met where it is another.
+  // Executes on `handle`, which ucudnn may not have met.
   cudnnStatus_t Execute(cudnnHandle_t handle) {
     return cudnnBackendExecute(handle, plan_->get(), pack_->get());
   }
@@ -110,7 +110,7 @@ class Program {
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
     EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
   }
-  // What the last execution or launch left.
+  // Checks the result of the last execution or launch.
   void Check() {
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
     EXPECT_TRUE(convolution_.OutputEquals(expected_, convolution_.TakeOutput()));
@@ -162,7 +162,7 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsMade) {
     }
   }
   EXPECT_GT(kth, 100);
-  EXPECT_GT(limited, 1);  // the plan that met no fault, and others
+  EXPECT_GT(limited, 1);  // more than the plan that met no fault
 }
 
 TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
@@ -174,7 +174,7 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
   long kth = 1;
   for (bool failed = true; failed && !HasFailure(); kth = Next(kth)) {
     SCOPED_TRACE("allocation " + std::to_string(kth));
-    // Nothing is known of a handle that was made past ucudnn.
+    // Nothing is known of a handle that was made without ucudnn.
     cudnnHandle_t handle = nullptr;
     ASSERT_EQ(Undivided().cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
     FailAllocation(kth);
@@ -187,9 +187,9 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
   EXPECT_GT(kth, 2);
 }
 
-// Whether allocation number `kth` was asked for and failed while a native graph of the program's
-// plan was made. Where it fails the graph still computes the right result, and an update that it
-// leaves half done is no success.
+// Returns whether allocation number `kth` was asked for and failed while a native graph of the
+// program's plan was made. If it fails, the graph still computes the right result, and an update
+// that it leaves half done reports no success.
 template <typename Look>
 bool FailsInNativeGraph(Program& program, long kth, const Look& look) {
   cudaGraph_t graph = nullptr;
@@ -222,8 +222,8 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
     ASSERT_LE(program.bytes(), kLimit);
     failed = FailsInNativeGraph(program, kth, [](cudaGraph_t) {});
   }
-  // The pieces exist; their graphs are allocated. Under a budget nothing is: a native graph cannot
-  // have ucudnn's workspace.
+  // The pieces exist, and their graphs are allocated. Under a budget nothing is allocated, since a
+  // native graph cannot have ucudnn's workspace.
   EXPECT_GT(kth, InBudget() ? 1 : 3);
 }
 
@@ -263,7 +263,7 @@ int main(int argc, char** argv) {
   ucudnn::test::Environment environment = {
       {"UCUDNN_ENGINES", "both"}, {"UCUDNN_DATABASE", "none"}, {"UCUDNN_REPORT", ""}};
   ucudnn::test::Environment tiled = environment;
-  // Under one budget for all kernels, that is the limit.
+  // With one budget for all kernels, the budget is the limit.
   if (!ucudnn::test::InBudget()) {
     environment.emplace_back("UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kLimitText);
     tiled.emplace_back("UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kTiledLimitText);

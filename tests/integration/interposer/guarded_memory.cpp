@@ -31,10 +31,10 @@ GuardedMemory::GuardedMemory(size_t bytes, const Placement& placement) : bytes_(
   if (bytes == 0) return;
   const size_t page = PageBytes();
   host_bytes_ = RoundUp(bytes + kMargin, page);
-  // One page more, because the block starts anywhere in a page.
+  // The block starts anywhere in a page, so there is one page more.
   EXPECT_EQ(cudaMalloc(&block_, host_bytes_ + 3 * page), cudaSuccess);
   if (block_ == nullptr) return;
-  // The stand-in's kernels work through the alias, which lies in its pages as the block in its own.
+  // The stand-in's kernels use the alias, which lies in its pages as the block does in its own.
   auto* const alias = static_cast<unsigned char*>(hostgpuHostAlias(block_));
   const auto start = reinterpret_cast<uintptr_t>(alias);
   host_ = alias + (RoundUp(start, page) - start) + page;
@@ -50,7 +50,7 @@ GuardedMemory::GuardedMemory(size_t bytes, const Placement& placement) : bytes_(
 
 GuardedMemory::~GuardedMemory() {
   if (block_ == nullptr) return;
-  cudaDeviceSynchronize();  // what is still under way meets the faulting pages
+  cudaDeviceSynchronize();  // pending work still meets the faulting pages
   const size_t page = PageBytes();
   mprotect(host_ - page, page, PROT_READ | PROT_WRITE);
   mprotect(host_ + host_bytes_, page, PROT_READ | PROT_WRITE);

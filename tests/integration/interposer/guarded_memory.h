@@ -1,5 +1,5 @@
-// Device memory of a test between two pages that fault: an access beyond it ends the process where
-// it happens, and what is written into the few bytes that alignment leaves is found afterwards.
+// A test's device memory between two pages that fault: an access beyond it ends the process where
+// it happens, and writes into the few bytes that alignment leaves are found afterwards.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@ namespace ucudnn::test {
 
 using Bytes = std::vector<unsigned char>;
 
-// Which faulting page the memory touches (as closely as its alignment allows), and how many bytes
-// behind a multiple of 16 it starts.
+// The faulting page that the memory touches (as closely as its alignment allows), and how many
+// bytes after a multiple of 16 it starts.
 struct Placement {
   enum class Edge { kEnd, kBegin } edge = Edge::kEnd;
   size_t offset = 0;
@@ -27,12 +27,12 @@ class GuardedMemory {
   size_t bytes() const { return bytes_; }
   void Upload(const Bytes& content);
   Bytes Download() const;
-  // Whether nobody wrote between the data and the faulting pages. Waits for the device.
+  // Returns whether nobody wrote between the data and the faulting pages. Waits for the device.
   bool GuardsAreIntact() const;
 
  private:
   const size_t bytes_;
-  void* block_ = nullptr;          // device memory, some of it behind the faulting pages
+  void* block_ = nullptr;          // device memory, some of it in the faulting pages
   unsigned char* host_ = nullptr;  // the first host address between the faulting pages...
   size_t host_bytes_ = 0;          // ...and how many there are
   size_t before_ = 0;              // of them before the data

@@ -1,5 +1,5 @@
-// The layer that the protocol tests ask and run: its engines' costs are set so that algorithm 1 is
-// by far the fastest and needs workspace; algorithm 0, without, runs faster in pieces.
+// The layer that the protocol tests ask about and run. Its engines' costs are set so that algorithm
+// 1 is by far the fastest and needs workspace; algorithm 0 needs none and is faster in pieces.
 #pragma once
 
 #include "convolution.h"
@@ -7,17 +7,17 @@
 
 namespace ucudnn::test {
 
-constexpr int kAlgorithms = 8;  // numbers above are no algorithm of any operation
+constexpr int kAlgorithms = 8;  // no algorithm of any operation has this number or a larger one
 constexpr int kLayerImages = 16;
 
-// 8 channels of 12x12, 3x3 filters to 8 channels.
+// Returns a layer of 8 channels of 12x12 pixels, with 3x3 filters to 8 channels.
 ConvolutionProblem LayerProblem(Operation operation, int n = kLayerImages);
 
-// Less than algorithm 1 of any operation needs at kLayerImages.
+// A limit below the need of algorithm 1 of any operation at kLayerImages.
 constexpr size_t kTightBytes = 100000;
 
-// Writes what measuring LayerProblem would have found at every power of two up to 32 images, and
-// at 15.
+// Writes what measuring LayerProblem would have found at every power of two up to 32 images, and at
+// 15.
 void PrimeLayer();
 
 }  // namespace ucudnn::test

@@ -1,5 +1,6 @@
-// The two libraries a test compares: the drop-in, as a program linked with cuDNN meets it, and the
-// stand-in behind it, whose convolutions are undivided. Handles and descriptors belong to both.
+// The two libraries that a test compares: the drop-in, as a program linked with cuDNN meets it, and
+// the stand-in behind it, whose convolutions are undivided. Both accept all handles and
+// descriptors.
 #pragma once
 
 #include "cudnn/functions.h"
@@ -10,10 +11,10 @@ namespace ucudnn::test {
 const cudnn::Functions& DropIn();
 const cudnn::Functions& Undivided();
 
-// As ucudnn describes the device the tests run on.
+// Returns ucudnn's description of the device on which the tests run.
 planning::Platform CurrentPlatform();
 
-// Convolutions the stand-in was asked for since the last call.
+// Returns how many convolutions the stand-in was asked for since the last call.
 long ConvolutionsRun();
 
 }  // namespace ucudnn::test

@@ -1,4 +1,4 @@
-// What frameworks are told, and what executing it does, where the user set a limit, wants
+// Tests what frameworks are told, and what executing it does, if the user set a limit, wants
 // determinism, has nothing measured, or turned ucudnn off.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -20,20 +20,20 @@ namespace {
 // --- A limit of the user's -----------------------------------------------------------------------
 class UsersLimit : public Protocol {};
 
-// PyTorch's deterministic mode takes algorithm 1 without a question but its size. The first of its
-// suite: the report then holds its kernels alone.
+// PyTorch's deterministic mode takes algorithm 1 and asks only for its size. This test is the first
+// of its suite, so the report holds only its kernels.
 TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation));
     const size_t need = ReportedNeed(convolution, 1).value();
-    // Without a deterministic engine that fits undivided, pieces of it keep what is told.
+    // If no deterministic engine fits undivided, pieces of one keep the promise.
     EXPECT_LE(need, kTightBytes);
     RunAndCompare(convolution, 1, need);
     for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
       if (kernel["limit_bytes"] != std::min(need, kTightBytes)) continue;
       for (const std::string& engine : Engines(kernel)) {
-        // Of the graph API, too, engine 1 is direct and deterministic, as are 0 and 2 forward.
+        // In the graph API, too, engine 1 is direct and deterministic, and forward 0 and 2 are.
         const bool forward = operation == Operation::kForward;
         const char number = engine.at(engine.find(':') + 1);
         EXPECT_TRUE(number == '1' || (forward && (number == '0' || number == '2'))) << engine;
@@ -52,7 +52,7 @@ TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldForItsAlgorithm) {
   EXPECT_GE(RunAndCompare(convolution, 1, need), 2);
 }
 
-// Told for another math type than was asked about, and passed more.
+// The answer is for another math type than was asked about, and the caller passes more workspace.
 TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldAlsoWhereMoreIsPassed) {
   ConvolutionProblem problem = LayerProblem(Operation::kForward);
   problem.type = DataType::kHalf;
@@ -88,8 +88,9 @@ TEST_F(UsersLimit, NothingFasterIsPromisedAsDeterministicThanIs) {
   }
 }
 
-// Caffe: one algorithm per layer, its size asked for apart, one allocation cut into a slice per
-// handle, and both gradients of a layer under way at once; the filter's adds to what is there.
+// Caffe takes one algorithm per layer, asks separately for its size, cuts one allocation into a
+// slice per handle, and runs both gradients of a layer at once. The filter's gradient adds to what
+// is there.
 TEST_F(UsersLimit, CaffeRunsBothGradientsAtOnceInSlicesOfOneAllocation) {
   Convolution data(LayerProblem(Operation::kBackwardData));
   Convolution filter(LayerProblem(Operation::kBackwardFilter));
@@ -217,7 +218,7 @@ class Unmeasured : public Protocol {};
 TEST_F(Unmeasured, TheLimitHoldsInEveryAnswerAndOtherCallsAreTold) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
-    // Another size than the primed ones.
+    // This size is none of the primed ones.
     Convolution convolution(LayerProblem(operation, 3));
     for (const Question question : {Question::kFind, Question::kGet}) {
       const Answer answer = Ask(DropIn(), question, convolution, kAlgorithms);

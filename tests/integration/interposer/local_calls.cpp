@@ -4,7 +4,7 @@
 
 #include <vector>
 
-// The headers are those of the oldest release that is served, and mark what newer ones may drop.
+// The headers of the oldest supported release mark what newer ones may drop.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace ucudnn::test {
@@ -49,7 +49,7 @@ class Tensor {
   void* data_ = nullptr;
 };
 
-// For each position of two planes, what `of(position, plane)` says.
+// Returns `of(position, plane)` for each position of two planes.
 template <typename Of>
 Values TwoPlanes(Of of) {
   Values values;
@@ -82,8 +82,8 @@ void ExpectChannelSoftmax(cudnnHandle_t handle, cudaStream_t stream) {
 void ExpectNormOfPositions(cudnnHandle_t handle, cudaStream_t stream) {
   const float one = 1, zero = 0;
   constexpr auto kMode = CUDNN_BATCHNORM_PER_ACTIVATION;
-  // At each position two images lie 1 on both sides of the mean: their variance is 1, and with an
-  // epsilon of 3 the inverse deviation 1/2.
+  // At each position two images lie 1 on both sides of the mean, so their variance is 1; with an
+  // epsilon of 3 the inverse deviation is 1/2.
   constexpr double kEpsilon = 3;
   const Values means = {0, 1, 2, 3, 4, 5}, ones(kPlane, 1), zeros(kPlane, 0);
   const Tensor x(2, 1, TwoPlanes([](int at, int image) { return at + Sign(image); }));
@@ -97,10 +97,10 @@ void ExpectNormOfPositions(cudnnHandle_t handle, cudaStream_t stream) {
             CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(y.Read(stream), TwoPlanes([](int, int image) { return Sign(image) / 2; }));
   EXPECT_EQ(mean.Read(stream), means);
-  EXPECT_EQ(variance.Read(stream), Values(kPlane, 2));  // of 2 numbers: times 2 / (2 - 1)
+  EXPECT_EQ(variance.Read(stream), Values(kPlane, 2));  // for 2 numbers: times 2 / (2 - 1)
   EXPECT_EQ(saved_mean.Read(stream), means);
   EXPECT_EQ(saved_inverse.Read(stream), Values(kPlane, 0.5));
-  // Normalised numbers are -1/2 and 1/2, which dy of -4 p and 4 p is projected on.
+  // Normalised numbers are -1/2 and 1/2, and dy of -4 p and 4 p is a multiple of them.
   const Tensor dy(2, 1, TwoPlanes([](int at, int image) { return 4 * Sign(image) * at; }));
   const Tensor dx(2, 1, Values(2 * kPlane, 9)), dscale(1, 1, ones), dbias(1, 1, ones);
   EXPECT_EQ(cudnnBatchNormalizationBackward(

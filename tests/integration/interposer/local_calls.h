@@ -1,5 +1,5 @@
-// Calls of cuDNN that are right on a stripe: each rank's own, while the process's images are split.
-// What they give is whole numbers and halves, which is exact.
+// Calls of cuDNN that are right on a stripe: each rank makes its own while the process's images are
+// split. Their results are whole numbers and halves, which are exact.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,9 +7,9 @@
 
 namespace ucudnn::test {
 
-// Softmax over channels, forward and backward, on a handle that is a rank's. Waits for the handle's
-// stream; an expectation fails where a call or its result is wrong.
+// Tests softmax over channels, forward and backward, on a rank's handle. Waits for the handle's
+// stream; an expectation fails if a call or its result is wrong.
 void ExpectChannelSoftmax(cudnnHandle_t handle, cudaStream_t stream);
-// The same of batch normalisation with statistics of each position, by the plain calls.
+// Tests batch normalisation with statistics of each position alike, by the plain calls.
 void ExpectNormOfPositions(cudnnHandle_t handle, cudaStream_t stream);
 }  // namespace ucudnn::test

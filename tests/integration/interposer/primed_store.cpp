@@ -63,7 +63,7 @@ void PrimedStore::Write(bool verified) {
   const Result<size_t> added = store.Add(rows_);
   ASSERT_TRUE(added.ok()) << added.message();
   if (!verified) return;
-  // Those of one kernel, which follow each other, at once.
+  // The rows of one kernel follow each other and are marked at once.
   std::vector<MicroConfiguration> kernel;
   for (size_t i = 0; i < rows_.size(); ++i) {
     kernel.push_back(rows_[i].measurement.micro);
@@ -77,9 +77,9 @@ void PrimedStore::Write(bool verified) {
 
 Cost DividedInto(int piece, int n) {
   return [=](int algorithm, int size) -> double {
-    if (algorithm > 2) return -1;  // Winograd rounds otherwise
+    if (algorithm > 2) return -1;  // Winograd rounds differently
     const double per_image = size == piece ? 0.001 : size == n ? 1 : 0.002;
-    // The remainder prefers another engine than the pieces.
+    // The remainder has another best engine than the pieces.
     const bool preferred = (algorithm == 1) == (size == piece);
     return per_image * size * (preferred ? 1 : 1.25);
   };

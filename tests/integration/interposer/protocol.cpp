@@ -15,13 +15,13 @@
 namespace ucudnn::test {
 namespace {
 
-// Whole numbers are exact in such an algorithm.
+// Returns whether such an algorithm is exact for whole numbers.
 bool IsDirect(Operation operation, int algorithm) {
   return LegacyNumericClass(operation, algorithm) == NumericClass::kDirect;
 }
 
-// The report holds a plan of so many pieces inside what the caller was told, of engines that
-// are as exact and deterministic.
+// Expects that the report holds a plan of so many pieces within what the caller was told, with
+// engines that are as exact and deterministic.
 void ExpectReported(const Convolution& convolution, const cudnn::AlgorithmPerformance& told,
                     long pieces) {
   const Operation operation = convolution.problem().operation;

@@ -1,5 +1,5 @@
-// What the protocol tests do with a convolution, whatever ucudnn was told: run it in memory of
-// exactly the size that was reported, and compare with what was promised.
+// Helpers of the protocol tests: whatever ucudnn told, they run a convolution in memory of exactly
+// the reported size, and compare with what was promised.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,16 +13,16 @@ class Protocol : public testing::Test {
  protected:
   static void SetUpTestSuite();
 
-  // Runs `algorithm` in exactly `bytes` of memory and compares; the number of pieces.
+  // Runs `algorithm` in exactly `bytes` bytes of memory and compares. Returns the number of pieces.
   static long RunAndCompare(Convolution& convolution, int algorithm, size_t bytes,
                             const Scales& scales = {});
 
   static void UseMath(const Convolution& convolution, cudnnMathType_t math);
 
-  // Every algorithm of every answer, run in what was reported for it.
+  // Runs every algorithm of every answer in what was reported for it.
   static void EveryAnswerIsKept(size_t limit);
 
-  // The first result of FindEx with `lent` bytes.
+  // Returns the first result of FindEx with `lent` bytes.
   static cudnn::AlgorithmPerformance FindEx(Convolution& convolution, size_t lent);
 };
 

@@ -1,6 +1,6 @@
-// How frameworks ask for algorithms and run them, each in its own order of calls, when nothing
-// limits but the caller: what ucudnn tells them must be what executing it does, in memory of
-// exactly the size that was reported.
+// Frameworks ask for algorithms and run them, each in its own order of calls, when only the caller
+// limits workspace: what ucudnn tells them must be what executing it does, in memory of exactly the
+// size that was reported.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -72,13 +72,13 @@ TEST_F(CallersLimit, RequestedCountsAreThoseOfTheRealLibrary) {
   }
 }
 
-// Only algorithm 1 serves an identity activation, and nobody says so while asking: what is told of
-// it must not need another's help.
+// Only algorithm 1 serves an identity activation, and the question does not mention the activation.
+// So what is told about algorithm 1 must not need another's help.
 TEST_F(CallersLimit, IdentityActivationRunsInWhatWasReported) {
   ConvolutionProblem problem = LayerProblem(Operation::kForward, 12);
   for (const bool alone : {true, false}) {
     SCOPED_TRACE(alone ? "alone" : "never alone");
-    // Reported with another math type than asked with: measurements are filed by the caller's.
+    // The answer has another math type than the question; measurements are filed by the caller's.
     problem.math = alone ? MathType::kTensorOp : MathType::kTensorOpAllowConversion;
     PrimedStore store;
     store.Add(problem, {4, 8, 12}, [&](int algorithm, int size) -> double {
@@ -98,8 +98,8 @@ TEST_F(CallersLimit, IdentityActivationRunsInWhatWasReported) {
   }
 }
 
-// PyTorch's version-7 path with cudnn.benchmark: sizes of all algorithms, a search in the largest,
-// and the answer cached for ever, on whatever thread comes along.
+// PyTorch's version-7 path with cudnn.benchmark asks for the sizes of all algorithms, searches in
+// the largest, and caches the answer for ever, on whatever thread comes along.
 TEST_F(CallersLimit, PyTorchBenchmark) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
@@ -135,7 +135,7 @@ TEST_F(CallersLimit, PyTorchBenchmark) {
   }
 }
 
-// NVCaffe searches up to five times, until the answers repeat, in a workspace it shares.
+// NVCaffe searches up to five times, until the answers repeat, in a workspace that it shares.
 TEST_F(CallersLimit, NvcaffeSearchesUntilAnswersRepeat) {
   for (const Operation operation : kOperations) {
     Convolution convolution(LayerProblem(operation));
@@ -151,7 +151,7 @@ TEST_F(CallersLimit, NvcaffeSearchesUntilAnswersRepeat) {
   }
 }
 
-// dlib keeps the algorithm for a layer and asks its workspace again for other mini-batches.
+// dlib keeps the algorithm for a layer and asks for its workspace again for other mini-batches.
 TEST_F(CallersLimit, DlibKeepsTheAlgorithmForOtherBatches) {
   for (const Operation operation : kOperations) {
     Convolution searched(LayerProblem(operation));

@@ -1,4 +1,4 @@
-// cuDNN's nine ways to ask for algorithms, the same for every operation.
+// cuDNN's nine ways to ask for algorithms, in one form for every operation.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ struct Answer {
 Answer Ask(const cudnn::Functions& library, Question question, Convolution& convolution,
            int requested, void* workspace = nullptr, size_t workspace_bytes = 0);
 
-// cudnnGetConvolution*WorkspaceSize of the drop-in; none when it refuses.
+// Returns the drop-in's cudnnGetConvolution*WorkspaceSize, or none if it refuses.
 std::optional<size_t> ReportedNeed(const Convolution& convolution, int algorithm);
 
 }  // namespace ucudnn::test

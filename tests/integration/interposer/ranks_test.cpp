@@ -1,5 +1,5 @@
-// Processes of one job: they measure at the same time, each with times of its own, and end with the
-// same plans where they share a store.
+// Processes of one job measure at the same time, each with times of its own, and end with the same
+// plans if they share a store.
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@
 namespace ucudnn::test {
 namespace {
 
-// Files of the test's folder that its processes share.
+// The processes share these files of the test's folder.
 constexpr char kMeetingFile[] = "/meeting";
 constexpr char kIntervalFile[] = "/intervals";
 
@@ -86,7 +86,7 @@ class Meeting {
     close(file);
   }
 
-  // Until all have come here as often as this process has.
+  // Waits until all have come here as often as this process has.
   void Wait() {
     ++*arrived_;
     ++times_;
@@ -140,8 +140,8 @@ std::vector<std::unique_ptr<Work>> AllWork(const std::vector<int>& batches) {
   return all;
 }
 
-// Steps of a training run; the processes meet before counts of calls at which plans that were not
-// final are made anew.
+// Runs steps of a training run. The processes meet before the counts of calls at which plans that
+// were not final are made anew.
 void RunSteps(const std::vector<int>& batches, const std::vector<int>& meetings) {
   if (Number("WORLD_SIZE") == 0) GTEST_SKIP() << "runs in the processes of other tests";
   UseNoisyTimer();
@@ -183,7 +183,7 @@ void RunJob(const std::string& test, int ranks, const Environment& extra = {}) {
 
 nlohmann::json ReadReportOf(const std::string& name) { return ReadReport(Folder() + "/" + name); }
 
-// All that was decided, in an order that does not depend on when.
+// Returns everything that was decided, in an order that does not depend on time.
 nlohmann::json Decided(const nlohmann::json& report) {
   std::vector<nlohmann::json> kernels;
   for (nlohmann::json kernel : report["kernels"]) {
@@ -199,8 +199,8 @@ int Divided(const nlohmann::json& decided) {
                                         [](const auto& kernel) { return Pieces(kernel) > 1; }));
 }
 
-// Eight with a device each, which share a store, decide the same, and the same as one that only
-// reads it.
+// Eight processes with a device each, which share a store, decide alike, and like one that only
+// reads the store.
 class Ranks : public testing::Test {
  protected:
   static constexpr int kRanks = 8;
@@ -232,7 +232,7 @@ class Ranks : public testing::Test {
     const nlohmann::json reader = ReadReportOf("reader.json");
     EXPECT_EQ(reader["measured"], 0);
     const nlohmann::json decided = Decided(reader);
-    // Each would have measured other times: that theirs are equal shows whose they are.
+    // Each process would have measured other times, so equal ones come from the store.
     for (const auto& kernel : decided) {
       EXPECT_TRUE(kernel["plan"][0]["piece_ms"].is_number()) << kernel.dump(1);
     }
@@ -250,8 +250,8 @@ TEST_F(Ranks, AgreeUnderPolicyAll) { AgreeAndOneThatReadsToo("all"); }
 
 TEST_F(Ranks, AgreeUnderPolicyAuto) { AgreeAndOneThatReadsToo("auto"); }
 
-// What a rank has no time to measure or to compare, others do: those of this job as far as their
-// time goes, those of the next one the rest. Nothing is measured twice.
+// Other ranks measure and compare what one rank has no time for: ranks of this job as far as their
+// time goes, and ranks of the next job the rest. Nothing is measured twice.
 class HastyRanks : public Ranks {};
 
 TEST_F(HastyRanks, LeaveTheRestToTheNextJob) {
@@ -310,7 +310,7 @@ TEST_F(Crowd, MeasuresOneAtATimeAndLosesNoRow) {
   for (int rank = 0; rank < kProcesses; ++rank) {
     measured += ReadReportOf(ReportOf(rank))["measured"].get<long>();
   }
-  // What one measured no other measured again.
+  // What one process measured, no other measured again.
   EXPECT_EQ(StoredRows(), measured);
   const std::vector<Interval> intervals = Intervals();
   std::set<long long> measuring;

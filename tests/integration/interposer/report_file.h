@@ -1,4 +1,4 @@
-// The report of this process, read back as its user would read it.
+// Reads the report of this process as its user would read it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,13 +12,13 @@ namespace ucudnn::test {
 nlohmann::json ReadReport();  // null when there is none
 nlohmann::json ReadReport(const std::string& path);
 
-// Entries of `problem`, in the order they were decided.
+// Returns the entries of `problem`, in the order in which they were decided.
 std::vector<nlohmann::json> KernelsOf(const nlohmann::json& report,
                                       const ConvolutionProblem& problem);
 
 int Pieces(const nlohmann::json& kernel);
 int Images(const nlohmann::json& kernel);
-// Every engine of the plan.
+// Returns every engine of the plan.
 std::vector<std::string> Engines(const nlohmann::json& kernel);
 
 }  // namespace ucudnn::test

@@ -1,4 +1,4 @@
-// Threads and processes that share what was measured.
+// Tests threads and processes that share what was measured.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kLent = 1 << 17;
 
-// Asks and runs `operation` of the layer with `n` images `rounds` times.
+// Asks about `operation` of the layer with `n` images, and runs it, `rounds` times.
 void AskAndRun(Operation operation, int n, cudaStream_t stream, int rounds) {
   Convolution convolution(LayerProblem(operation, n));
   std::mt19937 random(18);
@@ -28,7 +28,7 @@ void AskAndRun(Operation operation, int n, cudaStream_t stream, int rounds) {
   const Answer answer =
       Ask(DropIn(), Question::kFindEx, convolution, kAlgorithms, workspace.data(), kLent);
   ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
-  // Of the algorithms that sum whole numbers exactly, the best.
+  // The best algorithm is taken that sums whole numbers exactly.
   const auto told =
       std::find_if(answer.algorithms.begin(), answer.algorithms.end(), [](const auto& algorithm) {
         return algorithm.status == CUDNN_STATUS_SUCCESS && algorithm.algorithm <= 2;
@@ -68,7 +68,7 @@ class Threads : public testing::Test {};
 
 TEST_F(Threads, FourWithOwnHandlesAndStreamsOnTheSameAndOnOtherLayers) { RunOnFourThreads(); }
 
-// Every call compared with the undivided one.
+// Every call is compared with the undivided one.
 class CheckedThreads : public testing::Test {};
 
 TEST_F(CheckedThreads, FourAtOnceAreEachComparedOnTheirOwn) {
@@ -132,7 +132,7 @@ TEST_F(Store, ProcessesThatMeasureAtOncePlanFromTheSameRows) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  // Pieces fit, and eight images do not: oneDNN needs less where there is AVX-512.
+  // Pieces fit, and eight images do not; oneDNN needs less where there is AVX-512.
   const char* const limit = __builtin_cpu_supports("avx512f") ? "40000" : "60000";
   return ucudnn::test::RunSuites(
       argc, argv,

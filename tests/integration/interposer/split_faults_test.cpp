@@ -1,9 +1,9 @@
-// Two ranks on threads of a program, and one fault: an allocation inside libucudnn, a resource of
-// the device, a question to cuDNN or a convolution that fails, on whichever rank meets it, from the
-// ranks' meeting on. Each call's result is that of the undivided convolution, or is not a number,
-// or the call failed; a call that fails on one rank alone is an error on both from then on. The
-// rank's own call is never the answer. A job fails once, so every fault has a process of its own.
-// INTERPOSER_TEST_FAULTS=every makes each occurrence fail, as tools/check --full does.
+// Two ranks on threads of a program meet one fault: an allocation inside libucudnn, a resource of
+// the device, a question to cuDNN or a convolution fails, on whichever rank meets it, after the
+// ranks have met. Each call gives the result of the undivided convolution, or a result with NaN, or
+// it fails; a call that fails on one rank alone is an error on both from then on. The rank's own
+// call is never the answer. A job fails once, so every fault has a process of its own.
+// INTERPOSER_TEST_FAULTS=every, which tools/check --full sets, meets many more faults.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ constexpr char kSite[] = "SPLIT_SITE", kOccurrence[] = "SPLIT_OCCURRENCE";
 constexpr char kWhere[] = "SPLIT_WHERE";  // in every call, or in this one alone
 constexpr std::string_view kEvery = "every", kRefusal = "refusal", kPlan = "plan";
 constexpr std::string_view kHostMemory = "host memory";
-// As many processes as compute in less time than ranks wait for each other.
+// So many processes compute in less time than ranks wait for each other.
 #if defined(__SANITIZE_THREAD__)
 constexpr long kMostAtOnce = 4;
 #elif defined(__SANITIZE_ADDRESS__)
@@ -50,7 +50,7 @@ class OneFault {
       hostgpuInjectFault(site_.c_str(), kth_);
     }
   }
-  // Returns whether it occurred.
+  // Ends the fault and returns whether it occurred.
   bool Disarm() const {
     if (site_ == kHostMemory) return AllocationsSince() >= kth_;
     const long seen = hostgpuFaultCount(site_.c_str());
@@ -69,7 +69,7 @@ class SplitFaults : public testing::Test {
   static void Tell(const std::string& what) { std::ofstream(FileOf(what)) << "so\n"; }
   static bool WasTold(const std::string& what) { return std::filesystem::exists(FileOf(what)); }
 
-  // Of both ranks at once.
+  // Expects that each call of both ranks failed, or gave NaN or the rank's part.
   static void CheckRound(const std::vector<Expected>& expected, const Round (&round)[kRanks]) {
     for (size_t i = 0; i < round[0].size(); ++i) {
       for (int rank = 0; rank < kRanks; ++rank) {
@@ -82,7 +82,7 @@ class SplitFaults : public testing::Test {
       }
     }
   }
-  // Whether one rank failed in a call in which the other did not.
+  // Returns whether one rank failed in a call in which the other did not.
   static bool FailedOnOne(const Round (&round)[kRanks]) {
     for (size_t i = 0; i < round[0].size(); ++i) {
       if ((round[0][i].status == CUDNN_STATUS_SUCCESS) !=
@@ -100,13 +100,14 @@ class SplitFaults : public testing::Test {
         {{kSite, site}, {kOccurrence, std::to_string(at)}, {kWhere, std::string(where)}});
   }
 
-  // Meets the faults of `site`, some at once.
+  // Meets faults of `site`, some at once.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
     const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
     const bool is_every = faults != nullptr && std::string(faults) == "every";
-    // Each is a process of its own, and there are thousands: twenty-four times as many.
+    // Every fault has a process of its own, and there are thousands; with "every", about
+    // twenty-four times as many are met.
     stride = is_every ? (stride + 3) / 4 : 6 * stride;
-    // Many of them wait, for a rank that is late.
+    // Many processes wait for a rank that is late.
     const long at_once = is_every ? kMostAtOnce : 4;
     for (long kth = 1; !WasTold("none so late") && !HasFailure(); kth += at_once * stride) {
       std::vector<std::pair<long, TestProcess>> processes;
@@ -140,7 +141,7 @@ TEST_F(SplitFaults, MeetsOne) {
   for (int number = 0; number < kRanks; ++number) {
     threads.emplace_back([&, number] {
       SplitRank rank(number);
-      // Nothing else fails from one to the next.
+      // No other call fails while the fault is armed.
       const auto arm_before = [&](std::string_view what) {
         meet.arrive_and_wait();
         if (number == 0 && where == what) fault.Arm();
@@ -197,7 +198,7 @@ TEST_F(SplitFaults, OfResourcesAndQueries) {
   EXPECT_GT(met_, 10);
 }
 
-// It times exchanges, by thousands of events that are made at the first one.
+// The report times exchanges, with thousands of events that are made at the first one.
 TEST_F(SplitFaults, OfTheReport) {
   for (const char* site : {"event", "alloc", "query"}) {
     for (const long at : {1, 9, 30, 60, 100, 1000, 4150, 8190}) {
@@ -215,7 +216,7 @@ TEST_F(SplitFaults, OfAllocations) {
   MeetEvery(site, 97);
   MeetEvery(site, 5, kRefusal);
   MeetEvery(site, 23, kPlan);
-  // Exceptions came where they must be caught.
+  // Exceptions were caught where they must be.
   for (const char* what : {"call failed", "refusal failed", "plan failed"}) {
     EXPECT_TRUE(WasTold(what)) << what;
   }

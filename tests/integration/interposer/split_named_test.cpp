@@ -1,6 +1,6 @@
-// Everything of cuDNN that looks at an image, called by a program whose images are split over two
-// threads, and by one whose UCUDNN_SPATIAL cannot be read: a call is exact, or it is NOT_SUPPORTED
-// and a line names it.
+// A program whose images are split over two threads, and one whose UCUDNN_SPATIAL cannot be read,
+// call everything of cuDNN that looks at an image. A call is exact, or it returns NOT_SUPPORTED and
+// one line of the log names it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,8 @@
 #include "suites.h"
 #include "tests/support/problem.h"
 
-// The headers are those of the oldest release that is served, and mark what newer ones may drop.
+// The headers come from the oldest release that is served, and mark functions that newer releases
+// may drop.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace ucudnn::test {
@@ -25,7 +26,7 @@ namespace {
 struct NamedCall {
   const char* name;
   cudnnStatus_t status;
-  std::string said;  // what the library behind the drop-in says of it; empty: it was not asked
+  std::string said;  // what the library after the drop-in says of it; empty when it was not asked
 };
 
 std::string LastError() {
@@ -34,18 +35,18 @@ std::string LastError() {
   return text;
 }
 
-// Calls `function` with nothing: it is refused before an argument is looked at, where the real
-// library would say BAD_PARAM. A softmax of mode 0 is over positions.
+// Calls `function` without arguments. What is not split is refused before an argument is looked at,
+// where the real library would say BAD_PARAM. A softmax of mode 0 is over positions.
 template <typename... Arguments>
 cudnnStatus_t CallWithNothing(cudnnStatus_t (*function)(cudnnHandle_t, Arguments...),
                               cudnnHandle_t handle) {
-  LastError();  // of an earlier call
+  LastError();  // removes the error of an earlier call
   return function(handle, Arguments()...);
 }
 #define CALL_WITH_NOTHING(name) \
   NamedCall { #name, CallWithNothing(&name, handle), LastError() }
 
-// All of the legacy API that looks beyond one position and is not split.
+// Calls every function of the legacy API that looks beyond one position and is not split.
 std::vector<NamedCall> CallWhatIsNotSplit(cudnnHandle_t handle) {
   return {CALL_WITH_NOTHING(cudnnCTCLoss),
           CALL_WITH_NOTHING(cudnnCTCLoss_v8),
@@ -70,14 +71,15 @@ std::vector<NamedCall> CallWhatIsNotSplit(cudnnHandle_t handle) {
           CALL_WITH_NOTHING(cudnnSpatialTfSamplerForward)};
 }
 
-// Right on a stripe.
+// Calls functions that are right on a stripe.
 std::vector<NamedCall> CallWhatIsLocal(cudnnHandle_t handle) {
   return {CALL_WITH_NOTHING(cudnnBatchNormalizationForwardInference),
           CALL_WITH_NOTHING(cudnnLRNCrossChannelBackward),
           CALL_WITH_NOTHING(cudnnLRNCrossChannelForward),
           CALL_WITH_NOTHING(cudnnNormalizationForwardInference)};
 }
-// With what may be fused behind it, in both directions; what they are given is never read.
+// Calls norms with the operations that may be fused after them, in both directions; their arguments
+// are never read.
 std::vector<NamedCall> CallFusedNorms(cudnnHandle_t handle) {
   const float one = 1;
   float numbers[4] = {};
@@ -103,7 +105,7 @@ std::vector<NamedCall> CallFusedNorms(cudnnHandle_t handle) {
   return calls;
 }
 
-// Without arguments, as the real ones answer.
+// Calls split functions without arguments; they answer as the real ones do.
 std::vector<NamedCall> CallSplitOnesWithNothing(cudnnHandle_t handle) {
   return {CALL_WITH_NOTHING(cudnnPoolingForward),
           CALL_WITH_NOTHING(cudnnPoolingBackward),
@@ -115,7 +117,7 @@ std::vector<NamedCall> CallSplitOnesWithNothing(cudnnHandle_t handle) {
 
 #undef CALL_WITH_NOTHING
 
-// The gradient of a pooling that overwrites what it reads; what it is given is never read.
+// Calls the gradient of a pooling that overwrites its input; its arguments are never read.
 cudnnStatus_t CallPoolingOverItself(cudnnHandle_t handle) {
   const float one = 1, zero = 0;
   float numbers[4] = {};
@@ -139,7 +141,7 @@ cudnnStatus_t CallPoolingOverItself(cudnnHandle_t handle) {
   return status;
 }
 
-// A convolution in a capture of the rank's stream: it is in the graph where it is no error.
+// Runs a convolution in a capture of the rank's stream; the graph has it unless it is an error.
 cudnnStatus_t CallCaptured(SplitRank& rank, Convolution& convolution) {
   EXPECT_EQ(cudaStreamBeginCapture(rank.stream(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
   const cudnnStatus_t status = convolution.RunOn(rank.handle(), DropIn(), 0, nullptr, 0);
@@ -152,7 +154,7 @@ cudnnStatus_t CallCaptured(SplitRank& rank, Convolution& convolution) {
   return status;
 }
 
-// No rank has called it outside of a capture.
+// Returns a problem that no rank has called outside of a capture.
 ConvolutionProblem NewProblem() {
   ConvolutionProblem problem = LayerOf(Operation::kForward, kRows);
   ++problem.k;
@@ -175,7 +177,7 @@ long LinesWith(const std::string& text) {
   });
 }
 
-// What is not split, what is local, and what is split but for its arguments.
+// Calls what is not split, what is local, and split functions with wrong arguments.
 void ExpectRefusedOrLocal(const SplitRank& rank) {
   for (const NamedCall& call : CallWhatIsNotSplit(rank.handle())) {
     EXPECT_EQ(call.status, CUDNN_STATUS_NOT_SUPPORTED) << call.name;
@@ -199,8 +201,8 @@ TEST_F(Split, CallsAreExactOrNamed) {
   std::vector<Expected> expected;
   for (const Operation operation : kOperations) expected.emplace_back(operation);
   const Expected fused_expected(Operation::kForward, Extra::kRelu);
-  // What a test copies to and from a device is on the legacy stream, which spoils a capture of any
-  // thread: nobody copies while another one captures.
+  // A test's copies to and from a device are on the legacy stream, which spoils a capture of any
+  // thread, so nobody copies while another thread captures.
   std::barrier together(kRanks);
   struct Leaving {
     std::barrier<>& together;

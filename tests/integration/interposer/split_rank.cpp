@@ -16,8 +16,8 @@ namespace {
 constexpr int kPlanEngine = 1;  // the stand-in's GEMM: whole numbers are exact
 constexpr size_t kWorkspaceBytes = 65536;
 
-// Fills the rows from `first` on of an operand that has as many in every plane as it has, each
-// number a function of its place in the whole.
+// Fills an operand that holds the rows from `first` on of every plane of a whole; each number
+// depends on its place in the whole.
 void FillRows(Operand& operand, int seed, int first) {
   const int rows = operand.extents[1], columns = operand.extents[2];
   int at = 0;

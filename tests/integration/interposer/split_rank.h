@@ -1,5 +1,5 @@
-// Two ranks on threads of a test's program, which hold the upper and the lower half of each image:
-// what they call through the drop-in, and what the undivided convolution gives. Numbers are whole.
+// Two ranks on threads of a test's program hold the upper and the lower half of each image, call
+// convolutions through the drop-in, and compare with the undivided convolution. Numbers are whole.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,13 +17,13 @@ namespace ucudnn::test {
 
 constexpr int kRanks = 2, kHeight = 12, kRows = kHeight / kRanks;
 
-// A stripe of LayerProblem, or the whole.
+// Returns a stripe of LayerProblem, or the whole.
 ConvolutionProblem LayerOf(Operation operation, int rows);
-// Fills the operands of a stripe whose first row is `first` of the whole's.
+// Fills the operands of a stripe whose first row is row `first` of the whole.
 void FillStripe(Convolution& convolution, int first);
 std::vector<double> ValuesOf(Convolution& convolution, const Bytes& bytes);
 
-// What the undivided call over the whole gives, and the part of it that a rank holds.
+// The result of the undivided call over the whole, and the part of it that a rank holds.
 class Expected {
  public:
   explicit Expected(Operation operation, Extra extra = Extra::kNone);
@@ -35,17 +35,17 @@ class Expected {
   size_t columns_ = 0;
 };
 
-// What a rank's call gave; `values` are read once nothing fails any more.
+// The outcome of a rank's call; `values` are read once nothing fails any more.
 struct Given {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   std::vector<double> values;
 };
-// The three legacy calls, and the plan where both ranks have it.
+// The calls of a round: three legacy calls, and the plan where both ranks have it.
 using Round = std::vector<Given>;
 
 // One rank, on the thread that makes it: a handle, a stream, and its stripes of the three
-// convolutions and of a plan's. Every kRanks of them are a group, and hold the same images. Where
-// the process splits nothing it joins nobody.
+// convolutions and of a plan. Every kRanks ranks are a group and hold the same images. `joins` is
+// false where the process splits nothing; the rank then joins no group.
 class SplitRank {
  public:
   explicit SplitRank(int rank, bool joins = true);
@@ -59,11 +59,11 @@ class SplitRank {
   bool MakePlan();
   void Call(Round& round);
   void CallPlan(Round& round);
-  // A native CUDA graph of the plan.
+  // Adds the plan to a native CUDA graph.
   cudnnStatus_t Populate(cudaGraph_t graph);
-  // What is refused without a look at the images: z has not the extents of y.
+  // Makes a call that is refused before the images are looked at: z has other extents than y.
   cudnnStatus_t CallRefused();
-  // What a round's calls left; the outputs hold what they held before it.
+  // Reads the outputs of a round's calls and restores what they held before.
   void Read(Round& round);
 
  private:
@@ -71,7 +71,7 @@ class SplitRank {
 
   cudaStream_t stream_ = nullptr;
   cudnnHandle_t handle_ = nullptr;
-  void* workspace_ = nullptr;  // of the plan
+  void* workspace_ = nullptr;  // for the plan
   std::vector<std::unique_ptr<Convolution>> layers_;
   std::unique_ptr<Convolution> planned_;
   std::optional<Graph> graph_;

@@ -1,5 +1,5 @@
-// ucudnnSpatialSetReduce, said by a program whose images are split over two threads: who sums
-// filter gradients is fixed from the first one on, and what fails changes nothing.
+// A program whose images are split over two threads calls ucudnnSpatialSetReduce. Who sums filter
+// gradients is fixed from the first one on, and a call that fails changes nothing.
 #include <gtest/gtest.h>
 #include <ucudnn/ucudnn.h>
 
@@ -23,7 +23,7 @@ std::vector<double> Sum(const std::vector<double>& one, const std::vector<double
   return sum;
 }
 
-// The filter gradients of both ranks, one step of each, as new threads of the process.
+// Returns the filter gradients of both ranks after one step, each on a new thread of the process.
 std::vector<std::vector<double>> GradientsOfBoth() {
   std::vector<std::vector<double>> gradients(kRanks);
   std::vector<std::thread> threads;
@@ -60,7 +60,7 @@ TEST_F(Unsummed, PartsAddUpToTheWholeAndStayTheProgramsBusiness) {
     EXPECT_NE(parts[0], whole);
     EXPECT_NE(parts[1], whole);
     ExpectTooLate(1);
-    EXPECT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);  // what holds may be said again
+    EXPECT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);  // repeating what holds is no error
   }
 }
 
@@ -76,18 +76,19 @@ class Summed : public testing::Test {};
 
 TEST_F(Summed, IsTooLateToLeaveToTheProgram) {
   ASSERT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(ucudnnSpatialSetReduce(1), CUDNN_STATUS_SUCCESS);  // the last word before the first one
+  ASSERT_EQ(ucudnnSpatialSetReduce(1), CUDNN_STATUS_SUCCESS);  // the last call before the first
+                                                               // gradient counts
   ExpectSummedAndThenTooLate();
 }
 
-// Nobody said anything, and the legacy API sums.
+// Nobody called ucudnnSpatialSetReduce, and the legacy API sums.
 class Unsaid : public testing::Test {};
 
 TEST_F(Unsaid, IsTooLateToLeaveToTheProgram) { ExpectSummedAndThenTooLate(); }
 
 class Groups : public testing::Test {};
 
-// What one group refuses changes nothing in another, whose first gradient is yet to come.
+// A call that one group refuses changes nothing in another, whose first gradient is yet to come.
 TEST_F(Groups, KeepWhatHoldsWhereOneHasSummed) {
   std::barrier together(2 * kRanks + 1);
   const std::vector<double> whole = Expected(Operation::kBackwardFilter).PartOf(0);

@@ -1,5 +1,6 @@
-// Images split over two to four threads, each of whose local calls exceeds the limit: it runs as
-// tiles of the thread's stripe, and all together give what the undivided convolution does.
+// Images are split over two to four threads, and each thread's local calls exceed the limit: they
+// run as tiles of the thread's stripe, and all threads together give the result of the undivided
+// convolution.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 #include <ucudnn/ucudnn.h>
@@ -26,7 +27,7 @@ namespace {
 constexpr int kStripe = 32;  // rows of a rank
 constexpr int kDirect = 1;   // the stand-in's engine: whole numbers are exact
 constexpr size_t kLimit = size_t{128} << 10;
-// Exchanges take the rest.
+// Exchanges take the rest of the limit.
 constexpr size_t kOfLocalCalls = kLimit / 4 * 3;
 
 ConvolutionProblem ImageOf(Operation operation, int rows) {
@@ -34,7 +35,7 @@ ConvolutionProblem ImageOf(Operation operation, int rows) {
       ProblemWith({.operation = operation, .n = 1, .c = 16, .k = 16, .x = {1, rows, 64}}));
 }
 
-// The part of the whole's result that a rank holds.
+// Returns the part of the whole's result that a rank holds.
 std::vector<double> PartOf(Convolution& whole, const std::vector<double>& values, int rank,
                            int ranks) {
   if (whole.problem().operation == Operation::kBackwardFilter) return values;
@@ -49,7 +50,7 @@ std::vector<double> PartOf(Convolution& whole, const std::vector<double>& values
   return part;
 }
 
-// Runs a plan of the stripe twice, in what it says that it needs; what the last run gave.
+// Runs a plan of the stripe twice, in the workspace that the plan reports; returns the last result.
 std::vector<double> RunStripe(cudnnHandle_t handle, cudaStream_t stream, Operation operation,
                               int rank) {
   Convolution stripe(ImageOf(operation, kStripe));

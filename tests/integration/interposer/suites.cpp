@@ -15,7 +15,7 @@
 
 extern char** environ;
 
-// No store of a test outlives it, so none waits for the disk: of this program and libucudnn.so.
+// No store outlives its test, so neither this program nor libucudnn.so waits for the disk.
 extern "C" {
 __attribute__((visibility("default"))) int fsync(int) { return 0; }
 __attribute__((visibility("default"))) int fdatasync(int) { return 0; }
@@ -32,7 +32,7 @@ void Set(const std::string& name, const std::string& value) {
   setenv(name.c_str(), value.c_str(), 1);
 }
 
-// Nothing of what the user has set may steer the tests.
+// Unsets all of the user's variables that could steer the tests.
 void ForgetOptions() {
   std::vector<std::string> names;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -48,7 +48,7 @@ pid_t Start(const std::string& filter, const Environment& environment) {
   if (child != 0) return child;
   for (const auto& [name, value] : environment) Set(name, value);
   const std::string argument = "--gtest_filter=" + filter;
-  // By its own path: death tests start the program by it again.
+  // The program starts by its own path, because death tests start it by that path again.
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   const char* const arguments[] = {program.c_str(), argument.c_str(), nullptr};
   execv(program.c_str(), const_cast<char* const*>(arguments));
@@ -72,20 +72,20 @@ int RunHere(const Suite& suite) {
       return 1;
     }
     folder = name;
-    // For processes that this one starts; GNU OpenMP has read its own in this one.
+    // Processes that this one starts read the policy; GNU OpenMP has read this process's own
+    // already.
     Set(kFolderVariable, folder);
     Set("OMP_WAIT_POLICY", "passive");
     Set("UCUDNN_REAL_CUDNN", STANDIN_CUDNN);
     Set("UCUDNN_DATABASE", DatabasePath());
     Set("UCUDNN_REPORT", ReportPath());
     Set("UCUDNN_LOG_FILE", folder + "/log");
-    // Tests of others on this machine would wait for ours, and ours for theirs.
+    // Otherwise other tests on this machine and these would wait for each other.
     Set("XDG_RUNTIME_DIR", folder);
     Set("UCUDNN_BATCH_SIZE_POLICY", "powerOfTwo");
     Set("UCUDNN_TUNE", "first");
     Set("UCUDNN_TUNE_SECONDS", "600:6000");
-    // What is counted and primed are legacy algorithms; which graph engines are tried depends on
-    // times.
+    // The tests count and prime legacy algorithms; which graph engines are tried depends on times.
     Set("UCUDNN_ENGINES", "legacy");
     if (const char* total = std::getenv(kTotalVariable)) Set("UCUDNN_TOTAL_WORKSPACE", total);
     for (const auto& [variable, value] : suite.environment) Set(variable, value);

@@ -1,4 +1,4 @@
-// Test programs whose suites need different options: ucudnn reads its options once per process, so
+// A test program's suites need different options, and ucudnn reads its options once per process, so
 // each suite runs in a process of its own, with its own folder, store and report.
 #pragma once
 
@@ -13,34 +13,35 @@ namespace ucudnn::test {
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 struct Suite {
-  std::string name;         // of the GoogleTest suite
-  Environment environment;  // on top of, or in place of, what every suite gets
+  std::string name;         // the name of the GoogleTest suite
+  Environment environment;  // added to what every suite gets, or in place of it
 };
 
-// Runs every suite of `suites` that --gtest_filter (NAME.TEST) selects, all without one; gives the
-// program's exit status: a suite of the program that `suites` lacks is a failure, and one of
-// `suites`, or a filter, that has no test. Every process gets UCUDNN_REAL_CUDNN (the stand-in), and
-// UCUDNN_DATABASE, UCUDNN_REPORT and UCUDNN_LOG_FILE in a fresh folder, where it also locks the
-// device, measures powers of two at the first call without a bound on its time, and gets no other
-// UCUDNN_ variable. INTERPOSER_TEST_TOTAL_WORKSPACE=SIZE puts every suite under one budget for all
-// kernels.
+// Runs every suite of `suites` that --gtest_filter (NAME.TEST) selects, or all without a filter,
+// and returns the program's exit status. It fails if `suites` lacks a suite of the program, or if
+// one of `suites`, or the filter, has no test. Every process gets UCUDNN_REAL_CUDNN (the stand-in),
+// and UCUDNN_DATABASE, UCUDNN_REPORT and UCUDNN_LOG_FILE in a fresh folder, where it also locks the
+// device. It measures powers of two at the first call without a bound on the time, and gets no
+// other UCUDNN_ variable. INTERPOSER_TEST_TOTAL_WORKSPACE=SIZE puts every suite under one budget
+// for all kernels.
 int RunSuites(int argc, char** argv, const std::vector<Suite>& suites);
 
-// Whether INTERPOSER_TEST_TOTAL_WORKSPACE is set, for who makes the environment of suites.
+// Returns whether INTERPOSER_TEST_TOTAL_WORKSPACE is set; main functions ask it for the suites'
+// environment.
 bool InBudget();
-// Bytes of that budget of this process; none: kernels use what callers bring.
+// Returns the bytes of this process's budget, or nothing where kernels use what callers bring.
 std::optional<size_t> TotalWorkspace();
 
-// This process's own folder, and the files in it.
+// Returns this process's own folder; the others return files in it.
 const std::string& Folder();
 std::string DatabasePath();
 std::string ReportPath();
-// What ucudnn logged so far, one line each.
+// Returns what ucudnn has logged so far, one line each.
 std::vector<std::string> LogLines();
 
-// Runs test NAME.TEST of this program in another process, in this one's folder, with
-// `environment` added; true when it passed. `report` is the folder's file it reports to; empty: as
-// this one.
+// Runs test NAME.TEST of this program in another process, in this one's folder, with `environment`
+// added; Passed() returns whether it passed. The process reports to the file `report` of the
+// folder, or, if that is empty, to this process's file.
 class TestProcess {
  public:
   TestProcess(const std::string& test, const std::string& report, Environment environment = {});

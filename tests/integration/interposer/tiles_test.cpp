@@ -1,4 +1,4 @@
-// One image whose algorithm needs more than the user's limit: it runs as tiles, in the workspace
+// An algorithm needs more than the user's limit for one image: it runs as tiles, in the workspace
 // that the program is told, and gives the same result, in both APIs.
 #include <gtest/gtest.h>
 
@@ -27,11 +27,11 @@ namespace {
 
 using cudnn::BackendDescriptor;
 
-// Less than algorithm and engine 1 of any operation need, more than some tiles of them do.
+// Algorithm and engine 1 of any operation need more, and some of their tiles need less.
 constexpr size_t kLimit = size_t{768} << 10;
 constexpr int kFast = 1;  // the stand-in's direct convolution: whole numbers are exact
 
-// 32 channels, 3x3 filters to 32 channels of 128x128.
+// Returns a problem with 32 channels and 3x3 filters to 32 channels of 128x128.
 ConvolutionProblem Image(Operation operation, int pad = 1) {
   const int extent = 130 - 2 * pad;
   return ProblemWith({.operation = operation,
@@ -42,7 +42,7 @@ ConvolutionProblem Image(Operation operation, int pad = 1) {
                       .pad = {0, pad, pad}});
 }
 
-// The same as another kernel: one image's elements end farther on.
+// Returns the same convolution as another kernel, with more elements from one image to the next.
 ConvolutionProblem AnotherImage(Operation operation) {
   ConvolutionProblem problem = Image(operation);
   problem.x_strides[0] += 4;
@@ -60,7 +60,7 @@ bool IsTiled(const nlohmann::json& kernel) {
          Pieces(kernel) > 1;
 }
 
-// The report has a kernel in as many tiles as ran, inside the limit.
+// Expects that the report has a kernel in as many tiles as ran, within the limit.
 void ExpectTiles(const Convolution& convolution, const char* api, long pieces) {
   EXPECT_GT(pieces, 1);
   const auto kernels = ReportedOf(convolution, api);
@@ -71,8 +71,8 @@ void ExpectTiles(const Convolution& convolution, const char* api, long pieces) {
 
 class Tiles : public Protocol {
  protected:
-  // The whole takes far longer than it does, so that tiles gain on every machine. Their own times
-  // are real.
+  // The store says that undivided convolutions take far longer than they do, so that tiles gain on
+  // every machine. The tiles' own times are real.
   static void SetUpTestSuite() {
     PrimedStore store;
     for (const Operation operation : kOperations) {
@@ -85,15 +85,15 @@ class Tiles : public Protocol {
     store.Write(false);
   }
 
-  // The number of convolutions that a call runs once all is measured and compared.
+  // Returns the number of convolutions that a call runs once all is measured and compared.
   static long Run(Convolution& convolution, int algorithm, size_t bytes,
                   const Scales& scales = {}) {
     RunAndCompare(convolution, algorithm, bytes, scales);
     return RunAndCompare(convolution, algorithm, bytes, scales);
   }
 
-  // Makes a plan of engine `number` and runs it in exactly what it says that it needs, within
-  // `limit`; the number of convolutions that ran.
+  // Makes a plan of engine `number`, whose workspace is at most `limit`, and runs it in exactly
+  // that workspace. Returns the number of convolutions that ran.
   static long RunPlan(Convolution& convolution, int number, size_t limit) {
     const Graph graph(convolution.problem(), {}, DropIn(), {convolution.handle(), nullptr});
     const auto plan = graph.Plan(number);
@@ -129,15 +129,15 @@ class Tiles : public Protocol {
   }
 };
 
-// Forward, an identity activation may follow, which nothing but the algorithm serves: its need is
-// told, and not used where none follows.
+// An identity activation may follow forward, and only the algorithm itself serves that: ucudnn
+// tells its need, and does not use it where none follows.
 TEST_F(Tiles, ServeAnAlgorithmThatTheProgramNames) {
   Convolution convolution(Image(Operation::kForward));
   const size_t need = RealNeed(convolution, kFast).value();
   ASSERT_GT(need, kLimit);
   EXPECT_EQ(ReportedNeed(convolution, kFast), need);
   ExpectTiles(convolution, "legacy", Run(convolution, kFast, need));
-  // What the graph API cannot scale runs undivided.
+  // The graph API cannot scale this call, so it runs undivided.
   EXPECT_EQ(Run(convolution, kFast, need, {2, 1}), 1);
 }
 
@@ -174,7 +174,7 @@ TEST_F(Tiles, ServeWhatTheProgramIsTold) {
       if (pieces == 1) continue;
       room = told.workspace_bytes;
       EXPECT_EQ(ReportedNeed(convolution, told.algorithm), room);
-      // What waits for calls that tiles cannot serve fits the same room.
+      // The engine for calls that tiles cannot serve fits the same room.
       EXPECT_EQ(Run(convolution, told.algorithm, room, {2, 1}), 1);
       Placements odd;
       odd.x.offset = odd.y.offset = sizeof(float);
@@ -201,7 +201,7 @@ TEST_F(Tiles, ServeAPlanByItsOwnEngine) {
   }
 }
 
-// Nothing is asked of the program; what tiles need is a part of the total.
+// The program is asked for nothing, and what tiles need is a part of the total.
 class TilesInBudget : public Tiles {};
 
 TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
@@ -227,7 +227,7 @@ TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
     SCOPED_TRACE(OperationName(convolution->problem().operation));
     const long pieces = Run(*convolution, algorithm, 0);
     ExpectTiles(*convolution, "legacy", pieces);
-    // What the graph API cannot scale runs undivided.
+    // The graph API cannot scale this call, so it runs undivided.
     EXPECT_EQ(Run(*convolution, algorithm, 0, {2, 1}), 1);
   }
   EXPECT_LE(ReadReport()["total_workspace"]["total_workspace_bytes"], kLimit);
@@ -235,7 +235,7 @@ TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
   EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
 }
 
-// Each measures with times of its own, and all cut alike.
+// Each rank measures its own times, and all ranks cut alike.
 class TilesOfRanks : public Tiles {};
 
 TEST_F(TilesOfRanks, Step) {
@@ -279,7 +279,7 @@ TEST_F(TilesOff, NothingRunsInTiles) {
   }
 }
 
-// Descriptors of the legacy API have the same padding on both sides, and tiles at an edge do not.
+// Descriptors of the legacy API have equal padding on both sides, and tiles at an edge do not.
 class TilesOfLegacyEngines : public Tiles {};
 
 TEST_F(TilesOfLegacyEngines, AreNotOfferedWherePaddingIsCut) {
@@ -294,7 +294,7 @@ TEST_F(TilesOfLegacyEngines, ServeWhereNoneIs) {
   ExpectTiles(convolution, "legacy", Run(convolution, kFast, need));
 }
 
-// What one process was told and ran, as a workspace plan that another one follows.
+// Another process follows a workspace plan that holds what this one was told and ran.
 TEST_F(TilesOfLegacyEngines, AreFollowedFromAWorkspacePlan) {
   Convolution convolution(Image(Operation::kForward, 0));
   const size_t need = RealNeed(convolution, kFast).value();

@@ -1,5 +1,5 @@
-// When kernels are measured, and what callers are told and get before and after: results stay
-// equal, what was told never grows, and what a budget forbids never happens.
+// Tests when kernels are measured, and what callers are told and get before and after: results stay
+// equal, what was told never grows, and nothing that a budget forbids happens.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -17,8 +17,8 @@ namespace {
 
 class Tuned : public testing::Test {
  protected:
-  // Runs `algorithm` in exactly `bytes` of memory and compares; the convolutions that took,
-  // measuring included.
+  // Runs `algorithm` in exactly `bytes` of memory and compares the result. Returns the number of
+  // convolutions that ran, including those that measured.
   static long RunAndCompare(Convolution& convolution, int algorithm, size_t bytes) {
     std::mt19937 random(21);
     convolution.FillIntegers(random);
@@ -39,7 +39,7 @@ class Tuned : public testing::Test {
     return free;
   }
 
-  // The largest workspace that a plan of `problem` in the report takes.
+  // Returns the largest workspace that a plan of `problem` in the report takes.
   static size_t PlannedBytes(const ConvolutionProblem& problem) {
     size_t most = 0;
     for (const auto& kernel : KernelsOf(ReadReport(), problem)) {
@@ -84,11 +84,11 @@ TEST_F(After3, ThreeCallsRunAsAskedAndTheFourthMeasures) {
     for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
       calls += kernel["calls"].get<long>();
     }
-    EXPECT_EQ(calls, 3);  // the report is of the moment of the last decision, and lost none
+    EXPECT_EQ(calls, 3);  // the report dates from the last decision, after three calls
   }
 }
 
-// Calls on all handles count: a second thread's handle does not begin anew.
+// Calls on all handles count, so a second handle does not begin anew.
 TEST_F(After3, HandlesCountTogether) {
   Convolution convolution(LayerProblem(Operation::kForward, 12));
   cudnnHandle_t handles[2];
@@ -113,7 +113,7 @@ TEST_F(After3, AnotherBatchMeasuresOnlyWhatIsNew) {
   EXPECT_LE(fresh, kAlgorithms);  // one size
 }
 
-// --- The same under a limit: promises come from heuristics ---------------------------------------
+// --- Measured at the fourth call, under a limit: promises come from heuristics -------------------
 class After3Limited : public Tuned {};
 
 TEST_F(After3Limited, WhatWasToldIsKeptAndNeverGrowsWhileBetterPlansCome) {
@@ -121,7 +121,7 @@ TEST_F(After3Limited, WhatWasToldIsKeptAndNeverGrowsWhileBetterPlansCome) {
     for (const Question question : kQuestions) {
       SCOPED_TRACE(std::string(OperationName(operation)) + " question " +
                    std::to_string(static_cast<int>(question)));
-      // A kernel of its own for every question.
+      // Every question has a kernel of its own.
       Convolution convolution(LayerProblem(operation, 17 + 2 * static_cast<int>(question)));
       const GuardedMemory lent(1 << 20);
       ConvolutionsRun();
@@ -198,7 +198,7 @@ TEST_F(OffLimited, WhatTheHeuristicsKnowUndividedIsToldAndKept) {
 }
 
 // --- Little memory for measuring -----------------------------------------------------------------
-// What could not be measured may be the fastest.
+// An algorithm that could not be measured may be the fastest.
 class LittleMemory : public Tuned {};
 
 TEST_F(LittleMemory, AnAlgorithmThatWasNotMeasuredIsNotReplaced) {
@@ -260,7 +260,7 @@ TEST_F(Automatic, ItIsAQuarterOfWhatIsFreeAndFallsWhenACallersAllocationFails) {
   EXPECT_LE(first, free / 4);
   EXPECT_GT(2 * first, free / 8);
   EXPECT_EQ(limit(3), first);
-  // Told more than it can allocate: passes less.
+  // A program that is told more than it can allocate passes less.
   Convolution convolution(LayerProblem(Operation::kForward, 16));
   const GuardedMemory lent(1 << 20);
   const auto told =
@@ -275,7 +275,7 @@ TEST_F(Automatic, ItIsAQuarterOfWhatIsFreeAndFallsWhenACallersAllocationFails) {
   convolution.Run(DropIn(), 1, less.data(), less.bytes());
   EXPECT_EQ(limit(5), needy->workspace_bytes - 1);
   EXPECT_EQ(limit(6), needy->workspace_bytes - 1);
-  // One who passes nothing has not found that nothing is left.
+  // A program that passes nothing has not found that nothing is left.
   const Answer again = Ask(DropIn(), Question::kFind, convolution, kAlgorithms);
   ASSERT_EQ(again.status, CUDNN_STATUS_SUCCESS);
   for (const auto& algorithm : again.algorithms) {
@@ -288,7 +288,7 @@ TEST_F(Automatic, ItIsAQuarterOfWhatIsFreeAndFallsWhenACallersAllocationFails) {
 // --- Shapes that never repeat --------------------------------------------------------------------
 class Shapes : public Tuned {
  protected:
-  // Every shape of the 1,000 is called `calls` times.
+  // Calls each of 1,000 shapes `calls` times.
   static void RunAll(int calls) {
     for (int i = 0; i < 1000; ++i) {
       ConvolutionProblem problem = LayerProblem(kOperations[i % 3], 1 + i / 3 % 20);
@@ -308,7 +308,7 @@ TEST_F(Shapes, AThousandCostTheBudgetAndNoMemory) {
   RunAll(4);
   EXPECT_EQ(FreeBytes(), device_before);
   const long measured = ReadReport()["measured"];
-  // The budget is gone by now: whatever comes is not measured, but runs.
+  // The budget is used up by now: a new kernel is not measured, but runs.
   Convolution late(LayerProblem(Operation::kForward, 31));
   for (int i = 0; i < 6; ++i) EXPECT_EQ(RunAndCompare(late, 0, 1 << 12), 1);
   EXPECT_EQ(ReadReport()["measured"], measured);

@@ -1,5 +1,5 @@
-/* Prints what each kind of export answers: status, size, pointer, void; then a descriptor round
- * trip, which the real library does without a GPU. */
+/* Prints the answers of each kind of export (status, size, pointer, void), then of a descriptor's
+ * round trip, which the real library makes without a GPU. */
 #include <cudnn.h>
 #include <stdio.h>
 

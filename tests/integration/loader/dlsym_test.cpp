@@ -1,5 +1,5 @@
-// The optional dlsym hook: what opens the real library by its path reaches the drop-in, and
-// nobody else's look-ups change.
+// Tests the optional dlsym hook: programs that open the real library by its path reach the drop-in,
+// and nobody else's look-ups change.
 #include <gtest/gtest.h>
 
 #include "tests/integration/loader/process.h"
@@ -24,13 +24,14 @@ TEST(DlsymHook, PathThenDlsymReachesTheDropInAndTheFileThatWasNamed) {
   const Outcome outcome = RunProgram({kOpener, "path", real}, WithHook());
   EXPECT_EQ(outcome.out, kHooked + "90001\n");
   EXPECT_EQ(outcome.err, "");
-  // Without the hook: the program's own library, untouched.
+  // Without the hook the program gets its own library, untouched.
   const Outcome without =
       RunProgram({kOpener, "path", real}, {{"LD_PRELOAD", kFolder + "/libcudnn.so.9"}});
   EXPECT_EQ(without.out, RunProgram({kOpener, "path", real}).out);
 }
 
-// The real one looks its functions up in its parts: such look-ups must not come back to us.
+// The real library looks its functions up in its parts, and such look-ups must not come back to the
+// drop-in.
 TEST(DlsymHook, RealCudnnFindsItsOwnParts) {
   const Outcome alone = RunProgram({kOpener, "path", REAL_CUDNN});
   const Outcome outcome = RunProgram({kOpener, "path", REAL_CUDNN}, WithHook());
@@ -66,7 +67,7 @@ TEST(DlsymHook, OtherModesAreServedAsWithoutIt) {
   }
 }
 
-// glibc tells the library after a caller by the caller's return address.
+// glibc finds the library that comes next from the caller's return address.
 TEST(DlsymHook, NobodyElsesNextIsChanged) {
   const std::string says = kRoot + "/says";
   const std::string interposer = kRoot + "/next_interposer.so";

@@ -1,2 +1,2 @@
-/* A CUDA runtime by name only: what a wheel's libraries need beside cuDNN. */
+/* A CUDA runtime by name only, which a wheel's libraries need beside cuDNN. */
 int cudartStandsHere(void) { return 0; }

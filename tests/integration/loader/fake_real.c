@@ -1,5 +1,6 @@
-/* A library that looks like cuDNN 9 and whose every function checks all the ways arguments travel
- * (six integer registers, eight vector registers, the stack) and returns its index, or -1. */
+/* This library looks like cuDNN 9. Each of its functions checks all the ways in which arguments
+ * travel (six integer registers, eight vector registers, the stack) and returns its index, or -1.
+ */
 #include "fake_real.h"
 
 static long Check(long index, FAKE_PARAMETERS) {

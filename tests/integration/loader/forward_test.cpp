@@ -1,5 +1,5 @@
 // Every forwarder delivers every argument, at the first call (through the stub that fills the
-// slots) and at later ones; the real library behind it answers as it does alone.
+// slots) and at later ones; the real library after it answers as it does alone.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -28,7 +28,8 @@ constexpr Export kExports[] = {
 
 using CheckingFunction = long(FAKE_PARAMETERS);
 
-// In a fresh process, so that the call is the drop-in's first. 0: arguments and result were right.
+// Runs in a fresh process, so that the call is the drop-in's first. Returns 0 if the arguments and
+// the result were right.
 int CallFirstThenAgain(const Export& export_) {
   void* dropin = dlopen(kBare.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (dropin == nullptr) return 10;

@@ -1,6 +1,6 @@
-/* A library that is handed an opened cuDNN and looks every function up on that handle, as the
- * compiled part of the cudnn Python package. 1: a function that cuDNN 9 has was not found, or one
- * that it does not have was. */
+/* This library is handed an opened cuDNN and looks every function up on that handle, like the
+ * compiled part of the cudnn Python package. UseHandle returns 1 if a function that cuDNN 9 has was
+ * not found, or a function that it does not have was. */
 #include <dlfcn.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Preloaded, it makes a machine look as if no cuDNN were installed: the search resolves every path
- * it considers with realpath. */
+/* This preloaded library makes a machine look as if no cuDNN were installed: the search resolves
+ * every path that it considers with realpath. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,2 +1,2 @@
-/* Looks like cuDNN 9 and has one function that no header declares, so it lacks all others. */
+/* This library looks like cuDNN 9 and has only one function, which no header declares. */
 int cudnnSetBackdoor(void) { return 0; }

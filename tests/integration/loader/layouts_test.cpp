@@ -1,6 +1,6 @@
-// The ways frameworks are installed: in each, the program reaches the drop-in, and the drop-in
-// finds the real library the package brought, with nothing configured. Every layout is a folder
-// of real files; what runs without the drop-in is the witness of which library that is.
+// Tests the ways in which frameworks are installed: in each, the program reaches the drop-in, and
+// the drop-in finds the real library that the package brought, with nothing configured. Every
+// layout is a folder of real files; a run without the drop-in shows which library that is.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -17,11 +17,11 @@ const std::string kRoot = LOADER_ROOT;
 const std::string kOpener = kRoot + "/opener";
 const std::string kDropin = kRoot + "/hooked/lib/ucudnn/libcudnn.so.9";
 const std::string kHook = kRoot + "/hooked/lib/ucudnn/libucudnn_dlsym.so";
-constexpr char kStamp[] = "version=90001\n";  // of the library the packages below bring
+constexpr char kStamp[] = "version=90001\n";  // of the library that the packages below bring
 
 using Environment = std::map<std::string, std::string>;
 
-// A folder of this test's own, empty.
+// Returns a new, empty folder for this test.
 std::string Fresh(const std::string& name) {
   const std::string folder = kRoot + "/layouts/" + name;
   fs::remove_all(folder);
@@ -34,7 +34,7 @@ void Place(const std::string& file, const std::string& where) {
   fs::copy_file(kRoot + "/" + file, where);
 }
 
-// Another cuDNN, found through LD_LIBRARY_PATH: nothing below may take it.
+// LD_LIBRARY_PATH leads to another cuDNN, which no test below may take.
 Environment Decoy() { return {{"LD_LIBRARY_PATH", kRoot + "/by_environment"}}; }
 
 Environment Preloaded(Environment environment, const std::string& also = "") {
@@ -53,7 +53,7 @@ void ExpectServed(const std::vector<std::string>& arguments, const Environment& 
   EXPECT_EQ(served.exit_code, 0);
 }
 
-// site-packages with NVIDIA's wheels; returns its path.
+// Makes site-packages with NVIDIA's wheels; returns its path.
 std::string SitePackages(const std::string& name) {
   const std::string site = Fresh(name) + "/lib/python3/site-packages";
   Place("configured/libcudnn.so.9", site + "/nvidia/cudnn/lib/libcudnn.so.9");
@@ -88,7 +88,8 @@ TEST(Layouts, PyTorchWheelLoadedByPython) {
 }
 
 TEST(Layouts, TensorFlowWheel) {
-  // DT_RUNPATH of the library that opens cuDNN by its soname: LD_LIBRARY_PATH would come before it.
+  // The library that opens cuDNN by its soname has a DT_RUNPATH, and LD_LIBRARY_PATH would come
+  // first.
   const std::string site = SitePackages("tensorflow");
   const std::string library = site + "/tensorflow/libtensorflow_framework.so.2";
   Place("tensorflow_stub.so", library);
@@ -126,13 +127,13 @@ TEST(Layouts, CudnnPythonPackageNeedsTheDlsymHook) {
   environment["PYTHONDONTWRITEBYTECODE"] = "1";
   const std::vector<std::string> arguments = {"/usr/bin/env", "python3", "-c", "import cudnn"};
   ExpectServed(arguments, environment, ":" + kHook);
-  // Without it the program is as it was: served by the real library alone.
+  // Without the hook the program runs as before: the real library alone serves it.
   const Outcome unserved = RunProgram(arguments, Preloaded(environment));
   EXPECT_EQ(unserved.out, RunProgram(arguments, environment).out);
   EXPECT_EQ(unserved.exit_code, 0);
 }
 
-// PREFIX/bin/python and everything it loads in PREFIX/lib; the library is a link to its full name.
+// PREFIX/bin/python loads everything from PREFIX/lib; the library there is a link to its full name.
 TEST(Layouts, CondaEnvironment) {
   const std::string prefix = Fresh("conda");
   Place("opener", prefix + "/bin/python");
@@ -140,7 +141,7 @@ TEST(Layouts, CondaEnvironment) {
   fs::create_symlink("libcudnn.so.9.19.0", prefix + "/lib/libcudnn.so.9");
   const std::string module = prefix + "/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so";
   Place("conda_module.so", module);
-  // $ORIGIN/../../../.. of torch/lib is PREFIX/lib.
+  // The folder $ORIGIN/../../../.. of torch/lib is PREFIX/lib.
   ExpectServed({prefix + "/bin/python", "consumer", "local", module}, Decoy());
 }
 

@@ -1,5 +1,5 @@
-/* A program linked with cuDNN, as a user's; also built as the libraries that dlopen-ing programs
- * load. */
+/* A program linked with cuDNN like a user's; it is also built as the libraries that programs load
+ * with dlopen. */
 #include "use_cudnn.h"
 
 int UseLinkedCudnn(void) { return UseCudnn(cudnnCreate, cudnnGetVersion); }

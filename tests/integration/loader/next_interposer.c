@@ -1,6 +1,5 @@
-/* Another preloaded library, which passes puts on to the one after itself: that is how profilers
- * and allocators are written. Where dlsym is told a wrong caller, the one after itself is itself.
- */
+/* Another preloaded library, which passes puts on to the next one, as profilers and allocators do.
+ * Where dlsym is told a wrong caller, it finds this library itself. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// A libucudnn that answers nothing itself: every call of the drop-in reaches the real library.
+// This libucudnn answers nothing itself: every call of the drop-in reaches the real library.
 #include "api/hooks.h"
 
 namespace ucudnn {

@@ -1,6 +1,6 @@
-// What a program linked for an old glibc must still get: its constructors and destructors run once
-// each and in order, files' states are the true ones, the environment is one, waiting ends when it
-// should.
+// A program linked for an old glibc must still get this: its constructors and destructors run once
+// each and in order, files' states are the true ones, there is one environment, and waiting ends
+// when it should.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -60,8 +60,8 @@ bool WaitsRight() {
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  // 1 of the function with the earlier priority, then times 10 and 1 of the object: 11; its digits
-  // say 2 ran.
+  // BeforeFirst, whose priority is earlier, adds 1, and First then makes it 11: two digits, two
+  // runs.
   std::printf("constructors %d\n", constructors == 11 ? 2 : -constructors);
   for (const char* name : {"file", "link", "dangling", "."}) PrintState(argv[1], name);
   const int file = open((std::string(argv[1]) + "/file").c_str(), O_RDONLY | O_CLOEXEC);

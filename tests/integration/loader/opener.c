@@ -1,4 +1,4 @@
-/* Programs that reach cuDNN at run time, one way per mode:
+/* A program that reaches cuDNN at run time, in one way for each mode:
  *   soname                      dlopen("libcudnn.so.9") and dlsym (TensorFlow)
  *   preloaded PATH              the wheel's file by absolute path first, then the soname (JAX)
  *   path PATH                   dlopen(PATH) and dlsym on that handle (the cudnn Python package)

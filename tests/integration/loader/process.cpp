@@ -33,7 +33,7 @@ std::vector<std::string> EnvironmentWith(const std::map<std::string, std::string
 // A drop-in that forwards to itself never returns.
 constexpr int kMostMilliseconds = 60000;
 
-// Until both ends are closed, or `child` had to be killed because it stayed silent.
+// Reads both ends until they are closed; kills `child` if it stays silent.
 void ReadBoth(std::array<pollfd, 2> ends, pid_t child, Outcome& outcome) {
   std::string* const texts[] = {&outcome.out, &outcome.err};
   for (int open = 2; open > 0;) {

@@ -1,5 +1,5 @@
-// Runs a program and gathers what it printed. Tests of loading need real processes: what the loader
-// does happens before main.
+// Runs a program and gathers what it printed. Tests of loading need real processes, because the
+// loader acts before main.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ struct Outcome {
   std::string err;
 };
 
-// `environment` is added to this process's, less what would change loading or ucudnn.
+// Adds `environment` to this process's, from which it removes what would change loading or ucudnn.
 Outcome RunProgram(const std::vector<std::string>& arguments,
                    const std::map<std::string, std::string>& environment = {});
 

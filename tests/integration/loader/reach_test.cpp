@@ -1,5 +1,5 @@
-// Every way a program reaches cuDNN goes through the drop-in when it is preloaded: the tests' hook
-// on cudnnCreate answers, and the real library answers the rest.
+// Every way in which a program reaches cuDNN goes through the drop-in when it is preloaded: the
+// tests' hook on cudnnCreate answers, and the real library answers the rest.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -14,7 +14,7 @@ const std::string kRoot = LOADER_ROOT;
 const std::string kOpener = kRoot + "/opener";
 const std::string kHooked = "create=0 handle=0x5eed ";
 
-// What the real library says of itself to a program that is left alone.
+// Returns the version that the real library reports to a program that is left alone.
 std::string RealVersion() {
   static const std::string version = [] {
     std::smatch match;
@@ -103,7 +103,7 @@ TEST(Reach, ProgramsThatAShellStarts) {
                Expected() + Expected() + Expected());
 }
 
-// As data loaders and launchers start their workers: a fresh interpreter, a forked one.
+// Data loaders and launchers start their workers in these ways: as a fresh interpreter or a fork.
 TEST(Reach, PythonsWorkers) {
   const std::string script =
       "import ctypes, multiprocessing, subprocess, sys\n"

@@ -1,4 +1,4 @@
-/* Looks one function up the way RTLD_DEFAULT does, and says its argument. */
+/* Looks puts up with RTLD_DEFAULT, and prints its argument. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// Which library the drop-in forwards to: the one the program would have had without it, or the one
-// the user names; and what happens when there is none.
+// Tests to which library the drop-in forwards: the one that the program would have had without it,
+// or the one that the user names; and what happens when there is none.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,8 @@ Environment Preloaded(Environment environment) {
   return environment;
 }
 
-// The drop-in reaches the library that `arguments` reach without it, known by its stamp.
+// Expects that the drop-in reaches the library that `arguments` reach without it, known by its
+// stamp.
 void ExpectSameLibrary(const std::vector<std::string>& arguments, const Environment& environment,
                        const std::string& stamp) {
   EXPECT_EQ(VersionIn(RunProgram(arguments, environment)), "version=" + stamp + "\n");
@@ -71,7 +72,8 @@ TEST(Search, NamedByTheUserBeforeAllOthers) {
   EXPECT_EQ(outcome.err, "");
 }
 
-// What cannot be the real library: one warning that names it and why, and the search goes on.
+// A file that cannot be the real library causes one warning that names it and says why, and the
+// search goes on.
 class NamedInVain : public ::testing::TestWithParam<std::pair<std::string, std::string>> {};
 
 TEST_P(NamedInVain, WarnsOnceAndSearchesOn) {
@@ -110,7 +112,7 @@ TEST(Search, SplitLibraryWithoutItsPartsIsRefused) {
 }
 
 TEST(Search, FilesLinkedOneByOneIntoAFolder) {
-  // As build systems and environments with a content store lay packages out.
+  // Build systems and environments with a content store lay packages out like this.
   const std::string folder = kRoot + "/links";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder + "/store");

@@ -1,5 +1,5 @@
-// What our libraries show to the loader: nothing but what they must, and nothing that keeps a
-// program without CUDA from starting.
+// Tests what ucudnn's libraries show to the loader: nothing but what they must, and nothing that
+// keeps a program without CUDA from starting.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -25,7 +25,7 @@ std::vector<std::string> Lines(const std::string& text) {
   return lines;
 }
 
-// Values of the dynamic section's entries of one tag, such as "NEEDED".
+// Returns the values of the dynamic section's entries of one tag, such as "NEEDED".
 Names DynamicValues(const std::string& library, const std::string& tag) {
   Names values;
   for (const std::string& line : Lines(RunProgram({READELF, "-dW", library}).out)) {
@@ -38,7 +38,7 @@ Names DynamicValues(const std::string& library, const std::string& tag) {
   return values;
 }
 
-// Exported functions and data as "name@@node"; version nodes themselves left out.
+// Returns exported functions and data as "name@@node", without the version nodes themselves.
 Names Exports(const std::string& library) {
   Names names;
   for (const std::string& line : Lines(RunProgram({NM, "-D", "--defined-only", library}).out)) {
@@ -50,7 +50,8 @@ Names Exports(const std::string& library) {
   return names;
 }
 
-// The versions of glibc `file` asks for, as "2.34": without them the loader refuses it.
+// Returns the versions of glibc that `file` asks for, such as "2.34"; without them the loader
+// refuses it.
 Names GlibcVersions(const std::string& file) {
   const std::string mark = "Name: GLIBC_";
   Names versions;
@@ -63,7 +64,7 @@ Names GlibcVersions(const std::string& file) {
   return versions;
 }
 
-// What is installed: the command, the libraries, the stand-ins. Links to them left out.
+// Returns what is installed (the command, the libraries, the stand-ins), without links.
 std::vector<std::string> InstalledFiles() {
   std::vector<std::string> files;
   for (const char* folder : {INSTALLED_BIN, INSTALLED_LIB}) {
@@ -100,7 +101,8 @@ TEST(Shape, LibrariesThatProgramsLinkNeedOnlyGlibc) {
   }
 }
 
-// RHEL 8 has glibc 2.28, Ubuntu 20.04 has 2.31: where this is built says nothing of where it runs.
+// RHEL 8 has glibc 2.28 and Ubuntu 20.04 has 2.31, and a build may run on an older system than its
+// own.
 TEST(Shape, NothingNeedsMoreThanGlibc228) {
   const auto newer = [](const std::string& version) {
     int major = 0;
@@ -124,7 +126,7 @@ TEST(Shape, NothingNeedsMoreThanGlibc228) {
   EXPECT_TRUE(asked_for.contains("2.14")) << "readelf's words were not understood";
 }
 
-// What is linked in place of newer functions of glibc does what they do.
+// Functions linked in place of newer ones of glibc do what those do.
 TEST(Shape, ProgramsForOldGlibcRunAsOthers) {
   const std::string program = std::string(LOADER_ROOT) + "/oldest_glibc";
   for (const std::string& version : GlibcVersions(program)) {
@@ -151,7 +153,7 @@ TEST(Shape, ProgramsForOldGlibcRunAsOthers) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
 }
 
-// What replaces glibc 2.35's _dl_find_object in the unwinder is what finds the handlers.
+// The unwinder's replacement for _dl_find_object of glibc 2.35 finds the handlers.
 TEST(Shape, ExceptionsFindTheirHandlersWithoutNewerGlibc) {
   const std::string path = std::string(LOADER_ROOT) + "/libthrowing.so";
   const std::string symbols = RunProgram({NM, "-D", "--undefined-only", path}).out;
@@ -182,7 +184,7 @@ TEST(Shape, DropinRunsNothingWhenLoaded) {
 
 TEST(Shape, DropinExportsExactlyTheListUnderCudnnsNode) { EXPECT_EQ(Exports(DROPIN), kListed); }
 
-// And what other releases export: a program is built for any of them.
+// The drop-in also exports what other releases do, because a program may be built for any release.
 TEST(Shape, DropinExportsWhatTheRealLibraryExports) {
   const Names real = Exports(REAL_CUDNN);
   const Names ours = Exports(DROPIN);
@@ -197,7 +199,7 @@ TEST(Shape, LibucudnnExportsOnlyItsOwnNames) {
   for (const std::string& name : exports) EXPECT_TRUE(name.starts_with("ucudnn")) << name;
 }
 
-// Programs are linked with these: a name that goes away, or a new one, is a decision.
+// Programs are linked with these names, so removing or adding one is a decision.
 TEST(Shape, LayerParallelExportsExactlyItsHeader) {
   Names expected;
   for (const char* name :
@@ -208,7 +210,7 @@ TEST(Shape, LayerParallelExportsExactlyItsHeader) {
   EXPECT_EQ(Exports(LAYER_PARALLEL), expected);
 }
 
-// It computes: what the rest of ucudnn reads, opens and connects to is no part of it.
+// This library only computes: it has no part of ucudnn that reads, opens or connects to anything.
 TEST(Shape, LayerParallelReadsNoEnvironmentAndOpensNothing) {
   std::set<std::string> needed;
   for (const std::string& line : Lines(RunProgram({NM, "-D", "-u", LAYER_PARALLEL}).out)) {
@@ -253,7 +255,7 @@ TEST(Shape, ProgramsWithoutCudaRunUndisturbed) {
 }
 
 TEST(Shape, LoadingCostsLittle) {
-  // Of the processor, which does not count what others run on it.
+  // Returns the time of the processor, in which other programs' work does not count.
   const auto milliseconds = [](const std::map<std::string, std::string>& environment) {
     rusage before, after;
     getrusage(RUSAGE_CHILDREN, &before);
@@ -269,7 +271,7 @@ TEST(Shape, LoadingCostsLittle) {
     preloaded = std::min(preloaded, milliseconds({{"LD_PRELOAD", DROPIN}}));
   }
   RecordProperty("milliseconds_per_process", std::to_string(preloaded - alone));
-  // Mapping and relocating two libraries; anything done in a constructor would show.
+  // Loading maps and relocates two libraries; work in a constructor would show.
   EXPECT_LT(preloaded - alone, 5.0);
 }
 

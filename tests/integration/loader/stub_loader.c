@@ -1,6 +1,6 @@
-/* cuDNN's functions as TensorFlow and XLA have them: stubs of the same names that open the library
- * by its soname at the first call, keep it to themselves, and look each function up on that handle.
- * TensorFlow's libraries export the stubs (EXPORTED), XLA's hide them. */
+/* TensorFlow and XLA have stubs with the names of cuDNN's functions, which open the library by its
+ * soname at the first call, keep it to themselves, and look each function up on that handle.
+ * TensorFlow's libraries export the stubs (EXPORTED), and XLA's hide them. */
 #include <dlfcn.h>
 #include <stdlib.h>
 

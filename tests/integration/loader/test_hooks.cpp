@@ -1,5 +1,5 @@
-// The tests' libucudnn: the real one's filling of the drop-in, with one hook that cannot be
-// mistaken for the real function, GPU or not.
+// This libucudnn of the tests fills the drop-in as the real one does, and has one hook that cannot
+// be mistaken for the real function, with or without a GPU.
 #include <cudnn.h>
 
 #include <cstdint>

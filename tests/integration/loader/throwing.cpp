@@ -1,5 +1,5 @@
-// A library built as all that are loaded into strangers: what it throws must find its handler with
-// the unwinder it carries.
+// This library is built like all that programs load without knowing them: an exception that it
+// throws must find its handler with the unwinder that the library carries.
 #include <stdexcept>
 #include <vector>
 
@@ -11,7 +11,7 @@ namespace {
 
 }  // namespace
 
-// 1 when the exception arrived.
+// Returns 1 when the exception arrived.
 extern "C" __attribute__((visibility("default"))) int ucudnnTestThrowAndCatch(size_t index) {
   try {
     return Element({0, 0}, index);

@@ -1,12 +1,12 @@
 // An ordinary cuDNN program that knows nothing of ucudnn and never asks which algorithm is the
 // best: it names every algorithm of every operation, with every math type, asks for the workspace
-// of each, and runs it in as much and no more. Behind the workspace lie bytes that nobody may
-// write. Prints a line for each that the library serves:
+// of each, and runs it in exactly that much. After the workspace lie bytes that nobody may write.
+// It prints a line for each algorithm that the library serves:
 //
 //   OPERATION ALGORITHM MATH told BYTES sum CHECKSUM
 //
-// and behind it "overran" where bytes behind the workspace changed, or "differs" where the same
-// call gave another result. Linked with the real libraries.
+// "overran" follows where bytes after the workspace changed, and "differs" where the same call gave
+// another result. The program is linked with the real libraries.
 //
 //   named_algorithms [BATCH]
 #include <cuda_runtime.h>
@@ -24,13 +24,13 @@
 namespace {
 
 constexpr int kChannels = 4, kSize = 12, kFilters = 8, kWindow = 3, kRuns = 3;
-// Of any operation; what an operation lacks, the library refuses.
+// No operation has more; the library refuses those that an operation lacks.
 constexpr int kAlgorithms = 8;
 constexpr cudnnMathType_t kMathTypes[] = {CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH,
                                           CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION, CUDNN_FMA_MATH};
 const float kOne = 1, kZero = 0;
 
-// Device memory of which a program may use `bytes`, null where it may use none.
+// Device memory of which a program may use `bytes`; get() returns null where it may use none.
 class Workspace {
  public:
   explicit Workspace(size_t bytes) : bytes_(bytes) {
@@ -138,7 +138,7 @@ class Layer {
  private:
   static constexpr size_t kFilterCount = size_t{1} * kFilters * kChannels * kWindow * kWindow;
 
-  // Runs `convolve` several times: later calls may run otherwise than the first.
+  // Runs `convolve` several times, because later calls may run otherwise than the first.
   template <typename Convolve>
   void Run(const char* operation, int algorithm, cudnnMathType_t math, size_t bytes, size_t count,
            Convolve convolve) {
@@ -146,7 +146,7 @@ class Layer {
     uint64_t first = 0;
     bool differs = false;
     for (uint32_t run = 0; run < kRuns; ++run) {
-      // What is not written gives another sum each time.
+      // An element that is not written gives another sum each time.
       DeviceTensor output(count, 10 + run);
       convolve(workspace.get(), output.get());
       CHECK_CUDA(cudaDeviceSynchronize());

@@ -1,6 +1,6 @@
-"""A program that names every algorithm with every math type and asks for nothing but its workspace, under `ucudnn run`: it is
-told at most the limit wherever pieces of the algorithm fit it, and nothing at all under one budget for all kernels; what it
-runs in that is right, and touches no byte beyond."""
+"""A program names every algorithm with every math type and asks for nothing but its workspace, under `ucudnn run`. It is told
+at most the limit wherever pieces of the algorithm fit it, and 0 under one budget for all kernels; what it runs in that
+workspace is right, and touches no byte beyond."""
 
 import json
 import os
@@ -12,12 +12,12 @@ COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 PROGRAM = os.environ["UCUDNN_TEST_NAMED_ALGORITHMS"]
 BATCH = 16
 MATH_TYPES = range(4)
-# However slow the machine is, all is measured.
+# Everything is measured, however slow the machine is.
 ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
 
 def run(*options, batch=BATCH, **variables):
-    """What the program printed: (operation, algorithm, math type) -> (bytes told, checksum)."""
+    """Returns what the program printed: (operation, algorithm, math type) -> (bytes told, checksum)."""
     result = subprocess.run([COMMAND, "run", "--host", "--db", "none", *options, "--", PROGRAM, str(batch)], check=True,
                             capture_output=True, text=True, env=ENVIRONMENT | variables)
     lines = {}
@@ -32,18 +32,18 @@ class NamedAlgorithms(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.real = run("--off")
-        # Of the least piece there is.
+        # The needs of the smallest piece, one image.
         cls.least = {call: told for call, (told, _) in run("--off", batch=1).items()}
         assert cls.real.keys() == cls.least.keys()
 
     @classmethod
     def has_winograd(cls):
-        """oneDNN has it for processors with AVX-512 alone."""
+        """Returns whether this processor has Winograd; oneDNN has it only where there is AVX-512."""
         return ("backward_data", 4, 0) in cls.real
 
     @classmethod
     def served(cls, algorithms):
-        """Those of each operation that this processor has."""
+        """Returns the algorithms of each operation that this processor has."""
         return {operation: [one for one in numbers if (operation, one, 0) in cls.real]
                 for operation, numbers in algorithms.items()}
 
@@ -52,7 +52,7 @@ class NamedAlgorithms(unittest.TestCase):
                          {call: checksum for call, (_, checksum) in lines.items()})
 
     def expect_kept(self, lines, limit, calls):
-        """Those of `calls` are told at most `limit`."""
+        """Expects that `calls` are told at most `limit`."""
         for call in calls:
             with self.subTest(call=call, limit=limit):
                 self.assertLessEqual(lines[call][0], limit)
@@ -80,8 +80,8 @@ class NamedAlgorithms(unittest.TestCase):
 
     def test_deterministic_algorithms_keep_a_limit_that_their_pieces_fit(self):
         limit = 30000
-        # Those that need more than the limit undivided; no other engine as exact is deterministic and fits. What Winograd
-        # needs for one image is below the limit or far above it, by processor.
+        # Undivided, these need more than the limit, and no other engine that is as exact is deterministic and fits. Winograd
+        # needs for one image less than the limit or far more, depending on the processor.
         needy = {operation: [one for one in algorithms if self.least[operation, one, 0] <= limit] for operation, algorithms
                  in self.served({"backward_data": [1, 4], "backward_filter": [1, 5]}).items()}
         with tempfile.TemporaryDirectory() as folder:
@@ -149,7 +149,7 @@ class NamedAlgorithms(unittest.TestCase):
                 report = json.load(file)
         self.expect_right(lines)
         self.assertEqual(0, report["measured"])
-        # What the library's own heuristics know to fit undivided needs no time; but forward, algorithm 1 must be able to
+        # Engines that the library's heuristics know to fit undivided need no time; but algorithm 1 of forward must be able to
         # serve an identity activation alone.
         over = {call for call, (told, _) in lines.items() if told > limit}
         needy = self.served({"forward": [1], "backward_data": [1, 4], "backward_filter": [1, 5]})

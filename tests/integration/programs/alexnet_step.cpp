@@ -1,9 +1,10 @@
-// An ordinary cuDNN program, written as a user would write it and knowing nothing of ucudnn: the
-// five convolutions of AlexNet (Krizhevsky's "one weird trick" form), forward and backward, on
-// memory from cudaMalloc, with algorithms from cudnnFind...Ex (or, with `get`, from
-// cudnnGet..._v7), all before the first convolution or, with `lazy`, each before its own. Prints a
-// checksum of every output, so that two runs can be compared, the time of the fastest step, and
-// that of the first one with its queries. Linked with the real libraries.
+// An ordinary cuDNN program, written as a user would write it without knowing of ucudnn: the five
+// convolutions of AlexNet (in the form of Krizhevsky's "one weird trick"), forward and backward, on
+// memory from cudaMalloc. The algorithms come from cudnnFind...Ex or, with `get`, from
+// cudnnGet..._v7, all before the first convolution or, with `lazy`, each before its own. The
+// program prints a checksum of every output, so that two runs can be compared, the time of the
+// fastest step, and the time of the first step with its queries. It is linked with the real
+// libraries.
 //
 //   alexnet_step [BATCH [STEPS [WORKSPACE_MIB [find|get|lazy]]]]
 #include <cuda_runtime.h>
@@ -69,7 +70,7 @@ class Layer {
                                                 CUDNN_DATA_FLOAT));
   }
 
-  // Chooses algorithms as frameworks do: the first that cudnnFind...Ex returns.
+  // Chooses algorithms as frameworks do: takes the first that cudnnFind...Ex returns.
   void FindForward(void* workspace, size_t bytes) {
     int count = 0;
     CHECK_CUDNN(cudnnFindConvolutionForwardAlgorithmEx(handle_, x_desc_, x_.get(), w_desc_,
@@ -86,7 +87,7 @@ class Layer {
         &backward_filter_, workspace, bytes));
   }
 
-  // Or without measuring: the first of a ranking that fits the workspace.
+  // Chooses without measuring: takes the first of a ranking that fits the workspace.
   void GetAlgorithms(size_t bytes) {
     constexpr int kMost = 8;
     int count = 0;

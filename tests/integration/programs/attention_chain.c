@@ -1,11 +1,11 @@
-/* Transformer blocks solved over all blocks at once, through <ucudnn/layer_parallel.h>: what it
- * takes to bring a chain of one's own, in C11 alone. A state is a sequence of tokens, and block n
- * adds to it
+/* Solves transformer blocks over all blocks at once, through <ucudnn/layer_parallel.h>, and shows,
+ * in C11 alone, what a program needs to bring a chain of its own. A state is a sequence of tokens,
+ * and block n adds to it
  *     F_n(u) = softmax(u Q_n (u K_n)^T / sqrt(width)) u V_n + tanh(u A_n) B_n
  * times h = 1 / blocks: attention and a layer of neurons side by side. The loss is half the last
- * state's squared norm. Prints residuals, how far states, their gradients and those of all B_n are
- * from what one block after the other gives, and how far the loss's slope along one direction is
- * from its difference quotient; exits 1 where that is too far.
+ * state's squared norm. The program prints residuals, how far states, their gradients and the
+ * gradients of all B_n are from the results of one block after the other, and how far the loss's
+ * slope along one direction is from its difference quotient; it exits with 1 where one is too far.
  *   attention_chain [BLOCKS [LANES]] */
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct block {
   double q[kMatrix], k[kMatrix], v[kMatrix], a[kMatrix], b[kMatrix];
 };
 
-/* What the transformation of a block computes on its way, [token, feature]. */
+/* The intermediate results of a block's transformation, [token, feature]. */
 struct values {
   double q[kState], k[kState], v[kState], neurons[kState];
   double attention[kTokens * kTokens];
@@ -37,8 +37,8 @@ struct chain {
 
 /* --- Blocks ---------------------------------------------------------------------------------- */
 
-/* out += x y, x of [rows, inner] and y of [inner, columns]; with the strides of either a transposed
- * matrix is read as well. */
+/* A matrix by its strides, so that a transposed one can be read, too. add_product adds x y to out,
+ * with x of [rows, inner] and y of [inner, columns]. */
 struct matrix {
   const double* at;
   int row, column; /* strides */
@@ -130,7 +130,7 @@ static void add_transposed(const struct block* block, const double* u, const dou
   for (int i = 0; i < kState; ++i) out[i] += factor * sum[i];
 }
 
-/* gradient = h neurons^T lambda: of b, with lambda that of what the block gave. */
+/* gradient = h neurons^T lambda is the gradient of b; lambda is that of the block's result. */
 static void gradient_of_b(const struct chain* chain, int block, const double* u,
                           const double* lambda, struct values* values, double* gradient) {
   transform(&chain->weights[block], u, values);
@@ -140,7 +140,7 @@ static void gradient_of_b(const struct chain* chain, int block, const double* u,
   for (int i = 0; i < kMatrix; ++i) gradient[i] *= chain->h;
 }
 
-/* --- What the solver calls back --------------------------------------------------------------- */
+/* --- The solver's callbacks ------------------------------------------------------------------- */
 
 static int create(void* user, void** state) {
   (void)user;
@@ -222,7 +222,7 @@ static void check(ucudnnLayerParallelStatus_t status) {
   exit(1);
 }
 
-/* Numbers between -scale and scale, the same on every machine. */
+/* Draws numbers between -scale and scale, equal on every machine. */
 static void draw(double* numbers, size_t count, double scale, unsigned long long* seed) {
   for (size_t i = 0; i < count; ++i) {
     *seed = *seed * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -241,7 +241,7 @@ static const char* name_of(ucudnnLayerParallelOutcome_t outcome) {
   return names[outcome];
 }
 
-/* What one block after the other gives. */
+/* The results of one block after the other. */
 struct serial {
   double *states, *adjoints; /* by number, 0 to blocks */
   double* gradients;         /* of b, by block */
@@ -287,13 +287,13 @@ static void print_residuals(const ucudnnLayerParallelResult_t* forward,
 
 static const double kAllowed = 1e-10; /* ten times the tolerance: e times the residual at most */
 
-/* Prints a line of the table; 1 where the difference is too large. */
+/* Prints a line of the table and returns 1 where the difference is too large. */
 static int compare(const char* what, const char* outcome, double difference, double allowed) {
   printf("%-10s  %-9s  %.1e\n", what, outcome, difference);
   return !(difference < allowed);
 }
 
-/* Half the squared norm of what the blocks make of u0. */
+/* Returns half the squared norm of the last state that the blocks make from u0. */
 static double loss(struct chain* chain, const double* u0) {
   double states[2][kState], squares = 0;
   ucudnnLayerParallelRange_t range = {.struct_size = sizeof range, .layers = 1, .factor = 1};
@@ -307,7 +307,7 @@ static double loss(struct chain* chain, const double* u0) {
   return squares / 2;
 }
 
-/* By how much the gradient by u0 is wrong along one direction, by central differences. */
+/* Returns the error of the gradient by u0 along one direction, by central differences. */
 static double error_of_slope(struct chain* chain, const double* u0, const double* gradient) {
   double above[kState], below[kState], slope = 0;
   for (int i = 0; i < kState; ++i) {
@@ -319,7 +319,7 @@ static double error_of_slope(struct chain* chain, const double* u0, const double
   return fabs(slope - (loss(chain, above) - loss(chain, below)) / 2e-4);
 }
 
-/* The largest difference of all states, or adjoints, from the serial ones. */
+/* Returns the largest difference of all states, or adjoints, from the serial ones. */
 static double difference_of_states(ucudnnLayerParallelSolver_t solver, int blocks,
                                    ucudnnLayerParallelStatus_t (*get)(ucudnnLayerParallelSolver_t,
                                                                       int, const void**),
@@ -333,7 +333,7 @@ static double difference_of_states(ucudnnLayerParallelSolver_t solver, int block
   return largest;
 }
 
-/* How many differences are too large. */
+/* Returns how many differences are too large. */
 static int solve(struct chain* chain, const double* first, const struct serial* serial, int lanes) {
   const ucudnnLayerParallelCallbacks_t callbacks = {.struct_size = sizeof callbacks,
                                                     .user = chain,

@@ -1,10 +1,10 @@
-// A convolution layer as BVLC Caffe 1.0 runs it on cuDNN: for each group of channels three handles
-// on three streams; a group is a view of the whole tensor with the whole tensor's strides; the
+// A convolution layer as BVLC Caffe 1.0 runs it on cuDNN. Each group of channels has three handles
+// on three streams, and is a view of the whole tensor with the whole tensor's strides. The
 // algorithm comes from cudnnGetConvolution*Algorithm, which cuDNN 8 removed, within a workspace
-// limit; every handle has a slice of one workspace; gradients of the filter add to what is there
-// (beta = 1) while those of the images are computed on another stream.
+// limit, and every handle has a slice of one workspace. Gradients of the filter add to what is
+// there (beta = 1) while gradients of the images are computed on another stream.
 //
-// CAFFE_WITH_UCUDNN is the one change: the type of the handles.
+// CAFFE_WITH_UCUDNN changes the type of the handles, and layers then tell ucudnn their names.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -36,8 +36,8 @@ struct Shape {
 
 class ConvolutionLayer {
  public:
-  // For `bottoms` inputs of `shape`; algorithms within `limit_bytes` of workspace, or the fastest
-  // where that is 0.
+  // Makes a layer for `bottoms` inputs of `shape`, with algorithms within `limit_bytes` of
+  // workspace, or the fastest where that is 0.
   ConvolutionLayer(const std::string& name, const Shape& shape, int bottoms, size_t limit_bytes)
       : shape_(shape) {
     LayerSetUp(bottoms);
@@ -46,16 +46,18 @@ class ConvolutionLayer {
   ~ConvolutionLayer();
   ConvolutionLayer(const ConvolutionLayer&) = delete;
 
-  // Device memory: bottom and top per input; weight, bias and their gradients once.
+  // All pointers are device memory: each input has a bottom and a top; weight, bias and their
+  // gradients are shared.
   void Forward(const std::vector<float*>& bottom, const float* weight, const float* bias,
                const std::vector<float*>& top);
-  // Adds to weight_diff and bias_diff; writes bottom_diff.
+  // Adds to weight_diff and bias_diff, and writes bottom_diff.
   void Backward(const std::vector<float*>& top_diff, const std::vector<float*>& bottom,
                 const float* weight, float* weight_diff, float* bias_diff,
                 const std::vector<float*>& bottom_diff);
 
   size_t workspace_bytes() const { return workspace_bytes_; }
-  // Kinds of micro-batches, "16x2 legacy:1 + ...", as ucudnn says; of an input's first group.
+  // Returns the kinds of micro-batches of the first input, as ucudnn says them, such as "16x2
+  // legacy:1 + ...".
   std::string PlanOf(int operation) const;
 
  private:
@@ -83,7 +85,7 @@ class ConvolutionLayer {
   cudnnFilterDescriptor_t filter_ = nullptr;
   cudnnTensorDescriptor_t bias_ = nullptr;
   size_t bottom_offset_ = 0, top_offset_ = 0, weight_offset_ = 0, bias_offset_ = 0;
-  size_t workspace_bytes_ = 0;  // of a handle's slice
+  size_t workspace_bytes_ = 0;  // of each handle's slice
   char* workspace_data_ = nullptr;
   std::vector<void*> workspace_;
   void* sync_ = nullptr;

@@ -1,8 +1,8 @@
-// Two convolution layers as Caffe has them (caffe_layer.h), one after the other, the second in two
-// groups, each with two inputs that share its weights: some steps of forward and backward, whose
-// gradients add up. All values are whole numbers, small enough for every sum to be exact: the
-// results are those of plain loops, or the program fails. Prints a checksum of each, and with
-// ucudnn's handle how every kernel ran.
+// Two convolution layers as Caffe has them (caffe_layer.h) run one after the other, the second in
+// two groups, each with two inputs that share its weights: some steps of forward and backward,
+// whose gradients add up. All values are whole numbers, small enough for every sum to be exact, so
+// the results are those of plain loops, or the program fails. It prints a checksum of each result
+// and, with ucudnn's handle, how every kernel ran.
 //
 //   caffe_net limit BYTES [STEPS]    a layer's workspace limit, as Caffe passes it; 0: the fastest
 //   caffe_net total BYTES [STEPS]    one budget for all kernels (with ucudnn's handle)
@@ -23,7 +23,7 @@ using Values = std::vector<float>;
 const int kInputs = 2;
 const Shape kShapes[] = {{16, 4, 12, 12, 16, 5, 2, 1}, {16, 16, 12, 12, 32, 3, 1, 2}};
 
-// Whole numbers from -1 to 1.
+// Returns whole numbers from -1 to 1.
 Values Draw(size_t count, uint32_t& seed) {
   Values values(count);
   for (float& value : values) {
@@ -81,7 +81,7 @@ void ForEachProduct(const Shape& s, Body body) {
               }
 }
 
-// A layer, its parameters, and what plain loops make of them.
+// A layer, its parameters, and the results that plain loops compute from them.
 struct NaiveLayer {
   NaiveLayer(const Shape& shape, uint32_t& seed)
       : shape(shape),
@@ -231,7 +231,7 @@ int main(int argc, char** argv) {
   int number = 0;
   for (NaiveLayer* layer : {&naive1, &naive2}) {
     ++number;
-    // Every step adds the same.
+    // Every step adds the same numbers.
     for (Blob* blob : {&layer->weight, &layer->bias}) {
       for (float& value : blob->host_diff) value *= static_cast<float>(words.steps);
       equal &= Compare("conv" + std::to_string(number) +

@@ -1,6 +1,6 @@
-"""Layers written like Caffe's (caffe_net): with ucudnn's handle, and with cuDNN's own under the preloaded drop-in, every
-kernel runs in micro-batches within the limit that the program names, and gives what plain loops and the undivided
-library give. Which micro-batches are the fastest is said by a store, not measured."""
+"""Tests layers written like Caffe's (caffe_net). With ucudnn's handle, and with cuDNN's own under the preloaded drop-in, every
+kernel runs in micro-batches within the limit that the program names, and gives the results of plain loops and of the
+undivided library. A store says which micro-batches are the fastest, so nothing is measured."""
 
 import collections
 import csv
@@ -18,7 +18,7 @@ BATCH, INPUTS, STEPS = 16, 2, 3
 GROUPS = {"conv1": 1, "conv2": 2}
 OPERATIONS = ("forward", "backward_data", "backward_filter")
 LIMIT = 96 << 10
-# However slow the machine is, all is measured.
+# Everything is measured, however slow the machine is.
 ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000", "UCUDNN_DATABASE": "none"}
 
 
@@ -29,7 +29,7 @@ def run(words, **variables):
 
 
 def direct(program, bytes_, what="limit", steps=STEPS, **variables):
-    """The program without any preload; the stand-ins serve it as cuDNN would."""
+    """Runs the program without any preload; the stand-ins serve it as cuDNN would."""
     return run([program, what, bytes_, steps], LD_LIBRARY_PATH=STAND_INS, **variables)
 
 
@@ -55,7 +55,7 @@ class Caffe(unittest.TestCase):
 
     @classmethod
     def primed(cls):
-        """A store in which divided kernels are by far the fastest, most of all with engines that need workspace."""
+        """Makes a store in which divided kernels are by far the fastest, most of all with engines that need workspace."""
         direct(OWN, LIMIT, UCUDNN_DATABASE=f"{cls.folder}/measured.db", UCUDNN_BATCH_SIZE_POLICY="powerOfTwo",
                UCUDNN_ENGINES="legacy")
         run([COMMAND, "cache", "export", f"{cls.folder}/measured.csv", "--db", f"{cls.folder}/measured.db"])
@@ -72,7 +72,7 @@ class Caffe(unittest.TestCase):
         return f"{cls.folder}/primed.db"
 
     def test_an_engine_that_serves_pieces_alone_is_not_told(self):
-        """A program asks cuDNN for the workspace of what it is told, on the whole mini-batch."""
+        """A program asks cuDNN for the workspace of the algorithm that it is told, on the whole mini-batch."""
         with open(f"{self.folder}/measured.csv") as file:
             rows = list(csv.DictReader(file))
         whole = {(row["op"], row["c"], row["engine"]) for row in rows if int(row["micro_batch"]) == BATCH}
@@ -92,7 +92,7 @@ class Caffe(unittest.TestCase):
             return json.load(file)
 
     def check_divided(self, report, named):
-        """Every kernel, once, divided and within the limit, every call counted once."""
+        """Expects every kernel once, divided and within the limit, and every call counted once."""
         self.assertEqual([], report["fallbacks"])
         self.assertEqual(len(GROUPS) * len(OPERATIONS), len(report["kernels"]), report)
         calls = collections.Counter()
@@ -111,7 +111,7 @@ class Caffe(unittest.TestCase):
         self.assertEqual(self.expected, checksums(lines))
         report = self.report("own")
         self.check_divided(report, named=True)
-        # What the program read back is what the report says.
+        # The plan that the program read back is in the report.
         told = {tuple(line.split()[1:3]): line.split(maxsplit=3)[3] for line in lines if line.startswith("plan")}
         for kernel in report["kernels"]:
             plan = " + ".join(f"{part['micro_batch']}x{part['count']} {part['engine']}" for part in kernel["plan"])
@@ -129,7 +129,7 @@ class Caffe(unittest.TestCase):
         self.assertEqual({1}, {pieces(kernel) for kernel in self.report("off")["kernels"]})
 
     def check_budget(self, report, lines, expected, budget):
-        """The library brings all workspace, within the budget; some kernels divide in it."""
+        """Expects that the library brings all workspace, within the budget, and that some kernels divide in it."""
         self.assertEqual(expected, checksums(lines))
         self.assertIn("workspace conv1 0 conv2 0", lines)
         self.assertEqual([], report["fallbacks"])
@@ -141,7 +141,7 @@ class Caffe(unittest.TestCase):
         self.assertEqual({0}, {kernel["workspace_bytes"] for kernel in report["kernels"]})
 
     def run_with_budget(self, division, budget, steps, expected):
-        """The report of a run that was right and kept to one budget."""
+        """Returns the report of a run that was right and kept to one budget."""
         lines = direct(OWN, budget, "total", steps, UCUDNN_DIVISION=division, UCUDNN_REPORT=f"{self.folder}/total.json",
                        **self.variables)
         report = self.report("total")
@@ -157,7 +157,7 @@ class Caffe(unittest.TestCase):
                 self.assertEqual(division, report["total_workspace"]["division"])
 
     def test_one_budget_is_divided_at_the_first_convolution_among_what_was_asked_about(self):
-        """Three handles for each group and layer, and one step: no kernel comes again."""
+        """There are three handles for each group and layer, and the program runs one step only."""
         steps, budget = 1, 9 * LIMIT
         expected = checksums(direct(CUDNN, 0, steps=steps))
         for division in ("disjoint", "shared", "concurrent"):

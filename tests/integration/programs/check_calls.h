@@ -1,4 +1,4 @@
-// Ends an ordinary CUDA or cuDNN program at the first call that fails, telling which one and why.
+// Ends an ordinary CUDA or cuDNN program at the first call that fails, and says which call and why.
 #pragma once
 
 #include <cuda_runtime.h>

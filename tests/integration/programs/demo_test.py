@@ -1,5 +1,5 @@
-"""What tools/demo runs once everything is built, on the stand-in and with few images: it ends well only where all four runs
-have equal outputs and keep the limit, and says what better engines and division gain."""
+"""Runs tools/demo after its build, on the stand-in and with few images: it succeeds only where all four runs have equal outputs
+and keep the limit, and says what better engines and division gain."""
 
 import os
 import subprocess

@@ -10,9 +10,9 @@
 
 #include "check_calls.h"
 
-// Small whole numbers: every exact result is one, too. Direct algorithms give it to the bit, and
-// the rounding errors of Winograd and FFT stay far below one half, so whole numbers can be
-// compared.
+// The numbers are small and whole, so every exact result is whole, too. Direct algorithms give it
+// to the bit, and the rounding errors of Winograd and FFT stay far below one half, so rounded
+// results can be compared.
 class DeviceTensor {
  public:
   DeviceTensor(size_t count, uint32_t seed) : host_(count) {

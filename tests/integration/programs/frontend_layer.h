@@ -1,6 +1,6 @@
 // A convolution layer as programs written with NVIDIA's cudnn-frontend have it: tensors of small
 // integers, channels last, graphs of their operations, and plain loops. The data make every sum
-// exact whatever its order; it is rounded once.
+// exact in any order; it is rounded once.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -41,7 +41,7 @@ inline void Check(fe::error_t error) {
   std::exit(2);
 }
 
-// How a tensor's elements are kept on the device.
+// How the device keeps a tensor's elements.
 struct Type {
   fe::DataType_t type;
   size_t bytes;
@@ -68,7 +68,7 @@ inline float FromHalf(__half value) { return __half2float(value); }
 inline __nv_bfloat16 ToBfloat16(float value) { return __float2bfloat16_rn(value); }
 inline float FromBfloat16(__nv_bfloat16 value) { return __bfloat162float(value); }
 
-// By the names that programs take.
+// Returns the types by the names that programs take.
 inline const std::map<std::string, Type>& Types() {
   static const std::map<std::string, Type> types = {
       {"fp32", TypeOf<float, Same, Same>(fe::DataType_t::FLOAT)},
@@ -82,8 +82,8 @@ inline int64_t Variable(const char* name, int64_t otherwise) {
   return value != nullptr ? std::atoll(value) : otherwise;
 }
 
-// Of the layer: images of size^spatial, which the output has too. Of WORLD_SIZE processes that of
-// number RANK has its share of their rows, on device LOCAL_RANK; without these variables, all.
+// The images of a layer, and its outputs, have size^spatial positions. With WORLD_SIZE processes,
+// process RANK has its share of their rows; without these variables it has all.
 struct Layer {
   Type type;
   int spatial;  // 2 or 3
@@ -94,8 +94,8 @@ struct Layer {
   int64_t depth() const { return spatial == 3 ? size : 1; }
 };
 
-// A channels-last tensor of small integers: the whole on the host and, of images, the process's
-// rows on the device. A side has `extent` elements.
+// A channels-last tensor of small integers: the host has the whole, and the device has the
+// process's rows of images, or all of other tensors. A side has `extent` elements.
 struct Tensor {
   Tensor(const Layer& layer, int64_t n, int64_t c, int64_t extent)
       : type(layer.type),
@@ -126,7 +126,7 @@ struct Tensor {
     return values[(((n * depth + at[0]) * side + at[1]) * side + at[2]) * channels + c];
   }
   size_t device_bytes() const { return values.size() / side * rows * type.bytes; }
-  // Calls visit(value, element) for each that the device has.
+  // Calls visit(value, element) for each element that the device has.
   template <class Visit>
   void ForEachOnDevice(const Visit& visit) const {
     const int64_t row = side * channels;
@@ -145,8 +145,7 @@ struct Tensor {
     ForEachOnDevice([&](float value, size_t i) { type.encode(value, &elements[i * type.bytes]); });
     Check(cudaMemcpy(device, elements.data(), elements.size(), cudaMemcpyHostToDevice));
   }
-  // Whether the device holds what `values` says, rounded once; prints the checksum of what it
-  // holds.
+  // Returns whether the device holds `values`, rounded once; prints the checksum of what it holds.
   bool Report(const char* name, int64_t workspace_bytes) const {
     std::vector<char> elements(device_bytes());
     Check(cudaMemcpy(elements.data(), device, elements.size(), cudaMemcpyDeviceToHost));
@@ -213,12 +212,13 @@ class Graph {
     return graph_.pointwise(dy, y, Pointwise(fe::PointwiseMode_t::RELU_BWD));
   }
 
-  // Builds the plan that the heuristics like best, runs it and returns the workspace it needed.
+  // Builds the plan that the heuristics like best, runs it and returns the workspace that it
+  // needed.
   int64_t Run() {
     Check(graph_.build(handle_, {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}));
     return Execute(graph_);
   }
-  // The same plan, after a way through its serialized form.
+  // Runs the same plan after serializing and loading it.
   int64_t RunLoaded() {
     std::vector<uint8_t> saved;
     Check(graph_.serialize(saved));
@@ -260,7 +260,7 @@ class Graph {
   std::unordered_map<int64_t, void*> pointers_;
 };
 
-// One product of the convolution: x[n, c, i] * w[k, c, t] of y[n, k, o].
+// One product of the convolution: x[n, c, i] * w[k, c, t] is a summand of y[n, k, o].
 struct Product {
   int64_t n, k, c;
   std::array<int64_t, 3> o, t, i;

@@ -1,12 +1,15 @@
-// A training step of one convolution layer as a user of NVIDIA's cudnn-frontend writes it, channels
-// last: forward convolution alone, with bias and ReLU fused, and with a residual, bias and ReLU
-// fused in the order in which PyTorch fuses them; ReLU's gradient, backward_data, backward_filter,
-// and backward_data with the gradient of the ReLU before it fused; then the first fused plan once
-// more, rebuilt from its serialized form. Knows nothing of ucudnn, but for saying that the last two
-// gradients are of one dy where there is somebody to say it to.
+// A training step of one convolution layer, channels last, as a user of NVIDIA's cudnn-frontend
+// writes it. It runs the forward convolution alone, with bias and ReLU fused, and with a residual,
+// bias and ReLU fused in PyTorch's order; then ReLU's gradient, backward_data, backward_filter, and
+// backward_data with the gradient of the ReLU before it fused; then the first fused plan once more,
+// rebuilt from its serialized form. The program knows nothing of ucudnn, except that it declares
+// the last two gradients to be of one dy where a library listens.
+//
 //   frontend_step fp32|fp16|bf16 2|3 BATCH [STEPS]
-// Prints, of every step, a checksum of every result and the workspace its plan asked for; exits 1
-// where a result differs from plain loops, over the whole images where the process has a stripe.
+//
+// For every step it prints a checksum of every result and the workspace that its plan asked for. It
+// exits with 1 where a result differs from plain loops, which run over the whole images where the
+// process has a stripe.
 #include <dlfcn.h>
 
 #include "frontend_layer.h"
@@ -55,7 +58,7 @@ bool Step(cudnnHandle_t handle, const Layer& layer, bool data_first) {
   }
   const int64_t residual_bytes = residual.Run();
 
-  // The gradient of ReLU, then of the convolution.
+  // This computes the gradient of ReLU, then the gradient of the convolution.
   Graph relu(handle, layer);
   relu.Output(relu.ReluGradient(relu.Input("dy", dy), relu.Input("y", fused_y)), dz);
   const int64_t relu_bytes = relu.Run();
@@ -68,7 +71,7 @@ bool Step(cudnnHandle_t handle, const Layer& layer, bool data_first) {
   {
     const auto gradient =
         fused_data.BackwardData(fused_data.Input("dz", dz), fused_data.Input("w", w));
-    // Of a gradient the extents do not follow from those of its operands.
+    // The extents of a gradient do not follow from its operands' extents.
     gradient->set_dim(fused_dx.dims).set_stride(fused_dx.strides);
     fused_data.Output(fused_data.ReluGradient(gradient, fused_data.Input("x", x)), fused_dx);
   }
@@ -77,7 +80,7 @@ bool Step(cudnnHandle_t handle, const Layer& layer, bool data_first) {
   const int64_t filter_bytes = filter.Run();
   if (!data_first) fused_data_bytes = fused_data.Run();
 
-  // What plain loops make of it.
+  // Plain loops compute the expected results.
   ForEachProduct(layer, [&](const Product& p) {
     y.At(p.n, p.k, p.o) += x.At(p.n, p.c, p.i) * w.At(p.k, p.c, p.t);
   });

@@ -1,5 +1,5 @@
-"""A program written with cudnn-frontend under `ucudnn run`: forward, backward_data and backward_filter, fused and not,
-run in pieces and give the results of the undivided run. Which micro-batches are fastest is said by a store, not
+"""Tests a program written with cudnn-frontend under `ucudnn run`: forward, backward_data and backward_filter, fused and not,
+run in pieces and give the results of the undivided run. A store says which micro-batches are the fastest, so nothing is
 measured."""
 
 import csv
@@ -13,14 +13,14 @@ import unittest
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 FRONTEND_STEP = os.environ["UCUDNN_TEST_FRONTEND_STEP"]
 BATCH, SIZES = 8, (3, 3, 2)  # small enough for a sum of partials beside them
-# However slow the machine is, all is measured.
+# Everything is measured, however slow the machine is.
 ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000"}
 RESULTS = 8  # the first fused plan runs once more from its serialized form
 
 
 def steps(number, kind, axes, *options, batch=BATCH, **variables):
-    """Of each step: every result's name, with its checksum and the workspace that its plan asked for. The program fails
-    where a result is not what plain loops compute."""
+    """Returns, for each step, every result's name with its checksum and the workspace that its plan asked for. The program
+    fails where a result is not what plain loops compute."""
     result = subprocess.run(
         [COMMAND, "run", "--host", *options, "--", FRONTEND_STEP, kind, axes, str(batch), str(number)],
         capture_output=True, text=True, env=ENVIRONMENT | variables)
@@ -32,18 +32,18 @@ def steps(number, kind, axes, *options, batch=BATCH, **variables):
 
 
 def step(kind, axes, *options, **variables):
-    """Every result's name and checksum, of one step."""
+    """Returns the name and checksum of every result of one step."""
     return {name: checksum for name, (checksum, _) in steps(1, kind, axes, *options, **variables)[0].items()}
 
 
 def fused(engine):
-    """What is fused after the convolution: "graph:1[k25=0]+bias+relu[...]" to "bias+relu"."""
+    """Returns what is fused after the convolution: "graph:1[k25=0]+bias+relu[...]" gives "bias+relu"."""
     return "+".join(re.sub(r"\[.*?\]", "", engine).split("+")[1:])
 
 
 class Frontend(unittest.TestCase):
     def primed(self, folder, kind, axes, *options, sums=False):
-        """A store in which the micro-batches SIZES are by far the fastest, of every kernel and with its own engine; with
+        """Makes a store in which the micro-batches SIZES of every kernel, with its own engine, are by far the fastest; with
         `sums`, summing the partials of 16-bit gradients takes no time."""
         step(kind, axes, "--policy", "all" if sums else "undivided", "--db", f"{folder}/measured.db", *options)
         subprocess.run([COMMAND, "cache", "export", f"{folder}/measured.csv", "--db", f"{folder}/measured.db"], check=True,
@@ -59,7 +59,7 @@ class Frontend(unittest.TestCase):
                     continue
                 for size in {BATCH, *SIZES}:
                     time_ms = size if size == BATCH else 0.01 * (1 + size)
-                    # Beside the sum a piece has to need less than the whole, so there it says what it needs.
+                    # A piece beside the sum must need less than the whole, so such a piece keeps its own need.
                     if not sums or size == int(row["micro_batch"]):
                         writer.writerow(row | {"micro_batch": size, "time_ms": time_ms})
         subprocess.run([COMMAND, "cache", "import", f"{folder}/primed.csv", "--db", f"{folder}/primed.db"], check=True,
@@ -90,7 +90,7 @@ class Frontend(unittest.TestCase):
                     self.assertLessEqual(kernels, in_pieces)
 
     def test_graphs_follow_a_plan_file(self):
-        """Planned offline from what was measured, then followed: with a limit, and with one budget for all."""
+        """The plan is made offline from measurements and then followed, with a limit and with one budget for all."""
         for kind, axes in (("fp32", "2"), ("fp16", "2")):
             with self.subTest(kind=kind, axes=axes), tempfile.TemporaryDirectory() as folder:
                 undivided = step(kind, axes, "--off")
@@ -113,7 +113,7 @@ class Frontend(unittest.TestCase):
                     with open(f"{folder}/followed.json") as text:
                         followed = json.load(text)
                     self.assertEqual(0, followed["measured"])
-                    # What is fused needs workspace of its own, and the segment is as large as the entry's plan needs.
+                    # Fused operations need workspace of their own, and the segment is only as large as the entry's plan needs.
                     for fallback in followed["fallbacks"]:
                         self.assertRegex(fallback["cause"], "^the workspace plan does not hold for it: .*relu.* bytes of workspace")
                         self.assertTrue(budget)

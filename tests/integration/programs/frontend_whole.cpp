@@ -1,8 +1,11 @@
-// Graphs with more than a convolution and pointwise operations behind it, which ucudnn runs whole,
-// as a user of NVIDIA's cudnn-frontend writes them: ReLU before the convolution and statistics
-// behind it, a concatenation, and a convolution of 8-bit integers. Knows nothing of ucudnn.
+// Graphs that hold more than a convolution and pointwise operations after it, as a user of NVIDIA's
+// cudnn-frontend writes them; ucudnn runs them whole. They are ReLU before the convolution and
+// statistics after it, a concatenation, and a convolution of 8-bit integers. The program knows
+// nothing of ucudnn.
+//
 //   frontend_whole BATCH
-// Prints a checksum of every result; exits 1 where one differs from plain loops.
+//
+// It prints a checksum of every result and exits with 1 where one differs from plain loops.
 #include <algorithm>
 
 #include "frontend_layer.h"
@@ -39,7 +42,7 @@ class WholeGraph : public Graph {
     Output(values[1], squares);
     for (const Value& value : values) value->set_data_type(fe::DataType_t::FLOAT);
   }
-  // y before what lies in the rest of `all` already.
+  // Concatenates y and what the rest of `all` holds already.
   void PutBefore(const Value& y, const Tensor& like, const Tensor& all) {
     const int64_t id = 100;
     pointers_[id] = static_cast<char*>(all.device) + like.channels * all.type.bytes;

@@ -1,5 +1,5 @@
-"""A C program that solves transformer blocks through libucudnn_layer_parallel, from the build tree and as a user builds it
-from what is installed."""
+"""A C program solves transformer blocks through libucudnn_layer_parallel, from the build tree and as a user builds it from what
+is installed."""
 
 import os
 import pathlib

@@ -1,18 +1,20 @@
 // The convolutions of one layer as CUDA graphs, as a user of NVIDIA's cudnn-frontend makes them who
 // captures nothing: forward alone and with bias and ReLU fused, backward_data and backward_filter.
-// Of the plans that say that they become CUDA graphs, the first one is taken; its graph is made
+// Among the plans that claim to become CUDA graphs, the first one is taken. Its graph is made
 // executable and launched, then updated with other operands in another workspace and launched
-// again. Knows nothing of ucudnn.
+// again. The program knows nothing of ucudnn.
+//
 //   native_step fp32|fp16|bf16 BATCH
-// Prints for each the checksum of both results, the workspace and the kernels of the CUDA graph, or
-// that no plan becomes one; exits 1 where a result differs from plain loops.
+//
+// For each convolution it prints the checksum of both results, the workspace and the kernels of the
+// CUDA graph, or that no plan becomes one. It exits with 1 where a result differs from plain loops.
 #include "frontend_layer.h"
 
 namespace {
 
 using namespace layer;
 
-// The kernels of a CUDA graph, those of the graphs in it counted.
+// Returns the number of kernels in a CUDA graph and in the graphs inside it.
 size_t Kernels(cudaGraph_t graph) {
   size_t count = 0, kernels = 0;
   Check(cudaGraphGetNodes(graph, nullptr, &count));
@@ -40,7 +42,7 @@ class NativeGraph : public Graph {
  public:
   using Graph::Graph;
 
-  // False where no plan becomes a CUDA graph.
+  // Returns false where no plan becomes a CUDA graph.
   bool Build() {
     Check(graph_.validate());
     Check(graph_.build_operation_graph(handle_));
@@ -51,7 +53,7 @@ class NativeGraph : public Graph {
     Check(graph_.get_workspace_size(bytes));
     return true;
   }
-  // Launches the graph with the tensors it was described with, then with `others` in their places.
+  // Launches the graph with the tensors that described it, then with `others` in their places.
   void RunTwice(const std::vector<const Tensor*>& others) {
     const Workspace first(bytes), second(bytes);
     cudaGraph_t graph;
@@ -82,7 +84,7 @@ class NativeGraph : public Graph {
   }
 };
 
-// What a convolution works on, and its results by plain loops.
+// The operands of a convolution, and its results from plain loops.
 struct Operands {
   Operands(const Layer& layer, uint32_t seed)
       : x(layer, layer.batch, kChannels, layer.size),
@@ -107,7 +109,7 @@ struct Operands {
   Tensor x, w, bias, dy, y, fused, dx, dw;
 };
 
-// `tensors` in the order in which the graph was told of them; the result is the last.
+// The tensors are in the order in which the graph was told of them, and the result is the last.
 bool RunAndReport(const std::string& name, NativeGraph& graph,
                   const std::vector<const Tensor*>& first,
                   const std::vector<const Tensor*>& second) {

@@ -1,4 +1,4 @@
-"""Convolutions that become CUDA graphs under `ucudnn run`: within a limit they are graphs of several pieces, launched and
+"""Tests convolutions that become CUDA graphs under `ucudnn run`: within a limit they are graphs of several pieces, launched and
 updated with the results of the undivided run."""
 
 import csv
@@ -16,7 +16,7 @@ CONVOLUTIONS = ("forward", "fused", "backward_data", "backward_filter")
 
 
 def step(kind, *options, **variables):
-    """By name: the checksums, the workspace and the kernels of each convolution. The program fails where a result is not
+    """Returns the checksums, the workspace and the kernels of each convolution by name. The program fails where a result is not
     what plain loops compute."""
     result = subprocess.run([COMMAND, "run", "--host", *options, "--", NATIVE_STEP, kind, str(BATCH)], capture_output=True,
                             text=True, env=ENVIRONMENT | variables)
@@ -39,7 +39,7 @@ def cache(*arguments):
 
 class Native(unittest.TestCase):
     def divided(self, folder, kind, limit):
-        """What the program prints, and the report, where pieces are by far the fastest."""
+        """Returns what the program prints, and the report, where pieces are by far the fastest."""
         options = ("--policy", "powerOfTwo", "--workspace-limit", str(limit))
         step(kind, *options, "--db", f"{folder}/measured.db")
         cache("export", f"{folder}/measured.csv", "--db", f"{folder}/measured.db")
@@ -50,7 +50,7 @@ class Native(unittest.TestCase):
             writer.writeheader()
             for row in rows:
                 size = int(row["micro_batch"])
-                # The sum of 16-bit partials is filed as one of them.
+                # The store files the sum of 16-bit partials under the size of a partial.
                 time_ms = 0 if row["engine"] == "sum" else 100 if size == BATCH else 0.001 * (1 + size)
                 writer.writerow(row | {"time_ms": time_ms})
         cache("import", f"{folder}/faster.csv", "--db", f"{folder}/faster.db")
@@ -74,7 +74,7 @@ class Native(unittest.TestCase):
                     with self.subTest(name=name):
                         planned = plans["forward" if name == "fused" else name, name == "fused"]
                         if kind == "fp16" and name == "backward_filter":
-                            # Partials of 16 bits need sums, which no plan is: the whole, within its promise.
+                            # Partials of 16 bits need sums, and no plan is a sum, so the whole runs, within its promise.
                             self.assertEqual(1, pieces[name])
                         else:
                             self.assertGreater(planned, 1)

@@ -1,4 +1,4 @@
-"""A program that opens NCCL, on the stand-in: `ucudnn run --host` brings it."""
+"""A program opens NCCL on the stand-in: `ucudnn run --host` brings it."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import unittest
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 CC = os.environ["UCUDNN_TEST_CC"]
 
-# Makes a communicator of two devices; prints the library's file and the number of ranks.
+# The program makes a communicator of two devices and prints the library's file and the number of ranks.
 PROGRAM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-"""Programs that nvcc links, on the stand-in: everything that it links has GPU code, kernels or not, and a CUDA runtime of
-its own unless it is told otherwise. For machines that have nvcc."""
+"""Tests programs that nvcc links, on the stand-in. Everything that nvcc links has GPU code, with kernels or without, and a CUDA
+runtime of its own unless nvcc is told otherwise. The tests need a machine that has nvcc."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import unittest
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 NVCC = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
 
-# Nothing for the GPU.
+# This program has nothing for the GPU.
 PLAIN = r"""
 #include <cuda_runtime.h>
 int main() {
@@ -19,7 +19,7 @@ int main() {
 }
 """
 
-# Launches a kernel twice where it has an argument. Prints the error of each launch, and the device's after it.
+# With an argument, this program launches a kernel twice. It prints the error of each launch, and the device's error after them.
 KERNEL = r"""
 #include <cuda_runtime.h>
 #include <cstdio>
@@ -35,7 +35,7 @@ int main(int argc, char**) {
 }
 """
 
-# Asks a library with kernels and a runtime of its own for something where it has an argument.
+# With an argument, this program makes a handle of a library that has kernels and a runtime of its own.
 MULTIPLY = r"""
 #include <cublasLt.h>
 #include <cstdio>
@@ -48,7 +48,7 @@ int main(int argc, char**) {
 }
 """
 
-# Fills device memory with Thrust, and with a library that the stand-ins have.
+# This program fills device memory with Thrust, and with a library that the stand-ins have.
 FILL = r"""
 #include <cstdio>
 #include <curand.h>

@@ -1,11 +1,12 @@
-// A sum over pairs of processes that a program makes by itself with NCCL, as a data parallel
-// wrapper does: over process r and process r + WORLD_SIZE / 2. PAIR_SUM says how its operations lie
-// beside the program's other work:
+// A sum over pairs of processes, process r and process r + WORLD_SIZE / 2, that a program makes by
+// itself with NCCL, as a data parallel wrapper does. PAIR_SUM says how its operations lie beside
+// the program's other work:
+//
 //   same     on the stream of the other work
 //   ordered  on a stream of its own, between events, so that neither runs beside the other
-//   apart    on a stream of its own, without; half of the processes come late to the sum, the
-//   others
-//            late to their other work, so that processes begin the two in different orders
+//   apart    on a stream of its own, without events; half of the processes come late to the sum,
+//            the others to their other work, so that processes begin the two in different orders
+//
 // Processes meet through a file in TMPDIR.
 #pragma once
 
@@ -48,7 +49,7 @@ class PairSum {
     Require(sum_(data_, data_ + 1, 1, kDouble, kAdd, pair_, stream_) == 0, "ncclAllReduce failed");
     if (kind_ == "ordered") Order(stream_, nullptr);
   }
-  // Ends the program where the last sum is not that of both processes.
+  // Ends the program where the last sum is not the sum of both processes.
   void End() {
     double sum = 0;
     CHECK_CUDA(cudaDeviceSynchronize());
@@ -88,7 +89,7 @@ class PairSum {
     unlink(path.c_str());
     return id;
   }
-  // What follows on `after` comes after what was enqueued on `before`.
+  // Makes what follows on `after` wait for what was enqueued on `before`.
   void Order(cudaStream_t before, cudaStream_t after) const {
     CHECK_CUDA(cudaEventRecord(event_, before));
     CHECK_CUDA(cudaStreamWaitEvent(after, event_, 0));

@@ -1,5 +1,5 @@
-"""A program of the graph API under `ucudnn run`, in one process after another: what its plans were promised they are
-promised again, whatever was measured in between."""
+"""A program of the graph API runs under `ucudnn run`, in one process after another: its plans are promised what they were
+promised before, whatever was measured in between."""
 
 import csv
 import json
@@ -15,7 +15,7 @@ BATCH = 8
 
 
 def workspaces(*options, **variables):
-    """The workspace of each step, as the program printed it; its results are exact, or it fails."""
+    """Returns the workspace of each result, as the program printed it; the program fails unless its results are exact."""
     result = subprocess.run([COMMAND, "run", "--host", *options, "--", PROGRAM, "fp32", "2", str(BATCH)],
                             check=True, capture_output=True, text=True,
                             env=os.environ | {"OMP_WAIT_POLICY": "passive"} | variables)
@@ -33,10 +33,10 @@ class Promises(unittest.TestCase):
             limit = need["forward"] // 2
             self.assertGreater(limit, 0)
             store, options = f"{folder}/store.db", ("--policy", "powerOfTwo", "--workspace-limit", str(limit))
-            # Nothing is known: an engine that fits runs in the plan's place.
+            # Nothing is known, so an engine that fits runs in the plan's place.
             first = workspaces(*options, "--db", store, UCUDNN_TUNE="off")
             self.assertLess(first["forward"], need["forward"])
-            # Others measure that pieces of the plan's own engine are fast.
+            # Another run measures that pieces of the plan's own engine are fast.
             workspaces(*options, "--db", f"{folder}/measured.db", UCUDNN_TUNE_SECONDS="600:6000")
             cache("export", f"{folder}/measured.csv", "--db", f"{folder}/measured.db")
             with open(f"{folder}/measured.csv") as file:
@@ -52,7 +52,7 @@ class Promises(unittest.TestCase):
             self.assertEqual(first, again)
             with open(f"{folder}/report.json") as file:
                 self.assertNotIn("cannot be kept", json.dumps(json.load(file)["fallbacks"]))
-            # They would have had another plan.
+            # Without the promises the kernels would have had another plan.
             with sqlite3.connect(store) as connection:
                 self.assertGreater(connection.execute("DELETE FROM promises").rowcount, 0)
             connection.close()

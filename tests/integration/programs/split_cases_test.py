@@ -1,5 +1,5 @@
-"""Every type, layout, operation and pair of scales on whole numbers, in processes over each transport and in threads over peer
-copies: all ranks together print the checksums that one process with the whole images prints."""
+"""Runs every type, layout, operation and pair of scales on whole numbers, in processes over each transport and in threads over
+peer copies: all ranks together print the checksums that one process with the whole images prints."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import unittest
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 CASES = os.environ["UCUDNN_TEST_SPLIT_CASES"]
 SHAPES = "1"
-FEWEST = 3 * 7  # cases that the stand-in computes of a rank: all but few of 24
+FEWEST = 3 * 7  # cases of a rank that the stand-in computes: all but few of 24
 
 
 def run(rows, *options, **variables):

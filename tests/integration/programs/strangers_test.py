@@ -1,8 +1,7 @@
-"""Programs of others, built as their own build files do it, on the stand-in with and without limits: the convolution
+"""Tests other people's programs, built with their own build files, on the stand-in with and without limits: the convolution
 samples of NVIDIA's cudnn-frontend and the convolution benchmark of Baidu's DeepBench. Under a limit, the report says why
-wherever a kernel exceeds it. For machines that have nvcc, and their sources in the folders that
-UCUDNN_TEST_STRANGERS_CUDNN_FRONTEND (and UCUDNN_TEST_STRANGERS_CATCH2, version 3) and UCUDNN_TEST_STRANGERS_DEEPBENCH
-name."""
+wherever a kernel exceeds it. The tests need nvcc, and the sources in the folders that UCUDNN_TEST_STRANGERS_CUDNN_FRONTEND
+(with UCUDNN_TEST_STRANGERS_CATCH2, version 3) and UCUDNN_TEST_STRANGERS_DEEPBENCH name."""
 
 import json
 import os
@@ -17,16 +16,16 @@ FRONTEND, CATCH2, DEEPBENCH = (os.environ.get(f"UCUDNN_TEST_STRANGERS_{name}")
 TOOLKIT = os.environ.get("CUDA_PATH", "/usr/local/cuda")
 LIMITS = ((), ("--workspace-limit", "1MiB"), ("--workspace-limit", "0"))
 ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "1:20"}
-# A benchmark that takes minutes, and one of tensors of 4 GiB, are left out.
+# The filter leaves out a benchmark that takes minutes, and a test with tensors of 4 GiB.
 SAMPLES = '[conv]~[benchmark]~"Convolution fprop large",[dgrad],[wgrad]'
-# What cuDNN 9 took away, and a class of DeepBench's that the benchmark does not use calls.
+# cuDNN 9 removed this function, which a class of DeepBench calls that the benchmark does not use.
 REMOVED = """#include <cudnn.h>
 template <class... A> cudnnStatus_t cudnnSetRNNDescriptor(A...) { return CUDNN_STATUS_NOT_SUPPORTED; }
 """
 
 
 def words_of(kernel):
-    """How an entry of a report's `fallbacks` begins that is about the kernel."""
+    """Returns the beginning of a report's `fallbacks` entry about the kernel."""
     problem = kernel["problem"]
 
     def extents(*names):

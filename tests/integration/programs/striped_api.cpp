@@ -1,8 +1,9 @@
-// A program that speaks to ucudnn itself, linked with libucudnn: each process asks which part of an
+// A program that calls ucudnn itself, linked with libucudnn. Each process asks which part of an
 // image it holds, convolves its stripe, evaluates an image of its own on rank 0 alone, and
-// convolves, pools and normalises a small picture that every process has whole. Exits 1 where a
-// result differs from plain loops, or from the process's own call.
-//   striped_api                       this process is a rank, or the only one
+// convolves, pools and normalises a small picture that every process has whole. The program exits
+// with 1 where a result differs from plain loops, or from the process's own call.
+//
+//   striped_api                        this process is a rank, or the only one
 //   striped_api handles|devices RANKS  each rank is a thread, with a handle or a device of its own
 //   striped_api queries                rank 0 alone asks for algorithms and workspace first
 #include <cuda_runtime.h>
@@ -25,7 +26,7 @@ const float kFilter[9] = {1, 2, 3, -1, 0, 1, 2, -2, 1};
 
 float Pixel(int row, int column) { return static_cast<float>((row * 5 + column * 3) % 7 - 3); }
 
-// What a 3x3 filter makes of rows 0 to `height` of the picture, at one place.
+// Returns what a 3x3 filter makes of rows 0 to `height` of the picture, at one place.
 float Expected(int height, int row, int column) {
   float sum = 0;
   for (int i = 0; i < 9; ++i) {
@@ -35,7 +36,7 @@ float Expected(int height, int row, int column) {
   return sum;
 }
 
-// One image of one channel, and a filter of `size` x `size` whose result is as large.
+// One image of one channel, and a filter of `size` x `size` whose result has the image's extents.
 struct SameConvolution {
   cudnnTensorDescriptor_t image = nullptr;
   cudnnFilterDescriptor_t filter = nullptr;
@@ -60,8 +61,9 @@ struct SameConvolution {
   SameConvolution(const SameConvolution&) = delete;
 };
 
-// Convolves `rows` rows that begin at row `first` of a picture of `height`. Returns whether each is
-// what plain loops give. `is_whole`: the descriptor says that every rank has the whole picture.
+// Convolves `rows` rows that begin at row `first` of a picture of `height` rows. Returns whether
+// each is what plain loops give. With `is_whole`, the descriptor says that every rank has the whole
+// picture.
 bool Convolve(cudnnHandle_t handle, int first, int rows, int height, bool is_whole = false) {
   const size_t count = static_cast<size_t>(rows * kWidth);
   std::vector<float> host(count);
@@ -93,7 +95,7 @@ bool Convolve(cudnnHandle_t handle, int first, int rows, int height, bool is_who
 }
 
 // Pools a picture of five rows, and normalises it in training, forward and backward. Returns all
-// that comes of it. `is_whole`: the descriptor says that every rank has the whole picture.
+// inputs and results. With `is_whole`, the descriptor says that every rank has the whole picture.
 std::vector<float> PoolAndNormalise(cudnnHandle_t handle, bool is_whole) {
   constexpr int rows = 5;
   constexpr size_t count = rows * kWidth, numbers = 8;
@@ -120,7 +122,8 @@ std::vector<float> PoolAndNormalise(cudnnHandle_t handle, bool is_whole) {
   CHECK_CUDNN(cudnnPoolingForward(handle, window, &kOne, image, x, &kZero, image, pooled));
   CHECK_CUDNN(cudnnPoolingBackward(handle, window, &kOne, image, pooled, image, dy, image, x,
                                    &kZero, image, dx));
-  // scale, bias, running mean and variance, saved mean and inverse, dscale, dbias
+  // The eight arrays are scale, bias, running mean and variance, saved mean and inverse, dscale,
+  // dbias.
   CHECK_CUDNN(cudnnBatchNormalizationForwardTraining(
       handle, CUDNN_BATCHNORM_SPATIAL, &kOne, &kZero, image, x, image, y, channel, of_channel,
       of_channel + 1, 0.5, of_channel + 2, of_channel + 3, 1e-3, of_channel + 4, of_channel + 5));
@@ -137,8 +140,8 @@ std::vector<float> PoolAndNormalise(cudnnHandle_t handle, bool is_whole) {
   return host;
 }
 
-// The same of a handle that belongs to no rank, or on the thread of another one. Returns whether it
-// is refused.
+// Convolves with a handle that belongs to no rank, or to another rank than the thread. Returns
+// whether the call is refused.
 bool IsRefused(cudnnHandle_t handle) {
   float* memory = nullptr;
   CHECK_CUDA(cudaMalloc(&memory, sizeof(float)));
@@ -151,8 +154,8 @@ bool IsRefused(cudnnHandle_t handle) {
   return status == CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-// Asks for the stripe with five rows, more than a stripe has, and a column on both sides. Returns
-// whether each element is that of the picture of `height` rows, or 0 outside.
+// Asks for the stripe with five rows above and below, more than a stripe has, and a column on both
+// sides. Returns whether each element is the picture's, which has `height` rows, or 0 outside.
 bool Exchange(cudnnHandle_t handle, int first, int height) {
   constexpr int kMore = 5, kBeside = 1;
   constexpr int rows = kRows + 2 * kMore, columns = kWidth + 2 * kBeside;
@@ -186,7 +189,7 @@ bool Exchange(cudnnHandle_t handle, int first, int height) {
   return same;
 }
 
-// Whether the geometry of a filter with three taps is that of this rank's stripe.
+// Returns whether the geometry of a filter with three taps is right for this rank's stripe.
 bool KnowsRows(const ucudnnSpatialCell_t& cell) {
   const std::vector<int64_t> extents(static_cast<size_t>(cell.h_parts), kRows);
   ucudnnSpatialAxis_t axis = {sizeof axis,  UCUDNN_FORWARD, 3, 1, 1, 1,
@@ -206,7 +209,7 @@ bool KnowsRows(const ucudnnSpatialCell_t& cell) {
          ucudnnSpatialGetRows(nullptr, 0, &rows) == CUDNN_STATUS_BAD_PARAM;
 }
 
-// Ranks that are threads of this process.
+// Runs ranks as threads of this process and returns whether every result was right.
 bool OnThreads(bool by_handle, int ranks) {
   std::atomic<bool> same = true;
   std::vector<std::thread> threads;
@@ -216,7 +219,7 @@ bool OnThreads(bool by_handle, int ranks) {
       cudnnHandle_t handle;
       CHECK_CUDNN(ucudnnCreate(&handle));
       if (by_handle) CHECK_CUDNN(ucudnnSpatialJoin(handle, rank));
-      // Nobody knows yet whose thread this is.
+      // Nobody knows yet to which rank this thread belongs.
       if (ucudnnSpatialEnable(0) != CUDNN_STATUS_NOT_SUPPORTED) same = false;
       for (int i = 0; i < 2; ++i) {
         if (!Convolve(handle, kRows * rank, kRows, kRows * ranks)) same = false;
@@ -225,7 +228,7 @@ bool OnThreads(bool by_handle, int ranks) {
       cell.struct_size = sizeof cell;
       CHECK_CUDNN(ucudnnSpatialGetCell(&cell));
       if (cell.rank != rank || cell.h != rank) same = false;
-      // What one rank takes out, the others do not.
+      // Rank 0 takes its own calls out; the other ranks' calls stay split.
       if (rank == 0) {
         CHECK_CUDNN(ucudnnSpatialEnable(0));
         if (!Convolve(handle, 0, 9, 9)) same = false;
@@ -248,7 +251,7 @@ bool OnThreads(bool by_handle, int ranks) {
   return same;
 }
 
-// Everything that a program can ask before it convolves such a stripe, which measures, too.
+// Asks everything that a program can ask before it convolves such a stripe, measuring included.
 void Ask(cudnnHandle_t handle) {
   const SameConvolution same_size(kRows, kWidth, 3);
   const auto& [image, filter, convolution] = same_size;
@@ -303,13 +306,13 @@ int main(int argc, char** argv) {
   same = Report("rows beside a stripe are", cell.rank, Exchange(handle, first, height)) && same;
   CHECK_CUDNN(ucudnnSpatialEnable(0));
   if (cell.rank == 0) {
-    // A whole picture of its own, of which the others know nothing.
+    // Rank 0 has a whole picture of its own, and the other ranks know nothing of it.
     for (int i = 0; i < 3; ++i) {
       same = Report("an evaluation is", cell.rank, Convolve(handle, 0, 9, 9)) && same;
     }
   }
   CHECK_CUDNN(ucudnnSpatialEnable(1));
-  // Rows that each rank has by itself, of another height on each.
+  // Each rank has rows of its own here, and each picture has another height.
   CHECK_CUDNN(ucudnnSpatialEnableThread(0));
   same = Report("a thread's own picture is", cell.rank,
                 Convolve(handle, 0, 6 + cell.rank, 6 + cell.rank)) &&

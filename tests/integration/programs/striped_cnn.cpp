@@ -1,20 +1,22 @@
-// An ordinary cuDNN program, written as a user would write it and knowing nothing of ucudnn: trains
+// An ordinary cuDNN program, written as a user would write it without knowing of ucudnn: it trains
 // a small network of convolutions with biases and ReLUs,
 //
 //   3x3, 7x7 with stride 2, 3x3 with dilation 2, 1x1,
 //
-// for which each process loads its stripe of every image: of WORLD_SIZE processes that of number
-// RANK, on device LOCAL_RANK; without them the whole. The loss is half the sum of squares. In fp64;
-// prints the output row by row, with its place in the whole image, the rows of dL/dx, and the sums
-// of the first filters and biases, each rounded to nine digits, so that the lines of all processes
-// together can be compared with those of one that has the whole image.
+// and each process loads its stripe of every image: with WORLD_SIZE processes, process RANK loads
+// its own, on device LOCAL_RANK; without these variables the process loads the whole. The loss is
+// half the sum of squares, in fp64. The program prints the output row by row, with its place in the
+// whole image, the rows of dL/dx, and the sums of the first filters and biases, each rounded to
+// nine digits, so that the lines of all processes together can be compared with the lines of one
+// process that has the whole image.
 //
 //   striped_cnn [HEIGHT [STEPS]]
 //
-// With ANNOUNCE set each process says which one it is when it has made its first step. That of
-// number SLEEP_RANK sleeps for SLEEP_SECONDS half-way. With WIDTH_PARTS=2 processes hold halves of
-// rows, the left one first, and each half is a line. With PAIR_SUM it also sums numbers over pairs
-// of processes behind each layer, as pair_sum.h says. With EMPTY the last process has no rows.
+// With ANNOUNCE set, each process says which one it is when it has made its first step. Process
+// SLEEP_RANK sleeps for SLEEP_SECONDS half-way. With WIDTH_PARTS=2, processes hold halves of rows,
+// the left one first, and each half is a line. With PAIR_SUM, the program also sums numbers over
+// pairs of processes after each layer, as pair_sum.h says. With EMPTY, the last process has no
+// rows.
 #include <cuda_runtime.h>
 #include <cudnn.h>
 #include <unistd.h>
@@ -68,8 +70,8 @@ struct Tensor {
     CHECK_CUDA(cudaMemcpy(host.data(), data, Count() * sizeof(double), cudaMemcpyDeviceToHost));
     return host;
   }
-  // One line for each row and `columns` of its columns: its number in the whole image, the first
-  // column's, and the sum of what they hold.
+  // Prints one line for each row and each group of `columns` columns: the row's number in the whole
+  // image, the first column's, and a weighted sum of the group's values.
   void PrintRows(const char* name, int first_row, int first_column, int columns) const {
     const std::vector<double> host = Read();
     for (int row = 0; row < height; ++row) {
@@ -87,7 +89,7 @@ struct Tensor {
   }
 };
 
-// Numbers that depend on the place in the whole image alone.
+// Returns a number that depends on the place in the whole image alone.
 double Pixel(int plane, int row, int column) {
   const uint32_t mixed = static_cast<uint32_t>(plane * 7919 + row * 104729 + column * 1299709);
   return static_cast<double>(mixed * 2654435761u >> 20) / 2048 - 1;
@@ -154,7 +156,7 @@ class Layer {
     int count = 0;
     CHECK_CUDNN(cudnnGetConvolutionBackwardFilterAlgorithm_v7(
         handle, x_.descriptor, dy_->descriptor, convolution_, filter_, 1, &count, &filter));
-    // Half of the step before's gradient stays: momentum.
+    // Half of the last step's gradient stays, as momentum.
     const double momentum = 0.5;
     CHECK_CUDNN(cudnnConvolutionBackwardFilter(
         handle, &kOne, x_.descriptor, x_.data, dy_->descriptor, dy_->data, convolution_,

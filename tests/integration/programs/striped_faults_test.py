@@ -1,5 +1,6 @@
-"""Ranks of a program that holds stripes of each image, where something goes wrong in the middle of a run, or is different on one
-of them: one line on all ranks, in bounded time, and nothing left behind; or the results of one process with the whole image."""
+"""Tests ranks of a program that holds stripes of each image, where something goes wrong in the middle of a run, or is different
+on one of them. All ranks report one line in bounded time and leave nothing, or they give the results of one process with the
+whole image."""
 
 import concurrent.futures
 import os
@@ -15,7 +16,7 @@ COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 STRIPED_CNN = os.environ["UCUDNN_TEST_STRIPED_CNN"]
 STRIPED_API = os.environ["UCUDNN_TEST_STRIPED_API"]
 TRANSPORTS = ("loopback", "nccl")
-# Until a dead rank is an error on all others, and some more for a busy machine.
+# A dead rank is an error on all others within BOUND_SECONDS; a busy machine gets MARGIN_SECONDS more.
 BOUND_SECONDS = 15
 MARGIN_SECONDS = 5
 
@@ -40,7 +41,7 @@ def in_shared_memory():
 
 
 def processes_with(text):
-    """Those in whose environment it is."""
+    """Returns the processes that have `text` in their environment."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -62,8 +63,8 @@ def within(seconds, condition):
 
 
 class Ranks:
-    """Two ranks, and what became of them: each started by itself, as by a launcher that is not ours, or by
-    `ucudnn run --ranks`. What is different on one rank is in `of_rank`."""
+    """Two ranks and their results. Each is started by itself, as another launcher would do it, or both by `ucudnn run --ranks`.
+    Variables that differ between the ranks are in `of_rank`."""
 
     def __init__(self, words, by_ranks=False, of_rank=({}, {}), **variables):
         self.folder = tempfile.TemporaryDirectory()
@@ -82,7 +83,7 @@ class Ranks:
         self.announced = {}
 
     def await_begin(self):
-        """Both have made a step."""
+        """Waits until both ranks have made a step."""
         for process in self.processes * (2 // len(self.processes)):
             rank, pid = re.fullmatch(r"rank (\d) is process (\d+)\n", process.stdout.readline()).groups()
             self.announced[int(rank)] = int(pid)
@@ -93,7 +94,8 @@ class Ranks:
         os.kill(self.announced[rank], number)
 
     def end(self):
-        """Waits for them. The others of a stopped rank are what is asked about, so that one ends by us."""
+        """Waits for the ranks and returns their results. A stopped rank has been killed before, because only the other one's
+        end counts."""
         def result(process):
             output, errors = process.communicate(timeout=60)
             return process.returncode, output, errors, time.monotonic() - (self.begun or 0)
@@ -140,7 +142,7 @@ def sleep_on_one(transport, rank, seconds, timeout):
 
 
 class InTheMiddle(unittest.TestCase):
-    """Most of the time is waiting: a few jobs at once."""
+    """Most of the time is waiting, so a few jobs run at once."""
 
     @classmethod
     def setUpClass(cls):
@@ -176,7 +178,7 @@ class InTheMiddle(unittest.TestCase):
             for victim in (0, 1):
                 with self.subTest(transport=transport, victim=victim):
                     ranks, [(code, output, errors, seconds)] = self.killed[True, transport, victim].result()
-                    # The other rank may see the closed sockets and end before the system has taken the killed one apart.
+                    # The other rank may see the closed sockets and end before the system has removed the killed one.
                     first = {128 + signal.SIGKILL: f"rank {victim} was ended by signal 9",
                              1: f"rank {1 - victim} says: rank {victim} died or ended"}
                     self.assertIn(code, first, errors)
@@ -191,7 +193,8 @@ class InTheMiddle(unittest.TestCase):
                 ranks, results = job.result()
                 code, output, errors, seconds = results[1 - victim]
                 self.assertEqual((1, ""), (code, output), errors)
-                # It may have told of its call before it was stopped: then only its silence says so, or that the device waits.
+                # The rank may have told of its call before it was stopped; then only its silence shows that, or the waiting
+                # device.
                 self.assertRegex(errors, rf"error: (rank {victim} .*(has not come to split call|was silent for)|"
                                          rf"rank {1 - victim}, whose device lags behind)")
                 self.assertLess(seconds, BOUND_SECONDS + MARGIN_SECONDS)
@@ -221,7 +224,7 @@ class InTheMiddle(unittest.TestCase):
 
 
 class Different(unittest.TestCase):
-    """What is set otherwise on rank 1."""
+    """Rank 1 has other settings than rank 0."""
 
     @staticmethod
     def jobs(settings, words=(STRIPED_CNN, "32", "2")):
@@ -292,8 +295,8 @@ class Training(unittest.TestCase):
 
 
 class BesideSumsOfTheProgram(unittest.TestCase):
-    """Two groups of four ranks, whose program also sums over {r, r + 4} by itself, where a device runs one operation of NCCL at
-    a time."""
+    """There are two groups of four ranks, whose program also sums over {r, r + 4} by itself, and a device runs one operation of
+    NCCL at a time."""
 
     @staticmethod
     def run_groups(kind, **variables):
@@ -316,7 +319,7 @@ class BesideSumsOfTheProgram(unittest.TestCase):
         result = self.run_groups("apart", UCUDNN_SPATIAL_TIMEOUT="3")
         self.assertNotEqual(0, result.returncode)
         self.assertIn("error: rank", result.stderr)
-        # What a rank has yet to print when that is found is no result.
+        # Lines that a rank prints after the error was found hold no result.
         for line in result.stdout.splitlines():
             self.assertIn("nan", line)
         self.assertLess(time.monotonic() - begin, BOUND_SECONDS + MARGIN_SECONDS)
@@ -327,7 +330,7 @@ class Absent(unittest.TestCase):
         host = os.path.realpath(f"{os.path.dirname(COMMAND)}/../lib/ucudnn/host")
         with tempfile.TemporaryDirectory() as folder:
             for name in os.listdir(host):
-                # What cannot be loaded takes the place of a library of the system's, which a machine may have.
+                # An empty file, which cannot be loaded, replaces the system's NCCL, which a machine may have.
                 if "nccl" in name:
                     open(f"{folder}/{name}", "w").close()
                 else:
@@ -342,7 +345,7 @@ class Absent(unittest.TestCase):
             self.assertEqual(1, len(re.findall("error: .*NCCL cannot be loaded", errors)), errors)
 
     def test_a_stripe_without_rows_is_an_error_of_its_rank_that_the_others_wait_for(self):
-        # No descriptor has zero rows: the program ends before it meets the others.
+        # No descriptor has zero rows, so the program ends before it meets the others.
         [results] = Different.jobs([({}, {"EMPTY": "1", "UCUDNN_SPATIAL_TIMEOUT": "2"})], (STRIPED_CNN, "2", "1"))
         for (code, output, errors, _), pattern in zip(results, ("rank 0 has waited .* for rank 1", "BAD_PARAM")):
             self.assertEqual((1, ""), (code, output), errors)

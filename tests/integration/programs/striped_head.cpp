@@ -1,17 +1,17 @@
-// A program whose split layers meet copies, linked with libucudnn: of every image each process
-// holds a stripe, but what lies behind a global average it has whole, like all others. With
-// gradients:
+// A program whose split layers meet copies, linked with libucudnn: each process holds a stripe of
+// every image, but all processes have what follows a global average whole. With gradients, it
+// computes:
 //
 //   a = 3x3 of x                           stripes
 //   z = 1x1 of the average of a            copies (squeeze and excitation)
 //   logits = 1x1 of the average of a * z   copies (the head of a ResNet)
-//   c = 3x3 of all rows of a               copies that are declared, behind a gather
+//   c = 3x3 of all rows of a               copies that are declared, after a gather
 //   loss = half the sum of the squares of logits and c
 //
 // The program computes averages, products and the gather itself, from rows that
-// ucudnnSpatialExchange brings. Copies of one row are told by UCUDNN_SPATIAL_ONE=replicated. In
-// fp64. Every process prints the gradients of all filters, and the rows of dL/dx that it holds: as
-// many different lines as one process with the whole image prints.
+// ucudnnSpatialExchange brings. UCUDNN_SPATIAL_ONE=replicated declares copies of one row. All
+// numbers are fp64. Every process prints the gradients of all filters, and the rows of dL/dx that
+// it holds: all processes print as many different lines as one process with the whole image.
 #include <cuda_runtime.h>
 #include <ucudnn/ucudnn.h>
 
@@ -116,7 +116,7 @@ class Layer {
   double *weights_ = nullptr, *gradient_ = nullptr;
 };
 
-// All rows of the image of which `stripe` is the one from `first` on.
+// Returns all rows of the image whose rows from `first` on are `stripe`.
 Numbers Gather(const Tensor& stripe, int first) {
   const int beside = kSize - stripe.rows;
   if (beside == 0) return stripe.Read();
@@ -136,7 +136,7 @@ Numbers Gather(const Tensor& stripe, int first) {
   return all;
 }
 
-// One number for each plane.
+// Returns one average for each plane.
 Numbers Averages(const Numbers& all, int planes) {
   const size_t positions = all.size() / static_cast<size_t>(planes);
   Numbers averages(static_cast<size_t>(planes));
@@ -145,7 +145,7 @@ Numbers Averages(const Numbers& all, int planes) {
   return averages;
 }
 
-// The rows from `first` on.
+// Returns the image's rows from `first` on.
 Numbers Image(const Tensor& x, int first) {
   Numbers image(x.Count());
   for (int plane = 0; plane < x.planes(); ++plane) {
@@ -201,7 +201,7 @@ int main() {
   whole.Backward("the filter behind the gather", gathered, c, dgathered);
   CHECK_CUDNN(ucudnnSpatialDeclareReplicated(0));
 
-  // dL/dlogits = logits; a plane's average spreads its gradient evenly.
+  // dL/dlogits is logits, and a plane's average spreads its gradient evenly.
   const Tensor dpooled(4, 1, 1), dsqueezed(4, 1, 1);
   head.Backward("the head", pooled, logits, dpooled);
   const Numbers average = squeezed.Read(), dp = dpooled.Read();

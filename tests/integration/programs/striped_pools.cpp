@@ -1,18 +1,18 @@
-// An ordinary cuDNN program that knows nothing of ucudnn: of every image each process holds a
-// stripe of rows, as its launcher's rank says, and all that looks beyond one row is a call of
-// cuDNN's. Forward and backward, in fp64:
+// An ordinary cuDNN program that knows nothing of ucudnn. Each process holds a stripe of rows of
+// every image, according to its launcher's rank, and everything that looks beyond one row is a call
+// of cuDNN. It runs forward and backward, in fp64:
 //
 //   3x3 convolution, batch normalisation, max pooling 3x3 with stride 2, batch normalisation (Ex),
 //   average pooling 2x2, global average, 1x1 convolution
 //
-// The loss is half the sum of the squares of what comes out, which all processes have: what maps of
-// one row are is told by UCUDNN_SPATIAL_ONE=replicated. Prints the result, the gradients of
-// filters, scales and biases, the statistics, and the rows of dL/dx that it holds: as many
-// different lines as one process with the whole image prints.
+// The loss is half the sum of the squares of the result, which all processes have:
+// UCUDNN_SPATIAL_ONE=replicated says that maps of one row are copies. Each process prints the
+// result, the gradients of filters, scales and biases, the statistics, and the rows of dL/dx that
+// it holds: all processes print as many different lines as one process with the whole image.
 //
 //   striped_pools [STEPS [graph]]
 //
-// Each step but the last changes the filters; with "graph" all steps but the first are launches of
+// Each step but the last changes the filters. With "graph", all steps but the first are launches of
 // one CUDA graph.
 #include <cuda_runtime.h>
 #include <cudnn.h>
@@ -150,7 +150,7 @@ class Pooling {
   cudnnPoolingDescriptor_t pooling_ = nullptr;
 };
 
-// In training, by the plain calls or by those with Ex.
+// A batch normalisation in training, by the plain calls or by the calls with Ex.
 class Norm {
  public:
   Norm(int channels, bool is_ex)
@@ -212,7 +212,7 @@ class Norm {
   Numbers scale_, bias_, mean_, variance_, saved_mean_, saved_inverse_, dscale_, dbias_;
 };
 
-// A number that the launcher gives, as all launchers of PyTorch do.
+// Returns a number that the launcher sets, as all launchers of PyTorch do.
 int Launched(const char* name, int otherwise) {
   const char* const text = std::getenv(name);
   return text != nullptr ? std::atoi(text) : otherwise;
@@ -284,7 +284,7 @@ struct Network {
   }
 };
 
-// All steps but the first, which is over.
+// Runs all steps after the first.
 void LaunchSteps(Network& network, cudaStream_t stream, int steps) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t launched = nullptr;

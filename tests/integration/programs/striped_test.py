@@ -1,5 +1,5 @@
-"""A program whose processes hold stripes of each image, under `ucudnn run --ranks`: together they print what one process with
-the whole image prints; and what cannot be exact is an error on all of them."""
+"""Tests a program whose processes hold stripes of each image, under `ucudnn run --ranks`: together they print what one process
+with the whole image prints, and a call that cannot be exact is an error on all of them."""
 
 import concurrent.futures
 import json
@@ -33,8 +33,8 @@ def lines(result):
     return sorted(result.stdout.splitlines())
 
 
-# Of fp64 numbers that ranks add in another order, and engines on another processor: what one rounding differs is enlarged by
-# cancellation, to 1e-10 where it was looked at. A row of another rank that is not there changes the first digits.
+# Ranks add fp64 numbers in another order, and engines do so on another processor. Cancellation enlarges a difference of one
+# rounding, to 1e-10 in the cases that were looked at. A missing row of another rank changes the first digits.
 NOISE = 1e-8
 
 
@@ -111,7 +111,7 @@ class Striped(unittest.TestCase):
                 subprocess.run([COMMAND, "report", f"{folder}/{name}"], check=True, capture_output=True)
         self.assertEqual([("h2", 0, 2, 64), ("h2", 1, 2, 64)],
                          sorted((one["grid"], one["rank"], one["ranks"], one["calls"]) for one in told))
-        # What one sends the other receives.
+        # One rank receives what the other sends.
         self.assertEqual(told[0]["exchanged_bytes"], told[1]["exchanged_bytes"])
         for one in told:
             self.assertGreater(one["exchanged_bytes"], 0)
@@ -128,7 +128,8 @@ class Striped(unittest.TestCase):
                 for one in told:
                     self.assertEqual([], one["refused"])
                     self.assert_whole_track(one, one["tracks"][0])
-                # The first layer, 3x3: a row of 12 numbers of 8 bytes, of 3 channels and 3 images, from each side, 4 times.
+                # The first layer, 3x3, gets a row of 12 numbers of 8 bytes, of 3 channels and 3 images, from each side, 4
+                # times.
                 row = 12 * 8 * 3 * 3 * 4
                 self.assertEqual([row] + [2 * row] * (ranks - 2) + [row], [track["kernels"][0]["received_bytes"] for track in tracks])
                 for kernels in zip(*(track["kernels"] for track in tracks), strict=True):
@@ -156,12 +157,12 @@ class Striped(unittest.TestCase):
                 for track in tracks:
                     self.assertEqual(kinds, [(kernel["kind"], kernel["op"]) for kernel in track["kernels"]])
                     above, below = track["rank"] > 0, track["rank"] < ranks - 1
-                    # What each tells each other one of: two numbers of each channel, or what came of its stripe.
+                    # Each rank tells each other two numbers of each channel, or the result of its stripe.
                     told = steps * (ranks - 1) * numbers
                     row = steps * 32 * numbers  # a row of 32 columns
                     received = {("batch normalisation", "forward"): told, ("batch normalisation", "backward_data"): told,
                                 ("average pooling with padding", "forward"): told, ("max pooling", "forward"): above * row,
-                                # dy of half as many columns, and both rows of x under its window.
+                                # These are dy, with half as many columns, and both rows of x under its window.
                                 ("max pooling", "backward_data"): above * row + below * (row // 2 + 2 * row)}
                     for kernel in track["kernels"]:
                         self.assert_pool_or_norm(kernel, steps, received, steps * number * (above + below))
@@ -175,7 +176,7 @@ class Striped(unittest.TestCase):
         self.assertEqual(("transparent", "", steps), (kernel["verdict"], kernel["reason"], kernel["calls"]))
         if kind[0] != "convolution":
             self.assertEqual((received.get(kind, 0), 0), (least, kernel["summed_bytes"]), kind)
-        # A maximum hides NaN: with each message goes one number more.
+        # A maximum hides NaN, so each message has one number more.
         self.assertEqual(kind[0] == "max pooling" and least > 0, kernel["received_bytes"] > least, kind)
         self.assertLessEqual(kernel["received_bytes"] - least, most_beside)
         self.assertEqual(1, kernel["times"]["calls"])  # of the second step
@@ -196,7 +197,7 @@ class Striped(unittest.TestCase):
             self.assertEqual(exchanges, kernel["received_bytes"] > 0, kernel["common"])
             self.assertEqual(kernel["op"] == "backward_filter", kernel["summed_bytes"] > 0)
             times = kernel["times"]
-            self.assertEqual(1, times["calls"])  # of four steps the second
+            self.assertEqual(1, times["calls"])  # the second of four steps
             for name in ("exposed_ms", "hidden_ms", "exposed_sum_ms"):
                 self.assertGreaterEqual(times[name], 0)
             self.assertGreater(times["call_ms"], 0)
@@ -219,7 +220,7 @@ class Striped(unittest.TestCase):
                       subprocess.run([COMMAND, "report", files[0]], check=True, capture_output=True, text=True).stdout)
 
     def test_reports_tell_why_a_kernel_is_refused(self):
-        # Two rows on each rank are one behind a stride of two, which may be stripes or copies: 3x3 is refused there.
+        # Two rows on each rank are one row after a stride of two, and that may be a stripe or a copy: 3x3 is refused there.
         with tempfile.TemporaryDirectory() as folder:
             script = f'UCUDNN_REPORT={folder}/$1.json RANK=$1 WORLD_SIZE=4 LOCAL_RANK=0 exec {STRIPED_CNN} 8 1'
             with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -261,8 +262,8 @@ class Striped(unittest.TestCase):
         self.assert_refused(result, "rank 0 has waited", "for rank 1")
 
     def test_plans_of_the_graph_api_give_what_plain_loops_over_the_whole_image_give(self):
-        # Fused ones, too, in stripes of unequal height: 5 rows of 3-D images. From the second step on a fused gradient
-        # and one that is not are said to be of one dy, in either order.
+        # Fused plans give it, too, also in stripes of unequal height: 3-D images have 5 rows. From the second step on, a fused
+        # gradient and a plain one are declared to be of one dy, in either order.
         results, steps = 8, 5
         for kind, axes, ranks in (("fp32", "2", 3), ("fp16", "3", 2), ("bf16", "2", 2)):
             with self.subTest(kind=kind, axes=axes, ranks=ranks):
@@ -350,15 +351,15 @@ class Striped(unittest.TestCase):
         self.assertIn("UCUDNN_SPATIAL_REDUCE=all sums it over ranks here, none leaves that to the program", result.stderr)
 
     def test_what_is_not_split_is_refused_by_name(self):
-        # Whose last convolution has no padding, so that stripes would give another result.
+        # The last convolution has no padding, so stripes would give another result.
         words = (TRAIN_CNN, "fp32", "nchw", "norm", "8", "1")
         self.assert_refused(run("--ranks", "2", "--spatial", "h2", words=words), "cannot be split")
-        # Graphs that are neither pointwise nor one convolution with pointwise operations behind it.
+        # These graphs are neither pointwise nor one convolution with pointwise operations after it.
         self.assert_refused(run("--ranks", "2", "--spatial", "h2", words=(FRONTEND_WHOLE, "4")), "operations before the convolution",
                             "a convolution of the graph API that ucudnn cannot read is not split")
 
     def test_no_setting_leads_back_to_the_local_call(self):
-        # As a launcher that is not ours starts a process.
+        # Another launcher starts processes with these variables.
         rank = ("env", "UCUDNN_SPATIAL=h2", "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500")
         for setting in ("UCUDNN_MODE=off", "UCUDNN_MODE=observe", "UCUDNN_SPATIAL_AGREE=maybe", "UCUDNN_SPATIAL_AGRE=each"):
             with self.subTest(setting=setting):

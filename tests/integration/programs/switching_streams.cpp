@@ -1,7 +1,7 @@
-// An ordinary cuDNN program that knows nothing of ucudnn: one handle that runs two convolution
-// layers, forward and backward, on one stream and the same layers, of other data, on a second one.
-// It asks nothing but the workspace of the algorithms that it names. Prints a checksum of every
-// output, so that two runs can be compared. Linked with the real libraries.
+// An ordinary cuDNN program that knows nothing of ucudnn: one handle runs two convolution layers,
+// forward and backward, on one stream, and the same layers with other data on a second one. It asks
+// only for the workspace of the algorithms that it names. It prints a checksum of every output, so
+// that two runs can be compared, and is linked with the real libraries.
 //
 //   switching_streams [BATCH [STEPS]]
 #include <cuda_runtime.h>

@@ -1,14 +1,14 @@
-// An ordinary cuDNN program, written as a user would write it and knowing nothing of ucudnn: trains
+// An ordinary cuDNN program, written as a user would write it without knowing of ucudnn: it trains
 // a small network to tell patterns apart,
 //
 //   5x5 convolution, batch normalisation, ReLU, max pooling, 3x3 convolution, bias, ReLU, average
 //   pooling, whole-image convolution, bias, log-softmax and cross-entropy,
 //
 // by gradient descent with momentum, with algorithms from cudnnFind...Ex that fit a workspace
-// limit. Momentum is the gradients' beta: each backward call adds to what the step before left.
-// Prints the loss of every step to the last bit, so that two runs can be compared. Images and first
-// weights are whole numbers or halves: without batch normalisation, in fp64, the first step's loss
-// has no rounding error before the softmax, whatever the order of the sums.
+// limit. Momentum is the gradients' beta: each backward call adds to what the step before left. The
+// program prints the loss of every step to the last bit, so that two runs can be compared. Images
+// are whole numbers, and first weights multiples of 1/8: without batch normalisation, in fp64, the
+// first step's loss has no rounding error before the softmax, whatever the order of the sums.
 //
 //   train_cnn [fp32|fp64] [nchw|nhwc] [norm|plain] [BATCH [STEPS [WORKSPACE_KIB]]]
 #include <cuda_runtime.h>
@@ -33,7 +33,7 @@ constexpr double kRate = 0.02;
 constexpr double kMomentum = 0.5;
 constexpr double kEpsilon = 1e-5;
 
-// What the program was asked for.
+// These are the program's arguments.
 cudnnDataType_t type = CUDNN_DATA_FLOAT;
 cudnnTensorFormat_t layout = CUDNN_TENSOR_NCHW;
 bool normalize = true;
@@ -60,7 +60,7 @@ class Factor {
 class Random {
  public:
   explicit Random(uint32_t seed) : state_(seed) {}
-  // One of 0 ... count-1.
+  // Returns one of 0 ... count-1.
   int Below(int count) {
     state_ = state_ * 1664525u + 1013904223u;
     return static_cast<int>((state_ >> 16) % static_cast<uint32_t>(count));
@@ -85,7 +85,7 @@ class Tensor {
   }
   Tensor(const Tensor&) = delete;
 
-  // Values in n, c, h, w order, whatever the layout.
+  // The values are in n, c, h, w order, whatever the layout.
   void Upload(const std::vector<double>& values) {
     Convert([&](size_t from, size_t to, auto& host) {
       using Element = std::decay_t<decltype(host[0])>;
@@ -135,13 +135,13 @@ class Tensor {
   std::vector<float> narrow_;
 };
 
-// What is learnt, and its velocity: the sum of its gradients, the old ones fading.
+// A learnt parameter, and its velocity: the sum of its gradients, in which old ones fade.
 struct Parameter {
   Parameter(int n, int c, int h, int w) : value(n, c, h, w), velocity(n, c, h, w) {}
   Tensor value, velocity;
 };
 
-// Whole numbers from -`most` to `most`, in units of `unit`.
+// Returns whole numbers from -`most` to `most`, in units of `unit`.
 std::vector<double> SmallNumbers(size_t count, int most, double unit, uint32_t seed) {
   Random random(seed);
   std::vector<double> values(count);
@@ -161,7 +161,7 @@ class Layer {
 
 class Convolution : public Layer {
  public:
-  // No gradient of x where `dx` is null.
+  // There is no gradient of x where `dx` is null.
   Convolution(Tensor& x, Tensor* dx, Tensor& y, Tensor& dy, int filter, int pad, uint32_t seed)
       : x_(x), dx_(dx), y_(y), dy_(dy), weights_(y.c, x.c, filter, filter) {
     CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter_));
@@ -207,7 +207,7 @@ class Convolution : public Layer {
   }
 
  private:
-  // As frameworks do: the first that cudnnFind...Ex returns.
+  // Chooses algorithms as frameworks do: takes the first that cudnnFind...Ex returns.
   void FindAlgorithms() {
     int count = 0;
     CHECK_CUDNN(cudnnFindConvolutionForwardAlgorithmEx(
@@ -313,7 +313,7 @@ class Normalization : public Layer {
   int calls_ = 0;
 };
 
-// In place: y becomes its positive part, dy what is left of it.
+// Works in place: y becomes its positive part, and dy becomes 0 elsewhere.
 class Relu : public Layer {
  public:
   Relu(Tensor& y, Tensor& dy) : y_(y), dy_(dy) {
@@ -366,7 +366,7 @@ class Pooling : public Layer {
   cudnnPoolingDescriptor_t pooling_ = nullptr;
 };
 
-// One pattern a class, seen through noise.
+// Each class has one pattern, to which images add noise.
 class Images {
  public:
   Images() : patterns_(SmallNumbers(kClasses * Size(), 1, 1, 5)) {}
@@ -394,7 +394,7 @@ void Train() {
   const auto tensor = [](int c, int size) {
     return std::make_unique<Tensor>(batch, c, size, size);
   };
-  // Values and their gradients.
+  // These are the values and their gradients.
   const auto image = tensor(kColours, kImage);
   const auto a = tensor(16, kImage), da = tensor(16, kImage);
   const auto b = tensor(16, kImage), db = tensor(16, kImage);

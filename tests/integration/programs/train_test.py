@@ -1,5 +1,5 @@
-"""A training program under `ucudnn run`: divided kernels and small workspaces change how a network learns by no more
-than the order of its sums, and where sums are exact by nothing."""
+"""Tests a training program under `ucudnn run`: divided kernels and small workspaces change a network's training by no more than
+the order of its sums does, and do not change it where sums are exact."""
 
 import csv
 import json
@@ -12,12 +12,12 @@ COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 TRAIN_CNN = os.environ["UCUDNN_TEST_TRAIN_CNN"]
 BATCH, STEPS, WORKSPACE_KIB = 24, 12, 4096
 KERNELS = 8  # three convolutions; the first needs no gradient of the images
-# However slow the machine is, all is measured.
+# Everything is measured, however slow the machine is.
 ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
 
 def train(words, *options, steps=STEPS, **variables):
-    """Every step's loss as the program printed it."""
+    """Returns every step's loss as the program printed it."""
     result = subprocess.run(
         [COMMAND, "run", "--host", *options, "--", TRAIN_CNN, *words, str(BATCH), str(steps), str(WORKSPACE_KIB)],
         check=True, capture_output=True, text=True, env=ENVIRONMENT | variables)
@@ -32,8 +32,8 @@ def pieces(kernel):
 
 class Train(unittest.TestCase):
     def primed(self, folder, words, sizes):
-        """A store in which the micro-batches `sizes` are by far the fastest, of every kernel. What else belongs to a
-        measurement is taken from a run that measured the undivided kernels."""
+        """Makes a store in which the micro-batches `sizes` of every kernel are by far the fastest. The other values of a
+        measurement come from a run that measured the undivided kernels."""
         train(words, "--policy", "undivided", "--db", f"{folder}/measured.db", steps=1)
         subprocess.run([COMMAND, "cache", "export", f"{folder}/measured.csv", "--db", f"{folder}/measured.db"], check=True,
                        stdout=subprocess.DEVNULL)
@@ -105,8 +105,8 @@ class Train(unittest.TestCase):
         for kernel in report["kernels"]:
             self.assertLessEqual(kernel["workspace_bytes"] + kernel["owned_workspace_bytes"], 96 << 10, kernel)
             self.assertEqual(BATCH, sum(pieces(kernel)), kernel)
-        # Sums have up to 384 terms (the last convolution's), an error of 384 units in the last place each; six such
-        # sums follow each other in a step, and twelve steps.
+        # Sums have up to 384 terms (in the last convolution), each with an error of 384 units in the last place; six such sums
+        # follow each other in a step, and there are twelve steps.
         tolerance = 12 * 6 * 384 * 2.0 ** -24
         for step, (before, now) in enumerate(zip(undivided, losses), 1):
             self.assertAlmostEqual(before, float(now), delta=tolerance, msg=f"step {step}")

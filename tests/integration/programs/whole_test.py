@@ -1,4 +1,4 @@
-"""Graphs that ucudnn does not divide: they run as without it, whatever the limit is, and the report says why."""
+"""Tests graphs that ucudnn does not divide: they run as without it, whatever the limit is, and the report says why."""
 
 import json
 import os
@@ -12,7 +12,7 @@ ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive"}
 
 
 def run(*options):
-    """What the program prints; it fails where a result is not what plain loops compute."""
+    """Returns what the program prints; the program fails where a result is not what plain loops compute."""
     result = subprocess.run([COMMAND, "run", "--host", *options, "--", FRONTEND_WHOLE, "4"], capture_output=True, text=True,
                             env=ENVIRONMENT)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -1,6 +1,6 @@
-"""The functions of a C++ text: where each begins and ends, and how many parameters it takes. This is a tokenizer that
-counts brackets, not a compiler: it reads declarations as this repository writes them, expands no macros, and does not
-look into functions but for lambdas. Pure functions of the text."""
+"""Finds the functions of a C++ text: where each begins and ends, and how many parameters it takes. This tokenizer counts
+brackets and is no compiler: it reads declarations as this repository writes them, expands no macros, and looks into
+functions only for lambdas. All functions here are pure functions of the text."""
 
 import bisect
 import re
@@ -17,7 +17,7 @@ TOKEN = re.compile(r"""
 """, re.S | re.M | re.X)
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 CLASS_KEYWORDS = {"class", "struct", "union"}
-# What a parenthesis may follow without being a list of parameters.
+# A parenthesis that follows one of these words is no list of parameters.
 NO_NAMES = {"alignas", "decltype", "explicit", "noexcept", "requires", "static_assert", "__attribute__", "if", "for",
             "while", "switch", "return", "sizeof", "catch"}
 
@@ -40,13 +40,13 @@ class Token:
 class Function:
     name: str
     first: int  # line of its declaration's first token
-    last: int  # line of its closing brace; of a declaration without a body, of its end
+    last: int  # line of its closing brace, or the end of a declaration without a body
     parameters: int
-    is_c: bool  # of C linkage: its signature is given by others
+    is_c: bool  # it has C linkage, so others give its signature
 
 
 def tokens_of(text):
-    """The tokens without comments and directives; of #if ... #else ... #endif only the first branch."""
+    """Returns the tokens without comments and directives; only the first branch of #if ... #else ... #endif counts."""
     starts = [match.start() for match in re.finditer("^", text, re.M)]
     tokens, skipped = [], 0  # #if levels deep in a branch that is left out
     for match in TOKEN.finditer(text):
@@ -62,7 +62,7 @@ def tokens_of(text):
 
 
 def closing(tokens, at):
-    """The position of the bracket that closes the one at `at`."""
+    """Returns the position of the bracket that closes the one at `at`."""
     open_brackets = []
     for position in range(at, len(tokens)):
         text = tokens[position].text
@@ -77,7 +77,7 @@ def closing(tokens, at):
 
 
 def after_angles(tokens, at):
-    """The position behind the > that closes the < at `at`; behind that < where it closes nothing: it compares."""
+    """Returns the position after the > that closes the < at `at`, or the position after that < where it only compares."""
     depth, position = 0, at
     while position < len(tokens):
         text = tokens[position].text
@@ -89,7 +89,7 @@ def after_angles(tokens, at):
 
 
 def parameter_count(tokens):
-    """How many parameters are between the parentheses of a list."""
+    """Returns how many parameters are between the parentheses of a list."""
     if not tokens or [token.text for token in tokens] == ["void"]:
         return 0
     count, at = 1, 0
@@ -106,8 +106,8 @@ def parameter_count(tokens):
 
 
 def parameter_list(head):
-    """Where the parentheses around the parameters open and close in a declaration, and the name before them; None where
-    it declares no function. `head` begins behind template parameters."""
+    """Returns where the parentheses around the parameters open and close in a declaration, and the name before them, or None
+    where it declares no function. `head` begins after template parameters."""
     at, texts = 0, [token.text for token in head]
     while at < len(head):
         text, before = texts[at], texts[at - 1] if at > 0 else ""
@@ -139,17 +139,17 @@ def without_template(head):
 
 
 def opens_scope(head):
-    """Whether the brace behind `head` holds declarations: of a namespace, a class, or a linkage."""
+    """Returns whether the brace after `head` holds declarations, as that of a namespace, a class or a linkage does."""
     declared = without_template(head)
     texts = [token.text for token in declared]
     if "namespace" in texts or texts == ["extern", '"C"']:
         return True
-    # A storage class and the like may come before; of an enum class the brace holds no declarations.
+    # A storage class and the like may come first; the brace of an enum class holds no declarations.
     return not CLASS_KEYWORDS.isdisjoint(texts[:3]) and "enum" not in texts and parameter_list(declared) is None
 
 
 def in_initialisers(head):
-    """Whether the brace behind `head` is that of a member in a constructor's list, as in `A() : b{1} {`."""
+    """Returns whether the brace after `head` belongs to a member in a constructor's list, as in `A() : b{1} {`."""
     declared = without_template(head)
     _, end, _ = parameter_list(declared)
     rest = [token.text for token in declared[end + 1:]]
@@ -157,7 +157,7 @@ def in_initialisers(head):
 
 
 def function_of(head, last, is_c):
-    """The function that `head` declares, or None."""
+    """Returns the function that `head` declares, or None."""
     declared = without_template(head)
     if not declared or declared[0].text in ("using", "typedef", "static_assert"):
         return None
@@ -170,7 +170,7 @@ def function_of(head, last, is_c):
 
 
 def lambdas_of(tokens):
-    """The lambdas with a list of parameters; each ends, here, with that list."""
+    """Yields the lambdas with a list of parameters; here each ends with that list."""
     for at in range(len(tokens) - 1):
         if tokens[at].text == "]" and tokens[at + 1].text == "(":
             end = closing(tokens, at + 1)
@@ -179,10 +179,10 @@ def lambdas_of(tokens):
 
 
 def functions(text):
-    """A list of the functions that `text` declares or defines, and of all lambdas. Raises Unreadable."""
+    """Returns a list of the functions that `text` declares or defines, and of all lambdas. Raises Unreadable."""
     tokens = tokens_of(text)
     found = list(lambdas_of(tokens))
-    scopes = []  # of each scope around: whether it has C linkage
+    scopes = []  # whether each scope around has C linkage
     start = at = 0  # start: of the declaration that `at` is in
     while at < len(tokens):
         sign, head = tokens[at].text, tokens[start:at]

@@ -1,4 +1,4 @@
-"""The functions of a text are found where they are, with as many lines and parameters as they have."""
+"""Tests that the functions of a text are found where they are, with as many lines and parameters as they have."""
 
 import unittest
 

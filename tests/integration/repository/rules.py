@@ -1,6 +1,6 @@
-"""The rules of the house that a compiler does not see: which folder may include which, where the loader and the
-environment are touched, that mutexes are those whose use clang checks, how long functions and their lists of parameters are, and that no machine's own paths are
-committed. Pure functions of a path and its text."""
+"""The repository's rules that a compiler does not check: which folder may include which, where the loader and the environment
+are touched, that clang checks the use of mutexes, how long functions and their lists of parameters are, and that no
+machine's own paths are committed. All functions but repository_files are pure functions of a path and its text."""
 
 import posixpath
 import re
@@ -20,12 +20,12 @@ FLOORS = [
     ["src/interposer"],
     ["shim", "tools"],
 ]
-# Rooms below that a room may not include all the same: transport knows nothing of convolutions.
+# A room may not include these rooms below it either: transport knows nothing of convolutions.
 UNKNOWN_TO = {"src/transport": ["src/convolution", "src/planning"]}
 PURE = ["src/base", "src/convolution", "src/planning"]
 ON_DEVICES = ["src/cuda", "src/cudnn", "src/transport", "src/execution", "src/spatial"]
 
-# Folders outside the tower, and what they may include beside themselves.
+# These folders are outside the tower; each may include itself and the listed ones.
 ANNEXES = {
     "include": [],
     "db": PURE,
@@ -34,7 +34,7 @@ ANNEXES = {
     "planner/multigrid": PURE + ON_DEVICES + ["planner"],
     "shim/layer_parallel": PURE + ["include", "planner", "planner/multigrid"],
 }
-# Where the annexes are joined to the tower.
+# The annexes are joined to the tower here.
 JOINED_IN = {"shim": ["include", "db", "planner"], "tools": ["include", "db", "planner", "planner/multigrid"]}
 
 WITHOUT_CUDA = ["src/base", "src/options", "src/convolution", "src/planning", "db", "planner", "shim/layer_parallel",
@@ -47,15 +47,15 @@ COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
 LOADER = re.compile(r"\b(dlopen|dlmopen|dlsym|dlvsym)\s*\(")
 LOCK = re.compile(r"\bstd::(\w*mutex|condition_variable\w*|lock_guard|unique_lock|scoped_lock)\b")
 ENVIRONMENT = re.compile(r"\b(secure_getenv|getenv|environ)\b")
-# Written in pieces so that this file passes its own test.
+# The pattern is written in pieces so that this file passes its own test.
 MACHINE_PATH = re.compile(
     r"(?<![\w.])(/wor" + "k/[a-z.]|/roo" + "t/|/hom" + "e/[a-z])|pyen" + "v|/share" + "d/(notes|papers|oracles|[A-Z])"
 )
 
 SOURCES = (".h", ".hpp", ".cpp", ".cc", ".c", ".S", ".inc")
 
-# Functions are held to these limits in these folders. A longer one says why directly above: "// Long because ...".
-# Functions of C linkage have the signatures that others gave them.
+# Functions in these folders keep to these limits. A longer one says why directly above: "// Long because ...". Others define
+# the signatures of functions with C linkage.
 WITH_SHORT_FUNCTIONS = ["src", "db", "planner", "tools/command"]
 MOST_LINES = 80
 MOST_PARAMETERS = 6
@@ -68,7 +68,7 @@ def within(path, folder):
 
 
 def room_of(path):
-    """The room a file is in: the longest that matches; None for tests and build files."""
+    """Returns the room that a file is in, the longest that matches, or None for tests and build files."""
     rooms = [room for floor in FLOORS for room in floor] + list(ANNEXES)
     return max((room for room in rooms if within(path, room)), key=len, default=None)
 
@@ -85,7 +85,7 @@ def allowed_rooms(room):
 
 
 def target_of(path, name, files):
-    """The repository file that `#include "name"` in `path` means; None when it is none of ours."""
+    """Returns the repository file that `#include "name"` in `path` means, or None when it is none of ours."""
     folder = path.rsplit("/", 1)[0]
     return next((c for c in (posixpath.normpath(f"{folder}/{name}"), name, f"src/{name}", f"shim/{name}", f"include/{name}")
                  if c in files), None)
@@ -115,7 +115,7 @@ def forbids_cuda(path):
 
 
 def call_violations(path, text):
-    """dlopen and its kin, the environment and bare mutexes, outside the places that own them."""
+    """Yields dlopen and its kin, the environment and bare mutexes, outside the places that own them."""
     if room_of(path) is None or not path.endswith(SOURCES):
         return
     keep_lines = lambda match: "\n" * match[0].count("\n")
@@ -131,7 +131,7 @@ def call_violations(path, text):
 
 
 def comment_above(lines, first):
-    """The comment that ends directly above line `first`."""
+    """Returns the comment that ends directly above line `first`."""
     above = first - 1
     while above > 0 and lines[above - 1].lstrip().startswith("//"):
         above -= 1
@@ -139,7 +139,7 @@ def comment_above(lines, first):
 
 
 def function_violations(path, text):
-    """Functions that are too long without a reason, and lists of too many parameters."""
+    """Yields functions that are too long without a reason, and lists of too many parameters."""
     if not path.endswith(FUNCTION_SOURCES) or not any(within(path, folder) for folder in WITH_SHORT_FUNCTIONS):
         return
     try:
@@ -166,7 +166,7 @@ def machine_path_violations(path, text):
 
 
 def violations(files):
-    """`files`: text by path, relative to the repository root."""
+    """Yields all violations; `files` has texts by path, relative to the repository root."""
     for path, text in sorted(files.items()):
         yield from include_violations(path, text, files)
         yield from call_violations(path, text)
@@ -175,7 +175,7 @@ def violations(files):
 
 
 def repository_files(root):
-    """Text by path of all that is, or could be, committed."""
+    """Returns, by path, the text of every file that is, or could be, committed."""
     listing = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                              check=True, capture_output=True, text=True).stdout
     files = {}

@@ -1,4 +1,4 @@
-"""The repository keeps its own rules, and breaking one would be noticed."""
+"""Tests that the repository keeps its own rules, and that breaking one would be noticed."""
 
 import json
 import os

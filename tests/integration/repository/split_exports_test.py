@@ -1,5 +1,5 @@
-"""In a process whose images are split no export of cuDNN computes on a stripe alone without a word: each is answered by ucudnn,
-refused by name, or known to look at one position."""
+"""In a process whose images are split, no export of cuDNN computes silently on a stripe alone: ucudnn answers it or refuses it
+by name, or it is known to look at one position."""
 
 import os
 import re
@@ -13,7 +13,7 @@ LOCAL = {
     "cudnnOpTensor", "cudnnReorderFilterAndBias", "cudnnScaleTensor", "cudnnSetTensor", "cudnnTransformFilter",
     "cudnnTransformTensor", "cudnnTransformTensorEx"
 }
-# What computes nothing: descriptors, handles, questions. A plan is refused where it is finalized or executed.
+# These compute nothing: descriptors, handles, questions. A plan is refused where it is finalized or executed.
 COMPUTES_NOTHING = re.compile(r"cudnn(Backend(Create|Destroy|Finalize|Get|Initialize|Set)\w*|Build\w+|Create\w*|Derive\w+|Destroy\w*|"
                               r"Dropout(GetReserveSpace|GetStates)Size|Get\w+|InitTransformDest|\w+GetBufferSizes|MakeFusedOpsPlan|"
                               r"QueryRuntimeError|RestoreDropoutDescriptor|RNN[GS]etClip_v\d|Set(?!Tensor$)\w+|\w+VersionCheck)$")

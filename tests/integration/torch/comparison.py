@@ -1,5 +1,5 @@
-"""A model on the whole image, in each rank by itself, against the same model on stripes: outputs, the gradient of the input
-and of every parameter, buffers."""
+"""Compares a model on the whole image, in each rank by itself, with the same model on stripes: the outputs, the gradients of
+the input and of every parameter, and the buffers."""
 import copy
 
 import torch
@@ -28,7 +28,7 @@ def check_close(name, found, expected, tolerance=TOLERANCE):
 
 
 def own(x, stripe):
-    """Of the whole x what a rank's stripe has, by its layout."""
+    """Returns the part of the whole x that a rank's stripe has, by its layout."""
     from ucudnn.spatial.grid import owned
     for axis in stripe.cut.axes:
         begin, end = owned(stripe.cut.extents[axis])[spatial.ranks().part(axis)]
@@ -37,7 +37,8 @@ def own(x, stripe):
 
 
 def striped_like_whole(model, x, call=None, multiple=1, trust=(), tolerance=TOLERANCE, backward=True):
-    """`call(model, x)` gives the output. The gradients are those of a weighted sum over it."""
+    """Expects equal outputs, gradients and buffers. `call(model, x)` gives the output, and the gradients are taken of a
+    weighted sum over it."""
     call = call or (lambda model, x: model(x))
     whole, x = copy.deepcopy(model), x.clone()
     striped = spatial.convert(model, trust=trust)
@@ -63,7 +64,7 @@ def striped_like_whole(model, x, call=None, multiple=1, trust=(), tolerance=TOLE
 
 
 def penalty_like_whole(model, x, trust=(), tolerance=TOLERANCE):
-    """Gradients of a penalty on the gradients of the input and of the parameters: those of second order."""
+    """Compares gradients of second order: of a penalty on the gradients of the input and of the parameters."""
     whole, striped = copy.deepcopy(model), spatial.convert(model, trust=trust)
     x_whole, x_own = x.clone().requires_grad_(), spatial.shard(x).detach().requires_grad_()
     try:
@@ -72,7 +73,7 @@ def penalty_like_whole(model, x, trust=(), tolerance=TOLERANCE):
         assert "is not implemented" in str(error), error
         return
     check_close("penalty", _penalised(striped, x_own), expected, tolerance)
-    if x_whole.grad.isnan().any():  # torch's own has none at this point, as of a norm at 0
+    if x_whole.grad.isnan().any():  # torch's own has none at this point, as a norm at 0
         return
     check_close("second gradient of the input", x_own.grad, own(x_whole.grad, x_own), tolerance)
     parameters = dict(whole.named_parameters())

@@ -1,4 +1,4 @@
-"""torch.compile and stripes: nothing that was compiled computes on one, whoever compiled it and whenever."""
+"""Tests torch.compile with stripes: nothing that was compiled computes on a stripe, whoever compiled it and whenever."""
 import sys
 import unittest
 from unittest import mock
@@ -18,7 +18,7 @@ def net():
 
 
 class Compiled(unittest.TestCase):
-    """On one of two ranks, whose other one is not there."""
+    """The tests run on one of two ranks, and the other one does not exist."""
 
     def setUp(self):
         import torch
@@ -36,7 +36,7 @@ class Compiled(unittest.TestCase):
 
     def refused(self, run):
         for options in ({"backend": "eager"}, {}):  # the latter would make Triton's kernels, or C++
-            # torch wraps what is raised where it compiles.
+            # torch wraps errors that are raised while it compiles.
             with self.subTest(options), self.assertRaisesRegex(RuntimeError, "torch.compile, whose own kernels"):
                 run(options)
 

@@ -1,5 +1,5 @@
-"""What torch does while a program runs: which operators it calls, and how many bytes of their results are alive at once.
-Works on meta tensors, too, which have a size and no memory."""
+"""Counts what torch does while a program runs: which operators it calls, and how many bytes of their results are alive at once.
+This also works on meta tensors, which have a size and no memory."""
 import collections
 import weakref
 
@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Calls(TorchDispatchMode):
-    """How often each operator was called."""
+    """Counts how often each operator was called."""
 
     def __init__(self):
         super().__init__()
@@ -22,7 +22,7 @@ class Calls(TorchDispatchMode):
 
 
 class Living(TorchDispatchMode):
-    """`peak`: the most bytes that what operators made had at one time. Views and results in place have those of their
+    """`peak` is the most bytes that results of operators had at one time. Views and results in place share the bytes of their
     base."""
 
     def __init__(self, *inputs):
@@ -33,7 +33,7 @@ class Living(TorchDispatchMode):
             self.add(tensor)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        # What it reads is no result of its own: a parameter's view, say.
+        # A tensor that the operator reads, such as a parameter's view, is no result of its own.
         kwargs = kwargs or {}
         read = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
         with torch._C.DisableTorchFunctionSubclass():

@@ -1,5 +1,5 @@
-"""Models as networks: every operator has a node of the right shape, called by its module, and the planner's own format reads
-it. What has no rule is refused by name."""
+"""Tests models as networks: every operator has a node of the right shape, named by its module, and the planner's own format
+reads it. An operator that has no rule is refused by name."""
 import json
 import os
 import pathlib

@@ -1,5 +1,5 @@
-"""The program of docs/spatial.md that decodes a picture in stripes: it is ten lines long, and prints on four ranks what the
-page says, but for the rounding."""
+"""Tests the program of docs/spatial.md that decodes a picture in stripes: it is ten lines long, and prints on four ranks what
+the page says, except for the rounding."""
 import os
 import pathlib
 import re
@@ -11,8 +11,8 @@ import unittest
 import gloo
 
 RANKS = 4
-# Values reach about 4, of which fp32 has 24 bits; some thirty layers, each of sums in another order, err by some hundred times
-# as much as one rounding.
+# Values reach about 4, and fp32 has 24 bits; some thirty layers, each with sums in another order, err by some hundred
+# roundings.
 LARGEST = 4 * 2.0 ** -24 * 256
 
 
@@ -22,7 +22,7 @@ def setUpModule():
 
 
 def documented():
-    """(the program, the lines that it prints)."""
+    """Returns (the program, the lines that it prints)."""
     page = (gloo.ROOT / "docs/spatial.md").read_text()
     (program, output), = re.findall(r"```python\n(.*?)```\n\n```\n\$ UCUDNN_SPATIAL=h4 torchrun --nproc-per-node 4 decode.py\n"
                                     "(.*?)```", page, re.DOTALL)
@@ -30,7 +30,7 @@ def documented():
 
 
 def parted(line):
-    """(everything but the difference, the difference)."""
+    """Returns (everything but the difference, the difference)."""
     text, difference = line.rsplit(" ", 1)
     return text, float(difference)
 
@@ -51,7 +51,7 @@ class Documented(unittest.TestCase):
             result = subprocess.run([sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
                                      str(RANKS), path], env=variables, capture_output=True, text=True, timeout=600)
         self.assertEqual(0, result.returncode, result.stderr)
-        # A rank's line and its end are written apart, so another rank's line may come between them.
+        # A rank writes its line and the end of the line apart, so another rank's line may come between them.
         lines = re.split(r"\n|(?=rank \d)", result.stdout)
         found = sorted(line for line in lines if line.startswith("rank "))
         print(*found, sep="\n")

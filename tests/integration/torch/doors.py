@@ -1,4 +1,4 @@
-"""Ways into torch past __torch_function__, on this rank of UCUDNN_SPATIAL; run by doors_test.py."""
+"""Tries ways into torch past __torch_function__, on this rank of UCUDNN_SPATIAL; doors_test.py runs it."""
 import copy
 import ctypes
 
@@ -55,7 +55,7 @@ def no_rule_leaves_a_plain_tensor():
 
 
 def no_rule_writes_elsewhere():
-    """Whatever a rule does with `out`, it is refused before."""
+    """A call with `out` is refused before its rule does anything."""
     x, tried = spatial.shard(picture()), 0
     for function in list(stripe.RULES):
         with stripe.plainly():
@@ -65,7 +65,7 @@ def no_rule_writes_elsewhere():
 
 
 class Scaled(torch.autograd.Function):
-    """Of a program: it keeps its result, and sums over positions."""
+    """A function of a program that keeps its result and sums over positions."""
 
     @staticmethod
     def forward(ctx, x, weight):
@@ -82,7 +82,7 @@ class Scaled(torch.autograd.Function):
 
 
 class SetUp(torch.autograd.Function):
-    """One with setup_context, which looks beyond one position, and gives its input, too."""
+    """A function with setup_context that looks beyond one position and returns its input, too."""
 
     @staticmethod
     def forward(x):
@@ -116,7 +116,7 @@ def functions_of_a_program():
 
 
 def hooks():
-    """Grad-CAM, clipped gradients and a hook that changes them, of modules and tensors."""
+    """Runs Grad-CAM, clipped gradients and a hook that changes them, on modules and tensors."""
     def cam(model, x, found):
         model[2].register_full_backward_hook(
             lambda module, given, made: found.append((made[0] / made[0].square().mean()).mean((2, 3))))
@@ -135,7 +135,7 @@ def hooks():
 
 
 def modes():
-    """A program's mode sees what runs on stripes: of all ranks as much as of the whole."""
+    """A program's mode counts what runs on stripes: on all ranks together as much as on the whole."""
     whole, model, counts = nn.Conv2d(4, 4, 3, 1, 1), spatial.convert(nn.Conv2d(4, 4, 3, 1, 1).requires_grad_(False)), []
     for each, x in ((whole, picture()), (model, spatial.shard(picture()).requires_grad_())):
         with FlopCounterMode(display=False) as counted:

@@ -1,5 +1,5 @@
-"""What reaches torch past __torch_function__ is refused, or sees stripes: scripts, transformations, constructors, a program's
-autograd functions, hooks."""
+"""Calls that reach torch past __torch_function__ are refused, or see stripes: scripts, transformations, constructors, a
+program's autograd functions, hooks."""
 import pathlib
 import unittest
 

@@ -1,5 +1,5 @@
 """A small network of whole numbers, which fp64 holds exactly: its layers as a file for striped_layers.cpp, and as a converted
-model whose ranks compare their rows with those that the program wrote, bit for bit. Run by exchanges_test.py."""
+model whose ranks compare their rows bit for bit with those that the program wrote. exchanges_test.py runs it."""
 import array
 import os
 import pathlib
@@ -14,12 +14,12 @@ from ucudnn.spatial.grid import owned, stripes
 
 IMAGES = 2, 3, 40, 12
 RANKS, MULTIPLE = 4, 4  # stripes of 12, 12, 8 and 8 rows
-# filters, size, stride, padding, dilation, groups. The third reads rows from beyond its neighbours.
+# Each has filters, size, stride, padding, dilation and groups. The third reads rows from beyond its neighbours.
 CONVOLUTIONS = [(6, 3, 1, 1, 1, 1), (8, 7, 2, 3, 1, 1), (8, 3, 1, 5, 5, 2), (6, 4, 2, 1, 1, 1), (4, 1, 1, 0, 1, 1)]
 
 
 def layers():
-    """The words of the file."""
+    """Returns the words of the file."""
     rows = stripes(1, IMAGES[2], RANKS, MULTIPLE)
     words = ["images", *IMAGES, "stripes", *rows, "end"]
     for i, convolution in enumerate(CONVOLUTIONS):
@@ -32,7 +32,7 @@ def whole_numbers(shape, seed, largest):
 
 
 def network():
-    """(the model, the images, the gradient of its output)."""
+    """Returns (the model, the images, the gradient of its output)."""
     modules, channels = [], IMAGES[1]
     for i, (filters, size, stride, pad, dilation, groups) in enumerate(CONVOLUTIONS):
         modules += [nn.ReLU()] * (i > 0)

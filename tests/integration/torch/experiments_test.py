@@ -1,4 +1,5 @@
-"""docs/experiments.md has what tests/bench/paper_figures.py prints, and every count is what the plans predict."""
+"""Tests that docs/experiments.md has what tests/bench/paper_figures.py prints, and that every count is what the plans
+predict."""
 import os
 import pathlib
 import sys
@@ -15,7 +16,7 @@ DOCUMENT = gloo.ROOT / "docs/experiments.md"
 
 
 def shown(name):
-    """The lines of a figure's table in the document."""
+    """Returns the lines of a figure's table in the document."""
     begin, end = paper_figures.marks(name)
     return DOCUMENT.read_text().partition(begin)[2].partition(end)[0].splitlines()
 

@@ -1,4 +1,4 @@
-"""Ranks of gloo on this machine, for tests: each is a process that runs this file's caller again."""
+"""Ranks of gloo on this machine, for tests: each is a process of its own that runs a script."""
 import importlib.util
 import os
 import pathlib
@@ -18,13 +18,15 @@ def need(package):
 
 
 def start(script, count, grid, *arguments, patience=5):
-    """Runs `script` on `count` ranks; (exit code, output) of each. Where one fails the others have `patience` seconds."""
+    """Runs `script` on `count` ranks and returns (exit code, output) of each. If one fails, the others have `patience`
+    seconds."""
     with tempfile.TemporaryDirectory() as folder:
         processes = []
         for rank in range(count):
             variables = os.environ | {
                 "RANK": str(rank), "WORLD_SIZE": str(count), "UCUDNN_SPATIAL": grid, "OMP_NUM_THREADS": "1",
-                "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",  # oneDNN's bf16 kernels for AMX are wrong on few columns (pytorch#163347)
+                "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",  # oneDNN's bf16 kernels for AMX are wrong on few columns
+                                                           # (pytorch#163347)
                 "UCUDNN_TEST_RENDEZVOUS": f"file://{folder}/rendezvous", "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests/integration/torch'}"}
             with open(f"{folder}/{rank}", "w") as output:
@@ -43,18 +45,24 @@ def start(script, count, grid, *arguments, patience=5):
                 for rank, process in enumerate(processes)]
 
 
+def expect_ended(told, what):
+    """Fails with the output of every rank that failed: the first one may only have lost another. `told` is of `start`."""
+    failed = [f"rank {rank} of {what}:\n{output}" for rank, (code, output) in enumerate(told) if code]
+    if failed:
+        raise AssertionError("\n".join(failed))
+
+
 class RanksTest(unittest.TestCase):
     """Tests that run `script` on the ranks of a grid, none of which may fail."""
     script = None
 
     def on(self, count, grid, *arguments):
-        for rank, (code, output) in enumerate(start(self.script, count, grid, *arguments)):
-            self.assertEqual(0, code, f"rank {rank} of {' '.join((grid, *arguments))}:\n{output}")
+        expect_ended(start(self.script, count, grid, *arguments), " ".join((grid, *arguments)))
 
 
 def join(seconds=20):
-    """In a rank: torch.distributed, whose ranks wait so long for each other, and the grid, by libucudnn's geometry where
-    UCUDNN_TEST_LIBRARY names it."""
+    """Initializes torch.distributed in a rank, where ranks wait `seconds` for each other, and then ucudnn.spatial, with
+    libucudnn's geometry where UCUDNN_TEST_LIBRARY names it."""
     import datetime
 
     import torch

@@ -1,4 +1,5 @@
-"""What programs do with models beside training them, on this rank of UCUDNN_SPATIAL; run by habits_test.py with a folder."""
+"""Does what programs do with models beside training them, on this rank of UCUDNN_SPATIAL; habits_test.py runs it with a
+folder."""
 import copy
 import os
 import sys
@@ -26,7 +27,7 @@ def net():
 
 
 def refused(call, *words):
-    """NotSupported, with all of these words."""
+    """Expects NotSupported with all of these words."""
     try:
         call()
     except spatial.NotSupported as refusal:
@@ -70,7 +71,7 @@ def buffers_stay_plain(folder):
 
 
 def a_plain_tensor_on_one_rank(folder):
-    """It is refused there, and nobody waits: the others make no call."""
+    """One rank gives a plain tensor; it is refused there, and nobody waits, because the others make no call."""
     model = spatial.convert(net())
     if dist.get_rank() == 0:
         refused(lambda: model(picture()), "takes what shard gives", "not converted")
@@ -81,7 +82,7 @@ def a_plain_tensor_on_one_rank(folder):
 def unlike_images(folder):
     mine = dist.get_rank() == 0
     for unlike in ((3, 3, 8, 8), (2, 3, 12, 8)):
-        spatial.shard(picture(0, unlike))  # one that all ranks have met
+        spatial.shard(picture(0, unlike))  # all ranks have met this shape
         refused(lambda: spatial.shard(picture(0, unlike if mine else (2, 3, 8, 8))), "on rank 0", str(unlike), "on rank 1")
     refused(lambda: spatial.shard(picture().to(torch.float32 if mine else torch.float64)), "float32", "float64")
     for dim in (None, [axis + 1 for axis in spatial.ranks().grid.cut_axes]):
@@ -93,7 +94,7 @@ def unlike_images(folder):
 
 
 def own_rows(folder):
-    """What each rank has loaded by itself, in stripes that nobody else would make."""
+    """Each rank has loaded its own rows, in stripes that nobody else would make."""
     grid, whole = spatial.ranks().grid, picture(0, (2, 3, 9, 8)).requires_grad_()
     part = spatial.ranks().part(1)
     rows = (slice(0, 3), slice(3, 9))[part]

@@ -1,4 +1,4 @@
-"""Saving, own rows, meshes, wrappers and mistakes: what programs do with models beside training them."""
+"""Tests what programs do with models beside training them: saving, own rows, meshes, wrappers and mistakes."""
 import os
 import pathlib
 import subprocess

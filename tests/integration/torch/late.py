@@ -1,5 +1,5 @@
-"""A rank that sleeps in the middle of a model, in forward or in backward, for some seconds: `late.py PLACE SECONDS`. Run by
-late_test.py."""
+"""A rank sleeps in the middle of a model, in forward or in backward, for some seconds: `late.py PLACE SECONDS [sum]`.
+late_test.py runs it."""
 import os
 import sys
 import time

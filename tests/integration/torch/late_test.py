@@ -1,5 +1,5 @@
-"""A rank that lives and does not come is an error on all ranks within UCUDNN_SPATIAL_TIMEOUT, which names it; one that comes
-within that time is waited for."""
+"""A rank that lives and does not come is an error on all ranks within UCUDNN_SPATIAL_TIMEOUT, and the error names it; a rank
+that comes within that time is waited for."""
 import os
 import pathlib
 import re

@@ -1,5 +1,5 @@
-"""Layers and losses to be tried on stripes, each by itself: {name: what makes it}. Pictures are 16 x 16, lines 16 long, volumes
-8 x 8 x 8. layers.py runs them; layers_test.py holds the lists to ucudnn.spatial.vouched."""
+"""Layers and losses to be tried on stripes, each by itself, as (name, function that makes it). Pictures are 16 x 16, lines 16
+long, volumes 8 x 8 x 8. layers.py runs them; layers_test.py compares the lists with ucudnn.spatial.vouched."""
 import math
 
 import numpy as np
@@ -56,7 +56,7 @@ class Excitation(nn.Module):
 
 
 class Tied(nn.Module):
-    """One filter on stripes, twice, and behind global pooling."""
+    """Uses one filter on stripes, twice, and after global pooling."""
 
     def __init__(self):
         super().__init__()
@@ -80,7 +80,7 @@ class Cubed(torch.autograd.Function):
 
 
 class Loss(nn.Module):
-    """A loss, whose target is cut as its input is."""
+    """A loss whose target is cut as its input is."""
 
     def __init__(self, loss, target):
         super().__init__()
@@ -100,7 +100,7 @@ class LookedUp(nn.Module):
 
 
 def by_known_statistics(norm):
-    """In evaluation, by statistics that are not those of its input."""
+    """Returns a norm in evaluation, with statistics that are not its input's."""
     norm.running_mean.copy_(picture(norm.num_features))
     norm.running_var.copy_(picture(norm.num_features).square() + 0.5)
     return norm.eval()
@@ -221,7 +221,7 @@ def resizing():
 
 
 def padding(dims):
-    """Of each kind alone, of a number of dimensions, and before a convolution that has none."""
+    """Yields each kind of padding alone, in so many dimensions, and before a convolution without padding."""
     size, conv = [2, 1] + [1, 3] * (dims - 1), getattr(nn, f"Conv{dims}d")
     for kind in ("Constant", "Zero", "Reflection", "Replication", "Circular"):
         values = (1.5,) if kind == "Constant" else ()
@@ -282,8 +282,8 @@ def pointwise():
 
 
 def losses(*shape):
-    """Of an input of two images of this shape, whose first dimension are classes, as one number and by position. Of targets by
-    class, those of class 1, and of the first image's first half, count for nothing."""
+    """Yields losses of an input of two images of this shape, whose first dimension has classes, as one number and by position.
+    The first image's first half has class 1, and some of the losses ignore this class."""
     target = picture(2, *shape).roll(1, 1)
     classes = torch.randint(0, shape[0], (2, *shape[1:]), generator=torch.Generator().manual_seed(9))
     classes[0, :shape[1] // 2] = 1
@@ -323,7 +323,7 @@ class WithVariances(nn.Module):
 
 
 def _weighted_losses(reduction, target, classes, shape):
-    """Losses with weights of classes and positions, smoothed and soft targets."""
+    """Yields losses with weights of classes and positions, and with smoothed and soft targets."""
     weight, ones = picture(shape[0]).sigmoid(), [1] * (len(shape) - 1)
     for name, options in (("weights", {"weight": weight}), ("smoothed", {"label_smoothing": 0.1}),
                           ("both", {"weight": weight, "label_smoothing": 0.2, "ignore_index": 1})):
@@ -343,7 +343,7 @@ def _weighted_losses(reduction, target, classes, shape):
         yield f"PoissonNLLLoss {is_log} {reduction}", lambda is_log=is_log: nn.Sequential(nn.Sigmoid(), Loss(
             nn.PoissonNLLLoss(is_log, full=True, reduction=reduction), target.exp()))
 def rows():
-    """Where h is all that is cut."""
+    """Yields a case for grids that cut h alone."""
     yield "pooled by its own rows", lambda: Call(lambda x: F.max_pool2d(F.relu(x), (x.shape[2], 3), 2, (0, 1), ceil_mode=True))
 
 
@@ -373,13 +373,13 @@ def lines():
 
 
 def _by_time(x):
-    """Of two videos every position, as an image of its own, whose channels and first cut dimension stay: (…, channels, time).
-    The grids of volumes cut d and h; w takes the place of time."""
+    """Returns every position of two videos as an image of its own, whose channels and first cut dimension stay: (…, channels,
+    time). Grids of volumes cut d and h; w takes the place of time."""
     return x.permute(0, 2, 3, 1, 4).flatten(0, 2)
 
 
 def _by_position(x):
-    """Back to (positions, channels, time) beside each other."""
+    """Returns (positions, channels, time) beside each other again."""
     return x.permute(1, 0, 2).unsqueeze(0).tanh()
 
 
@@ -414,7 +414,7 @@ def volumes():
     yield "adaptive max 3d", lambda: nn.AdaptiveMaxPool3d(2)
 
 
-# What draws random numbers in training, and the class that would have to be trusted, if there is one.
+# These draw random numbers in training; each has the class that would have to be trusted, if there is one.
 DRAWN = {
     "dropout": ("Dropout", lambda x: F.dropout(x, 0.5, True)),
     "dropout in place": ("Dropout", lambda x: F.dropout(x * 1, inplace=True)),
@@ -434,7 +434,7 @@ DRAWN = {
     "Gumbel's softmax": (None, lambda x: F.gumbel_softmax(x, dim=1)),
 }
 def _sizes():
-    """What a program computes of x.shape, and decides by it, is the whole's."""
+    """A program that computes with x.shape, and decides by it, gets the whole's numbers."""
     yield "rows taken", lambda: Call(lambda x: x[:, :, 1:, 1:])
     yield "every second row", lambda: Call(lambda x: x[:, :, ::2, 1::2])
     yield "all but its last rows", lambda: Call(lambda x: x[:, :, :x.shape[2] - 1, :-1])
@@ -483,20 +483,20 @@ def _sizes():
 
 
 def _rows(x, count):
-    """x as (images, positions, channels), `count` of these."""
+    """Returns x as (images, positions, channels), with `count` channels."""
     return x[:, :count].flatten(2).transpose(1, 2)
 
 
 def _attended(x, w, q, k, v):
-    """Attention by hand, with a bias of every key, of which all ranks have alike as many as the whole has positions."""
+    """Attention by hand with a bias for every key, which all ranks have for all positions of the whole."""
     q, k, v = (F.linear(_rows(x, 4), each) for each in (q, k, v))
     scores = q @ k.transpose(-2, -1) * 0.3
     return (torch.softmax(scores + w.flatten(2), -1) @ v).transpose(1, 2).reshape(x.shape)
 
 
 def _in_shifted_windows(x, q, k, v):
-    """Attention in windows of 4 x 4 of a picture that was padded to whole ones and rolled, which sees what was beside each other
-    alone."""
+    """Attention in windows of 4 x 4 of a picture that was padded to whole windows and rolled; a position sees only those that
+    were beside it before."""
     n, c, h, w = x.shape
     y = F.pad(x, (0, -(w + 2) % 4 + 2, 0, -(h + 2) % 4 + 2)).permute(0, 2, 3, 1)
     _, rows, columns, _ = y.shape
@@ -563,12 +563,12 @@ def _products():
 
 
 def _over(x, function):
-    """Of channels, of rows, of columns, and of all of these, what `function(x, dim)` gives, beside x."""
+    """Returns what `function(x, dim)` gives over channels, rows, columns and all of these, combined with x."""
     return sum(function(x, dim) * (1 + torch.tanh(x)) for dim in (1, 2, 3, (1, 2, 3), (2,)))
 
 
 def _in_tenths(x):
-    """x in tenths, of which many are equal; the gradient is that of x."""
+    """Returns x rounded to fifths, so that many elements are equal; the gradient is that of x."""
     return x + ((x * 5).round() / 5 - x).detach()
 
 
@@ -637,13 +637,13 @@ def _without_a_batch(x, w, b):
 
 
 def _written(x, w):
-    """A new tensor, of which channels, rows and columns are written by index."""
+    """Returns a new tensor whose channels, rows and columns were written by index."""
     y = x.new_zeros(x.shape)
     y[:, 1] = x[:, 0] * 2
     y[:, [0, 2], 1:, :-1] = x[:, 2:, 1:, :-1]
     y[0, torch.tensor([3])] = w
     y[:, :, x.shape[2] // 8:, :-1:2] = 3.5
-    y[:, :, -3:-0, -2:0] = 7.0  # nothing, as of windows that are not shifted
+    y[:, :, -3:-0, -2:0] = 7.0  # nothing, as for windows that are not shifted
     y[x > 1] = -1.5
     return y * x
 
@@ -686,7 +686,7 @@ def _moves():
 
 
 def _neighbours(x):
-    """The differences of neighbours along both axes, beside and in each other."""
+    """Combines the differences of neighbours along both axes, beside and in each other."""
     down, right, y = x[:, :, 1:] - x[:, :, :-1], x[..., 1:] - x[..., :-1], x * 2
     down += x[:, :, :-1].sin()
     length = (down[..., :-1].square() + right[:, :, :-1].square() + 1).sqrt()
@@ -695,14 +695,15 @@ def _neighbours(x):
 
 
 def _merged(x):
-    """Of each square of 2 x 2 one position, of as many channels, where stripes have odd numbers of rows; and back beside x."""
+    """Merges each square of 2 x 2 into one position with all its channels, where stripes have odd numbers of rows, and splits
+    it again beside x."""
     parts = [x[:, :, i::2, j::2] for i in range(2) for j in range(2)]
     whole = F.pixel_shuffle(torch.stack([part * (i + 1) for i, part in enumerate(parts)], 2).flatten(1, 2), 2)
     return torch.cat([whole.tanh(), x, F.interpolate(torch.cat(parts, 1), scale_factor=2)], 1)
 
 
 def _other_stripes():
-    """Slices of one picture, which ranks have other rows of."""
+    """Yields slices of one picture, and ranks have other rows of each slice."""
     yield "neighbours", lambda: Call(_neighbours)
     yield "neighbours in a row", lambda: Call(lambda x: x[:, :, 1:, 1:].flatten(2) * x[:, :, :-1, :-1].flatten(2) + (
         x[:, :, 1:, 1:].flatten(2) > x[:, :, 1:, :-1].flatten(2)))
@@ -719,7 +720,7 @@ def _other_stripes():
 
 
 def _for_fives(x):
-    """Padded to windows of 5, which two stripes share on each grid."""
+    """Pads x to windows of 5, and two stripes share one of them on each grid."""
     return F.pad(x, (1, 3, 1, 3))
 
 
@@ -729,20 +730,20 @@ def _fives(x):
 
 
 def _over_fives(x, write):
-    """What torch has in one memory."""
+    """Writes into views that torch has in one memory."""
     windows = _fives(x)
     write(x, windows)
     return windows.mean() + x
 
 
 def _in_fives(x):
-    """The softmax of each window of 5 x 5."""
+    """Returns the softmax of each window of 5 x 5."""
     windows = _fives(x).permute(0, 2, 4, 3, 5, 1).flatten(3, 4)
     return windows.softmax(3).unflatten(3, (5, 5)).permute(0, 5, 1, 3, 2, 4).reshape(x.shape)
 
 
 def _written_fives(x):
-    """Into a copy of the windows and, behind them, into a copy of the picture."""
+    """Writes into a copy of the windows and then into a copy of the picture."""
     y = _for_fives(x)
     windows, z = _fives(y).clone(), y.clone()
     windows[:, :, :, 1] *= 2
@@ -751,7 +752,7 @@ def _written_fives(x):
 
 
 def _merged_patches(x):
-    """Of rows in pairs, sums of neighbours, as rows again."""
+    """Takes rows in pairs, and returns sums of neighbours as rows again."""
     n, c, h, w = x.shape
     pairs = x.view(n, c, h // 2, 2, w // 2, 2).square()
     return (pairs[:, :, 1:, :, 1:] + pairs[:, :, :-1, :, :-1]).reshape(n, c, h - 2, w - 2)
@@ -767,7 +768,7 @@ def _along(x):
 
 
 def _in_patches(x, size):
-    """x, through a view of patches."""
+    """Squares x through a view of patches."""
     n, c, h, w = x.shape
     return x.view(n, c, h // size, size, w // size, size).square().reshape(n, c, h, w)
 

@@ -1,4 +1,4 @@
-"""Every layer alone, on this rank of UCUDNN_SPATIAL; prints what failed. Run by layers_test.py."""
+"""Runs every layer alone, on this rank of UCUDNN_SPATIAL, and prints what failed; layers_test.py runs it."""
 import copy
 import os
 import random
@@ -47,7 +47,7 @@ def failures(wanted):
 
 
 class Told:
-    """A geometry that notes who is told to sum, and refuses where there is a reason."""
+    """A geometry that counts how often it is told to sum nothing, and refuses where there is a reason."""
 
     def __init__(self, geometry, why=None):
         self.geometry, self.why, self.times = geometry, why, 0
@@ -62,8 +62,8 @@ class Told:
 
 
 def moved_later():
-    """A model that is moved to a GPU after it was converted: the first call under which ucudnn exchanges is preceded by
-    who sums. Here that call is of the CPU, so its values are not looked at."""
+    """A model is moved to a GPU after it was converted: before the first call under which ucudnn exchanges, the geometry is
+    told who sums. That call is the CPU's here, so its values are not looked at."""
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route
     before, ranks._geometry = ranks._geometry, Told(ranks._geometry)
@@ -80,8 +80,8 @@ def moved_later():
 
 
 def norms_as_on_gpus():
-    """The CPU's kernels that read rows are not used there, nor torch's norms, since under cuDNN's ucudnn would sum the
-    statistics a second time. What comes out is the same."""
+    """GPUs use neither the CPU's kernels that read rows nor torch's norms, because ucudnn would sum the statistics under
+    cuDNN's norms a second time. The results are equal."""
     for name in ("batch norm", "instance norm, running", "group norm 2", "layer norm over positions"):
         make, found = dict(cases())[name], []
         for first in (kernels._first, lambda *_: None):
@@ -97,7 +97,8 @@ def norms_as_on_gpus():
 
 
 def second_order_of_calls_of_cudnn():
-    """Where ucudnn exchanges under a convolution, first order alone; where rows were fetched, as torch has it."""
+    """Where ucudnn exchanges under a convolution, there is first order alone; where rows were fetched, torch has second
+    order."""
     from ucudnn.spatial import convolution
     route, run = convolution.route, convolution._run
     try:
@@ -116,7 +117,8 @@ def second_order_of_calls_of_cudnn():
 
 
 def gradients_of_stripes():
-    """By torch.autograd.grad: cut as these are; from a stripe, by a gradient that is cut as it is."""
+    """torch.autograd.grad gives gradients that are cut as the stripes are, and takes a gradient that is cut as its stripe
+    is."""
     x = spatial.shard(picture()).detach().requires_grad_()
     y, unused = x * x, x.detach().clone().requires_grad_()
     found, none = torch.autograd.grad(y, [x, unused], torch.ones_like(y), retain_graph=True, materialize_grads=True)
@@ -129,8 +131,8 @@ def gradients_of_stripes():
 
 
 def in_16_bits():
-    """What is added within and between ranks is rounded once. Of whole numbers below 2^24 fp32's sums are exact, and so is the
-    quotient by a power of two: the rounded value is that of fp64. Windows of other sizes have weights that fp32 rounds."""
+    """Sums within and between ranks are rounded once. For whole numbers below 2^24, fp32's sums are exact, and so is the
+    quotient by a power of two, so the rounded value is that of fp64. Windows of other sizes have weights that fp32 rounds."""
     whole = torch.randint(-8, 9, (1, 2, 128, 64), generator=torch.Generator().manual_seed(5)).double()
     means = {"mean": torch.mean, "sum": lambda x: x.sum((2, 3)), "adaptive": lambda x: F.adaptive_avg_pool2d(x, 1),
              "pooled": lambda x: F.avg_pool2d(x, x.shape[2:]), "mse": lambda x: F.mse_loss(x, x * 0),
@@ -144,7 +146,7 @@ def in_16_bits():
         bound = roundoff * expected.abs() + 200 * 2 ** -24 * 8
         assert found.dtype == dtype and ((spatial.to_local(found) - expected).abs() <= bound).all(), "adaptive"
         weight = torch.ones(1, 2, 1, 1, dtype=dtype, requires_grad=True)
-        (x * weight).sum().backward()  # of 8192 values on all ranks, of which each rank rounds its own
+        (x * weight).sum().backward()  # 8192 values on all ranks; each rank rounds its own
         parts = spatial.ranks().all_gather((spatial.to_local(x).double().sum((2, 3), keepdim=True)).to(dtype), x.cut.axes)
         assert torch.equal(weight.grad, parts.double().sum(0).to(dtype)), "a gradient that ranks add"
         by_positions = {"var": lambda x: x.var((2, 3)), "norm": lambda x: torch.linalg.vector_norm(x, dim=(2, 3)),
@@ -163,7 +165,7 @@ def in_16_bits():
 
 
 def under_autocast():
-    """Of torch's types, and close to what it computes, forward and backward."""
+    """Results have torch's types and are close to torch's, forward and backward."""
     linear = nn.Sequential(Call(lambda x: x.movedim(1, -1)), nn.Linear(4, 4), Call(lambda x: x.movedim(-1, 1)),
                            nn.Conv2d(4, 3, 3, 1, 1))
     for name, make in [*cases(), ("linear, conv", lambda: linear)]:
@@ -187,7 +189,7 @@ def under_autocast():
 
 
 def a_value_of_any_rank_that_is_none():
-    """NaN is the largest and the smallest, wherever it stands; 8-bit numbers have no negatives to go by."""
+    """NaN is the largest and the smallest value, wherever it stands; unsigned 8-bit numbers have no negatives."""
     functions = {"amax": lambda x: x.amax((2, 3)), "amin": lambda x: x.amin((2, 3)),
                  "adaptive": lambda x: F.adaptive_max_pool2d(x, 2), "global": lambda x: F.adaptive_max_pool2d(x, 1),
                  "pooled": lambda x: F.max_pool2d(x, x.shape[2:])}
@@ -245,7 +247,7 @@ def one_row():
 
 
 def other_calls_are_named():
-    """Under UCUDNN_CHECK=1, on all ranks, before anything is exchanged."""
+    """Under UCUDNN_CHECK=1, all ranks name calls that differ before anything is exchanged."""
     ranks, x = spatial.ranks(), spatial.shard(picture())
     is_last = ranks.place == tuple(parts - 1 for parts in ranks.grid.parts)
     ranks.is_checking = True
@@ -260,8 +262,8 @@ def other_calls_are_named():
 
 
 def copies_are_compared():
-    """Weights, buffers, images that shard cuts, what the first pass draws, and under UCUDNN_CHECK=1 plain operands and what
-    each pass draws. All ranks refuse what the last one has otherwise."""
+    """Ranks compare weights, buffers, images that shard cuts and what the first pass draws, and under UCUDNN_CHECK=1 also plain
+    operands and what each pass draws. All ranks refuse what differs on the last one."""
     ranks = spatial.ranks()
     is_last = ranks.place == tuple(parts - 1 for parts in ranks.grid.parts)
 
@@ -308,13 +310,13 @@ def copies_are_compared():
 
 
 class OnGpu(nn.Parameter):
-    """One that says that it is on a GPU."""
+    """A parameter that claims to be on a GPU."""
     is_cuda = True
 
 
 def refused_where_gradients_were_summed():
-    """Who sums cannot be told any more: convert raises, and changes nothing; so does the first call under which ucudnn would
-    exchange, of a model that was moved later."""
+    """It is too late to say who sums: convert raises and changes nothing; so does the first call under which ucudnn would
+    exchange, in a model that was moved later."""
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route
     before = ranks._geometry, ranks._sums_alone
@@ -347,9 +349,9 @@ def refused_by_name(model, x, *words):
 
 
 def nothing_is_drawn_unless_trusted():
-    """By a function inside a class that is trusted, on what is cut and on what is the same on every rank; by a module that
-    was converted in evaluation. What draws a number for each position runs on stripes where its class is trusted, also
-    where a checkpoint runs it again outside of any module."""
+    """A function inside a trusted class draws nothing, neither on what is cut nor on what every rank has, and neither does a
+    module that was converted in evaluation. A function that draws a number for each position runs on stripes where its class
+    is trusted, also where a checkpoint runs it again outside of any module."""
     for name, (cls, function) in DRAWN.items():
         draws = "draws on each rank by itself" + (f": in training it is not equal to one process, unless {cls}" if cls else "")
         for before in (nn.Identity(), nn.AdaptiveAvgPool2d(1)):
@@ -374,7 +376,7 @@ def nothing_is_drawn_unless_trusted():
 
 
 def in_fp32():
-    """What oneDNN computes, of which torch does not name everything."""
+    """oneDNN computes these, and torch does not name all of them."""
     for make in (lambda: nn.ConvTranspose2d(4, 3, 4, 2, 1), lambda: nn.Conv2d(4, 3, 3, 1, 1)):
         torch.manual_seed(3)
         model, x = make().float(), picture().float()
@@ -383,7 +385,7 @@ def in_fp32():
 
 
 def on_another_device():
-    """What torch.distributed does not take where it lies goes by way of the host's memory; here as if nothing were taken."""
+    """A tensor that torch.distributed does not take on its device goes through the host's memory; here, none is taken."""
     ranks = spatial.ranks()
     ranks._travels = lambda tensor: False
     try:
@@ -395,8 +397,8 @@ def on_another_device():
 
 
 def in_a_capture():
-    """As in the capture of a CUDA graph, here where torch says that there is one: what ranks compare on the host does not go by
-    way of the device, and a step is the whole's; what has to go through the host's memory is refused by name."""
+    """In the capture of a CUDA graph, which torch only claims here, what ranks compare on the host does not go through the
+    device, and a step is the whole's; what has to go through the host's memory is refused by name."""
     from ucudnn.spatial import cells
     ranks, was, gathered = spatial.ranks(), cells.is_capturing, []
     cells.is_capturing = lambda: True
@@ -420,8 +422,8 @@ def in_a_capture():
 
 
 def ended():
-    """gloo's threads, which hold the tensors of the last exchange, end before the interpreter does. Nothing is exchanged after
-    it."""
+    """gloo's threads, which hold the tensors of the last exchange, end before the interpreter does. Nothing is exchanged
+    afterwards."""
     before = len(os.listdir("/proc/self/task"))
     spatial.ranks()._leave()
     assert len(os.listdir("/proc/self/task")) < before, f"all {before} threads are there"

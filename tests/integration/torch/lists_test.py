@@ -1,5 +1,6 @@
-"""The published parameter lists of other systems: as long as they are, as many required as their rules say, and of each as many
-that we do as docs/spatial.md says. By the geometry alone, of the tests and of libucudnn; published_test.py runs a sample."""
+"""Tests the published parameter lists of other systems: their lengths, how many cases their rules require, and that ucudnn does
+as many of each as docs/spatial.md says. The geometry alone decides, that of the tests and that of libucudnn;
+published_test.py runs a sample."""
 import pathlib
 import re
 import sys
@@ -13,8 +14,8 @@ from plain_geometry import PlainGeometry, geometries  # noqa: E402
 
 
 def counted(library, cases):
-    """(cases, required by their own rules, done by an unchanged program, done through convert), and why the others that are
-    required are not done."""
+    """Returns (cases, required by their own rules, done by an unchanged program, done through convert), and why the others that
+    are required are not done."""
     why = {}
     for case in cases:
         if case.key not in why:
@@ -25,7 +26,7 @@ def counted(library, cases):
 
 
 def documented():
-    """The rows of the table, by the list's name."""
+    """Returns the rows of the table, by the list's name."""
     text = (ROOT / "docs/spatial.md").read_text()
     rows = re.findall(r"^\| ([^|]+?) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+|none) \| ([\d,]+) \|", text, re.MULTILINE)
     return {name: tuple(int(number.replace(",", "").replace("none", "0")) for number in numbers) for name, *numbers in rows}
@@ -33,7 +34,7 @@ def documented():
 
 class Lists(unittest.TestCase):
     def test_lists_are_as_long_as_published(self):
-        """Of physicsnemo and DistConv also as counted there by pytest."""
+        """For physicsnemo and DistConv, pytest counts as many there."""
         lengths = {name: len(make()) for name, make in published.LISTS.items()}
         self.assertEqual({"DistConv": 18 + 18 + 72 + 18 + 18 + 25 + 144 + 9 + 4 + 2 + 2 + 3, "DiHydrogen 2-D": 44 * 24 * 32,
                           "DiHydrogen 3-D": 114 * 24 * 32, "DiHydrogen pooling": 15, "DiHydrogen norms 2-D": 44 * 24,

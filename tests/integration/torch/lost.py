@@ -1,4 +1,4 @@
-"""A rank that dies in the middle of a model; the others end with an error. Run by lost_test.py."""
+"""A rank dies in the middle of a model, and the others end with an error. lost_test.py runs it."""
 import os
 import pathlib
 import signal
@@ -23,7 +23,7 @@ class Lost(nn.Module):
 
 
 def wait_for_all():
-    """Processes start at different times: the short time-out below is not for that."""
+    """Waits until every process has started; the short time-out below does not cover their different starts."""
     folder = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
     (folder / f"came {os.environ['RANK']}").touch()
     while len(list(folder.glob("came *"))) < int(os.environ["WORLD_SIZE"]):

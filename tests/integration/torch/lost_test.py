@@ -1,4 +1,4 @@
-"""A rank that is killed in the middle of a model: the others end with an error that says so, and have no result."""
+"""A rank is killed in the middle of a model: the others end with an error that says so, and have no result."""
 import pathlib
 import unittest
 

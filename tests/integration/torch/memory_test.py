@@ -1,6 +1,6 @@
-"""The VAE decoder at 1024x1024, of the size that Stable Diffusion has, on four ranks and on meta tensors, of which nothing is
-computed: how much memory activations take on a rank, beside one device's, and how many bytes it receives, beside the
-fewest that do."""
+"""Runs the VAE decoder at 1024x1024, in the size that Stable Diffusion has, on four ranks and on meta tensors, for which
+nothing is computed: it compares the memory of activations on a rank with one device's, and the bytes that a rank receives
+with the fewest possible."""
 import sys
 import unittest
 from unittest import mock
@@ -32,7 +32,7 @@ def latent():
 
 
 def peak(model, x, trains=False):
-    """Bytes of activations that are alive at once, the most."""
+    """Returns the most bytes of activations that are alive at once."""
     import torch
     from counting import Living
     with torch.set_grad_enabled(trains), Living(x) as living:
@@ -43,7 +43,7 @@ def peak(model, x, trains=False):
 
 
 def on_rank(rank, routed, run):
-    """(what run(model, stripe) gives, the rank). `routed`: what becomes of convolutions, as backends.route says."""
+    """Returns (what run(model, stripe) gives, the rank). `routed` says how convolutions run, in the words of backends.route."""
     from fake_ranks import FakeRanks
     from ucudnn import spatial
     from ucudnn.spatial import cells, convolution
@@ -53,14 +53,15 @@ def on_rank(rank, routed, run):
 
 
 def received_rows(rank, height, filter_rows, pad):
-    """Rows of a picture that the windows of a rank's own rows read and others have, each once."""
+    """Returns how many rows of a picture the windows of a rank's own rows read and others have, each counted once."""
     own = range(rank * height // PARTS, (rank + 1) * height // PARTS)
     read = {row - pad + tap for row in own for tap in range(filter_rows)}
     return len({row for row in read if 0 <= row < height} - set(own))
 
 
 def fewest_bytes():
-    """By rank: rows that windows reach, and keys and values of all positions, in the plain model."""
+    """Returns, for each rank, the bytes of rows that windows reach, and of keys and values of all positions, in the plain
+    model."""
     import torch
     from diffusers.models.attention_processor import Attention
     model, fewest = decoder(), [0] * PARTS
@@ -87,7 +88,7 @@ def fewest_bytes():
 
 
 class Memory(unittest.TestCase):
-    """Convolutions are calls of cuDNN, as on a GPU; the rows that come under them are counted to the peak."""
+    """Convolutions are calls of cuDNN, as on a GPU; the rows that come under them count to the peak."""
 
     def ratio(self, trains):
         whole, largest = peak(decoder(), latent(), trains), 0

@@ -1,5 +1,5 @@
-"""Whole networks with random weights on stripes against the whole image; which one, says the argument. Run by
-models_test.py."""
+"""Compares a whole network with random weights on stripes with the whole image; the argument names it. models_test.py runs
+it."""
 import sys
 
 import torch
@@ -9,7 +9,7 @@ import gloo
 from comparison import striped_like_whole
 from ucudnn import spatial
 
-DEEP = 1e-7  # of fp64 sums through some hundred layers, whose norms divide by small variances
+DEEP = 1e-7  # for fp64 sums through some hundred layers, whose norms divide by small variances
 
 
 def autoencoder():
@@ -56,7 +56,7 @@ def resnet():
 
 
 def resnet_at_224():
-    """Refused, with the size that would do."""
+    """The model is refused, with the size that would do."""
     from torchvision.models import resnet50
     torch.manual_seed(5)
     try:
@@ -70,14 +70,14 @@ def resnet_at_224():
 
 
 def resnet_at_224_in_multiples():
-    """In stripes of 128 and 96 rows every stride is met."""
+    """Every stride divides the stripes, which have 64, 64, 64 and 32 rows."""
     from torchvision.models import resnet50
     torch.manual_seed(5)
     striped_like_whole(resnet50(num_classes=10, width_per_group=16), picture(1, 3, 224, 224), multiple=32, tolerance=DEEP)
 
 
 def frozen_norms_of_one_row():
-    """Their factors are computed of buffers, and none is a row."""
+    """Their factors are computed from buffers, and none is a row."""
     from torchvision.ops import FrozenBatchNorm2d
     torch.manual_seed(5)
     norm = FrozenBatchNorm2d(4)
@@ -93,7 +93,7 @@ def segmenter(name, **options):
 
 
 def segmentation(name, **options):
-    """In training, without its dropout. All that the model gives is compared, an auxiliary output, too."""
+    """Runs a model in training, without its dropout. Everything that the model gives is compared, an auxiliary output, too."""
     model = segmenter(name, **options)
     for module in model.modules():
         if isinstance(module, nn.Dropout):
@@ -103,7 +103,7 @@ def segmentation(name, **options):
 
 
 def segmentation_refused():
-    """What is refused of them: dropout in training, and stripes that a stride does not divide, with the next size."""
+    """Dropout in training is refused, and so are stripes that a stride does not divide, with the next size."""
     for make, rows, texts in ((lambda: segmenter("fcn_resnet50"), 64, ("Dropout", "not equal to one process")),
                               (lambda: segmenter("lraspp_mobilenet_v3_large"), 40, ("extent 5", "equal stripes is 48"))):
         try:
@@ -144,7 +144,7 @@ def unet():
 
 
 def unknown():
-    """A model with a class that nobody vouches for is refused, and each is listed."""
+    """A model with classes that nobody vouches for is refused, and each of them is listed."""
     try:
         spatial.convert(nn.Sequential(UNet(), nn.LSTM(2, 2)))
     except spatial.NotSupported as refusal:

@@ -1,5 +1,5 @@
-"""Whole networks on two and four stripes against the whole image, forward and backward; those whose package is missing are
-skipped."""
+"""Compares whole networks on two and four stripes with the whole image, forward and backward; networks whose package is missing
+are skipped."""
 import importlib.util
 import pathlib
 import sys

@@ -14,7 +14,7 @@ def setUpModule():
 
 
 class Operators(unittest.TestCase):
-    """Counts of the plain model, and of the converted one between shard and gather."""
+    """Compares counts of the plain model with counts of the converted one between shard and gather."""
 
     def setUp(self):
         self.grid = os.environ.pop("UCUDNN_SPATIAL", None)

@@ -1,5 +1,5 @@
-"""What the executor's own code counts on meta tensors, rank by rank, at the papers' sizes, is what the planner predicts: of
-each device and kind, difference 0; and so is what it keeps, where there are no passes."""
+"""The executor's own code counts on meta tensors, rank by rank, at the papers' sizes, what the planner predicts: the difference
+is 0 for each device and kind. What it keeps is predicted, too, where there are no passes."""
 import os
 import subprocess
 import sys

@@ -1,4 +1,5 @@
-"""On each rank of parallel_habits_test.py: what programs do with a model, compared with the same program on one device."""
+"""Does on each rank of parallel_habits_test.py what programs do with a model, and compares with the same program on one
+device."""
 import contextlib
 import copy
 import json
@@ -39,7 +40,7 @@ NETWORKS = {}
 
 
 def network_of(dropout=0.0):
-    """A description is made once for each model, by rank 0: it takes longer than anything else here."""
+    """Rank 0 makes a description once for each model, because that takes longer than anything else here."""
     if dropout not in NETWORKS:
         told = [describe(Net(dropout), (3, 8, 8)) if RANK == 0 else None]
         dist.broadcast_object_list(told, 0)
@@ -73,7 +74,7 @@ random_plan.count = 0
 
 
 def pair(seed=0, loss=F.cross_entropy, plan=None, **arguments):
-    """(the divided model, the single one, images, labels)."""
+    """Returns (the divided model, the single one, images, labels)."""
     random_plan.count += 1
     model, x, y = made(seed, **arguments)
     single = copy.deepcopy(model)
@@ -148,9 +149,9 @@ def accumulation():
     with divided.no_sync():
         divided(x, y).backward()
     for optimizer in optimizers:
-        optimizer.zero_grad()  # also what waits for a sum
+        optimizer.zero_grad()  # also removes what waits for a sum
     divided(x, y).backward()
-    single(x)  # running statistics
+    single(x)  # updates the running statistics
     F.cross_entropy(single(x), y).backward()
     same(divided, single, gradients=True)
 
@@ -194,7 +195,7 @@ def clipping():
 
 
 def scaler():
-    """What overflows on one rank is skipped on all."""
+    """All ranks skip what overflows on one."""
     divided, single, x, y = pair(7)
     divided.float(), single.float()
     scalers = [torch.amp.GradScaler("cpu", init_scale=2.0**10) for _ in range(2)]
@@ -228,7 +229,7 @@ def autocast():
 
 
 def evaluation():
-    """In the middle, outputs whole on every rank, and running statistics."""
+    """Evaluation in the middle has whole outputs on every rank, and running statistics."""
     divided, single, x, y = pair(9, dropout=0.0)
     optimizers = sgd(divided), sgd(single)
     for step in range(3):
@@ -251,7 +252,7 @@ def evaluation():
 
 
 def averaged():
-    """EMA by deepcopy."""
+    """deepcopy makes the models of an exponential moving average."""
     divided, single, x, y = pair(10)
     averages = [torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5))
                 for model in (divided, single)]
@@ -272,7 +273,7 @@ def averaged():
 
 
 def loader():
-    """A data set that is no multiple of the batch, two epochs, read by each rank for itself."""
+    """Each rank reads for itself, for two epochs, a data set that is no multiple of the batch."""
     divided, single, _, _ = pair(11)
     generator = torch.Generator().manual_seed(3)
     images, labels = torch.randn(21, 3, 8, 8, generator=generator), torch.randint(0, 5, (21,), generator=generator)
@@ -301,7 +302,7 @@ def loader():
 
 
 def dropout():
-    """No partition changes the mask; a rate of nearly 1/2 drops half."""
+    """No partition changes the mask, and a rate of 1/4 drops about a quarter."""
     random_plan.count += 1
     model, x, y = made(12, dropout=0.5)
     other = copy.deepcopy(model)
@@ -323,7 +324,7 @@ def dropout():
 
 
 def unlike_weights():
-    """Rank 0's values win; others need have none."""
+    """Rank 0's values win; other ranks need have none."""
     for is_meta in (False, True):
         model, x, y = made(14)
         single = copy.deepcopy(model)
@@ -374,7 +375,7 @@ def overwriting():
 
 
 def replicas():
-    """Those that share a parameter have the same bits after several steps."""
+    """Ranks that share a parameter have the same bits of it after several steps."""
     divided, _, x, y = pair(16)
     optimizer = sgd(divided)
     for step in range(5):
@@ -470,7 +471,7 @@ def refusals():
 
 
 class Odd(nn.Module):
-    """A softmax in the middle, and an output of its own."""
+    """A network with a softmax in the middle, and a fully connected layer after it."""
 
     def __init__(self):
         super().__init__()
@@ -481,7 +482,7 @@ class Odd(nn.Module):
 
 
 def rules():
-    """What the plan alone forbids is refused by all ranks, also by those that would not run into it."""
+    """All ranks refuse what the plan alone forbids, also the ranks that would not run into it."""
     network = describe(Odd(), (3, 8, 8))
 
     def plan(**degrees):
@@ -514,8 +515,8 @@ class Norms(nn.Module):
 
 
 def norms():
-    """Group normalization along whole groups, positions and parts of groups, layer normalization along positions and channels:
-    in training, in evaluation and in half the digits."""
+    """Group normalization runs along whole groups, positions and parts of groups, layer normalization along positions and
+    channels: in training, in evaluation and with half the digits."""
     for degrees, channels in (({"group": {"c": 3}, "layer": {"h": 3}, "plain": {"n": 2}, "conv": {"w": 2}}, (2, 6)),
                               ({"group": {"h": 3}, "layer": {"c": 3}, "plain": {"w": 3}}, (6, 2)),
                               ({"group": {"c": 2}, "layer": {"c": 2}, "plain": {"c": 3}}, (3, 3))):
@@ -541,8 +542,8 @@ def norms():
 
 
 def losses():
-    """A loss that has a node needs what its rule says of divided classes, whatever layer they are of; without a node a
-    cross-entropy needs a layer whose plan has statistics, and a logistic loss none."""
+    """A loss that has a node needs what its rule says of divided classes, whatever layer has them; without a node, a
+    cross-entropy needs a layer whose plan has statistics, and a logistic loss does not."""
     cross, logistic = F.cross_entropy, F.binary_cross_entropy_with_logits
     for count, loss, told, refusal in ((3, cross, cross, None), (3, logistic, logistic, None),
                                        (3, logistic, cross, "a plan for the loss logistic_loss; another one is given"),
@@ -596,7 +597,7 @@ def local_batch_norm():
 
 
 def calls():
-    """What one rank's call alone forbids is refused by all ranks, and the next call is as if it had not been."""
+    """All ranks refuse what one rank's call alone forbids, and the next call is as if it had not been."""
     divided, single, x, y = pair(22)
     rank = next(rank for rank in range(WORLD - 1, -1, -1)
                 if rank in divided._ucudnn.schedule.nodes[divided._ucudnn.network.nodes[0].name].boxes)
@@ -626,7 +627,7 @@ def calls():
 
 
 def states():
-    """Into another plan, and into one process: every bit."""
+    """A state goes into another plan, and into one process, with every bit."""
     parent = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
     divided, single, x, y = pair(19)
     for kind in (sgd, lambda model: torch.optim.AdamW(model.parameters(), lr=0.01)):

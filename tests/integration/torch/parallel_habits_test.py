@@ -1,4 +1,4 @@
-"""What programs do with a divided model gives what it gives on one device, or is refused by name, on every rank."""
+"""Everything that programs do with a divided model gives what it gives on one device, or is refused by name, on every rank."""
 import pathlib
 import unittest
 

@@ -1,5 +1,5 @@
-"""A rank of a plan that ends, or comes too late, between two steps; the others end with an error that names it. Run by
-parallel_lost_test.py."""
+"""A rank of a plan ends, or comes too late, between two steps, and the others end with an error that names it.
+parallel_lost_test.py runs it."""
 import os
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""A rank that ends, or lives and does not come, is an error on all others within the time-out, which names it."""
+"""A rank that ends, or lives and does not come, is an error on all others within the time-out, and the error names it."""
 import pathlib
 import unittest
 

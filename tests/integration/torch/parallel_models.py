@@ -1,4 +1,5 @@
-"""On each rank of parallel_models_test.py: published models by random plans, compared with the plain module, in fp64."""
+"""On each rank of parallel_models_test.py, published models run by random plans and are compared with the plain module, in
+fp64."""
 import copy
 import random
 import sys
@@ -22,7 +23,7 @@ def torchvision(name, **arguments):
 
 
 def vgg11():
-    """With a classifier of 64 hidden units: 9 of 129 million weights."""
+    """Returns the model with a classifier of 64 hidden units: 11 of 129 million weights."""
     import torchvision
     model = torchvision.models.vgg11(num_classes=7)
     model.classifier = torch.nn.Sequential(torch.nn.Linear(512 * 7 * 7, 64), torch.nn.ReLU(True), torch.nn.Linear(64, 7))
@@ -30,7 +31,8 @@ def vgg11():
 
 
 def inception_v3():
-    """With its auxiliary head, whose 5 x 5 convolution is 1 x 1: small images have no more positions there."""
+    """Returns the model with its auxiliary head, whose 5 x 5 convolution is 1 x 1, because small images have no more positions
+    there."""
     from torchvision.models import inception
     model = inception.inception_v3(num_classes=7, init_weights=False, dropout=0.0)
     model.AuxLogits.conv1 = inception.BasicConv2d(128, 768, kernel_size=1)
@@ -49,8 +51,8 @@ def timm(name, **arguments):
     return make
 
 
-# Small images leave the last batch normalizations with few numbers: at a rate of 0.01 the plain model differs from itself by 8e-8
-# when the images of its batches change places. At these rates it differs by less than 1e-12 in ten steps.
+# Small images leave few numbers to the last batch normalizations: at a rate of 0.01, the plain model differs from itself by
+# 8e-8 when the images of its batches change places. At these rates it differs by less than 1e-12 in ten steps.
 RATES = {"efficientnet_b0": 1e-4, "inception_v3": 3e-6}
 
 

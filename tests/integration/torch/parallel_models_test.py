@@ -1,4 +1,4 @@
-"""Published models by random plans are the plain modules, and every element that moves was predicted."""
+"""Published models by random plans equal the plain modules, and every element that moves was predicted."""
 import pathlib
 import unittest
 

@@ -1,4 +1,4 @@
-"""On each rank of parallel_passes_test.py: Krizhevsky's schemes with passes, compared with one device."""
+"""On each rank of parallel_passes_test.py, Krizhevsky's schemes with passes are compared with one device."""
 import copy
 import json
 import sys
@@ -18,8 +18,8 @@ COUNT = [0]
 
 
 def scheme(model, batch, letter, count, update_every="batch", network=None):
-    """Images by workers in front of the fully connected part, classes by workers in it; (b): the images of a worker after those of
-    another; (c): a share of every worker's."""
+    """Returns a plan with images by workers before the fully connected part, and classes by workers in it. In (b), one worker's
+    images come after another's; in (c), each pass has a share of every worker's images."""
     network = network or network_of()
     connected = schedules.Writer(network, batch, 1, lambda node: ({axis: 1 for axis in "nchwr"}, 0)).connected()
 
@@ -43,7 +43,7 @@ def scheme(model, batch, letter, count, update_every="batch", network=None):
 
 
 def synchronous():
-    """(b) and (c) are plain SGD: three steps, and outputs in evaluation."""
+    """(b) and (c) are plain SGD in three steps, and in evaluation they give one device's outputs."""
     for letter, count in (("a", 1), ("b", WORLD), ("c", WORLD), ("b", 3), ("c", 2)):
         for loss in (F.cross_entropy, F.binary_cross_entropy_with_logits):
             model, x, y = made(1, 4 * WORLD)
@@ -88,7 +88,7 @@ def normalized():
 
 
 def counted():
-    """What moves is what the schedule says; the busiest port of a pass has (K - 1) B in (b) and (K - 1) B / K in (c)."""
+    """The schedule says what moves; the busiest port of a pass has (K - 1) B in (b) and (K - 1) B / K in (c)."""
     batch = 4 * WORLD
     for letter in "bc":
         model, x, y = made(2, batch)
@@ -107,7 +107,7 @@ def counted():
 
 
 def each_pass():
-    """Variable batch: the fully connected part takes a step after each pass."""
+    """With a variable batch, the fully connected part takes a step after each pass."""
     batch = 4 * WORLD
     for letter in "bc":
         model, x, y = made(3, batch)

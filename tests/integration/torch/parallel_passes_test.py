@@ -1,4 +1,4 @@
-"""Krizhevsky's schemes: passes of the fully connected part are synchronous SGD, or SGD with two sizes of batches."""
+"""Tests Krizhevsky's schemes: passes of the fully connected part are synchronous SGD, or SGD with two sizes of batches."""
 import pathlib
 import unittest
 

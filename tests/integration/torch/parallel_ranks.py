@@ -1,4 +1,4 @@
-"""On each rank of parallel_test.py: random networks by random plans, compared with one device."""
+"""On each rank of parallel_test.py, random networks run by random plans and are compared with one device."""
 import copy
 import datetime
 import itertools
@@ -39,13 +39,13 @@ def plan_file(text, name):
 
 
 def part(model, name, whole):
-    """What this rank has of a whole tensor."""
+    """Returns this rank's part of a whole tensor."""
     return model._ucudnn.shards[name].of(whole)
 
 
 def planned(rng, text, network, batch, last):
-    """A schedule that `ucudnn plan` makes with random degrees of its layers, but for those that it refuses and then chooses
-    itself; rank 0 runs it. `last`: degrees of the last layer."""
+    """Returns a schedule that `ucudnn plan` makes with random degrees of its layers; it chooses the degrees itself for layers
+    whose random ones it refuses. Rank 0 runs it. `last` has the degrees of the last layer."""
     pins = {}
     for node in network.nodes:
         if node.inputs and node.op not in schedules.FOLLOWERS:
@@ -104,7 +104,7 @@ def case(seed, is_exact):
 
 
 def whole_numbers(seeds):
-    """One step on whole numbers, with a loss that is linear: every bit is that of one device."""
+    """One step on whole numbers, with a linear loss, gives every bit of one device."""
     for seed in seeds:
         most = [2**53]
         for attempt in range(9):  # until every number, also within the sums, is whole in fp64
@@ -137,7 +137,7 @@ def whole_numbers(seeds):
 
 
 def real_numbers(seeds):
-    """Three steps."""
+    """Three steps stay within rounding of one device."""
     for seed in seeds:
         text, model, schedule, x, classes, rng = case(seed, False)
         labels = torch.randint(0, classes, (len(x),))
@@ -167,7 +167,7 @@ def real_numbers(seeds):
 
 
 def delay(sometimes):
-    """Has some messages leave up to 3 ms late, other ones on each rank, and returns what counts them."""
+    """Makes some messages leave up to 3 ms late, other ones on each rank, and returns a count of them."""
     rng, post, count = random.Random(RANK), Transport.post, itertools.count()
 
     def late(self, *arguments):

@@ -34,7 +34,7 @@ def written(seed, devices=4, batch=6, update="owner", levels=None):
 
 
 def mutated(rng, value):
-    """The value with one change somewhere in it."""
+    """Returns the value with one change somewhere in it."""
     if isinstance(value, dict) and value and rng.random() < 0.95:
         key = rng.choice(sorted(value))
         if rng.random() < 0.1:
@@ -49,8 +49,8 @@ def mutated(rng, value):
 
 
 def stalled(found):
-    """The ranks that do not come to the end of a schedule's order. A step waits for what its rank reads; a normalization for
-    all ranks of its group."""
+    """Returns the ranks that do not come to the end of a schedule's order. A step waits for what its rank reads, and a
+    normalization for all ranks of its group."""
     meetings = {one.node: one.groups for one in found.statistics.values() if "normalization" in one.kind}
     places, posted, arrived = [0] * found.devices, set(), set()
 
@@ -117,7 +117,7 @@ class Schedules(unittest.TestCase):
             schedule.parse(text.replace('"update": "owner"', '"update": "ring"'))
 
     def test_ADividedBatch_HasTheSameConfigurations(self):
-        """A schedule for other images is the one that is written for them."""
+        """A schedule for another number of images equals the schedule that is written for it."""
         for seed in range(20):
             for batch in (1, 2, 5, 11):
                 network, rng = network_in(NET), random.Random(seed)
@@ -132,7 +132,7 @@ class Schedules(unittest.TestCase):
                         self.assertEqual(getattr(theirs.nodes[name], what), getattr(ours.nodes[name], what), (name, what))
 
     def test_Sums_MoveTwiceTheReplicasLessOne(self):
-        """Of every update, and each device ends with all parts."""
+        """For each update, the messages to the devices that add up move every replica but one; the way back moves as much."""
         for update, levels in (("owner", [8]), ("hierarchical", [2, 4]), ("hierarchical", [4, 2]), ("hierarchical", [2, 2, 2])):
             found = schedule.parse(written(1, 8, 8, update, levels)[1])
             for devices in ((0, 1), (0, 3, 5), (1, 2, 3, 4, 6, 7), tuple(range(8))):

@@ -1,5 +1,5 @@
-"""Random networks by random plans on 1 to 5 ranks, some of which hold nothing and all of which are late at random, are one
-device's: every bit on whole numbers, and within rounding after three steps; and every element that moves was predicted."""
+"""Random networks by random plans on 1 to 5 ranks, some of which hold nothing and all of which are late at random, equal one
+device: to the bit on whole numbers, and within rounding after three steps. Every element that moves was predicted."""
 import pathlib
 import re
 import unittest
@@ -13,12 +13,12 @@ class Parallel(unittest.TestCase):
     script = str(pathlib.Path(__file__).with_name("parallel_ranks.py"))
 
     def compare(self, kind, *rows):
-        """`rows`: (ranks, the first seed, networks). 1,000 delays and more are no reason to wait for ever."""
+        """`rows` has (ranks, the first seed, networks). More than 1,000 delays must not make a rank wait for ever."""
         delays = 0
         for count, first, networks in rows:
-            for rank, (code, output) in enumerate(gloo.start(self.script, count, "", kind, str(first), str(first + networks))):
-                self.assertEqual(0, code, f"rank {rank} of {kind} {first}:\n{output}")
-                delays += int(re.search(r"(\d+) delays", output)[1])
+            told = gloo.start(self.script, count, "", kind, str(first), str(first + networks))
+            gloo.expect_ended(told, f"{kind} {first}")
+            delays += sum(int(re.search(r"(\d+) delays", output)[1]) for _, output in told)
         self.assertGreater(delays, 1000)
 
     def test_WholeNumbers_AreEqual(self):

@@ -1,5 +1,5 @@
-"""FSDP's fully_shard around a converted model, against one process: parameters lie in parts on the ranks, images in
-stripes. Run by parameters_test.py."""
+"""Compares FSDP's fully_shard around a converted model with one process: ranks have parts of the parameters, and stripes of
+images. parameters_test.py runs it."""
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -14,7 +14,7 @@ from ucudnn import spatial
 
 
 def compared(is_by_layer):
-    """Two steps. FSDP averages over all ranks, which of a spatial group have the same gradients."""
+    """Compares two steps. FSDP averages over all ranks, and ranks of a spatial group have equal gradients."""
     whole, model = net(), spatial.convert(net(), trust=["Net"])
     mesh, groups = init_device_mesh("cpu", (dist.get_world_size(),)), spatial.ranks().grid.groups
     for layer in (model.first, model.norm, model.second, model.head) if is_by_layer else ():
@@ -37,7 +37,7 @@ def compared(is_by_layer):
 
 
 def in_place():
-    """What a layer in parts gives is not written over: torch would drop FSDP's hook, which fetches the parameters."""
+    """Nothing may write over what a layer in parts gives: torch would drop FSDP's hook, which fetches the parameters."""
     model = spatial.convert(nn.Sequential(nn.Conv2d(3, 4, 3, 1, 1), nn.ReLU(inplace=True)))
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in (model[0], model):
@@ -52,7 +52,7 @@ def in_place():
 
 
 def converted_later():
-    """convert comes first: of parameters in parts it says so."""
+    """convert comes first, and says so if parameters are in parts."""
     model = net()
     fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
     try:

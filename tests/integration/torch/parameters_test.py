@@ -1,4 +1,4 @@
-"""FSDP's fully_shard behind convert, on one spatial group of four ranks and on two of two."""
+"""Tests FSDP's fully_shard after convert, on one spatial group of four ranks and on two of two."""
 import pathlib
 import unittest
 

@@ -1,5 +1,5 @@
-"""ucudnn.spatial.geometry.Library in plain Python, for tests where libucudnn has not been built: the rule of
-docs/spatial.md, "What is refused", and which rows a window reads. Without torch."""
+"""ucudnn.spatial.geometry.Library in plain Python, for tests where libucudnn has not been built: the rule of docs/spatial.md,
+"What is refused", and which rows a window reads. It needs no torch."""
 import os
 
 from ucudnn.spatial.errors import NotSupported
@@ -8,15 +8,15 @@ from ucudnn.spatial.grid import owned
 
 
 def geometries():
-    """That of the tests, and libucudnn's where UCUDNN_TEST_LIBRARY names it: one that does not load, or lacks the function,
-    is an error."""
+    """Yields the tests' geometry, and libucudnn's where UCUDNN_TEST_LIBRARY names it; a library that does not load, or lacks
+    the function, is an error."""
     yield PlainGeometry()
     if path := os.environ.get("UCUDNN_TEST_LIBRARY"):
         yield Library(path)
 
 
 def tested_geometry():
-    """What ranks of a test exchange by: libucudnn's where it is named."""
+    """Returns the geometry by which ranks of a test exchange: libucudnn's where it is named."""
     return list(geometries())[-1]
 
 

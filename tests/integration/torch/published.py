@@ -1,6 +1,6 @@
-"""The parameter lists by which other systems for split images are tested, and what their own rules say of each case: numbers
-read in their tests, at LBANN/DistConv 55ac373, LLNL/DiHydrogen d7d6e9c and NVIDIA/physicsnemo 94b3551. What this module does
-with a case is libucudnn's geometry. Without torch."""
+"""The parameter lists by which other systems for split images are tested, and what their own rules say of each case. The
+numbers were read in their tests, at LBANN/DistConv 55ac373, LLNL/DiHydrogen d7d6e9c and NVIDIA/physicsnemo 94b3551.
+libucudnn's geometry decides what this module does with a case. It needs no torch."""
 import itertools
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ucudnn.spatial.grid import AXES, stripes
 
 @dataclass(frozen=True)
 class Case:
-    """One layer on one grid. Tuples go along the spatial dimensions, of which the last is w."""
+    """One layer on one grid. Tuples go along the spatial dimensions, and the last one is w."""
     list: str
     kind: str  # conv, transposed, max, average, batch norm, layer norm (over the last dimension), group norm
     size: tuple
@@ -31,7 +31,7 @@ class Case:
 
     @property
     def key(self):
-        """What the verdict depends on."""
+        """Returns everything on which the verdict depends."""
         return self.kind, self.size, self.kernel, self.stride, self.pad, self.grid, self.groups, self.circular
 
     def grid_text(self):
@@ -41,14 +41,14 @@ class Case:
 
 
 def _cube(list, kind, dims, size, kernel, stride, pad, cuts, **more):
-    """`cuts`: {dimension: parts}."""
+    """Makes a case; `cuts` is {dimension: parts}."""
     grid = tuple(cuts.get(i, 1) for i in range(dims))
     def along(value):
         return (value,) * dims if isinstance(value, int) else tuple(value)
     return Case(list, kind, along(size), along(kernel), along(stride), along(pad), grid, **more)
 
 
-# LBANN/DistConv, four ranks: nothing is excused but what needs eight.
+# LBANN/DistConv runs on four ranks: only cases that need eight are excused.
 
 
 def distconv():
@@ -63,7 +63,7 @@ def distconv():
                 for case in each for stride in (1, 2) for parts in (2, 4))
     yield from (one(*case, parts=1, groups=4, images=4) for case in each)
     yield from (one(*case, parts=2, groups=2, images=2) for case in each)
-    # channels_last, and the same with circular padding
+    # These are channels_last, without and with circular padding.
     yield from (one(dims, dim, k) for dims, dim, k in each if dims > 1)
     yield from (one(dims, dim, k, circular=True) for dims, dim, k in each if dims > 1 and k > 1)
     yield from (_cube(name, "conv", dims, 64, k, stride, k // 2, {i: 2, j: 2}, circular=circular)
@@ -83,8 +83,8 @@ def distconv():
         yield _cube(name, "conv", 3, 32, k, 1, [each // 2 for each in k], **eight)
 
 
-# LLNL/DiHydrogen's distconv: `test_distconv.sh --all`, of convolutions and of norms (--bn), in two and in three dimensions, and
-# test_pooling.sh.
+# LLNL/DiHydrogen's distconv runs `test_distconv.sh --all` for convolutions and for norms (--bn), in two and in three
+# dimensions, and test_pooling.sh.
 
 
 def _factors(count, places):
@@ -110,7 +110,7 @@ def _skipped(size, k, stride, is_padded, parts):
 
 
 def _shapes(dims):
-    """(groups, parts, images, size), of each with one channel and with 16."""
+    """Yields (groups, parts, images, size), each with one channel and with 16."""
     for ranks, images, _, size in itertools.product((4, 64, 8), (4, 1, 16), (1, 16), (16, 15, 63, 99)):
         for groups, *parts in _factors(ranks, dims + 1):
             yield groups, parts, images, size
@@ -124,7 +124,7 @@ def dihydrogen(dims):
 
 
 def dihydrogen_norms(dims):
-    """Their statistics are those of all images, also of other groups'."""
+    """Their statistics are of all images, also of other groups' images."""
     for groups, parts, images, size in _shapes(dims):
         yield _cube(f"DiHydrogen norms {dims}-D", "batch norm", dims, size, 1, 1, 0, dict(enumerate(parts)), images=images,
                     groups=groups, excused="skipped: more stripes than rows" if max(parts) > size else "")
@@ -137,7 +137,7 @@ def dihydrogen_pooling():
         yield _cube("DiHydrogen pooling", "max", len(parts), 32, 3, 1, 1, dict(enumerate(parts)), images=8, groups=groups)
 
 
-# NVIDIA/physicsnemo's ShardTensor, on four ranks: a mesh of four, or of two by two.
+# NVIDIA/physicsnemo's ShardTensor runs on four ranks: on a mesh of four, or of two by two.
 
 
 def _expected_to_fail(kind, k, stride, pad, is_backward, is_mesh):
@@ -159,7 +159,7 @@ def physicsnemo():
     for (kind, dims, mesh), heights in sizes.items():
         for size, k, pad, stride, backward in itertools.product(
                 heights, (2, 3), (0, 1) if kind == "conv" else (0,), (1, 2), (False, True)):
-            # of a transposed one the image is twice as high, and on a mesh as wide
+            # The image of a transposed one is twice as high, and twice as wide on a mesh.
             shape = ((2 * size, size * mesh) if (kind, dims) == ("transposed", 2) else (size,) * dims)
             yield _cube("physicsnemo", kind, dims, shape, k, stride, pad, {0: 4} if mesh == 1 else {0: 2, 1: 2},
                         images=2, backward=backward, excused=_expected_to_fail(kind, k, stride, pad, backward, mesh == 2))
@@ -176,7 +176,7 @@ def physicsnemo_pooling():
 
 
 def physicsnemo_norms():
-    """In one precision and mixed."""
+    """Yields norms in one precision and mixed."""
     for affine, _ in itertools.product((True, False), ("fp32", "mixed")):
         yield _cube("physicsnemo norms", "layer norm", 1, 128, 1, 1, 0, {0: 4}, images=2, backward=False, affine=affine,
                     excused="xfail: affine" if affine else "")
@@ -198,7 +198,7 @@ LISTS = {
 }
 
 
-# What this module does with a case.
+# These functions say what this module does with a case.
 
 
 def _cut(case):
@@ -208,7 +208,7 @@ def _cut(case):
 
 
 def _refusal(decide):
-    """decide(geometry, case) as the reason why not, in a few words."""
+    """Makes decide(geometry, case) return the reason for a refusal, in a few words."""
     def reason(library, case):
         try:
             return decide(library, case) or ""
@@ -221,7 +221,7 @@ OF_OTHER_GROUPS = "statistics of other groups' images"
 
 
 def _norm(case):
-    """Each rank has a row of what a norm counts, and a batch norm the images that it counts."""
+    """Each rank needs a row of what a norm counts, and a batch norm all images that it counts."""
     for i, parts in _cut(case):
         stripes(1, case.size[i], parts)
     return OF_OTHER_GROUPS if case.kind == "batch norm" and case.groups > 1 else ""
@@ -229,7 +229,7 @@ def _norm(case):
 
 @_refusal
 def converted(library, case):
-    """Through convert."""
+    """Decides for a program that uses convert."""
     if case.kind.endswith("norm"):
         return _norm(case)
     for i, parts in _cut(case):
@@ -242,8 +242,8 @@ def converted(library, case):
 
 @_refusal
 def unchanged(library, case):
-    """Of a program that knows nothing: its own calls of cuDNN, on its stripes. Circular padding is the framework's, in front of
-    a convolution without; so are norms that the legacy API does not have."""
+    """Decides for a program that knows nothing of ucudnn and calls cuDNN on its stripes. The framework itself pads circularly,
+    before a convolution without padding, and computes norms that the legacy API does not have."""
     if case.kind.endswith("norm"):
         return _norm(case) if case.kind == "batch norm" else "computed by the framework, or refused of the graph API"
     for i, parts in _cut(case):

@@ -1,5 +1,5 @@
-"""A sample of the published lists, really run on four or eight ranks against the whole image, forward and backward: exact, or
-refused, as published.py says by the geometry alone. Run by published_test.py."""
+"""Runs a sample of the published lists on four or eight ranks and compares with the whole image, forward and backward: a case
+is exact, or refused, as published.py says by the geometry alone. published_test.py runs it."""
 import itertools
 import math
 import os
@@ -22,12 +22,12 @@ EACH = {4: 15, 8: 4}[RANKS]  # cases of each list
 
 
 def smaller(case):
-    """The same layer on the same grid: uncut dimensions of 8, and no cut one of more than 64."""
+    """Returns the same layer on the same grid, with uncut dimensions of 8 and cut ones of at most 64."""
     return replace(case, size=tuple(min(size, 64) if parts > 1 else 8 for size, parts in zip(case.size, case.grid)))
 
 
 def sample(cases):
-    """Not of statistics of other groups' images, which nobody can ask for."""
+    """Returns a sample without cases whose statistics count other groups' images, which nobody can ask for."""
     distinct = list({(case.key, case.images, case.norm_groups, case.affine): case for case in map(smaller, cases)
                      if math.prod(case.grid) > 1 and math.prod(case.grid) * case.groups == RANKS
                      and published.converted(PlainGeometry(), case) != published.OF_OTHER_GROUPS}.values())
@@ -35,7 +35,7 @@ def sample(cases):
 
 
 def layer(case):
-    """Of four channels where a norm has groups of them, else of two."""
+    """Returns a layer of four channels where a norm has groups of them, else of two."""
     dims, mode = len(case.size), "circular" if case.circular else "zeros"
     if case.kind == "batch norm":
         return getattr(nn, f"BatchNorm{dims}d")(2)
@@ -54,7 +54,7 @@ def layer(case):
 
 
 def failure(case):
-    """Why it is not as published.py says; none if it is."""
+    """Returns why a case is not as published.py says, or None if it is."""
     torch.manual_seed(3)
     group = spatial.ranks().group
     images = divided(case.images, case.groups)[group]  # none for some groups: those have nothing to do

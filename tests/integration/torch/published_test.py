@@ -1,4 +1,4 @@
-"""Of each published list a sample runs on four ranks, and on eight, as published.py says: exact, or refused."""
+"""Runs a sample of each published list on four ranks, and on eight: each case is exact or refused, as published.py says."""
 import pathlib
 import unittest
 

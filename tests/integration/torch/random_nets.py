@@ -1,5 +1,5 @@
 """Random small networks as ucudnn-net files, with residual sums, concatenations, tensors with two readers, odd sizes and
-groups; and what plain torch computes of them."""
+groups; and what plain torch computes with them."""
 import json
 
 import torch
@@ -141,7 +141,7 @@ def _product(values):
 
 
 def plain(model, text, x, most=None):
-    """The network's output by torch's own functions. `most`: a list to which the largest number of each tensor is added."""
+    """Returns the network's output by torch's own functions. The largest number of each tensor is added to the list `most`."""
     values = {}
     for node in json.loads(text)["nodes"]:
         a = [values[i] for i in node.get("inputs", ())]

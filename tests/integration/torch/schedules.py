@@ -1,5 +1,5 @@
-"""Schedules of random configurations, written by planner/schedule/FORMAT.md from a network alone: what `ucudnn plan --schedule`
-does, by other code."""
+"""Schedules of random configurations, written from a network alone by planner/schedule/FORMAT.md: other code does here what
+`ucudnn plan --schedule` does."""
 import itertools
 import json
 import math
@@ -11,14 +11,14 @@ BUNDLE = 25 * (1 << 20) // 4
 
 
 def machine(count):
-    """So many P100s behind one NVLink, as a ucudnn-machine file."""
+    """Returns `count` P100s on one NVLink, as a ucudnn-machine file."""
     device = {"name": "Tesla P100-SXM2-16GB", "memory_bytes": 17179869184, "tflops": 10.6, "memory_gb_per_s": 732}
     return json.dumps({"format": "ucudnn-machine", "version": 1, "name": f"p100x{count}", "device": device,
                        "levels": [{"name": "NVLink", "count": count, "gb_per_s": 80, "latency_us": 10}]})
 
 
 def degrees_of(rng, network, node, devices, allowed="nchwr"):
-    """Random parts of a layer on so many devices, and the first of these."""
+    """Returns random parts of a layer on at most `devices` devices, and the first of these devices."""
     shape, op = node.shape, node.op
     extents = {"n": 1 << 30, "c": shape[0], "h": shape[-2], "w": shape[-1], "r": 1}
     if op in ("convolution", "fully_connected", "linear") and node.members.get("groups", 1) == 1:
@@ -40,7 +40,7 @@ def degrees_of(rng, network, node, devices, allowed="nchwr"):
 
 class Writer:
     def __init__(self, network, batch, devices, choose, update="owner", levels=None, passes=None):
-        """`choose(node)`: (degrees, first device) of a layer. `passes`: (scheme, images by pass, update_every)."""
+        """`choose(node)` returns (degrees, first device) of a layer. `passes` is (scheme, images by pass, update_every)."""
         self.passes = passes
         self.network, self.batch, self.devices, self.update = network, batch, devices, update
         self.levels = levels or [devices]
@@ -59,7 +59,7 @@ class Writer:
                     self.configs[node.name] = ({**self.configs[node.name][0], "n": 1}, self.configs[node.name][1])
 
     def parts(self, name):
-        """By device: (the box it keeps, the box it computes, the input channels it sums over)."""
+        """Returns, by device, (the box it keeps, the box it computes, the input channels it sums over)."""
         node, (degrees, first) = self.network.by_name[name], self.configs[name]
         whole, found = b.whole(node.shape, self.batch), {}
         inputs = self.network.by_name[self.network.by_name[self.layers[name]].inputs[0]].shape[0]
@@ -189,7 +189,7 @@ class Writer:
                                                for one in statistics for group in one["groups"])}} | passes
 
     def connected(self):
-        """The fully connected layers and all behind them."""
+        """Returns the fully connected layers and everything after them."""
         found = []
         for node in self.network.nodes:
             if node.op == "fully_connected" or any(source in found for source in node.inputs):
@@ -284,7 +284,7 @@ class Writer:
                 return found[-1]["id"]
 
         def add_groups(node):
-            """Devices that have some of the same means, directly or by others, and how many means they have."""
+            """Adds groups of devices that share means, directly or by others, and how many means they have."""
             width, joined = node["shape"][1] // node["groups"], []
             for one in node["boxes"]:
                 _, *axes = _of(one, node)

@@ -1,5 +1,5 @@
-"""The parts of ucudnn.spatial that need no torch: grids, layouts, geometry, which backend goes where, what is refused; and
-that libucudnn, where it was built, answers as the module expects."""
+"""Tests the parts of ucudnn.spatial that need no torch: grids, layouts, geometry, which backend goes where, what is refused;
+and that libucudnn, where it was built, answers as the module expects."""
 import contextlib
 import io
 import os
@@ -63,7 +63,7 @@ class Grids(unittest.TestCase):
 
 
 class Layouts(unittest.TestCase):
-    """Of 8 rows in two stripes of 4; the shapes are the whole's."""
+    """The layouts have 8 rows in two stripes of 4; the shapes are the whole's."""
 
     def layout(self, rows=(4, 4), part=0):
         return Layout([(), (), ((1, rows[part]),), ()], {1: rows})
@@ -112,10 +112,10 @@ class Layouts(unittest.TestCase):
 
 
 class Sizes(unittest.TestCase):
-    """What a refusal of a stride says of the sizes that would do."""
+    """A refusal of a stride names the sizes that would do."""
 
     def after(self, *totals, parts=2):
-        """Images of these sizes on the way through a network, in equal stripes."""
+        """Returns the extents of images with these sizes on the way through a network, in equal stripes."""
         rows = [tuple(total // parts for _ in range(parts)) for total in totals]
         extents = Extents(rows[0], rows[0])
         for each in rows[1:]:
@@ -164,7 +164,7 @@ class Windows(unittest.TestCase):
             self.assertEqual(((2, 2), ((-1, 4), (3, 8))), (read.outputs, read.reads))
 
     def test_padding_behind_alone_is_seen_in_a_mirror(self):
-        """F.pad(0, 1), then a filter of 3 with stride 2 and no padding."""
+        """F.pad(0, 1) comes first, then a filter of 3 with stride 2 and no padding."""
         for each in geometries():
             read = geometry.windows(each, 1, geometry.Window(3, 2), (4, 4), 0, 1)
             self.assertEqual(((2, 2), ((0, 5), (4, 9))), (read.outputs, read.reads))
@@ -239,7 +239,7 @@ class Windows(unittest.TestCase):
 
 
 class Bindings(unittest.TestCase):
-    """What the module tells libucudnn, in a process of its own, and what it makes of a refusal."""
+    """Tests what the module tells libucudnn, in a process of its own, and what it makes of a refusal."""
 
     PROGRAM = """
 from ucudnn.spatial.geometry import Library, Window
@@ -251,7 +251,7 @@ print(library.rows(0, Window(3, pad=1), (4, 4), 0).needed)
 """
 
     def refusing(self, status, why):
-        """A library whose functions refuse."""
+        """Returns a library whose functions refuse."""
         library = geometry.Library.__new__(geometry.Library)
         library.library = types.SimpleNamespace(
             _name="libucudnn.so.1", ucudnnSpatialSetReduce=lambda sums: status,
@@ -357,7 +357,7 @@ class Verdicts(unittest.TestCase):
 
 
 class Store(dict):
-    """As torch.distributed has one."""
+    """A store as torch.distributed has one."""
     set = dict.__setitem__
 
     def check(self, keys):
@@ -369,7 +369,7 @@ class Waits(unittest.TestCase):
         return Waiting(rank, 3, store, "test", seconds)
 
     def failed(self, rank, store, members, after):
-        """What is said of a wait that failed after that time."""
+        """Returns what a wait that failed after that time says."""
         waiting = self.waiting(rank, store)
         self.addCleanup(waiting.close)
         wait = waiting.begin("rows", members)

@@ -1,15 +1,15 @@
-// An ordinary cuDNN program that runs the layers of a file on its stripe of each image, forward and
-// backward, in fp64, knowing nothing of ucudnn. exchanges_test.py compares its numbers with those
-// of the same layers as a converted PyTorch model.
+// An ordinary cuDNN program that knows nothing of ucudnn and runs the layers of a file on its
+// stripe of each image, forward and backward, in fp64. exchanges_test.py compares its numbers with
+// the numbers of the same layers as a converted PyTorch model.
 //
 //   striped_layers FOLDER
 //
-// FOLDER/layers has words with blanks between: "images", the whole image's extents N C H W;
+// FOLDER/layers has words with blanks between: "images" and the whole image's extents N C H W;
 // "stripes", the rows of each process, and "end"; then for each layer "conv" with filters, size,
-// stride, padding, dilation and groups, or "relu". FOLDER/numbers are doubles of this machine: the
-// whole images; the filters and the bias of each convolution; the whole gradient of the output. The
-// process of number RANK writes FOLDER/rows.RANK: its rows of the output and of the images'
-// gradient, then each convolution's gradients of filters and bias.
+// stride, padding, dilation and groups, or "relu". FOLDER/numbers has doubles of this machine: the
+// whole images, the filters and the bias of each convolution, and the whole gradient of the output.
+// Process RANK writes FOLDER/rows.RANK: its rows of the output and of the images' gradient, then
+// each convolution's gradients of filters and bias.
 #include <cuda_runtime.h>
 #include <cudnn.h>
 
@@ -73,7 +73,7 @@ struct ConvolutionShape {
   int filters = 0, size = 0, stride = 0, pad = 0, dilation = 0, groups = 0;
 };
 
-// One layer: a convolution with bias, or a ReLU where `shape` has no filters. `x` lives longer.
+// One layer: a convolution with bias, or a ReLU where `shape` has no filters. `x` must live longer.
 class Layer {
  public:
   Layer(const Tensor& x, const ConvolutionShape& shape) : x_(x) {
@@ -90,7 +90,7 @@ class Layer {
 
   Tensor& y() { return *y_; }
   Tensor& dy() { return *dy_; }
-  // Filters and bias, and their gradients; null of a ReLU.
+  // Return filters and bias, and their gradients; a ReLU has none, and its pointers are null.
   Tensor* filters() { return filters_.get(); }
   Tensor* bias() { return bias_.get(); }
   Numbers FilterGradient() const { return filter_gradient_->Read(); }
@@ -165,7 +165,7 @@ class Layer {
   std::unique_ptr<Tensor> y_, dy_, filters_, bias_, filter_gradient_, bias_gradient_;
 };
 
-// What FOLDER/layers says.
+// The contents of FOLDER/layers.
 struct Network {
   Extents images;
   std::vector<int> stripes;
@@ -203,7 +203,7 @@ Numbers ReadNumbers(std::ifstream& file, size_t count) {
   return numbers;
 }
 
-// Rows `first` and following of every plane of `whole`, as many as `own` has.
+// Returns the rows from `first` on of every plane of `whole`, as many as `own` has.
 Numbers RowsOf(const Numbers& whole, int whole_rows, const Extents& own, int first) {
   Numbers rows;
   rows.reserve(own.count());
@@ -219,8 +219,8 @@ struct OutputRows {
   int first, rows;
 };
 
-// Of layers that divide every stripe: `stripes` are rows of the image, `own` of them gives
-// `outputs`.
+// Returns the place of the output after layers that divide every stripe; `own` rows of the image
+// give `outputs`.
 OutputRows PlaceOfOutput(const Network& network, int rank, int own, int outputs) {
   OutputRows place{0, 0};
   for (size_t i = 0; i < network.stripes.size(); ++i) {

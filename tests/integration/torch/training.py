@@ -1,4 +1,4 @@
-"""Training steps on stripes against one process: what becomes of gradients. Run by training_test.py with a case's name."""
+"""Compares gradients of training steps on stripes with one process. training_test.py runs it with a case's name."""
 import copy
 import gc
 import sys
@@ -55,7 +55,7 @@ def group():
 
 
 def ddp(model, **options):
-    """Averages over the ranks that hold the same cell: between spatial groups."""
+    """Averages over the ranks that hold the same cell, which means between spatial groups."""
     grid = spatial.ranks().grid
     cells = [dist.new_group([group * grid.group_size + cell for group in range(grid.groups)])
              for cell in range(grid.group_size)]
@@ -63,14 +63,14 @@ def ddp(model, **options):
 
 
 def averaged(whole, seeds):
-    """One process with the batches of all groups."""
+    """Computes gradients in one process with the batches of all groups."""
     for seed in seeds:
         (F.cross_entropy(whole(batch(seed)[0]), batch(seed)[1]) / len(seeds)).backward()
 
 
 def step_of(wrapped, whole, step):
-    """One step of a group's model, and those of all groups in one process. Batch norm's statistics are of a group's own
-    images, as under DistributedDataParallel everywhere."""
+    """Makes one step of a group's model, and the steps of all groups in one process. Batch norm counts a group's own images
+    only, as under DistributedDataParallel everywhere."""
     groups = spatial.ranks().grid.groups
     averaged(whole, [step * groups + g for g in range(groups)])
     images, labels = batch(step * groups + group())
@@ -86,7 +86,7 @@ def accumulated(steps):
 
 
 def without_sync(steps):
-    """So many steps under no_sync, in which the gradients are those of the group's own images, and one more, which averages
+    """Makes `steps` steps under no_sync, where the gradients are of the group's own images only, and one more, which averages
     what was accumulated."""
     whole, alone, model = net(), net(), spatial.convert(net(), trust=["Net"])
     wrapped, groups = ddp(model), spatial.ranks().grid.groups
@@ -212,7 +212,7 @@ def losing_stripes_is_refused():
 
 
 class Counted:
-    """How many sums of gradients the ranks begin meanwhile."""
+    """Counts the sums of gradients that the ranks begin meanwhile."""
 
     def __enter__(self):
         self.count, self._call = 0, spatial.ranks().begin_sum
@@ -228,7 +228,7 @@ class Counted:
 
 
 def deep(count=30):
-    """`count` layers, of which the last but one has a bias without a gradient and the last two are the same; 30 have 2.8 MB."""
+    """Returns `count` layers; the last two are the same layer, whose bias has no gradient. 30 layers have 2.7 MB."""
     torch.manual_seed(7)
     layers = [nn.Conv2d(36, 36, 3, 1, 1) for _ in range(count)]
     layers[-2].bias.requires_grad_(False)
@@ -288,7 +288,7 @@ def by_autograd_grad():
 
 
 def of_two_passes():
-    """Two passes before the backward pass, as those of a discriminator."""
+    """Two passes come before the backward pass, as in a discriminator."""
     whole, model = deep(3), spatial.convert(deep(3))
     for each, cut in ((whole, lambda x: x), (model, spatial.shard)):
         (each(cut(batch(0)[0])).square().mean() - each(cut(batch(1)[0])).mean()).backward()
@@ -296,7 +296,7 @@ def of_two_passes():
 
 
 class MaxNorm(nn.Conv2d):
-    """Its weights are made smaller before they are used: by others in their place, or in place."""
+    """Its weights are made smaller before use: by replacing them, or in place."""
     in_place = False
 
     def forward(self, x):

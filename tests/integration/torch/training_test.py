@@ -1,4 +1,4 @@
-"""Gradients of training on stripes: accumulated, checkpointed, of frozen layers, averaged between groups."""
+"""Tests gradients of training on stripes: accumulated, checkpointed, with frozen layers, averaged between groups."""
 import pathlib
 import unittest
 

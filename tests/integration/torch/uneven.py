@@ -1,4 +1,4 @@
-"""Layers on stripes of unequal rows, down to one: exact, or refused on every rank. Run by uneven_test.py."""
+"""Runs layers on stripes of unequal rows, down to one: each is exact, or refused on every rank. uneven_test.py runs it."""
 import sys
 import traceback
 
@@ -39,7 +39,7 @@ def exact(rows):
 
 
 def refused(least):
-    """What some rank's rows do not allow, and others' would; `least` are the fewest rows."""
+    """Yields layers that some rank's rows do not allow, and others' would; `least` is the fewest rows."""
     yield "half of the rows", lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5))
     yield "unshuffled", lambda: nn.PixelUnshuffle(2)
     yield "reflection of all rows", lambda: nn.ReflectionPad2d((0, 0, 7, 0))

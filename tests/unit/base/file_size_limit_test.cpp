@@ -1,4 +1,4 @@
-// Limits hold for a process: every case runs in a child of its own.
+// Limits hold for a process, so every case runs in a child of its own.
 #include "base/file_size_limit.h"
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr rlim_t kLimit = 4096;
 
-// Writes beyond the limit; whether that failed as it would on a full disk.
+// Writes beyond the limit. Returns whether that failed as it would on a full disk.
 bool WriteFails(const std::string& path) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   const std::array<char, kLimit> page = {};
@@ -27,7 +27,7 @@ bool WriteFails(const std::string& path) {
   return fits && fails;
 }
 
-// The state that a child leaves which does `action` under the limit.
+// Returns the state of a child that does `action` under the limit.
 template <typename Action>
 int StateAfter(Action action) {
   const pid_t child = fork();

@@ -1,4 +1,4 @@
-// A terminal of a test's own, and what programs wrote to it.
+// A terminal of the test's own, and what programs wrote to it.
 #pragma once
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ class Terminal {
   int descriptor() const { return descriptor_; }
   std::string name() const { return ptsname(controller_); }
 
-  // What was written since the last call.
+  // Returns what was written since the last call.
   std::string Seen() {
     constexpr char kEnd = '\4';  // a terminal hands bytes on some time later, in their order
     EXPECT_EQ(write(descriptor_, &kEnd, 1), 1);

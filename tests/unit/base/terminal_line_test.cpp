@@ -15,7 +15,7 @@ namespace {
 
 using test::Terminal;
 
-// Runs `action` in a child, as one that logs to stderr or is forked does.
+// Runs `action` in a child, like a process that logs to stderr or is forked.
 void InChild(const std::function<void()>& action) {
   const pid_t child = fork();
   if (child == 0) {
@@ -107,7 +107,7 @@ TEST(TerminalLine, AForkedChildLeavesItsParentsLine) {
 TEST(TerminalLine, WhoeverIsInTheBackgroundShowsNothing) {
   Terminal terminal;
   InChild([&] {
-    // A session whose terminal this is; the process leads the group in the foreground.
+    // The child starts a session whose terminal this is, and leads the foreground process group.
     ASSERT_GT(setsid(), 0);
     const int controlling = open(terminal.name().c_str(), O_RDWR);
     ASSERT_GE(controlling, 0);

@@ -27,7 +27,7 @@ TEST(TextFile, WhatCannotBeReadIsAnErrorWithItsPath) {
   EXPECT_THAT(ReadTextFile(::testing::TempDir()).message(), HasSubstr("cannot be read: Is a dir"));
 }
 
-// A process that ends while its files are read: opening them succeeds, reading fails.
+// A process may end while its files are read: opening them succeeds, reading fails.
 TEST(TextFile, OfAProcessThatHasEndedIsAnError) {
   const pid_t child = fork();
   if (child == 0) _exit(0);

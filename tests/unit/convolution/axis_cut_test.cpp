@@ -1,5 +1,5 @@
-// Which cuts a program that knows nothing of them computes right, against windows looked at one by
-// one, and what a part of an axis reads of the others, against pairs of windows and taps.
+// Tests which cuts leave a program that knows nothing of them correct, against windows looked at
+// one by one, and what a part of an axis reads from other parts, against pairs of windows and taps.
 #include "convolution/axis_cut.h"
 
 #include <gmock/gmock.h>
@@ -97,9 +97,9 @@ TEST(AxisCut, CommonLayersAreAcceptedOrRefused) {
   EXPECT_TRUE(accepted({3, 3, 1, 3}));
   EXPECT_TRUE(accepted({7, 1, 2, 3}));  // ResNet's stem
   EXPECT_TRUE(accepted({3, 1, 2, 1}));
-  EXPECT_TRUE(accepted({1, 1, 2, 0}));    // its shortcuts
-  EXPECT_TRUE(accepted({4, 1, 2, 1}));    // generators'
-  EXPECT_TRUE(accepted({16, 1, 16, 0}));  // patches
+  EXPECT_TRUE(accepted({1, 1, 2, 0}));    // ResNet's shortcuts
+  EXPECT_TRUE(accepted({4, 1, 2, 1}));    // generators
+  EXPECT_TRUE(accepted({16, 1, 16, 0}));  // image patches
   EXPECT_FALSE(accepted({11, 1, 4, 2}));  // AlexNet's stem
   EXPECT_FALSE(accepted({3, 1, 1, 0}));
   EXPECT_FALSE(accepted({2, 1, 1, 0}));
@@ -110,7 +110,7 @@ TEST(AxisCut, CommonLayersAreAcceptedOrRefused) {
 using Pair = std::array<int64_t, 3>;  // window, tap, element
 using Pairs = std::set<Pair>;
 
-// All of a window of `windows`, a tap, and an element of `elements` that it reads.
+// All triples of a window of `windows`, a tap and an element of `elements` that the tap reads.
 Pairs PairsOf(const SlidingWindow& window, const Interval& windows, const Interval& elements) {
   Pairs pairs;
   for (int64_t at = windows.begin; at < windows.end; ++at) {
@@ -122,8 +122,8 @@ Pairs PairsOf(const SlidingWindow& window, const Interval& windows, const Interv
   return pairs;
 }
 
-// Adds the pairs of a rectangle, `windows_at` and `elements_at` being where its tensors begin.
-// False where a pair is there already, or reads beside the rectangle's elements.
+// Adds the pairs of one rectangle, whose tensors begin at `windows_at` and `elements_at`. Returns
+// false if a pair is already there, or if the rectangle reads beyond its elements.
 bool AddPairs(const SlidingWindow& window, const AxisTerm& term, int64_t windows_at,
               int64_t elements_at, Pairs& pairs) {
   for (int64_t at = 0; at < term.windows.Length(); ++at) {
@@ -141,8 +141,8 @@ bool AddPairs(const SlidingWindow& window, const AxisTerm& term, int64_t windows
   return true;
 }
 
-// The most pairs of which no two are in one rectangle of pairs. No division into rectangles has
-// fewer. By trying: `pairs` must be few.
+// The size of the largest set of pairs in which no two lie in one rectangle of pairs, found by
+// trial: `pairs` must be few. No division into rectangles has fewer rectangles.
 size_t MostApart(const Pairs& pairs, std::vector<Pair> chosen = {}) {
   size_t most = chosen.size();
   for (const Pair& next : pairs) {
@@ -192,7 +192,7 @@ TEST(PairRectangles, AreTheFewestBetweenNeighbours) {
       for (int64_t stride = 1; stride <= 2; ++stride) {
         const int64_t last = (taps - 1) * dilation;
         const SlidingWindow window = {taps, dilation, stride, last / 2};
-        // Halos before and behind windows that are many, without gaps.
+        // The halos before and behind a long run of windows, if they have no gaps.
         if (stride > 1 && dilation > 1) continue;
         for (const auto& [windows, elements] :
              {std::pair{Interval{0, 9}, Interval{-window.pad, 0}},
@@ -218,7 +218,7 @@ struct CutPart {
   int part = 0;
   Exchanged exchanged = Exchanged::kElements;
 
-  // The exchanged positions of a part; those of its result.
+  // The exchanged positions that a part owns, and the positions of this part's result.
   Interval Owned(int owner) const { return OwnedOf(exchanged == Exchanged::kElements, owner); }
   Interval Result() const { return OwnedOf(exchanged != Exchanged::kElements, part); }
   Interval All() const {
@@ -227,7 +227,8 @@ struct CutPart {
   Interval OwnedOf(bool elements, int owner) const {
     return elements ? cut.elements[owner] : cut.windows[owner];
   }
-  // All pairs of an own position of the result and one of `exchanged_positions`, of the whole axis.
+  // All pairs of the whole axis that join an own position of the result to one of
+  // `exchanged_positions`.
   Pairs With(const Interval& exchanged_positions) const {
     return exchanged == Exchanged::kElements ? PairsOf(cut.window, Result(), exchanged_positions)
                                              : PairsOf(cut.window, exchanged_positions, Result());
@@ -286,7 +287,7 @@ TEST(AxisSources, HaveEachReadPositionOfOtherPartsOnceAndNoOther) {
       if (owner != at.part) {
         ASSERT_EQ(found[owner], read);
       } else {
-        // The own part is whole, or not there.
+        // A part reads all of its own positions or none.
         ASSERT_EQ(found[owner].size(), read.empty() ? 0u : at.Owned(owner).Length());
       }
     }
@@ -327,7 +328,7 @@ TEST(AxisSources, TouchThePositionsThatReadAnotherPart) {
     int64_t end = -1;
     const auto sources = SourcesOf(at.cut, at.part, at.exchanged);
     for (const Interval& run : TouchedRuns(at.cut, at.part, at.exchanged, sources)) {
-      ASSERT_GT(run.begin, end);  // or the two were one run
+      ASSERT_GT(run.begin, end);  // the two would be one run otherwise
       ASSERT_GT(run.end, run.begin);
       end = run.end;
       for (int64_t position = run.begin; position < run.end; ++position) found.insert(position);
@@ -336,7 +337,7 @@ TEST(AxisSources, TouchThePositionsThatReadAnotherPart) {
   });
 }
 
-// Of an inner part of several, all as long as `windows` windows.
+// What the inner part 2 of 5 reads from its neighbour; each part has `windows` windows.
 AxisSource Neighbour(const SlidingWindow& window, int64_t windows, int side, Exchanged exchanged) {
   const auto cut = Cut(window, std::vector<int64_t>(5, windows * window.stride));
   EXPECT_TRUE(cut.ok()) << cut.message();
@@ -352,7 +353,7 @@ int64_t Length(const AxisSource& source) {
   return length;
 }
 
-// For each window that can be cut: visit(window, extent).
+// Calls visit(window, extent) for each window that can be cut.
 template <typename Visit>
 void ForEachCuttableWindow(const Visit& visit) {
   for (int64_t taps = 1; taps <= 7; ++taps) {
@@ -373,7 +374,7 @@ TEST(AxisSources, OfInnerPartsAreTheClosedForms) {
     const int64_t behind = std::max<int64_t>(0, extent - window.stride - window.pad);
     const AxisSource top = Neighbour(window, 24, -1, Exchanged::kElements);
     const AxisSource bottom = Neighbour(window, 24, 1, Exchanged::kElements);
-    // Where taps skip rows, some between the ends are not read.
+    // If taps skip rows, some rows between the ends are not read.
     const bool dense = window.stride == 1 || window.dilation == 1;
     const int64_t stripe = 24 * window.stride;
     EXPECT_EQ(top.runs.empty() ? 0 : stripe - top.runs.front().range.begin, window.pad);
@@ -405,7 +406,7 @@ TEST(AxisSources, ThreeTapsOfAnyDilationAreOneRectangleASide) {
       EXPECT_EQ(top.runs[0].range, last);
       EXPECT_EQ(bottom.runs[0].range, first);
       const bool forward = exchanged == Exchanged::kElements;
-      // The halo is the operand, whole; the rows that it changes are the others of the stripe.
+      // The whole halo is the operand; it changes the rows at the other end of the result's stripe.
       EXPECT_EQ(
           top.runs[0].terms,
           (std::vector<AxisTerm>{{first, forward ? Interval{0, 1} : Interval{2, 3}, first, 0}}));

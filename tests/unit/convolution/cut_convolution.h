@@ -1,5 +1,5 @@
 // Convolutions cut at random over the ranks of one group, and convolutions computed from their
-// definition, for the tests of cut geometry: nothing here comes from the formulas under test.
+// definition. Tests of cut geometry use them: nothing here comes from the formulas under test.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ namespace ucudnn::test {
 
 using Place = std::array<int64_t, kMaxSpatial>;  // d, h, w
 
-// One image of one channel. Values are modulo 2^64: sums of products of random numbers are equal
-// where they have the same products, and practically nowhere else.
+// One image of one channel. Values are modulo 2^64: two sums of products of random numbers are
+// equal if they have the same products, and almost never otherwise.
 struct Image {
   Place extents = {0, 0, 0};
   std::vector<uint64_t> values;
@@ -38,16 +38,16 @@ struct View {
   }
 };
 
-// A test failure, and an empty view, where `box` is not inside `image`.
+// Fails the test and returns an empty view if `box` is not inside `image`.
 View Slice(Image& image, const SpatialBox& box);
 View Whole(Image& image);
 Image CopyOf(const View& view);
-// A test failure where the extents differ.
+// Fails the test if the extents differ.
 void Store(const View& from, const View& to);
 
-// Adds the convolution of the three operands to that which `operation` computes, from its
-// definition. A test failure where cuDNN's legacy API would refuse the extents: those of y must be
-// what x, w and the pad of both sides give.
+// Adds the convolution of two operands to the operand that `operation` computes, from the
+// definition. Fails the test if cuDNN's legacy API would refuse the extents: y must have the
+// extents that x, w and the pad on both sides give.
 struct Moves {
   Place pad = {0, 0, 0};
   Place stride = {1, 1, 1};
@@ -56,7 +56,7 @@ struct Moves {
 };
 void Convolve(Operation operation, const View& x, const View& w, const View& y, const Moves& moves);
 
-// How many windows fit into an axis padded on both sides, counted one by one.
+// Counts, one by one, the windows that fit into an axis padded on both sides.
 int64_t CountedWindows(const SlidingWindow& window, int64_t extent);
 
 // One axis and its parts.
@@ -67,10 +67,11 @@ struct RandomAxis {
   std::string Text() const;
 };
 
-// Whether local convolutions of the parts tile that of the whole, looked at window by window.
+// Returns whether the parts' own convolutions compute each window of the whole once, window by
+// window.
 bool IsTransparent(const RandomAxis& axis);
 
-// A convolution of one image and channel and its cut, which is transparent along every axis.
+// A convolution of one image and one channel, and its cut, which is transparent along every axis.
 struct CutConvolution {
   ConvolutionProblem whole;  // its x are the sums of the extents
   SpatialGrid grid;
@@ -80,10 +81,10 @@ struct CutConvolution {
   Moves AllMoves() const;
   ConvolutionProblem LocalOf(int cell) const;
   Place PartOf(int cell) const;
-  // The box that `cell` owns of x, or of y: sums of extents and of counted windows.
+  // The box of x, or of y, that `cell` owns, by sums of extents and of counted windows.
   SpatialBox ElementsOf(int cell) const;
   SpatialBox WindowsOf(int cell) const;
-  // The Stripes of every cell; a test failure, and none, where one is refused.
+  // The Stripes of every cell. Fails the test and returns none if one of them is refused.
   std::vector<Stripes> Cells() const;
 };
 
@@ -91,11 +92,11 @@ class RandomCuts {
  public:
   explicit RandomCuts(unsigned seed) : random_(seed) {}
 
-  // Taps 1 to `most_taps`, dilation 1 to 3, stride 1 to 4, any pad, `parts` stripes of any extents,
-  // many of them smaller than a halo; transparent or not.
+  // Draws 1 to `most_taps` taps, dilation 1 to 3, stride 1 to 4, any pad, and `parts` stripes of
+  // any extents, many of them smaller than a halo. The cut may be transparent or not.
   RandomAxis Axis(int parts, int most_taps);
   RandomAxis TransparentAxis(int parts, int most_taps);
-  // Mostly cut along h alone into up to 5 parts; else along two or three axes.
+  // Draws mostly cuts along h alone into up to 5 parts, otherwise cuts along two or three axes.
   CutConvolution Next(Operation operation);
   std::mt19937_64& Random() { return random_; }
 

@@ -1,4 +1,4 @@
-// Divisions in words, and what is written of tiles, read back.
+// Tests divisions in words, and that what is written about tiles can be read back.
 #include "convolution/division_text.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using test::ProblemWith;
 
-// A division into the tiles of a grid, of which each kind has another engine, time and workspace.
+// A division into the tiles of a grid. Each kind of tile has its own engine, time and workspace.
 Division DivisionOf(const ConvolutionProblem& whole, const TileGrid& grid) {
   auto cut = CutIntoTiles(whole, grid);
   EXPECT_TRUE(cut.ok()) << cut.message();
@@ -49,7 +49,7 @@ TEST(DivisionText, SaysThePartsOfEachAxisThatIsCut) {
   const ConvolutionProblem volume = ProblemWith(
       {.spatial_rank = 3, .n = 1, .x = {17, 480, 832}, .w = {3, 3, 3}, .pad = {1, 1, 1}});
   EXPECT_EQ(TextOf(volume, {.spatial = {16, 2, 1}}), "d 14x1 + 2 edges, h 2x240");
-  // Without padding no part is an edge, and an axis of which only one end is padded has one.
+  // Without padding no part is an edge; an axis with padding at one end alone has one edge.
   const ConvolutionProblem even = ProblemWith({.n = 1, .x = {1, 60, 8}, .w = {1, 1, 1}, .pad = {}});
   EXPECT_EQ(TextOf(even, {.spatial = {1, 4, 1}}), "h 4x15");
   EXPECT_EQ(TextOf(even, {.k = 4}), "k 4x2");
@@ -112,7 +112,7 @@ TEST(DivisionText, PackedTilesAreWrittenWithTheirCopies) {
   const ConvolutionProblem whole =
       ProblemWith({.n = 1, .c = 256, .k = 2, .x = {1, 4096, 4096}, .type = DataType::kBfloat16});
   Division division = DivisionOf(whole, {.spatial = {1, 64, 1}});
-  // 66 rows of 256 channels lie below an inner tile's 64.
+  // An inner tile of 64 rows reads 66 rows of 256 channels.
   const size_t copy = size_t{2} * 256 * 66 * 4096;
   ASSERT_EQ(PackedBytes(division.tiles->kinds[1]), copy);
   for (auto& run : division.configuration.runs) {
@@ -151,7 +151,7 @@ TEST(DivisionText, WhatIsWrittenOfAnyTilesIsReadBack) {
     const TileGrid grid = random.Grid(whole);
     if (!CutIntoTiles(whole, grid).ok()) continue;
     const Division division = DivisionOf(whole, grid);
-    // A grid along n alone is written as what it is, a division of n.
+    // A grid along n alone is written as a plain division of n.
     if (division.tiles->kinds[0].lengths == TileLengths{}) continue;
     ++divided;
     const std::string text = JsonOf(division);

@@ -18,7 +18,7 @@ using Graph = EngineId::Graph;
 using Legacy = EngineId::Legacy;
 using namespace std::string_literals;
 
-// What no part of ucudnn writes, but an imported row or another release may hold.
+// Texts that no part of ucudnn writes, but that an imported row or another release may hold.
 std::vector<std::string> ForeignTexts() {
   return {"mine",
           " ",
@@ -173,7 +173,7 @@ TEST(EngineId, ForeignTextsNameNothing) {
   }
 }
 
-// A program may ask for any number; what it is called was never a text that is read again.
+// A program may ask for any number. The name of an unknown one is never read back as an algorithm.
 TEST(EngineId, AnAlgorithmBeyondAllIsForeign) {
   for (const Legacy& legacy :
        {Legacy{100, std::nullopt}, Legacy{-1, std::nullopt}, Legacy{1, static_cast<MathType>(4)}}) {
@@ -210,7 +210,7 @@ TEST(EngineId, UnfusedIsTheSameEngineAlone) {
   }
 }
 
-// Ties between engines are decided by name, and stores list their rows by it.
+// Ties between engines are decided by name, and stores list their rows in this order.
 TEST(EngineId, IsOrderedAndEqualAsTextsAre) {
   const std::vector<std::string> texts = AllTexts();
   for (const std::string& a : texts) {
@@ -251,10 +251,10 @@ TEST(EngineId, CopiesOutliveAndMovesLeaveNone) {
     EXPECT_EQ(copy.Text(), text);
     EngineId moved = std::move(copy);
     EXPECT_EQ(moved.Text(), text);
-    EXPECT_TRUE(copy.empty());  // NOLINT(bugprone-use-after-move): what is left is promised
+    EXPECT_TRUE(copy.empty());  // NOLINT(bugprone-use-after-move): a move leaves no engine
     copy = std::move(moved);
     EXPECT_EQ(copy.Text(), text);
-    EXPECT_TRUE(moved.empty());  // NOLINT(bugprone-use-after-move): as above
+    EXPECT_TRUE(moved.empty());  // NOLINT(bugprone-use-after-move): a move leaves no engine
   }
 }
 

@@ -1,4 +1,4 @@
-// What ranks must exchange at least, against what windows read and the messages of Stripes.
+// Tests the least that ranks must exchange, against what windows read and the messages of Stripes.
 #include "convolution/halo_need.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::vector<int64_t> ReadAlong(const AxisCut& cut, int part, Exchanged exchanged
   return positions;
 }
 
-// What `reader` reads of what `owner` has.
+// The number of positions owned by `owner` that `reader` reads.
 int64_t ReadOf(const Stripes& owner, const Stripes& reader) {
   const Exchanged exchanged = ExchangedBy(owner.local.operation);
   int64_t product = 1;
@@ -48,7 +48,7 @@ int64_t ReadOf(const Stripes& owner, const Stripes& reader) {
   return product;
 }
 
-// Messages hold whole rows: where a window skips columns, these are sent, too.
+// Messages hold whole rows, also the columns that windows skip.
 TEST(HaloNeed, OfAnyStripesIsWhatIsReadAndMessagesHoldIt) {
   constexpr unsigned kSeed = 20261125;
   constexpr int kRounds = 2000;

@@ -34,7 +34,7 @@ TEST(PartialSums, TheWholeIsNoPartial) {
 }
 
 TEST(PartialSums, TakeFourAndTwoBytesAnElementOnAligned) {
-  // 10 filters of 3 channels, 3x5: 450 elements; 1800 and 900 bytes.
+  // 10 filters of 3 channels and 3x5 taps have 450 elements: 1800 and 900 bytes.
   EXPECT_EQ(AccumulatorBytes(FilterGradient()), 2048u);
   EXPECT_EQ(PartialSumBytes(FilterGradient()), 2048u + 1024u);
   ConvolutionProblem volume = FilterGradient(DataType::kBfloat16);
@@ -51,7 +51,7 @@ TEST(PartialSums, PiecesCostTheirEngineAndTheSum) {
   const MicroConfiguration piece = AsPartial(FilterGradient(), measured, 0.25);
   EXPECT_EQ(piece, (MicroConfiguration{"legacy:1", 4, 2.75, 4072, true}));
   EXPECT_EQ(EngineBytes(FilterGradient(), piece), 1000u);
-  EXPECT_EQ(EngineBytes(FilterGradient(), measured), 0u);  // does not even hold the sum
+  EXPECT_EQ(EngineBytes(FilterGradient(), measured), 0u);  // its workspace is smaller than the sum
   const MicroConfiguration whole = {"legacy:1", 8, 2.5, 1000, true};
   EXPECT_EQ(EngineBytes(FilterGradient(), whole), 1000u);
   EXPECT_EQ(EngineBytes(FilterGradient(DataType::kFloat), measured), 1000u);

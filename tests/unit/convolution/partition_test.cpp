@@ -1,4 +1,4 @@
-// What the closed formulas say of windows and parts, against elements looked at one by one.
+// Tests the closed formulas for windows and parts against elements looked at one by one.
 #include "convolution/partition.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ Positions In(const Interval& interval) {
   return positions;
 }
 
-// From the first to the last of `positions`.
+// The interval from the first to the last of `positions`.
 Interval Hull(const Positions& positions) {
   return positions.empty() ? Interval{} : Interval{*positions.begin(), *positions.rbegin() + 1};
 }

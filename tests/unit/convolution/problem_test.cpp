@@ -43,8 +43,8 @@ TEST(Problem, OutputExtentsOfAbsurdNumbersSaturate) {
   EXPECT_EQ(OutputExtents(problem), (Spatial{kMost, kMost, std::numeric_limits<int>::min()}));
 }
 
-// The least number of images after which both tensors are on `alignment` bytes again, found by
-// walking the addresses.
+// The least number of images after which both tensors are aligned to `alignment` bytes again, found
+// by walking the addresses.
 int WalkedStep(const ConvolutionProblem& problem) {
   for (int64_t step = 1;; ++step) {
     const auto element = static_cast<int64_t>(ElementBytes(problem.type));
@@ -67,8 +67,8 @@ TEST(Problem, LegalStepIsTheFirstAlignedImage) {
   }
 }
 
-// How tensors lie in memory, beside the packed layouts: gaps after every row, an image of odd
-// length, the batch innermost.
+// How tensors lie in memory. Beside the packed layouts there are tensors with a gap after every
+// row, with an image of odd length, and with the batch innermost.
 enum class Memory { kNchw, kNhwc, kGaps, kOddImages, kBatchInnermost };
 
 Strides StridesOf(Memory memory, int n, int channels, const Spatial& extents) {
@@ -97,10 +97,10 @@ Strides StridesOf(Memory memory, int n, int channels, const Spatial& extents) {
   return strides;
 }
 
-// Every type, layout, rank and alignment: a boundary is legal exactly where both tensors are
-// aligned, address by address.
+// For every type, layout, rank and alignment a boundary is legal exactly where the addresses of
+// both tensors are aligned.
 TEST(Problem, MultiplesOfTheLegalStepAreTheAlignedBoundaries) {
-  constexpr int kImages = 270;  // more than the step of any case, twice
+  constexpr int kImages = 270;  // more than twice the step of any case
   const Spatial kExtents[] = {{3, 5, 5}, {2, 6, 7}, {1, 7, 9}, {4, 8, 8}};
   for (const DataType type :
        {DataType::kFloat, DataType::kHalf, DataType::kBfloat16, DataType::kDouble}) {

@@ -1,5 +1,5 @@
-// Rows at the cuts computed a second time from assembled rows, against the undivided convolution:
-// 10,000 convolutions cut at random along one to three axes, forward and backward_data in turns.
+// Tests rows at the cuts that are computed again from assembled rows, against the undivided
+// convolution: 10,000 random cuts along one to three axes, forward and backward_data in turns.
 #include "convolution/recomputation.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ SpatialBox ExchangedOf(const CutConvolution& cut, int cell) {
   return ComputesWindows(cut) ? cut.ElementsOf(cell) : cut.WindowsOf(cell);
 }
 
-// The tensor from which `box` is computed: copies of own and received rows, zeros else.
+// The tensor from which `box` is computed: copies of own and received rows, and zeros elsewhere.
 Image Assembled(const CutConvolution& cut, const RecomputedBox& box, int cell,
                 const std::vector<HaloMessage>& received, Image& exchanged) {
   Image assembled(box.assembled);
@@ -113,8 +113,8 @@ TEST(Recomputation, OfRowsAtTheCutsGivesTheUndividedResult) {
   EXPECT_GT(boxes, kRecomputationRounds);
 }
 
-// Which positions of a rank's result along one axis read, or are read by, a position of another
-// part: by looking at all windows and taps.
+// Returns for each position of a rank's result along one axis whether it reads, or is read by, a
+// position of another part, found by looking at all windows and taps.
 std::vector<bool> TouchedAlong(const CutConvolution& cut, int cell, size_t axis) {
   const SlidingWindow window = WindowOf(cut.whole, axis);
   const Interval result = ResultOf(cut, cell)[axis], own = ExchangedOf(cut, cell)[axis];
@@ -132,7 +132,7 @@ std::vector<bool> TouchedAlong(const CutConvolution& cut, int cell, size_t axis)
   return touched;
 }
 
-// Whether anything contributes to a rank's result at all along each axis.
+// Returns whether anything contributes to position `at` of a rank's result along every axis.
 bool ReadsAlongAllAxes(const CutConvolution& cut, int cell, const Place& at) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     const SlidingWindow window = WindowOf(cut.whole, axis);
@@ -176,7 +176,7 @@ TEST(Recomputation, IsOfTheRowsThatAHaloTouchesAndOfEachOnce) {
               const bool is_touched = touched[0][d] || touched[1][h] || touched[2][w];
               ++(is_touched ? touched_rows : untouched_rows);
               if (all.At(d, h, w) == (is_touched ? 1u : 0u)) continue;
-              // To what nothing contributes along another axis, the halo does not either.
+              // If nothing contributes to a position along another axis, the halo does not either.
               ASSERT_TRUE(is_touched && all.At(d, h, w) == 0 &&
                           !ReadsAlongAllAxes(cut, cell, {d, h, w}))
                   << "rank " << cell << ", row " << d << " " << h << " " << w << " computed "

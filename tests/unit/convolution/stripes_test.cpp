@@ -1,6 +1,5 @@
-// What own tensors and messages contribute over all ranks, against the undivided convolution:
-// 20,000 convolutions cut at random along one to three axes, for each of the three operations a
-// third.
+// Tests the sum of what own tensors and messages contribute on all ranks, against the undivided
+// convolution: 20,000 random cuts along one to three axes, a third for each operation.
 #include "convolution/stripes.h"
 
 #include <gmock/gmock.h>
@@ -39,12 +38,12 @@ void ForEachCut(const Check& check) {
 
 bool IsForward(const CutConvolution& cut) { return cut.whole.operation == Operation::kForward; }
 
-// What each rank owns of the exchanged tensor.
+// The box of the exchanged tensor that a rank owns.
 SpatialBox OwnedOf(const CutConvolution& cut, int cell) {
   return IsForward(cut) ? cut.ElementsOf(cell) : cut.WindowsOf(cell);
 }
 
-// The whole operands of a convolution, random, but for what it computes.
+// The whole operands of a convolution: random numbers, except in the tensor that it computes.
 struct Operands {
   Image x, w, y;
 
@@ -66,7 +65,7 @@ SpatialBox BoxOf(const HaloTerm& term, Interval AxisTerm::*which) {
   return {term[0].*which, term[1].*which, term[2].*which};
 }
 
-// Adds what a block contributes; `x` and `y` are the rank's own. Of forward, the block holds x.
+// Adds what a block contributes; `x` and `y` are the rank's own. In forward the block holds x.
 void AddTerms(const CutConvolution& cut, const HaloBlock& block, Image& received, Image& own,
               Image& w) {
   for (const HaloTerm& term : block.terms) {
@@ -86,11 +85,11 @@ TEST(Stripes, OwnAndReceivedRowsGiveTheUndividedResult) {
         const Operation operation = cut.whole.operation;
         Operands whole(cut, random);
         Image& exchanged = IsForward(cut) ? whole.x : whole.y;
-        Image sum(whole.w.extents);  // of dw
+        Image sum(whole.w.extents);  // the gradient dw
         Operands split = whole;
         test::Convolve(operation, Whole(whole.x), Whole(whole.w), Whole(whole.y), cut.AllMoves());
         for (int cell = 0; cell < static_cast<int>(cells.size()); ++cell) {
-          // Only what the rank owns, as its local call sees it.
+          // The rank takes only what it owns, as its local call sees it.
           Image x = CopyOf(Slice(split.x, cut.ElementsOf(cell)));
           Image y = CopyOf(Slice(split.y, cut.WindowsOf(cell)));
           Image& w = operation == Operation::kBackwardFilter ? sum : split.w;
@@ -151,7 +150,7 @@ TEST(Stripes, WhatARankReceivesIsWhatThePeerSendsIt) {
   EXPECT_GT(silent, 100);
 }
 
-// Of the positions of the exchanged tensor along one axis, those that a rank reads.
+// The positions of the exchanged tensor along one axis that a rank reads.
 std::set<int64_t> ReadAlong(const CutConvolution& cut, int cell, size_t axis) {
   const SlidingWindow window = WindowOf(cut.whole, axis);
   const Interval elements = cut.ElementsOf(cell)[axis], windows = cut.WindowsOf(cell)[axis];
@@ -172,8 +171,8 @@ TEST(Stripes, EachHaloElementIsReceivedOnceAndNoOtherIs) {
       [](const CutConvolution& cut, const std::vector<Stripes>& cells, std::mt19937_64& random) {
         const int cell = static_cast<int>(random() % cells.size());
         const SpatialBox own = OwnedOf(cut, cell);
-        // Positions of the whole tensor that are needed along each axis: what is read of other
-        // parts, and all of the own part where anything of it is.
+        // Positions of the whole tensor that are needed along each axis: those read from other
+        // parts, and all of the own part if any of it is read.
         std::array<std::set<int64_t>, kMaxSpatial> needed;
         int64_t expected = 1, owned = 1;
         for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
@@ -236,7 +235,7 @@ TEST(Stripes, AnInnerRankOfFourExchangesARowOfChannelsWithEachNeighbour) {
       received[1],
       (HaloMessage{
           2, {{{{{0, 1}, {0, 1}, {0, 64}}}, {{d, AxisTerm{{15, 16}, {2, 3}, {0, 1}, 0}, w}}}}}));
-  // 64 columns of 4 channels of fp32.
+  // 64 columns of 4 channels in fp32.
   EXPECT_EQ(stripes->BytesPerImage(received[0].ElementsPerImage()), 64 * 4 * 4);
 }
 

@@ -1,5 +1,5 @@
-// Tiles against the definition of a convolution: each tile is computed from its own problem and
-// offsets alone, as a library would, on the memory of the whole tensors.
+// Tests tiles against the definition of a convolution: each tile is computed from its own problem
+// and offsets alone, as a library would, in the memory of the whole tensors.
 #include "convolution/tiles.h"
 
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@ namespace {
 using test::ProblemWith;
 using test::RandomGrids;
 
-// Sums of products of random numbers modulo 2^64 are equal where they have the same products, and
-// practically nowhere else.
+// Sums of products of random numbers modulo 2^64 are equal if they have the same products, and
+// almost never otherwise.
 using Numbers = std::vector<uint64_t>;
 
 Numbers RandomNumbers(size_t count, std::mt19937_64& random) {
@@ -35,18 +35,17 @@ struct TileMemory {
   std::vector<int> writes;
 };
 
-// x, w and y of a convolution.
 struct TileOperands {
   TileMemory x, w, y;
 };
 
-// Where a convolution begins in each of them.
+// Where a convolution begins in each tensor.
 struct Offsets {
   int64_t x = 0, w = 0, y = 0;
 };
 
-// Visits every output element of `problem` with every product that it is a sum of: visit(n, group,
-// k, c, output, tap, element), k and c counted in the group, taps as the filter lies in memory.
+// Calls visit(n, group, k, c, output, tap, element) for each product in each output element of
+// `problem`. k and c are counted within the group, taps in the order of the filter's memory.
 template <typename Visit>
 void ForEachProduct(const ConvolutionProblem& problem, const Visit& visit) {
   const Spatial outputs = OutputExtents(problem);
@@ -69,8 +68,8 @@ void ForEachProduct(const ConvolutionProblem& problem, const Visit& visit) {
   });
 }
 
-// Computes `problem` in `operands` from its own fields: its output is replaced, or added to.
-// A test failure where it reaches beyond the memory.
+// Computes `problem` in `operands` from its own fields, and replaces its output, or adds to it.
+// Fails the test if the problem reaches beyond the memory.
 void Compute(const ConvolutionProblem& problem, TileOperands& operands, const Offsets& at,
              bool adds) {
   const int64_t channels = problem.c / problem.groups, filters = problem.k / problem.groups;
@@ -144,7 +143,7 @@ TileOperands RandomOperands(const ConvolutionProblem& problem, std::mt19937_64& 
           memory(ViewSpan(problem.n, problem.k, OutputExtents(problem), problem.y_strides))};
 }
 
-// That the tile's problem describes its boxes, and nothing that a library would refuse.
+// Checks that the tile's problem describes its boxes, and that no library would refuse it.
 void CheckProblem(const ConvolutionProblem& whole, const Tiles& cut, const Tile& tile) {
   const TileKind& kind = cut.kinds[tile.kind];
   const ConvolutionProblem& problem = kind.problem;
@@ -169,7 +168,7 @@ void CheckProblem(const ConvolutionProblem& whole, const Tiles& cut, const Tile&
   }
 }
 
-// Adds the tiles to `tiles`. Whether `whole` can be cut so.
+// Adds the number of tiles to `tiles`. Returns whether `whole` can be cut into this grid.
 bool CheckTiles(const ConvolutionProblem& whole, const TileGrid& grid, std::mt19937_64& random,
                 size_t& tiles) {
   const auto cut = CutIntoTiles(whole, grid);
@@ -197,8 +196,7 @@ bool CheckTiles(const ConvolutionProblem& whole, const TileGrid& grid, std::mt19
   return true;
 }
 
-// Each element of the output is written once, the gradient of a filter by each tile that adds to
-// it.
+// Each element of the output is written once; each tile that adds to a filter's gradient writes it.
 TEST(Tiles, ComputeWhatTheWholeDoes) {
   constexpr uint64_t kSeed = 35;
   RandomGrids grids(kSeed);
@@ -215,7 +213,7 @@ TEST(Tiles, ComputeWhatTheWholeDoes) {
   EXPECT_GT(tiles, size_t{4} * static_cast<size_t>(cases));
 }
 
-// The rows of x that each tile of a cut along h reads, as "begin-end".
+// The rows of `tensor` that each tile of a cut along h covers, as "begin-end".
 std::vector<std::string> RowsOf(const Tiles& cut, Box Tile::*tensor) {
   std::vector<std::string> rows;
   for (const Tile& tile : cut.tiles) {
@@ -245,7 +243,7 @@ TEST(Tiles, AreKindsOfCells) {
   EXPECT_EQ(cut->kinds[1].problem.x[1], 18);
 }
 
-// 11 rows in 4 parts: at most two lengths beside the edges, the larger ones first.
+// 11 rows in 4 parts: beside the edges there are at most two lengths, the larger ones first.
 TEST(Tiles, HaveEqualLengthsButForOneRow) {
   const auto cut = CutIntoTiles(ProblemWith({.x = {1, 11, 8}}), {.spatial = {1, 4, 1}});
   ASSERT_TRUE(cut.ok()) << cut.message();
@@ -284,7 +282,7 @@ TEST(Tiles, SayWhatPreventsThem) {
             "a 16-bit gradient that is summed has one sum of all its filters");
 }
 
-// 1090 columns of 16 bits: 4 bytes are what all rows have in common.
+// The rows have 1090 columns of 16 bits, so 4 bytes are the alignment that all of them share.
 TEST(Tiles, DeclareTheAlignmentOfAllTheirPlaces) {
   const ConvolutionProblem whole =
       ProblemWith({.n = 1, .x = {1, 64, 1090}, .type = DataType::kBfloat16, .alignment = 16});
@@ -308,8 +306,8 @@ TEST(Tiles, OfChannelsLastBeginOnSixteenBytes) {
   EXPECT_TRUE(CutIntoTiles(whole, {.spatial = {1, 64, 1}}).ok());
 }
 
-// Rows of 256 channels of 4096 x 4096 elements lie 2^32 elements apart, those of two channels do
-// not.
+// A tile of 256 channels, which lie 4096 x 4096 elements apart, spans almost 2^32 elements; a tile
+// of two channels spans few enough.
 TEST(Tiles, ArePackedWhereTheirViewsSpanTooMuch) {
   ConvolutionProblem whole =
       ProblemWith({.n = 1, .c = 256, .k = 2, .x = {1, 4096, 4096}, .type = DataType::kBfloat16});
@@ -321,7 +319,7 @@ TEST(Tiles, ArePackedWhereTheirViewsSpanTooMuch) {
     EXPECT_EQ(kind.problem.x_strides, PackedStrides(whole.layout, 256, kind.problem.x));
     EXPECT_EQ(kind.problem.y_strides[1], int64_t{4096} * 4096);
   }
-  // With channels last the rows of a tile lie side by side, whatever the whole spans.
+  // With channels last a tile's rows lie side by side, however much the whole spans.
   whole.layout = Layout::kNhwc;
   SetPackedStrides(whole);
   const auto last = CutIntoTiles(whole, {.spatial = {1, 64, 1}});
@@ -329,7 +327,7 @@ TEST(Tiles, ArePackedWhereTheirViewsSpanTooMuch) {
   for (const TileKind& kind : last->kinds) EXPECT_FALSE(kind.packs_x || kind.packs_y);
 }
 
-// Rows of a tile lie as far apart as rows of the whole, its channels by one row more than it has.
+// The rows of a twin lie as far apart as rows of the whole; each channel has room for one more row.
 TEST(Tiles, HaveTwinsWithOneRowMore) {
   for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
     const ConvolutionProblem whole =
@@ -339,7 +337,7 @@ TEST(Tiles, HaveTwinsWithOneRowMore) {
     ConvolutionProblem twin = SlackTwin(cut->kinds[1]);
     EXPECT_EQ(twin.x[1], 18);
     if (layout == Layout::kNhwc) {
-      EXPECT_EQ(twin, cut->kinds[1].problem);  // one row more lies behind all others
+      EXPECT_EQ(twin, cut->kinds[1].problem);  // one more row lies behind all others
       continue;
     }
     EXPECT_EQ(twin.x_strides, (Strides{7 * 19 * 32 + 18 * 32, 19 * 32, 18 * 32, 32, 1}));
@@ -350,12 +348,14 @@ TEST(Tiles, HaveTwinsWithOneRowMore) {
   }
 }
 
-// cuDNN refuses fast engines for the stride of an n of one image.
+// cuDNN looks at the stride of n even if there is one image, and refuses fast engines because of
+// it.
 TEST(Tiles, OfOneImageHaveItsSpanAsStride) {
   const auto cut =
       CutIntoTiles(ProblemWith({.n = 2, .x = {1, 16, 8}}), {.n = 2, .spatial = {1, 2, 1}});
   ASSERT_TRUE(cut.ok()) << cut.message();
-  // 4 channels of 128 elements, of which 9 rows of 8 are read; 8 channels and 8 rows of y.
+  // x has 4 channels of 128 elements, and 9 rows of 8 are read in each; y has 8 channels of 128 and
+  // 8 such rows.
   EXPECT_EQ(cut->kinds[0].problem.x_strides[0], 3 * 128 + 72);
   EXPECT_EQ(cut->kinds[0].problem.y_strides[0], 7 * 128 + 64);
   EXPECT_EQ(CutIntoTiles(ProblemWith({.n = 2, .x = {1, 16, 8}}), {.spatial = {1, 2, 1}})

@@ -1,4 +1,4 @@
-// What lives as long as a CUDA graph: as long as the graph, or what was made of it, exists.
+// Tests what lives as long as a CUDA graph: as long as the graph, or anything made of it, exists.
 #include "cuda/capture.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ class CaptureTest : public test::DeviceTest {
     EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
   }
   ~CaptureTest() override { EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS); }
-  // Ends the capture, and destroys its graph behind `with_graph`.
+  // Ends the capture, calls `with_graph`, and then destroys the graph.
   template <typename WithGraph>
   void End(const WithGraph& with_graph) const {
     CUgraph graph = nullptr;

@@ -1,4 +1,4 @@
-// Owned driver objects, on the stand-in's driver.
+// Tests owned driver objects, on the stand-in's driver.
 #include "cuda/resources.h"
 
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ TEST_F(Resources, DeviceBuffer_GrowsAndGivesEverythingBack) {
     EXPECT_EQ(buffer.address(), address);
     EXPECT_EQ(buffer.size(), 1u << 20);
     ASSERT_TRUE(buffer.Reserve(1 << 21).ok());
-    // What was given back returns to the device when the stream is waited for.
+    // Freed memory returns to the device when the stream is waited for.
     ASSERT_TRUE(stream.Synchronize().ok());
     EXPECT_EQ(before - FreeBytes(), 1u << 21);
   }

@@ -1,6 +1,6 @@
-// Plans whose kernels cuDNN compiles while it makes them, as those of a scale or a dReLU behind a
-// convolution are: at another batch they are compiled anew, and are the plans that the library
-// itself makes there. The real library, without a GPU.
+// Tests plans whose kernels cuDNN compiles while it makes them, such as plans with a scale or a
+// dReLU behind the convolution. For another batch they are compiled anew and equal the plans that
+// the library itself makes. Uses the real library, without a GPU.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -39,7 +39,7 @@ class CompiledPlans : public ::testing::TestWithParam<Case> {
   }
 };
 
-// The whole JSON, kernels included.
+// The JSON of the plan, kernels included.
 std::string WholeJson(cudnnBackendDescriptor_t plan) {
   int64_t bytes = 0;
   EXPECT_EQ(
@@ -85,7 +85,7 @@ TEST_P(CompiledPlans, AtAnotherBatchIsTheNativePlan) {
   EXPECT_EQ(fusion, GetParam().text);
   EXPECT_EQ(read->convolution.problem, problem);
   EXPECT_TRUE(read->convolution.compiled);
-  // Kernels hold the addresses of whoever compiled them, so equal plans would not be equal.
+  // Compiled kernels hold addresses of the process that compiled them, so equal plans would differ.
   EXPECT_THAT(WholeJson(plans[0].get()), HasSubstr("\"cubin\":"));
   EXPECT_EQ(read->json.find("cubin"), std::string::npos);
 
@@ -99,8 +99,8 @@ TEST_P(CompiledPlans, AtAnotherBatchIsTheNativePlan) {
             *PlanWorkspace(RealCudnn(), native->get()));
   EXPECT_EQ(*PlanJson(RealCudnn(), rebatched->get()), *PlanJson(RealCudnn(), native->get()));
 
-  // cuDNN takes the kernels of one batch for another without a word, and they would write all of
-  // their own images: so what is edited has none.
+  // cuDNN silently accepts the kernels of one batch for another, and they would write all images of
+  // their own batch. The edited plan therefore has none.
   const auto edited =
       EditPlan(read->json, read->convolution, test::AtBatch(read->convolution, kOtherBatch));
   ASSERT_TRUE(edited.ok()) << edited.message();

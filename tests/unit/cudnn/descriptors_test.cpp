@@ -1,4 +1,4 @@
-// Reading cuDNN's descriptors and making our own, with the stand-in's.
+// Tests reading cuDNN's descriptors and making our own, with the stand-in's descriptors.
 #include "cudnn/descriptors.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ ConvolutionProblem Problem3d() {
   return test::ProblemWith(volume);
 }
 
-// `problem` through descriptors and back.
+// Writes `problem` to descriptors, reads it back and compares.
 void ExpectRoundTrip(const ConvolutionProblem& problem) {
   OwnedDescriptors descriptors(Library());
   const Status status = descriptors.Create(problem);
@@ -94,7 +94,7 @@ TEST(OwnedDescriptors, MovingLeavesNothingBehind) {
   const auto x = from.get().x;
   const OwnedDescriptors to(std::move(from));
   EXPECT_EQ(to.get().x, x);
-  EXPECT_EQ(from.get().x, nullptr);  // NOLINT: what a move leaves is what is asked
+  EXPECT_EQ(from.get().x, nullptr);  // NOLINT: the moved-from object is what the test looks at
 }
 
 class ReadProblemTest : public testing::Test {
@@ -154,7 +154,7 @@ TEST_F(ReadProblemTest, GroupsThatDoNotMatchAreRefused) {
 }
 
 TEST_F(ReadProblemTest, VectorisedTypesAndLayoutsAreRefused) {
-  // What a library may answer for a vectorised filter, whether or not the stand-in has any.
+  // A library may answer this for a vectorised filter, whether or not the stand-in has any.
   Functions vectorised = Library();
   vectorised.cudnnGetFilterNdDescriptor = [](const cudnnFilterDescriptor_t filter, int requested,
                                              cudnnDataType_t* type, cudnnTensorFormat_t* format,

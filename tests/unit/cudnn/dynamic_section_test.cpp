@@ -1,4 +1,4 @@
-// The reader meets files nobody vouches for: whatever is in them, it answers or refuses.
+// The reader meets files that nobody vouches for: whatever they contain, it answers or refuses.
 #include "cudnn/dynamic_section.h"
 
 #include <gtest/gtest.h>

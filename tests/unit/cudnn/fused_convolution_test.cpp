@@ -1,4 +1,4 @@
-// Reading what an execution plan computes: plans of the real library, without a GPU.
+// Tests reading what an execution plan computes, with plans of the real library, without a GPU.
 #include "cudnn/fused_convolution.h"
 
 #include <gmock/gmock.h>
@@ -20,13 +20,13 @@ using test::GraphOptions;
 using test::RealCudnn;
 using ::testing::HasSubstr;
 
-// As many filters as images: a filter's extents are no batch.
+// There are as many filters as images: a filter's leading extent must not be taken for the batch.
 ConvolutionProblem Problem(Operation operation = Operation::kForward) {
   return test::ProblemWith(
       {.operation = operation, .n = 64, .c = 32, .k = 64, .x = {1, 28, 28}, .alignment = 16});
 }
 
-// The first plan there is for the graph.
+// The first plan that the library has for the graph.
 std::optional<BackendDescriptor> AnyPlan(const Graph& graph) {
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     auto plans = graph.HeuristicPlans(mode, 16);
@@ -45,7 +45,7 @@ std::string JsonOf(const ConvolutionProblem& problem, const GraphOptions& option
   return json.ok() ? *json : "";
 }
 
-// `json` with the first `from` replaced.
+// Returns `json` with its first `from` replaced by `to`.
 std::string With(std::string json, const std::string& from, const std::string& to) {
   const size_t at = json.find(from);
   EXPECT_NE(at, std::string::npos) << from << " is not in " << json;
@@ -95,7 +95,7 @@ TEST(FusedConvolution, ReadsWhateverTheLibraryPlans) {
     const auto convolution = ReadFusedConvolution(*json);
     ASSERT_TRUE(convolution.ok()) << convolution.message() << " " << Describe(problem) << " seed "
                                   << kSeed << " case " << i;
-    // Filters of one channel or one pixel are both layouts at once.
+    // Filters of one channel or one pixel have both layouts at once.
     problem.layout = convolution->problem.layout;
     EXPECT_EQ(convolution->problem, problem)
         << Describe(problem) << " seed " << kSeed << " case " << i;
@@ -140,7 +140,7 @@ TEST(FusedConvolution, ReadsWhatIsFused) {
   EXPECT_EQ(convolution->y_uid, test::kUidY);
   const size_t image_bytes = size_t{64} * 28 * 28 * 2;
   Strides strides = problem.y_strides;
-  strides[2] = 0;  // it has no axis d
+  strides[2] = 0;  // a plane has no axis d
   const FusedOperand residual = {test::kUidResidual, DataType::kHalf, strides, image_bytes};
   const FusedOperand bias = {test::kUidBias, DataType::kHalf, {0, 1}, 64 * 2};
   EXPECT_EQ(convolution->operands, (std::vector<FusedOperand>{residual, bias}));
@@ -151,7 +151,7 @@ TEST(FusedConvolution, ReadsWhatIsFused) {
   EXPECT_THAT(ReadFusedConvolution(JsonOf(problem, options))->engine.Text(), HasSubstr("+bias"));
 }
 
-// Some rows of the image, as a stripe's neighbour sees them.
+// Tests a part of the image's rows, such as a neighbour of a stripe has.
 TEST(FusedConvolution, ThePlanAtOtherExtentsIsTheOneThatTheLibraryBuilds) {
   int built = 0;
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
@@ -251,7 +251,7 @@ TEST(FusedConvolution, PaddingMayDifferBehind) {
     const auto convolution = ReadFusedConvolution(json);
     ASSERT_TRUE(convolution.ok()) << convolution.message();
     EXPECT_EQ(convolution->problem, problem) << Describe(convolution->problem);
-    // With both forms at once nobody knows which one counts.
+    // If both forms are present, it is not known which one counts.
     EXPECT_THAT(Refusal(With(json, "\"pad_lower\":", "\"pad\":[1,1],\"pad_lower\":")),
                 HasSubstr("the padding"));
   }
@@ -275,7 +275,7 @@ TEST(FusedConvolution, OperationsBehindItThatAreNotPointwiseAreNamed) {
 
 TEST(FusedConvolution, ABatchInsideAnImageIsLeftAlone) {
   const std::string json = JsonOf(Problem());
-  // The tensors' order in memory as c, h, w, n.
+  // The tensors lie in memory in the order c, h, w, n.
   const std::string strided = With(json, "\"dim\":[64,32,28,28],\"stride\":[25088,784,28,1]",
                                    "\"dim\":[64,32,28,28],\"stride\":[1,50176,1792,64]");
   EXPECT_THAT(Refusal(strided), HasSubstr("not the leading extent"));
@@ -345,7 +345,7 @@ TEST(PlanWords, NameOperationsAndExtents) {
   EXPECT_EQ(PlanWords(json), "convolution_forward 64x32x28x28 by 64x32x3x3 half + add + relu_fwd");
   EXPECT_EQ(PlanWords(JsonOf(Problem(Operation::kBackwardFilter))),
             "convolution_backward_filter 64x32x28x28 by 64x32x3x3 float");
-  // Statistics behind a convolution have no mode, and their tensors no words.
+  // Operations that generate statistics have no mode, and PlanWords does not name their tensors.
   const std::string statistics = With(
       json, "{\"operation\":\"CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR\",\"pointwiseMode\"",
       "{\"operation\":\"CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR\",\"genStatsMode\"");
@@ -354,7 +354,7 @@ TEST(PlanWords, NameOperationsAndExtents) {
   EXPECT_THAT(Refusal(statistics), HasSubstr("GEN_STATS"));
 }
 
-// Whatever is in it: a message is all that depends on it.
+// The text may be anything, because only messages depend on the words.
 TEST(PlanWords, AreOfAnyText) {
   const std::string json = JsonOf(Problem());
   for (size_t length = 0; length < json.size(); length += 11) {
@@ -369,7 +369,7 @@ TEST(PlanWords, AreOfAnyText) {
 }
 
 TEST(PlanEdit, ChangesTheBatchAndNothingElse) {
-  // 64 images, 64 output channels: the filter's leading extent looks like a batch.
+  // There are 64 images and 64 filters: the filter's leading extent looks like a batch.
   const ConvolutionProblem problem = Problem();
   const std::string json = JsonOf(problem);
   const auto convolution = ReadFusedConvolution(json);
@@ -394,7 +394,7 @@ TEST(PlanEdit, ChangesTheScales) {
   EXPECT_EQ(read->problem.n, 8);
 }
 
-// At one image of one element a channel, a residual's extents are a bias's.
+// With one image and one element per channel, a residual has the extents of a bias.
 TEST(PlanEdit, TellsAResidualFromABiasAtASingleImage) {
   ConvolutionProblem problem = Problem();
   problem.type = DataType::kHalf;

@@ -1,4 +1,4 @@
-// Graph plans behind the engines' interface: the real library, without a GPU.
+// Tests graph plans behind the engines' interface, with the real library, without a GPU.
 #include "cudnn/graph_engines.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ GraphTemplate Template(const Graph& graph, int engine) {
   return std::move(*read);
 }
 
-// The first engine of the graph that needs workspace.
+// The first engine of the graph that needs more than 1 MiB of workspace.
 GraphTemplate WithWorkspace(const Graph& graph) {
   for (int engine = 0; engine < graph.EngineCount(); ++engine) {
     const auto plan = graph.Plan(engine);
@@ -88,7 +88,7 @@ TEST(GraphEngines, APieceNeverNeedsMoreThanItWasMeasuredWith) {
   }
 }
 
-// 2^34 elements and more, in pieces beyond 2^31, too.
+// x has more than 2^34 elements, and some pieces have more than 2^31.
 TEST(GraphEngines, TensorsBeyondTwoToThe31AreBuiltAtAnyBatch) {
   ConvolutionProblem problem = Problem(Operation::kForward);
   problem.n = 100000;

@@ -22,7 +22,7 @@ TEST(LegacyNumericClass, FollowsTheAlgorithmOfEachOperation) {
             NumericClass::kWinograd);
 }
 
-// The table of names is kept apart from cuDNN's header, which convolution/ does not include.
+// The names are written apart from cuDNN's header, which convolution/ does not include.
 TEST(EngineName, IsThatOfCudnnsHeader) {
   const auto expect = [](Operation operation, int algorithm, const std::string& name) {
     EXPECT_EQ(EngineName(operation, EngineId::Legacy{algorithm, std::nullopt}),

@@ -23,7 +23,7 @@ void AppendWord(std::string& bytes, uint32_t word) {
   bytes.append(reinterpret_cast<const char*>(&word), sizeof word);
 }
 
-// In the layout of glibc's dl-cache.h: header, entries, strings.
+// A cache in the layout of glibc's dl-cache.h: header, entries, strings.
 std::string Cache(const std::vector<Entry>& entries) {
   std::string strings;
   std::string table;
@@ -78,7 +78,7 @@ TEST(LoaderCache, AgreesWithThisMachinesOwnLoader) {
 TEST(LoaderCache, EveryTruncationIsRead) {
   const std::string bytes = Cache(kEntries);
   for (size_t length = 0; length < bytes.size(); ++length) {
-    // A copy of exactly that length, so that a sanitizer sees any read beyond it.
+    // The copy has exactly that length, so that a sanitizer sees any read beyond it.
     const std::vector<char> part(bytes.begin(),
                                  bytes.begin() + static_cast<std::ptrdiff_t>(length));
     const auto found = FindInLoaderCache({part.data(), part.size()}, "libcudnn.so.9");

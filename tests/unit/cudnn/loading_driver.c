@@ -1,12 +1,12 @@
-/* libcuda.so.1 for a machine without a GPU. cuDNN compiles kernels for a described device, too, and
-   hands them to the driver while it makes a plan: this one takes them, and has no device to launch
-   them on. Arguments that it does not look at are left out; no header is included, which would
-   declare them. */
+/* A libcuda.so.1 for a machine without a GPU. cuDNN compiles kernels for a described device, too,
+   and hands them to the driver while it makes a plan: this driver accepts them, and has no device
+   to launch them on. Functions omit arguments that they do not read, so no header that declares
+   them may be included. */
 #include <stddef.h>
 
 enum { kSuccess = 0, kNotInitialized = 3, kNoDevice = 100 };
 
-/* Gives something that is not null. */
+/* Stores a pointer that is not null. */
 static int Give(void** out) {
   static int something;
   *out = &something;
@@ -36,7 +36,7 @@ int cuModuleUnload(void) { return kSuccess; }
 int cuKernelGetAttribute(int* value) { return GiveNumber(value, 0); }
 int cuKernelSetAttribute(void) { return kSuccess; }
 
-/* These are looked for when cuDNN loads the driver, and not called while it plans. */
+/* cuDNN looks these up when it loads the driver, and does not call them while it plans. */
 int cuCtxGetCurrent(void) { return kNotInitialized; }
 int cuCtxGetLimit(void) { return kNotInitialized; }
 int cuCtxPopCurrent(void) { return kNotInitialized; }

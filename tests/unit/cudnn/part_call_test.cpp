@@ -21,12 +21,13 @@ TEST(Offsets, AreThoseOfTheImagesBefore) {
   EXPECT_EQ(at.y, 3u * 300 * 2);
   EXPECT_EQ(at.fused[0], 0u);
   EXPECT_EQ(at.fused[1], 3u * 64);
-  // Beyond 32 bits.
+  // This offset does not fit 32 bits.
   problem.x_strides[0] = int64_t{1} << 40;
   EXPECT_EQ(AtImage(problem, {}, 5).x, size_t{10} << 40);
 }
 
-// Rows 3 to 5 of the image and the output, and the second half of what is cut by channels.
+// The last tile is rows 3 to 5 of the output, which read rows 2 to 5 of the image, and the second
+// half of what is cut by channels.
 TEST(Offsets, OfATileAreThoseOfItsFirstElements) {
   const ConvolutionProblem whole =
       test::ProblemWith({.n = 1, .c = 3, .k = 4, .x = {1, 6, 8}, .type = DataType::kHalf});

@@ -1,5 +1,5 @@
-// Convolutions of 2^31 elements, for which the library has engine 0 alone, and what it has for
-// their tiles. The real library, without a GPU.
+// Tests convolutions of 2^31 elements, for which the library has engine 0 alone, and the engines
+// that it has for their tiles. Uses the real library, without a GPU.
 #include "cudnn/part_engines.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using test::GraphOptions;
 using test::ProblemWith;
 using test::RealCudnn;
 
-// 2^31 elements in x and in y.
+// x and y have 2^31 elements each.
 ConvolutionProblem Vast(Operation operation, DataType type = DataType::kBfloat16) {
   return ProblemWith({.operation = operation,
                       .n = 1,
@@ -38,7 +38,7 @@ GraphOptions Fused(bool fused) {
   return options;
 }
 
-// The only engine that the library has for the whole.
+// The only engine that the library has for the whole convolution.
 GraphTemplate OwnOf(const ConvolutionProblem& whole, const GraphOptions& options = {}) {
   const Graph graph(whole, options);
   std::optional<GraphTemplate> own;
@@ -83,7 +83,7 @@ TEST(PartEngines, ServeTilesOfWhatEngine0AloneServes) {
         for (const TileKind& kind : tiles.kinds) {
           const auto built = BuildPart(RealCudnn(), DescribedDevice(), engine, {kind.problem});
           ASSERT_TRUE(built.ok()) << engine.convolution.engine << ": " << built.message();
-          // In place.
+          // An engine with this little workspace works in place.
           EXPECT_LE(*PlanWorkspace(RealCudnn(), built->get()), size_t{1} << 20);
           const auto& [index, knobs, fusion] = *engine.convolution.engine.graph();
           const auto native = Graph(kind.problem, options).Plan(static_cast<int>(index), knobs);

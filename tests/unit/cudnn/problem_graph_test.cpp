@@ -1,4 +1,4 @@
-// Operation graphs of legacy kernels: the real library, without a GPU.
+// Tests operation graphs of legacy kernels, with the real library, without a GPU.
 #include "cudnn/problem_graph.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ TEST(ProblemGraph, EnginesSayTheProblemAndAreFoundAgainByName) {
     problems.back().w[0] = 2;
     SetPackedStrides(problems.back());
     problems.push_back(Problem(operation));
-    problems.back().x_strides[0] += 64;  // images with a gap between
+    problems.back().x_strides[0] += 64;  // a gap between images
   }
   int found = 0;
   for (ConvolutionProblem& problem : problems) {
@@ -117,7 +117,7 @@ TEST(ProblemGraph, OtherNamesAreRefused) {
   }
 }
 
-// What measuring and execution do with a template, whatever beta the calls have.
+// Measuring and execution make their pieces like this, whatever beta the calls have.
 TEST(ProblemGraph, GradientsOfTheFilterAreReadyToAdd) {
   ConvolutionProblem problem = Problem(Operation::kBackwardFilter);
   const std::vector<GraphTemplate> engines = GraphOf(problem).Heuristics(1);

@@ -17,7 +17,7 @@ const std::string kRoot = ROOT;
 
 std::string Real(const std::string& folder) { return kRoot + "/" + folder + "/libcudnn.so.9"; }
 
-// What is loaded stays loaded: each test that loads does so in a child of its own.
+// A loaded library stays loaded, so each test that loads one does so in a child process of its own.
 std::string PathFoundInChild(const std::function<void()>& prepare) {
   int ends[2];
   if (pipe(ends) != 0) return "no pipe";

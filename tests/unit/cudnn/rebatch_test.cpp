@@ -1,5 +1,5 @@
-// A plan at another batch through its JSON is the plan that the library itself builds there: same
-// engine, same knobs, same workspace. The real library, without a GPU.
+// A plan that is moved to another batch through its JSON is the plan that the library itself builds
+// there: same engine, same knobs, same workspace. Tested with the real library, without a GPU.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -33,7 +33,7 @@ constexpr Kind kKinds[] = {{DataType::kFloat, Layout::kNchw},
                            {DataType::kHalf, Layout::kNhwc},
                            {DataType::kBfloat16, Layout::kNhwc}};
 
-// Different convolutions of networks, and grouped, depthwise and 3-D ones.
+// Different convolutions of networks, and grouped, depthwise and 3-D convolutions.
 std::vector<ConvolutionProblem> Layers() {
   std::vector<ConvolutionProblem> layers;
   std::set<std::string> seen;
@@ -50,7 +50,7 @@ std::vector<ConvolutionProblem> Layers() {
   layers.push_back(test::ProblemWith({.c = 32, .k = 32, .groups = 32, .x = {1, 28, 28}}));
   layers.push_back(test::ProblemWith(
       {.spatial_rank = 3, .c = 16, .k = 32, .x = {16, 24, 24}, .w = {3, 3, 3}, .pad = {1, 1, 1}}));
-  // As TensorFlow pads for a stride: behind alone.
+  // TensorFlow pads strided convolutions like this, behind alone.
   ConvolutionProblem uneven = test::ProblemWith(
       {.c = 64, .k = 64, .x = {1, 56, 56}, .pad = {0, 0, 0}, .stride = {1, 2, 2}});
   uneven.extra_pad = {0, 1, 1};
@@ -61,7 +61,7 @@ std::vector<ConvolutionProblem> Layers() {
 
 class Rebatching : public ::testing::Test {
  protected:
-  // Compares the plan of one engine at every batch; false when the library does not build it.
+  // Compares the plan of one engine at every batch. Returns false if the library does not build it.
   bool Compare(const Graph& graph, const std::vector<const Graph*>& others, int engine,
                const Graph::Knobs& knobs, const GraphOptions& options,
                const ConvolutionProblem& problem) {
@@ -89,7 +89,7 @@ class Rebatching : public ::testing::Test {
       const size_t expected = *PlanWorkspace(RealCudnn(), native->get());
       const size_t workspace = *PlanWorkspace(RealCudnn(), rebatched->get());
       EXPECT_EQ(workspace, expected) << who;
-      // What it says of itself, too: engine, knobs and extents.
+      // The JSON names engine, knobs and extents.
       EXPECT_EQ(*PlanJson(RealCudnn(), rebatched->get()), *PlanJson(RealCudnn(), native->get()))
           << who;
       ++plans_;
@@ -97,13 +97,13 @@ class Rebatching : public ::testing::Test {
     return true;
   }
 
-  int cases_ = 0;   // engines of a layer, type and operation
-  int plans_ = 0;   // of them at a batch
-  int unlike_ = 0;  // built in one way only
+  int cases_ = 0;   // engines, for each layer, type and operation
+  int plans_ = 0;   // plans of these engines at another batch
+  int unlike_ = 0;  // plans built in one of the two ways only
 };
 
 TEST_F(Rebatching, WorkspaceIsTheNativePlans) {
-  // Layers take turns with the kinds.
+  // Layers and kinds are paired in turns.
   const int every = test::Cases(1, 3);
   int pairs = 0;
   for (ConvolutionProblem problem : Layers()) {
@@ -149,7 +149,7 @@ TEST_F(Rebatching, KnobsThatHeuristicsChose) {
             std::pair{Operation::kBackwardFilter, false}}) {
         GraphOptions options;
         options.residual = options.bias = options.relu = fuses;
-        // As pieces of a filter's gradient are summed.
+        // Partial sums of a filter's gradient are added with this beta.
         options.beta = operation == Operation::kBackwardFilter ? 1 : 0;
         problem.operation = operation;
         problem.type = kind.type;

@@ -1,5 +1,6 @@
-// A tile's plan through the JSON of the whole's plan is the one that the library itself builds:
-// same engine, same knobs, same workspace, same text. The real library, without a GPU.
+// The plan for a tile that is made through the JSON of the whole's plan is the one that the library
+// itself builds: same engine, knobs, workspace and text. Tested with the real library, without a
+// GPU.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -30,7 +31,8 @@ struct Case {
   TileGrid grid;
 };
 
-// Tiles along h, of strides and dilations, along groups and k, and of volumes along d and h.
+// Tiles along h with strides and dilations, tiles along groups and k, and tiles of volumes along d
+// and h.
 std::vector<Case> Cases() {
   return {
       {ProblemWith({.n = 1, .c = 64, .k = 64, .x = {1, 56, 56}}), {.spatial = {1, 4, 1}}},
@@ -70,7 +72,7 @@ constexpr Kind kKinds[] = {{DataType::kFloat, Layout::kNchw},
 
 class TilePlans : public ::testing::Test {
  protected:
-  // Visits each case in each type, layout and operation with its tiles, where it can be cut.
+  // Visits each case, in each type, layout and operation in which it can be cut, with its tiles.
   template <typename Visit>
   void ForEachCut(const Visit& visit) {
     for (const Case& one : Cases()) {
@@ -89,8 +91,8 @@ class TilePlans : public ::testing::Test {
     }
   }
 
-  // Compares the plans of one engine for each kind of tile. False where the library has none for
-  // the whole.
+  // Compares the plans of one engine for each kind of tile. Returns false if the library has none
+  // for the whole.
   bool Compare(const Graph& whole, const Tiles& cut, const std::vector<Graph>& tiles, int engine,
                const Graph::Knobs& knobs, const GraphOptions& options) {
     const auto plan = whole.Plan(engine, knobs);
@@ -119,7 +121,7 @@ class TilePlans : public ::testing::Test {
     return true;
   }
 
-  // Notes an engine that takes the tile packed, and not as a view.
+  // Notes the engine if it takes the tile packed although it refuses the view.
   void NoteIfPackedServes(const GraphTemplate& whole, ConvolutionProblem tile) {
     SetPackedStrides(tile);
     tile.alignment = kAlignment;
@@ -169,9 +171,10 @@ TEST_F(TilePlans, OfEveryEngineAreTheNativeOnes) {
               refused_);
   EXPECT_GE(engines, 500);
   EXPECT_GE(plans_, 1500);
-  // Engines that do not take padding on one side alone.
+  // These are engines that refuse padding on one side alone.
   EXPECT_GT(refused_, 0);
-  // The one engine that takes tiles packed alone needs no workspace, so no limit ever excludes it.
+  // The one engine that takes tiles only when packed needs no workspace, so no limit ever excludes
+  // it.
   EXPECT_EQ(refuse_views_, std::set<std::string>{"backward_data graph:2"});
 }
 
@@ -179,7 +182,8 @@ TEST_F(TilePlans, KeepTheKnobsThatHeuristicsChose) {
   int chosen = 0;
   ForEachCut([&](const ConvolutionProblem& whole, const Tiles& cut) {
     for (const bool fuses : {false, true}) {
-      // A channel operand of native tiles along k and groups would have other strides.
+      // In a native tile along k or groups, an operand with one value per channel has other
+      // strides.
       if (fuses && (whole.operation != Operation::kForward || cut.kinds[0].problem.k != whole.k)) {
         continue;
       }
@@ -208,7 +212,7 @@ TEST_F(TilePlans, KeepTheKnobsThatHeuristicsChose) {
   EXPECT_GE(plans_, 300);
 }
 
-// What is measured on little memory has the workspace of what runs, whole memory or not.
+// What is measured on little memory needs the workspace of what runs on all of it.
 TEST_F(TilePlans, NeedTheWorkspaceOfTheirSlackTwins) {
   int packed_differ = 0;
   ForEachCut([&](const ConvolutionProblem& whole, const Tiles& cut) {
@@ -239,7 +243,7 @@ TEST_F(TilePlans, NeedTheWorkspaceOfTheirSlackTwins) {
   EXPECT_GT(packed_differ, 0);
 }
 
-// 190 columns of 16 bits: no row but each fourth begins on 16 bytes.
+// A row has 190 columns of 16 bits, so only every fourth row begins at a multiple of 16 bytes.
 TEST_F(TilePlans, DeclareTheAlignmentOfTheirPlaces) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem whole = ProblemWith({.operation = operation,
@@ -261,7 +265,7 @@ TEST_F(TilePlans, DeclareTheAlignmentOfTheirPlaces) {
   EXPECT_GE(plans_, 60);
 }
 
-// Of a value for each channel and column a tile has its columns.
+// If an operand has a value for each channel and column, a tile reads its own columns of it.
 TEST_F(TilePlans, ReadTheirPartOfWhatAllImagesShare) {
   const ConvolutionProblem whole = ProblemWith({.n = 2,
                                                 .c = 64,

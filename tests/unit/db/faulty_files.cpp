@@ -25,7 +25,7 @@ sqlite3_vfs faulty;
 
 struct File {
   sqlite3_file base;
-  // The real file follows.
+  // The real file's memory follows this struct.
   sqlite3_file* real() { return reinterpret_cast<sqlite3_file*>(this + 1); }
 };
 

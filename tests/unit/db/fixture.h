@@ -37,7 +37,7 @@ inline void RunSql(const std::string& path, const char* sql) {
   sqlite3_close(connection);
 }
 
-// A store of which only the rows matter, not which sizes are complete.
+// A store for tests in which only rows matter, not which sizes are complete.
 class RowStore : public SqliteStore {
  public:
   using SqliteStore::SqliteStore;

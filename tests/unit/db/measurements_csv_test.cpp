@@ -79,7 +79,7 @@ std::vector<planning::EnginePromise> RandomPromises(unsigned seed, int count) {
     promise.engine = "graph:38[k2=1,k14=" + std::to_string(i) + "]";
     promise.limit_bytes = i == 0 ? size_t{1} << 62 : random() * size_t{8191};
     promise.workspace_bytes = promise.limit_bytes - promise.limit_bytes / (1 + i % 3);
-    if (i % 4 != 0) promise.undivided = "graph:0+relu";  // or else only pieces keep it
+    if (i % 4 != 0) promise.undivided = "graph:0+relu";  // otherwise only pieces keep it
     promise.any_engine = i % 3 == 0;
     promises.push_back(promise);
   }
@@ -121,7 +121,8 @@ TEST_F(MeasurementsCsvStoreTest, ImportingAndExportingGivesTheSameFile) {
   EXPECT_EQ(whole("second.db"), exported);
 }
 
-// Files of before promises could be written, and of stores without any.
+// Files from before promises could be written, and from stores without promises, lack their
+// columns.
 TEST(MeasurementsCsv, WithoutPromisesTheirColumnsAreLeftOut) {
   const std::string text = WriteMeasurementsCsv({RandomRows(34, 1), {}});
   EXPECT_EQ(text.find("limit_bytes"), std::string::npos);

@@ -1,4 +1,4 @@
-// Notes in stores: the last one under a key counts, and no program that knows none of them is
+// Tests notes in stores: the last note under a key counts, and programs that know no notes are not
 // disturbed.
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-// Promises in stores: the first one kept under a key stays, whoever asks.
+// Tests promises in stores: the first one kept under a key stays, whoever asks.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -72,7 +72,7 @@ TEST_F(PromiseRowsTest, EverythingInTheKeyKeepsThemApart) {
   EXPECT_EQ(Inspect(Path())->promises, 9u);
 }
 
-// Where no other engine fits, the plan's own pieces keep the promise.
+// If no other engine fits, the plan's own pieces keep the promise.
 EnginePromise PromiseOfPiecesAlone() {
   EnginePromise promise = Promise();
   promise.engine = "graph:67";

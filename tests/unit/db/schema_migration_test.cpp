@@ -1,5 +1,5 @@
-// Stores of earlier schema versions: read as they are, brought up to date by the first write, and
-// never left in between.
+// Tests stores of earlier schema versions: they are read as they are, brought up to date by the
+// first write, and never left in between.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -35,7 +35,7 @@ class SchemaMigrationTest : public StoreTest {
     RunSql(Path(), sql.str().c_str());
     EXPECT_EQ(Inspect(Path())->version, version);
   }
-  // As many rows as make bringing it up to date take a while.
+  // Adds so many rows that bringing the store up to date takes a while.
   void Enlarge(int rows) {
     const std::string sql =
         "WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<" +
@@ -55,7 +55,7 @@ TEST_F(SchemaMigrationTest, AnOldStoreIsReadAsItIs) {
   ASSERT_EQ(known->rows.size(), 3u);
   EXPECT_EQ(known->rows[0].micro,
             (MicroConfiguration{"legacy:1", 32, 0.012345678901234567, 4096, true}));
-  // What it calls verified came by import.
+  // Rows that this store calls verified were imported.
   for (const planning::Measurement& row : known->rows) EXPECT_FALSE(row.verified);
   EXPECT_THAT(known->complete_sizes, ElementsAre(32, 256));
   EXPECT_EQ(store.List()->size(), 4u);
@@ -125,7 +125,7 @@ TEST_F(SchemaMigrationTest, ProcessesThatBringItUpToDateAtOnceAgree) {
   EXPECT_EQ(contents->rows, 2008u);
 }
 
-// A process takes ASan's run-time long to start and to end.
+// With ASan's run-time a process takes long to start and to end.
 #ifdef __SANITIZE_ADDRESS__
 constexpr int kBetweenKills = 29, kFewestUnfinished = 8;
 #else
@@ -215,7 +215,7 @@ TEST_F(SecondSchemaTest, TheFirstPromiseBringsItUpToDateAndLosesNothing) {
 class ThirdSchemaTest : public SchemaMigrationTest {
  protected:
   ThirdSchemaTest() : SchemaMigrationTest(3) {}
-  // A row and a column more of padding behind.
+  // StoredProblem() with one more row and one more column of padding behind.
   static ConvolutionProblem UnevenProblem() {
     ConvolutionProblem problem = StoredProblem();
     problem.extra_pad = {0, 1, 1};

@@ -156,7 +156,7 @@ TEST_F(SqliteStoreTest, EveryProblemSurvivesTheStore) {
   ASSERT_TRUE(listed.ok()) << listed.message();
   EXPECT_EQ(*listed, rows);
   for (StoredMeasurement& row : rows) {
-    row.measurement.verified = false;  // not by a run of this store
+    row.measurement.verified = false;  // not verified by a run of this store
     EXPECT_THAT(ReadAll(store, row.problem), ::testing::Contains(row.measurement));
   }
 }
@@ -209,7 +209,7 @@ TEST_F(SqliteStoreTest, WhatCameByImportIsCompleteAndNotTrusted) {
   ASSERT_EQ(known->rows.size(), 1u);
   EXPECT_FALSE(known->rows[0].verified);
   EXPECT_THAT(known->complete_sizes, ElementsAre(32));
-  EXPECT_THAT(*store.List(), ElementsAre(row));  // as it came
+  EXPECT_THAT(*store.List(), ElementsAre(row));  // as it was added
 }
 
 TEST_F(SqliteStoreTest, ImportedSumsAndCopiesCompleteNoSize) {

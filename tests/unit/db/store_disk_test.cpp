@@ -1,5 +1,5 @@
-// Disks that fill up, break or cannot lock: every file operation of a write and of a read fails
-// once. A store answers with an error or does its work, and nothing that was there is lost.
+// Tests disks that fill up, break or cannot lock: each file operation of a write and of a read
+// fails once. A store returns an error or does its work, and nothing that was there is lost.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -71,7 +71,8 @@ TEST_P(FaultyDisk, AWriteIsWholeOrAnErrorAndOldRowsStay) {
       EXPECT_TRUE(status.ok() || !status.message().empty());
     }
     const int happened = test::StopFailing();
-    // Who cannot lock does not wait as for a lock that somebody holds: 1,000 tries.
+    // A process that cannot lock does not try 1,000 times, as it would for a lock that somebody
+    // holds.
     EXPECT_LE(happened, 20);
     RowStore later({Path()});
     const auto rows = later.Rows(Problem(), kPlatform);
@@ -126,13 +127,13 @@ class StoreDiskTest : public StoreTest {
  protected:
   ~StoreDiskTest() override { test::StopFailing(); }
 
-  // Leaves a journal from which a transaction that made the file longer must be undone.
+  // Leaves a journal that is needed to undo a transaction which made the file longer.
   void DieWhileWriting() {
     const pid_t child = fork();
     if (child == 0) {
       RowStore store({Path()});
       EXPECT_TRUE(store.Rows(Problem(), kPlatform).ok());
-      test::DieAtFileCall(FileCall::kSync, 3);  // the journal and its header's are written
+      test::DieAtFileCall(FileCall::kSync, 3);  // the journal and its header are written
       static_cast<void>(store.Write(Problem(), kPlatform, ManyRows("lost", 4000)));
       _exit(0);
     }
@@ -154,13 +155,13 @@ TEST_F(StoreDiskTest, AFileSystemWithoutLocksIsNamedAndNotWaitedFor) {
     EXPECT_THAT(store.Rows(Problem(), kPlatform).message(), HasSubstr(Path() + ": "));
   }
   EXPECT_LE(test::StopFailing(), 20);
-  // They are back: nothing is remembered against them.
+  // Locks are back: the earlier failures are not remembered.
   EXPECT_TRUE(store.Write(Problem(), kPlatform, ManyRows("new", 10)).ok());
   EXPECT_EQ(store.Rows(Problem(), kPlatform)->size(), 110u);
   EXPECT_FALSE(std::filesystem::exists(Path("measurements-2.db")));
 }
 
-// Undoing what made the file longer and giving space back both cut it.
+// The file is cut both to undo what made it longer and to give space back.
 TEST_F(StoreDiskTest, AFileThatCannotBeCutLosesNothing) {
   ASSERT_TRUE(RowStore({Path()}).Write(Problem(), kPlatform, ManyRows("old", 400)).ok());
   DieWhileWriting();

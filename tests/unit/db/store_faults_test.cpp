@@ -1,4 +1,4 @@
-// Files the store must not trust, and places it must not or cannot write.
+// Tests files that the store must not trust, and places that it must not or cannot write.
 #include <gmock/gmock.h>
 #include <linux/capability.h>
 #include <sys/stat.h>
@@ -22,14 +22,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// From here on permissions stop this process, even where it runs as root.
+// From here on permissions hold for this process, even if it runs as root.
 bool GiveUpCapabilities() {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
   return syscall(SYS_capset, &header, none) == 0;
 }
 
-// Runs `action` in a child of its own and gives what it logged. Failures inside fail the test.
+// Runs `action` in a child and returns what it logged. Failures in the child fail the test.
 std::string InChild(const std::string& log, bool as_ordinary_user,
                     const std::function<void()>& action) {
   const pid_t child = fork();
@@ -244,7 +244,7 @@ TEST_F(StoreFaultsTest, AFileInAReadOnlyFolderIsRead) {
   chmod(folder_.c_str(), 0755);
 }
 
-// What another process left half done can be undone only where the folder may be written.
+// A half-finished write of another process can be undone only if the folder is writable.
 TEST_F(StoreFaultsTest, AHalfWrittenFileInAReadOnlyFolderIsAnErrorAndKept) {
   FillStore(Path());
   InChildThatDies([&] {

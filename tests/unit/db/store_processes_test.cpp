@@ -1,4 +1,4 @@
-// Several connections, processes and forks on one file.
+// Tests several connections, processes and forks on one file.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <signal.h>
@@ -108,7 +108,7 @@ TEST_F(StoreProcessesTest, AForkDuringAWriteLosesNothingOfParentOrChild) {
         EXPECT_TRUE(store.Rows(Problem(), kPlatform).ok());
       }
     }));
-    // While the child writes, so do the thread and the one that forked.
+    // While the child writes, the thread and the forking process write, too.
     EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("forker", i + 1, i)}).ok());
     if (children.size() == 3) {
       for (const pid_t child : children) ExpectSuccess(child);
@@ -118,17 +118,17 @@ TEST_F(StoreProcessesTest, AForkDuringAWriteLosesNothingOfParentOrChild) {
   stop = true;
   writer.join();
   for (const pid_t child : children) ExpectSuccess(child);
-  // By another connection: what is in the file.
+  // Another connection reads what is in the file.
   const auto rows = RowStore({Path()}).Rows(Problem(), kPlatform);
   ASSERT_TRUE(rows.ok()) << rows.message();
   EXPECT_EQ(rows->size(), static_cast<size_t>(written + kForks + kForks * kWritesOfAChild));
   EXPECT_THAT(Inspect(Path())->faults, ::testing::IsEmpty());
 }
 
-// At a write or a synchronisation, which SQLite makes only while the journal is there, or at any
-// moment, the start included.
+// The writer is killed at a write or a synchronisation, which SQLite makes only while the journal
+// exists, or at any moment, even while it starts.
 TEST_F(StoreProcessesTest, AWriterKilledAtAnyTimeLosesNoCommittedRow) {
-#ifdef __SANITIZE_ADDRESS__  // whose run-time takes a process long to start and to end
+#ifdef __SANITIZE_ADDRESS__  // with its run-time a process takes long to start and to end
   const int rounds = test::Cases(60, 20);
 #else
   const int rounds = test::Cases(200, 60);

@@ -1,5 +1,5 @@
-// Rows of tiles: each kind of tile is a kernel of its own, whose rows no other one meets, in
-// stores, in CSV and in stores that are merged.
+// Tests rows of tiles in stores, in CSV and in merged stores: each kind of tile is a kernel of its
+// own, and finds no rows of another kind.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ using ::testing::UnorderedElementsAreArray;
 
 class TileRowsTest : public StoreTest {
  protected:
-  // The distinct problems of all kinds of tiles, each with a number, as views and as the twins that
-  // they are measured on.
+  // The distinct problems of all kinds of tiles, as views and as the twins that they are measured
+  // on.
   static std::vector<ConvolutionProblem> Kinds() {
     std::vector<ConvolutionProblem> kinds;
     const auto add = [&](const ConvolutionProblem& problem) {
@@ -37,7 +37,7 @@ class TileRowsTest : public StoreTest {
     };
     for (const Operation operation : test::kOperations) {
       for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
-        // Images of one kernel in 4, 8 and 16 parts, and in as many of another axis.
+        // The images of one kernel are cut into up to 16 parts along one axis or both.
         ConvolutionProblem whole = test::ProblemWith({.operation = operation,
                                                       .n = 1,
                                                       .c = 16,
@@ -77,7 +77,7 @@ TEST_F(TileRowsTest, NoTwoKindsMeet) {
     ASSERT_EQ(known->rows.size(), 1u) << Describe(kinds[i]);
     EXPECT_EQ(known->rows[0].micro, rows[i].measurement.micro) << Describe(kinds[i]);
   }
-  // Through CSV, and from there into another store, which is then merged into a third.
+  // The rows go through CSV into another store, which is then merged into a third.
   const std::string text = WriteMeasurementsCsv({*store.List(), {}});
   const auto read = ParseMeasurementsCsv(text, "m.csv", "");
   ASSERT_TRUE(read.ok()) << read.message();
@@ -91,8 +91,8 @@ TEST_F(TileRowsTest, NoTwoKindsMeet) {
   EXPECT_THAT(Inspect(Path("merged.db"))->faults, IsEmpty());
 }
 
-// The upper and the lower edge of an image, and what lies between: as many images, as large, with
-// padding in other places.
+// The upper edge, the lower edge and the inner tiles of an image have equal extents, but padding in
+// different places.
 TEST_F(TileRowsTest, EdgesAreKernelsOfTheirOwn) {
   const ConvolutionProblem whole = test::ProblemWith({.n = 1, .x = {1, 64, 64}});
   const auto tiles = CutIntoTiles(whole, {.spatial = {1, 8, 1}});
@@ -109,7 +109,7 @@ TEST_F(TileRowsTest, EdgesAreKernelsOfTheirOwn) {
   EXPECT_EQ(Inspect(Path())->kernels, 3u);
 }
 
-// A file as `cache export` wrote it before kernels had padding behind.
+// The file is as `cache export` wrote it before kernels had padding behind.
 TEST_F(TileRowsTest, AFileOfEvenPadsIsWrittenAsItWas) {
   const std::string text =
       "name,n,c,h,w,k,r,s,pad_h,pad_w,stride_h,stride_w,dilation_h,dilation_w,groups,dtype,layout,"

@@ -1,5 +1,5 @@
-// Gradients of 16-bit filters in pieces, on the stand-in's arithmetic, against sums in fp64: within
-// the bound that convolution/partial_sums.h states.
+// Tests gradients of 16-bit filters in pieces, on the stand-in's arithmetic, against sums in fp64:
+// they are within the bound that convolution/partial_sums.h states.
 #include <cuda.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ double Decode(DataType type, uint16_t bits) {
   return bits >> 15 != 0 ? -magnitude : magnitude;
 }
 
-// Of a number that the type holds, normal or zero.
+// Encodes a number that the type holds, normal or zero.
 uint16_t Encode(DataType type, double value) {
   const auto narrow = static_cast<float>(value);
   uint32_t bits;
@@ -53,8 +53,8 @@ uint16_t Encode(DataType type, double value) {
          static_cast<uint16_t>(exponent << 10 | (bits >> 13 & 1023));
 }
 
-// 8 x 8 elements of y, whose rows keep an alignment of 16 bytes. Without padding along h they can
-// be cut for the legacy API.
+// y has 8 x 8 elements, whose rows keep an alignment of 16 bytes. Without padding along h the
+// legacy API can run it in tiles.
 ConvolutionProblem Problem(DataType type, int images, int pad_h = 1) {
   return test::ProblemWith({.operation = Operation::kBackwardFilter,
                             .n = images,
@@ -65,12 +65,12 @@ ConvolutionProblem Problem(DataType type, int images, int pad_h = 1) {
                             .alignment = 16});
 }
 
-// Images, and rows of y.
+// A part of the images, and of the rows of y.
 struct Part {
   Interval images, rows;
 };
 
-// sum over a part of x * dy, exactly: the filter's gradient as k, c, h, w.
+// The exact sum of x * dy over a part: the filter's gradient as k, c, h, w.
 Values Gradient(const ConvolutionProblem& p, const Values& x, const Values& y, const Part& part) {
   Values w(size_t(p.k) * p.c * 9);
   const Spatial outputs = OutputExtents(p);
@@ -118,7 +118,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
   }
   ~PartialSumsBound() override { functions_.cudnnDestroy(handle_); }
 
-  // What `engine` takes for a partial of `problem`; none where it does not serve the part.
+  // `engine` with its needs for a partial of `problem`; none if it does not serve the part.
   std::optional<MicroConfiguration> Partial(const ConvolutionProblem& problem,
                                             const std::string& engine,
                                             const ConvolutionProblem& part) {
@@ -130,7 +130,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     return AsPartial(problem, {engine, part.n, 1, choice->workspace_bytes, true}, 0);
   }
 
-  // `engine` in pieces of these sizes; without runs where it does not serve one.
+  // `engine` in pieces of `sizes`; no runs if it does not serve one of them.
   Configuration Plan(const std::string& engine, const std::vector<int>& sizes) {
     Configuration configuration;
     for (const int size : sizes) {
@@ -143,7 +143,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     return configuration;
   }
 
-  // `engine` on so many parts of the rows of y; without runs where it does not serve them.
+  // `engine` on `parts` parts of the rows of y; no runs if it does not serve them.
   Division Rows(const ConvolutionProblem& problem, const std::string& engine, int parts) {
     auto cut = CutIntoTiles(problem, {.spatial = {1, parts, 1}});
     EXPECT_TRUE(cut.ok()) << cut.message();
@@ -158,7 +158,8 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     return division;
   }
 
-  // What `division` makes of `before`, in a filter that begins on an odd element.
+  // Runs `division` on a filter that holds `before` and begins on an odd element. Returns the
+  // result.
   Bits Run(const ConvolutionProblem& problem, const Division& division, const Values& x,
            const Values& y, float alpha, float beta, const Bits& before) {
     const auto encoded = [&](const Values& values) {
@@ -174,7 +175,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     guarded.insert(guarded.begin(), kGuard);
     guarded.push_back(kGuard);
     w_memory.Upload(guarded);
-    // The stand-in faults on the byte behind.
+    // The stand-in faults at the byte behind it.
     Memory workspace(division.configuration.WorkspaceBytes());
     cudnn::OwnedDescriptors descriptors(functions_);
     EXPECT_TRUE(descriptors.Create(problem).ok());
@@ -201,8 +202,8 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     return {after.begin() + 1, after.end() - 1};
   }
 
-  // Multiples of 1/64 up to 1: every sum is exact in fp32, so that engines round nothing but their
-  // results. `parts` are those of the division, in any order.
+  // Numbers are multiples of 1/64 up to 1: every sum is exact in fp32, so engines round only their
+  // results. `parts` are the division's parts, in any order.
   void CheckBound(const ConvolutionProblem& problem, const Division& division,
                   const std::vector<Part>& parts) {
     const DataType type = problem.type;
@@ -224,7 +225,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
       }
       Bits before(sum.size());
       for (uint16_t& bits : before) {
-        // Without beta it is not even read.
+        // If beta is 0, the old content is not even read.
         bits = beta == 0 ? 0x7fff : Encode(type, 8 * draw());
       }
       const Bits after = Run(problem, division, x, y, alpha, beta, before);
@@ -248,7 +249,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
   const ConvolutionProblem problem_ = Problem(GetParam(), 10);
   cudnnHandle_t handle_ = nullptr;
   std::mt19937 random_{20181210};
-  double largest_ = 0;  // of all errors, in units of their bound
+  double largest_ = 0;  // the largest error, in units of its bound
 };
 
 TEST_P(PartialSumsBound, HoldsForAnyAlphaAndBeta) {
@@ -270,11 +271,11 @@ TEST_P(PartialSumsBound, HoldsForAnyAlphaAndBeta) {
     }
   }
   EXPECT_GE(plans, 3);
-  // Not by far.
+  // The bound is not far too large.
   EXPECT_GT(largest_, 0.2);
 }
 
-// One image is a sum of partials, too, where its rows are.
+// If the rows of one image are cut, its gradient is a sum of partials, too.
 TEST_P(PartialSumsBound, HoldsForTilesOfOneImage) {
   const ConvolutionProblem problem = Problem(GetParam(), 1, 0);
   int plans = 0;
@@ -307,7 +308,7 @@ TEST_P(PartialSumsBound, APartialBeyondItsTypeIsNeverLostInTheSum) {
   for (const uint16_t bits : Run(problem_, configuration, x, y, 1, 0, before)) {
     EXPECT_FALSE(std::isfinite(Decode(GetParam(), bits)));
   }
-  // One alone stays an infinity.
+  // A single infinite partial stays an infinity.
   for (size_t i = y.size() * 4 / 10; i < y.size(); ++i) y[i] = 0;
   for (const uint16_t bits : Run(problem_, configuration, x, y, 1, 0, before)) {
     EXPECT_EQ(Decode(GetParam(), bits), INFINITY);

@@ -30,7 +30,7 @@ MicroConfiguration Micro(int algorithm, int micro_batch, size_t workspace_bytes)
   return {"legacy:" + std::to_string(algorithm), micro_batch, 1, workspace_bytes, true};
 }
 
-// 4 + 4 + 2 images; `beside` bytes of each piece's workspace are not its engine's.
+// 4 + 4 + 2 images. `beside` bytes of each piece's workspace do not belong to its engine.
 Configuration ThreePieces(size_t beside = 0) {
   return {{{Micro(1, 4, beside + kPlannedBytes), 2}, {Micro(2, 2, beside + 100), 1}}};
 }
@@ -48,7 +48,7 @@ ConvolutionProblem Problem(Operation operation, DataType type = DataType::kFloat
 void* Pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
 uintptr_t Address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-// One call of `problem` on addresses that nothing dereferences, far apart.
+// One call of `problem`, on addresses that lie far apart and that nothing dereferences.
 class Harness {
  public:
   explicit Harness(const ConvolutionProblem& problem,
@@ -86,7 +86,7 @@ class Harness {
     bias_ = {&alpha2_, call.descriptors.y, z, nullptr, bias, nullptr};
     call.bias = &bias_;
   }
-  // What a graph plan fuses behind the convolution reads this at `pointer`.
+  // Lets what a graph plan fuses behind the convolution read `operand` at `pointer`.
   void SetFused(const cudnn::FusedOperand& operand, void* pointer) {
     fused_operand_ = operand;
     fused_.operands = {&fused_operand_, 1};
@@ -117,7 +117,7 @@ class Harness {
 constexpr DataType kTypes[] = {DataType::kFloat, DataType::kHalf, DataType::kBfloat16,
                                DataType::kDouble};
 
-// Every piece is where its images are, in the order of the plan, with its own workspace size.
+// Expects every piece at the place of its images, in the plan's order, with its own workspace size.
 void ExpectThreePieces(const ConvolutionProblem& problem) {
   SCOPED_TRACE(Describe(problem));
   const bool sums = SumsPartials(problem);
@@ -206,7 +206,7 @@ class Summed : public Harness {
   static const std::vector<test::RecordedSum>& sums() { return ThisRecording().sums; }
 };
 
-// Each piece's partial is added in fp32 behind it; alpha and beta hold for the sum alone.
+// Each piece's partial is added in fp32 after the piece; alpha and beta apply to the sum alone.
 TEST(Schedule, PartialsOfSixteenBitsAreSummedApart) {
   for (const DataType type : {DataType::kHalf, DataType::kBfloat16}) {
     const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, type);
@@ -329,7 +329,7 @@ TEST(Schedule, APlanWithoutWorkspaceNeedsNoPointer) {
   EXPECT_EQ(harness.outcome, Outcome::kPlanned);
 }
 
-// The pieces up to the failed one, then the whole with the undivided algorithm.
+// Expects the pieces up to the failed one, then the whole by the undivided algorithm.
 void ExpectUndividedAfter(int failed, const Harness& harness, cudnnStatus_t status) {
   EXPECT_EQ(status, CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(harness.outcome, Outcome::kUndivided);
@@ -386,7 +386,8 @@ TEST(Schedule, AnAccumulatedOutputIsRerunOnlyWhileUntouched) {
   }
 }
 
-// Until all partials are summed the output is as it was: beta and overlaps forbid nothing.
+// Until all partials are summed the output is unchanged, so beta and overlaps do not forbid a
+// rerun.
 TEST(Schedule, WhateverFailsBeforeASumIsStoredIsRerunUndivided) {
   for (const bool sum_fails : {false, true}) {
     for (int k = 0; k < (sum_fails ? 4 : 3); ++k) {
@@ -470,8 +471,8 @@ TEST(Schedule, ZInTheOutputForbidsARerunOnlyWhereItIsRead) {
   }
 }
 
-// What is fused may be wider than the tensors, have strides, and be read at every image's own
-// place.
+// A fused operand may have wider elements than the tensors, have strides, and be read at a place of
+// its own for every image.
 TEST(Schedule, AFusedOperandThatReachesIntoTheOutputForbidsARerun) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
     const ConvolutionProblem problem = Problem(operation, DataType::kHalf);
@@ -505,11 +506,11 @@ TEST(Schedule, WithoutAnUndividedAlgorithmTheErrorIsTheRealOne) {
     Harness harness(Problem(Operation::kForward), ThreePieces(), MicroConfiguration{});
     EXPECT_FALSE(harness.schedule().has_undivided());
     ThisRecording().fail_at = k;
-    // All of the output is written again by whatever runs next.
+    // Whatever runs next writes all of the output again.
     const cudnnStatus_t status = harness.Run();
     ExpectFailedAt(k, harness, status, Outcome::kNotAttempted);
   }
-  // Unless that would read what pieces have changed.
+  // That does not help if it reads what pieces have changed.
   const float adds = 1;
   for (int k = 0; k < 3; ++k) {
     Harness harness(Problem(Operation::kForward), ThreePieces(), MicroConfiguration{});

@@ -1,5 +1,5 @@
-// Tiles on the stand-in's arithmetic against the plan of the whole: whole numbers, so every bit of
-// the output is the same, and nothing else in memory changes.
+// Tests tiles on the stand-in's arithmetic against the plan of the whole. Numbers are whole, so
+// every bit of the output is the same, and nothing else in memory changes.
 #include <cuda.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ using Reads = FusedStep::Reads;
 
 using Bytes = std::vector<std::byte>;
 
-// The number in any type that holds it.
+// Encodes the number in a type that holds it.
 void Encode(DataType type, int number, std::byte* to) {
   const auto narrow = static_cast<float>(number);
   if (type == DataType::kDouble) {
@@ -60,7 +60,7 @@ class Memory {
     if (content_.empty()) return;
     EXPECT_EQ(cuMemcpyHtoD(address_ + kZone, content_.data(), content_.size()), CUDA_SUCCESS);
   }
-  // With both zones.
+  // Reads the memory with both zones.
   Bytes Read() const {
     Bytes all(content_.size() + 2 * kZone);
     EXPECT_EQ(cuMemcpyDtoH(all.data(), address_, all.size()), CUDA_SUCCESS);
@@ -85,7 +85,7 @@ class TiledRuns : public test::DeviceTest {
   TiledRuns() { EXPECT_EQ(functions_.cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS); }
   ~TiledRuns() override { EXPECT_EQ(functions_.cudnnDestroy(handle_), CUDNN_STATUS_SUCCESS); }
 
-  // -1, 0 and 1, which every type holds, and sums of hundreds of their products.
+  // Random -1, 0 and 1: every type holds them, and sums of hundreds of their products.
   Bytes Numbers(DataType type, size_t elements) {
     const size_t element = ElementBytes(type);
     Bytes bytes(elements * element);
@@ -95,7 +95,7 @@ class TiledRuns : public test::DeviceTest {
     return bytes;
   }
 
-  // The plan of a random engine; none where the stand-in has none, or rounds.
+  // The plan of a random engine; none if the stand-in has none, or if the engine rounds.
   std::optional<cudnn::GraphTemplate> PlanOf(const ConvolutionProblem& problem,
                                              const GraphOptions& options) {
     const Graph graph(problem, options, functions_, {handle_, nullptr});
@@ -133,8 +133,8 @@ class TiledRuns : public test::DeviceTest {
     return options;
   }
 
-  // One run for each kind of tile, in exactly the workspace that its piece needs; without runs
-  // where a kind has no engine.
+  // One run for each kind of tile, in exactly the workspace that its piece needs; no runs if a kind
+  // has no engine.
   Configuration RunsOf(const cudnn::GraphTemplate& plan, const Tiles& cut) {
     const ConvolutionProblem& whole = plan.convolution.problem;
     cudnn::GraphEngines engines(functions_, {handle_, nullptr}, {&plan});
@@ -155,8 +155,8 @@ class TiledRuns : public test::DeviceTest {
     return configuration;
   }
 
-  // Whether the case could be run: compares the whole with its tiles. `most_span` as of
-  // CutIntoTiles.
+  // Compares the whole with its tiles. Returns whether the case could be run. `most_span` is that
+  // of CutIntoTiles.
   bool Check(const ConvolutionProblem& problem, const TileGrid& grid, int64_t most_span) {
     const GraphOptions options = RandomOptions(problem);
     const auto plan = PlanOf(problem, options);
@@ -175,7 +175,7 @@ class TiledRuns : public test::DeviceTest {
     };
     const auto tiled = made(division);
     if (!tiled.ok()) {
-      // Tensors that are read beside a packed output.
+      // The plan reads tensors beside a packed output.
       EXPECT_TRUE(packs(*tiles) && !plan->convolution.operands.empty()) << tiled.message();
       return false;
     }
@@ -278,7 +278,7 @@ TEST_F(TiledRuns, ComputeWhatTheWholeDoes) {
   EXPECT_GT(fused_, cases / 20);
 }
 
-// A piece that computes something else than its part, as `spoil` changes its call.
+// A piece that computes something else than its part: `spoil` changes its call.
 using Spoil = void (*)(const ConvolutionProblem& part, cudnn::ConvolutionCall& call);
 
 class SpoiltPiece : public cudnn::Piece {
@@ -298,7 +298,7 @@ class SpoiltPiece : public cudnn::Piece {
   const Spoil spoil_;
 };
 
-// Engines of which one kind of tile is spoilt.
+// Engines that spoil one kind of tile.
 class SpoiltEngines : public cudnn::GraphEngines {
  public:
   SpoiltEngines(const cudnn::Functions& functions, cudnnHandle_t handle,
@@ -354,7 +354,7 @@ class TiledFaults : public TiledRuns {
   }
 };
 
-// What is compared before it is trusted is what executes, tile by tile.
+// The comparison runs tile by tile what executes later.
 TEST_F(TiledFaults, AreFoundInEveryKindOfTile) {
   using tuning::Verdict;
   for (const Operation operation : test::kOperations) {

@@ -1,6 +1,6 @@
-// Each stand-in exports what the real library exports, under the same version node, so that a
-// binary linked with one starts with the other; what is not implemented says so; texts of errors
-// are the real library's.
+// Tests that each stand-in exports what the real library exports, under the same version node, so
+// that a binary linked with one starts with the other; that what is not implemented says so; and
+// that texts of errors are the real library's.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// What the arena's tests begin with: the stand-in's device, owners, and streams that can be held
+// What the arena's tests share: the stand-in's device, owners, and streams whose work can be held
 // up.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace ucudnn::interposer {
 
-// Whatever a test's arena takes, it gives back.
+// Checks that a test's arena gives back whatever it takes.
 class ArenaTest : public test::DeviceTest {
  protected:
   ~ArenaTest() override { EXPECT_EQ(test::FreeBytes(), before); }
@@ -25,7 +25,7 @@ class ArenaTest : public test::DeviceTest {
   const char handles[2] = {};
 };
 
-// A stream whose work waits until it is let go.
+// A stream whose work waits until LetGo() is called.
 class HeldStream {
  public:
   HeldStream() {
@@ -50,7 +50,7 @@ class HeldStream {
   std::atomic<bool> held_ = true;
 };
 
-// A CUDA graph while it is captured, and until it is destroyed.
+// A CUDA graph during its capture and until it is destroyed.
 class CapturedGraph {
  public:
   CapturedGraph() {

@@ -1,4 +1,4 @@
-// ucudnn's own workspace, on the stand-in's driver.
+// Tests ucudnn's own workspace on the stand-in's driver.
 #include "interposer/budget/arena.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST_F(ArenaTest, AStreamIsKnownByItsId) {
   EXPECT_NE(OwnerOf(driver, &handles[1], stream), own);
   EXPECT_NE(OwnerOf(driver, &handles[0], nullptr), own);
   ASSERT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
-  // Whatever its address.
+  // The new stream is another owner, whatever its address.
   ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   EXPECT_NE(OwnerOf(driver, &handles[0], stream), own);
   ASSERT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
@@ -150,7 +150,7 @@ TEST_F(ArenaTest, PreparesBesideWhatNobodyCanTellTheEndOf) {
   const Arena::Need beside[] = {{Owner(0, 2), 400}};
   EXPECT_EQ(arena.Prepare(beside), Readiness::kReady);
   EXPECT_EQ(arena.bytes(), 1000u);
-  // Its owner's next call tells.
+  // The owner's next call knows when the work before it ends.
   ASSERT_EQ(arena.Borrow(Owner(0, 1), 600).data, lent.data);
   arena.GiveBack(lent, stream.get());
   EXPECT_EQ(arena.lost_bytes(), 0u);
@@ -159,7 +159,7 @@ TEST_F(ArenaTest, PreparesBesideWhatNobodyCanTellTheEndOf) {
   EXPECT_EQ(arena.bytes(), 400u);
 }
 
-// Kernels that wait for what this thread has yet to enqueue would never end.
+// Kernels that wait for work which this thread has yet to enqueue would never end.
 TEST_F(ArenaTest, NeverWaitsForTheDevice) {
   HeldStream busy, idle;
   idle.LetGo();
@@ -209,7 +209,7 @@ TEST_F(ArenaTest, IsFreedWithTheLastHandle) {
   EXPECT_EQ(FreeBytes(), before);
 }
 
-// Two threads destroy their handles: one waits before the other's last work.
+// Two threads destroy their handles; one waits for the device before the other's last work.
 TEST_F(ArenaTest, OnlyWhatWasLeftBeforeTheDeviceWasWaitedForIsFreed) {
   Arena arena(*cuda::GetDriver(), context, kLimit);
   arena.Fix();
@@ -256,7 +256,7 @@ TEST_F(ArenaTest, SizesThatRiseHaveTheWholeLimitInTheEnd) {
   const ArenaOwner owner = Owner(0, 1);
   for (size_t bytes = 100; bytes <= 3000; bytes += 100) {
     EXPECT_EQ(arena.Available(owner), 3000u);
-    // The call that finds no room yet runs without.
+    // A call that does not find room yet runs without workspace.
     for (int call = 0; call < 2 && arena.Take(owner, bytes, nullptr).data == nullptr; ++call) {
       EXPECT_EQ(call, 0) << bytes;
       EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
@@ -268,7 +268,7 @@ TEST_F(ArenaTest, SizesThatRiseHaveTheWholeLimitInTheEnd) {
   EXPECT_NE(arena.Take(owner, 3000, nullptr).data, nullptr) << "what can never be is no reason";
 }
 
-// Calls of unlike sizes in turn, as a network's are, far ahead of the device.
+// Calls of a network need unlike sizes in turn, and are enqueued far ahead of the device.
 TEST_F(ArenaTest, TheLargestOfSizesInTurnHasItsSegment) {
   HeldStream stream;
   Arena arena(*cuda::GetDriver(), context, 3000);

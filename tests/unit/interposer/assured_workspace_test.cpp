@@ -1,5 +1,5 @@
-// Workspace that the arena has promised to have, beside others' work,
-// inside captures, and where the device has no more.
+// Tests workspace that the arena has assured: beside the work of others, inside captures, and if
+// the device has no more memory.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -65,7 +65,8 @@ TEST_F(ArenaTest, StreamsDoNotWaitForEachOthersAssuredWork) {
   arena.GiveBack(segment, first.get());
   arena.GiveBack(other, second);
   EXPECT_EQ(cuStreamSynchronize(second), CUDA_SUCCESS);
-  // The first stream's work is under way: its next call is behind it, others take what is free.
+  // The first stream's work still runs: its next call follows that work, other streams take what is
+  // free.
   for (int call = 0; call < 3; ++call) {
     EXPECT_EQ(arena.BorrowAssured(Owner(0, 1), 1000, first.get()).data, segment.data);
     arena.GiveBack(segment, first.get());

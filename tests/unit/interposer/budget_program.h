@@ -7,7 +7,7 @@
 
 namespace ucudnn::interposer {
 
-// Calls after which the only problem of a network is known to be that.
+// Calls after which a network is known to have one problem only.
 constexpr int kLearning = KernelSequence::kOfOneProblem;
 
 constexpr size_t kAmple = size_t{1} << 20;
@@ -18,7 +18,7 @@ inline Options Budget(size_t bytes) {
   return options;
 }
 
-// Algorithm 0 needs no workspace, and pairs of images of algorithm 1 are faster.
+// Algorithm 0 needs no workspace; algorithm 1 is faster in pairs of images.
 struct Shared : Program {
   explicit Shared(Operation of, size_t budget = kAmple) : Program(of, Budget(budget)) {
     need = Need(1, 2);
@@ -28,7 +28,7 @@ struct Shared : Program {
   }
 
   const void* CallersWorkspace() const { return Call().workspace; }
-  // Where the pieces of one call had their workspace.
+  // Returns the workspace that the pieces of one call had.
   const void* Ran(size_t bytes = 0) {
     ExpectRight(0, bytes);
     EXPECT_THAT(TheCalls(), ::testing::SizeIs(kImages / 2));

@@ -36,7 +36,7 @@ using ::testing::HasSubstr;
 using tuning::Verdict;
 using Bytes = std::vector<std::byte>;
 
-// A value of `type`, rounded towards zero.
+// Writes `value` as `type`, rounded towards zero.
 void Encode(DataType type, double value, std::byte* to) {
   const auto narrow = static_cast<float>(value);
   uint32_t bits;
@@ -104,7 +104,7 @@ class Caller {
     return {};
   }
 
-  // Tensors as they were at first, and a call with this alpha and beta.
+  // Restores the tensors and returns a call with this alpha and beta.
   cudnn::ConvolutionCall Call(double alpha, double beta, size_t workspace_bytes) {
     for (int i = 0; i < 3; ++i) {
       EXPECT_EQ(cuMemcpyHtoD(buffers_[i]->address(), contents_[i].data(), contents_[i].size()),
@@ -161,7 +161,7 @@ struct Checked {
   Bytes undivided;  // what the undivided engine alone gives
 };
 
-// 4 + 4 + 2 images of `engine` against algorithm 0.
+// Checks 4 + 4 + 2 images of `engine` against algorithm 0.
 Checked CheckThree(Caller& caller, const Fault& fault, double alpha = 1, double beta = 0,
                    const std::string& engine = "legacy:1") {
   const Configuration configuration = {
@@ -290,7 +290,7 @@ TEST(RunChecked, APlanThatNothingCanReplaceIsNotChecked) {
   EXPECT_EQ(caller.Output(call), caller.contents(2));
 }
 
-// What overflowed in the caller's data is the caller's.
+// A value that overflowed in the caller's data is no fault of the plan.
 TEST(RunChecked, NanAndInfinityOfTheCallersAgree) {
   for (const double special :
        {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
@@ -303,7 +303,7 @@ TEST(RunChecked, NanAndInfinityOfTheCallersAgree) {
   }
 }
 
-// A residual connection in place: z is the output itself.
+// A residual connection works in place: z is the output itself.
 TEST(RunChecked, ZMayBeTheOutput) {
   Caller caller(ComparedProblem(Operation::kForward), 0);
   cudnnActivationDescriptor_t relu;
@@ -343,7 +343,7 @@ TEST(RunChecked, ZMayBeTheOutput) {
   EXPECT_EQ(cudnnDestroyTensorDescriptor(bias_shape), CUDNN_STATUS_SUCCESS);
 }
 
-// Right plans of any engine on normally distributed data, centred or not, are never reported.
+// Correct plans of any engine on normally distributed data, centred or not, are never reported.
 TEST(RunChecked, RandomRightPlansAreNeverReported) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,4 +1,4 @@
-// What a workspace plan says of a kernel, against engines that answer as they are told to.
+// Tests what a workspace plan says about a kernel, against engines that answer as they are told.
 #include "interposer/pinned/confirm_configuration.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 
 const EngineId kEngine = EngineId::Legacy{1, std::nullopt};
-constexpr size_t kBytes = 100;  // that the engine needs for each image
+constexpr size_t kBytes = 100;  // needed by the engine for each image
 
 class FakeEngines : public cudnn::Engines {
  public:
@@ -40,7 +40,7 @@ class FakeEngines : public cudnn::Engines {
   bool silent = false;
 };
 
-// 8 images of 3 elements: with an alignment of 8 bytes pieces begin at every other one.
+// 8 images of 3 elements: with an alignment of 8 bytes a piece may begin at every second image.
 ConvolutionProblem Problem(Operation operation = Operation::kForward,
                            DataType type = DataType::kFloat) {
   return test::ProblemWith({.operation = operation,
@@ -62,7 +62,7 @@ ConfirmedConfiguration Confirm(const std::vector<Run>& runs, FakeEngines& engine
   return ConfirmConfiguration(problem, {runs}, std::vector<cudnn::Engines*>(runs.size(), &engines));
 }
 
-// An engine without workspace would run the whole image once for each tile.
+// An engine without workspace would otherwise run the whole image once for each tile.
 TEST(ConfirmConfiguration, TilesOfNoGridAreNotFollowed) {
   FakeEngines engines;
   auto tiles = Pieces(8, 3, 0, EngineId::Legacy{0, std::nullopt});
@@ -70,7 +70,7 @@ TEST(ConfirmConfiguration, TilesOfNoGridAreNotFollowed) {
   EXPECT_THAT(Confirm({tiles}, engines).status.message(), HasSubstr("no grid's"));
 }
 
-// Two tiles, of which the legacy API has the paddings, unless there are any.
+// The legacy API serves the two tiles only without padding: it does not pad one side alone.
 TEST(ConfirmConfiguration, EveryKindOfTileIsAsked) {
   for (const int pad : {0, 1}) {
     const ConvolutionProblem problem = test::ProblemWith({.n = 1, .pad = {0, pad, pad}});

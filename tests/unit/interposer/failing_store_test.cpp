@@ -1,4 +1,4 @@
-// A store that fails at every operation in turn.
+// Tests a store that fails at each of its operations in turn.
 #include <gtest/gtest.h>
 
 #include "legacy_program.h"

@@ -1,5 +1,5 @@
-// Execution plans under one workspace budget, on the stand-in's real arithmetic: pieces in the
-// memory of ucudnn compute, to the bit, what the undivided plan does.
+// Tests execution plans under one workspace budget on the stand-in's real arithmetic: pieces in
+// ucudnn's memory compute the same bits as the undivided plan.
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -28,8 +28,8 @@ Options Budget(size_t bytes, WorkspaceDivision division = WorkspaceDivision::kCo
   return options;
 }
 
-// A program whose store says that pieces of two images are fast, and what goes without workspace is
-// slow.
+// A program whose store says that pieces of two images are fast, and that engines without workspace
+// are slow.
 class Shared : public OnePlan {
  public:
   Shared(const BudgetCase& which, const Options& options)
@@ -53,7 +53,7 @@ class Shared : public OnePlan {
     MakePlans();
   }
 
-  // Of a piece, with what sums partials.
+  // The need of one piece, including what sums partials.
   size_t need() const { return need_; }
   void EndRecording() {
     const Status status = program_.interposer.process().budgets.EndRecording(program_.handle);

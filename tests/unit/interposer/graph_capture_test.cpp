@@ -1,6 +1,6 @@
-// CUDA graphs of the graph API's plans on the stand-in: a step captured after a warm-up replays its
-// pieces, one captured first is undivided, and deciding and measuring on another thread leaves a
-// capture alone.
+// Tests CUDA graphs of the graph API's plans on the stand-in: a step that is captured after a
+// warm-up replays its pieces, a step without a warm-up is captured undivided, and deciding and
+// measuring on another thread does not disturb a capture.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -57,7 +57,7 @@ class CapturedStep {
     EXPECT_EQ(operands_->Execute(program_.hooked, program_.handle, plan_->get()),
               CUDNN_STATUS_SUCCESS);
   }
-  // Captures one execution; gives the number of its nodes.
+  // Captures one execution and returns the number of its nodes.
   size_t Capture(CUstreamCaptureMode mode, CUgraphExec* exec) {
     CUgraph graph = nullptr;
     EXPECT_EQ(cuStreamBeginCapture(stream_, mode), CUDA_SUCCESS);
@@ -69,7 +69,7 @@ class CapturedStep {
     EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
     return nodes;
   }
-  // Every replay computes, to the bit, what the undivided plan does of the same contents.
+  // Expects that every replay computes the same bits as the undivided plan from the same contents.
   void ExpectReplays(CUgraphExec exec) {
     for (int seed = 1; seed <= 4; ++seed) {
       operands_->Fill(seed);
@@ -115,7 +115,7 @@ TEST_P(GraphCapture, WithoutAWarmUpItIsUndivided) {
     EXPECT_EQ(step.Capture(mode, &exec), 1u);
     step.ExpectReplays(exec);
     EXPECT_EQ(step.program().Report()["kernels"][0]["undivided_calls"], 1);
-    // Outside, pieces run; the next capture has them.
+    // Pieces run outside a capture, so the next capture contains them.
     step.Run();
     EXPECT_EQ(step.Capture(mode, &exec), static_cast<size_t>(step.Pieces()));
     step.ExpectReplays(exec);

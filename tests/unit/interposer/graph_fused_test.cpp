@@ -1,5 +1,6 @@
-// Graphs with pointwise operations behind the convolution on the stand-in's real arithmetic: their
-// pieces give what the undivided plan and plain loops give; what stays whole says so.
+// Tests graphs with pointwise operations behind the convolution on the stand-in's real arithmetic:
+// their pieces compute what the undivided plan and plain loops compute; graphs that stay whole say
+// so.
 #include <gmock/gmock.h>
 
 #include <set>
@@ -21,7 +22,7 @@ struct FusedCase {
   const char* name;
   Operation operation;
   GraphOptions options;
-  const char* text;  // what an engine is called behind its number
+  const char* text;  // what the engine's name has behind its number
   DataType type = DataType::kFloat;
   Layout layout = Layout::kNchw;
   int rank = 2;
@@ -46,8 +47,8 @@ int64_t Offset(const Strides& strides, int64_t n, int64_t c, int64_t d, int64_t 
   return n * strides[0] + c * strides[1] + d * strides[2] + h * strides[3] + w * strides[4];
 }
 
-// Calls visit(x, w, y), the offsets of an image's, a filter's and an output's element, for each
-// product of the convolution.
+// Calls visit(x, w, y) for each product of the convolution, with the offsets of an element of the
+// image, of the filter and of the output.
 template <typename Visit>
 void ForEachProduct(const ConvolutionProblem& p, const Visit& visit) {
   const Spatial y = OutputExtents(p);
@@ -72,7 +73,7 @@ void ForEachProduct(const ConvolutionProblem& p, const Visit& visit) {
           }
 }
 
-// What the graph computes, in plain loops over what `operands` holds.
+// Computes the graph in plain loops over the contents of `operands`.
 Values Reference(const ConvolutionProblem& problem, const GraphOptions& options,
                  const Operands& operands) {
   const bool forward = problem.operation == Operation::kForward;
@@ -89,7 +90,7 @@ Values Reference(const ConvolutionProblem& problem, const GraphOptions& options,
   auto tensor = tensors.begin();
   for (const FusedStep& step : options.steps) {
     Values read;
-    std::vector<int64_t> steps;  // of the operand, 0 where it has one value for an axis
+    std::vector<int64_t> steps;  // steps of the operand; 0 along an axis where it has one value
     if (step.reads != Reads::kNothing) {
       read = operands.Content(tensor->uid);
       for (size_t i = 0; i < tensor->dims.size(); ++i) {
@@ -133,7 +134,7 @@ Values Reference(const ConvolutionProblem& problem, const GraphOptions& options,
 
 class GraphFused : public ::testing::TestWithParam<FusedCase> {};
 
-// Pieces of three images and what is left, because a store says that they are fast.
+// The store says that pieces of three images are fast; the last piece has the remaining images.
 TEST_P(GraphFused, UnevenPiecesGiveWhatTheWholeAndPlainLoopsGive) {
   const ConvolutionProblem problem = ProblemOf(GetParam());
   const GraphOptions& graph_options = GetParam().options;
@@ -227,7 +228,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "+sub(whole,this)+relu+residual"}),
     [](const auto& given) { return given.param.name; });
 
-// Rows and promises are kept under an engine's text.
+// Measurements and promises are stored under an engine's name.
 TEST(GraphFusedNames, DifferWhereGraphsDo) {
   Program program{Options()};
   constexpr auto kMul = CUDNN_POINTWISE_MUL, kAdd = CUDNN_POINTWISE_ADD;
@@ -263,7 +264,7 @@ TEST(GraphFusedNames, DifferWhereGraphsDo) {
   EXPECT_EQ(names.size(), graphs.size());
 }
 
-// What is measured of one graph says nothing of another.
+// Measurements of one graph say nothing about another graph.
 TEST(GraphFusedNames, KeepMeasurementsApart) {
   const ConvolutionProblem problem = Problem(Operation::kForward);
   ConvolutionProblem part = problem;
@@ -295,7 +296,8 @@ TEST(GraphFusedNames, KeepMeasurementsApart) {
   EXPECT_EQ(divided, 1) << report.dump(1);
 }
 
-// An odd number of images would put the next piece's output 8 bytes off what the plan declares.
+// After an odd number of images the next piece's output would be 8 bytes off the declared
+// alignment.
 TEST(GraphFusedAlignment, NoPieceBeginsWhereATensorIsNotAligned) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
     ConvolutionProblem problem = Problem(operation, DataType::kHalf);
@@ -331,7 +333,7 @@ TEST(GraphFusedAlignment, NoPieceBeginsWhereATensorIsNotAligned) {
   }
 }
 
-// Each is a right graph that a limit bites, and that is not divided.
+// Each graph is valid, exceeds the limit and is not divided.
 TEST(GraphFusedWhole, SaysItsShapeAndTheLimitThatItBreaks) {
   struct Whole {
     FusedStep step;
@@ -352,7 +354,7 @@ TEST(GraphFusedWhole, SaysItsShapeAndTheLimitThatItBreaks) {
        DataType::kFloat,
        "convolution_forward 8x4x5x5 by 4x4x3x3 float + exp",
        "pointwise operation CUDNN_POINTWISE_EXP"},
-      // Half as wide as the output, whose images of 100 elements are aligned.
+      // Elements are half as wide as the output's, whose images of 100 elements are aligned.
       {{CUDNN_POINTWISE_ADD, Reads::kWhole, DataType::kHalf},
        DataType::kFloat,
        "convolution_forward 8x4x5x5 by 4x4x3x3 float + add",
@@ -387,7 +389,7 @@ TEST(GraphFusedWhole, SaysItsShapeAndTheLimitThatItBreaks) {
   }
 }
 
-// A plan that a store divides into pieces of two images.
+// A plan that the store's measurements divide into pieces of two images.
 class DividedPlan : public OnePlan {
  public:
   DividedPlan(const ConvolutionProblem& problem, const GraphOptions& fused, const Options& options)

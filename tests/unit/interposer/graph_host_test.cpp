@@ -1,5 +1,6 @@
-// The graph API on the stand-in's real arithmetic: a program that makes operation graphs, asks
-// heuristics, builds plans and runs them gets what the undivided plans give, in less workspace.
+// Tests the graph API on the stand-in's real arithmetic: a program that makes operation graphs,
+// asks heuristics, builds plans and runs them gets the results of the undivided plans, in less
+// workspace.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ void PrintTo(const Case& given, std::ostream* out) { *out << given.name; }
 
 class GraphHost : public ::testing::TestWithParam<Case> {};
 
-// Whole numbers: what is wrong is wrong by one at the least. Engines that transform round.
+// Data are whole numbers, so an error is at least one. Engines that transform their data round.
 void ExpectSame(const Values& got, const Values& expected, const EngineId& who) {
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
@@ -39,7 +40,7 @@ TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
   constexpr int kMostEngines = 8;
   for (int engine = 0; engine < kMostEngines; ++engine) {
     for (const int part : {0, 1, 2, 4}) {
-      // What the plan may need of what it does need.
+      // The plan may need this part of what it does need.
       Program real{Options()};
       const test::Graph plain(problem, graph_options, real.real, {real.handle});
       const auto whole = plain.Plan(engine);
@@ -63,7 +64,7 @@ TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
       const auto& kernel = report["kernels"][0];
       EXPECT_EQ(kernel["api"], "graph");
       EXPECT_EQ(kernel["calls"], 2);
-      // What could not be brought under the limit says so.
+      // A plan that cannot be brought under the limit says so.
       const size_t promised = *cudnn::PlanWorkspace(program.hooked, plan->get());
       EXPECT_EQ(kernel["workspace_bytes"], promised);
       if (promised > *options.workspace_limit) {
@@ -74,7 +75,7 @@ TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
       for (const auto& run : kernel["plan"]) {
         images += run["micro_batch"].get<int64_t>() * run["count"].get<int64_t>();
       }
-      // Each image of a tiled plan is in several tiles.
+      // A tiled plan lists each image once for each of its tiles.
       const bool tiled = kernel["reason"].get<std::string>().find(" tiles") != std::string::npos;
       EXPECT_EQ(tiled ? images % problem.n : images, tiled ? 0 : problem.n) << kernel.dump(1);
     }
@@ -82,7 +83,7 @@ TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
   EXPECT_GT(plans, 0);
 }
 
-// Every engine divided, because a store says that pieces of two images are fast.
+// The store says that pieces of two images are fast, so every engine is divided.
 TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
   constexpr int kPart = 2, kMostEngines = 8;
   const ConvolutionProblem problem = Problem(GetParam().operation, GetParam().type);
@@ -104,7 +105,7 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     ASSERT_TRUE(piece);
     const auto read = cudnn::ReadTemplate(program.real, whole->get());
     ASSERT_TRUE(read.ok()) << read.message();
-    // In bf16 a transform's rounding would hide wrong results: no plan of it is trusted.
+    // In bf16 the rounding of a transform would hide wrong results, so no such plan is trusted.
     if (problem.type == DataType::kBfloat16 && read->numeric != NumericClass::kDirect) {
       continue;
     }
@@ -113,7 +114,7 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     const size_t need = *cudnn::PlanWorkspace(program.real, whole->get());
     const size_t part_need = *cudnn::PlanWorkspace(program.real, piece->get());
     const size_t sum_bytes = SumsPartials(problem) ? PartialSumBytes(problem) : 0;
-    if (part_need + sum_bytes > need) continue;  // takes no more memory than the whole
+    if (part_need + sum_bytes > need) continue;  // a division must not need more than the whole
     ASSERT_TRUE(program.store
                     .Write(read->convolution.problem, *platform,
                            {{{read->convolution.engine, problem.n, 100, need, true}, 5, false},
@@ -135,11 +136,11 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     EXPECT_EQ(runs[0]["count"], problem.n / kPart);
     ++plans;
   }
-  // Which engines there are, and whether their pieces need less, is the processor's.
+  // The processor decides which engines there are, and whether their pieces need less.
   EXPECT_GE(plans, SumsPartials(problem) ? 1 : 2);
 }
 
-// What an engine's configuration, taken from a finalized plan, says that it needs.
+// The workspace that an engine configuration, taken from a finalized plan, says that it needs.
 std::optional<int64_t> ConfigurationWorkspace(const cudnn::Functions& functions,
                                               cudnnBackendDescriptor_t plan) {
   auto configuration =
@@ -183,7 +184,7 @@ TEST_P(GraphHost, AConfigurationAnswersWhatItsPlanDoes) {
     const auto told = ConfigurationWorkspace(program.hooked, plans[i].get());
     ASSERT_TRUE(told);
     EXPECT_EQ(static_cast<size_t>(*told), promised) << "rank " << i;
-    // The first is kept under the limit by another engine; the others keep theirs, unmeasured.
+    // Another engine brings the first under the limit; the unmeasured others keep their engines.
     if (i == 0) {
       EXPECT_LE(promised, *options.workspace_limit);
     } else {
@@ -192,8 +193,8 @@ TEST_P(GraphHost, AConfigurationAnswersWhatItsPlanDoes) {
   }
 }
 
-// UCUDNN_CHECK=1: right pieces pass, wrong ones are found, told and never used again; the program
-// gets the undivided result either way.
+// With UCUDNN_CHECK=1 correct pieces pass, and wrong ones are found, reported and never used again.
+// The program gets the undivided result either way.
 TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
   constexpr int kPart = 2;
   const ConvolutionProblem problem = Problem(GetParam().operation, GetParam().type);
@@ -212,7 +213,7 @@ TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
     const test::Graph plain_part(part, graph_options, program.real, device);
     const test::Graph hooked(problem, graph_options, program.hooked, device);
     const size_t sum_bytes = SumsPartials(problem) ? PartialSumBytes(problem) : 0;
-    // An engine whose rounding hides nothing, and whose pieces fit into what the whole needs.
+    // Finds an engine whose rounding hides nothing, and whose pieces fit the need of the whole.
     std::optional<cudnn::BackendDescriptor> whole, piece;
     size_t need = 0, part_need = 0;
     bool direct = false;
@@ -231,7 +232,7 @@ TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
     const auto read = cudnn::ReadTemplate(program.real, whole->get());
     ASSERT_TRUE(read.ok()) << read.message();
     const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program.real);
-    // Said to be compared before: the check is the last line of defence.
+    // The store says that the pieces were compared before: the check is the last line of defence.
     ASSERT_TRUE(program.store
                     .Write(read->convolution.problem, *platform,
                            {{{read->convolution.engine, problem.n, 100, need, true}, 5, true},
@@ -266,8 +267,9 @@ cudnnStatus_t CountExecution(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
   return test::StandInGraphs().cudnnBackendExecute(handle, plan, pack);
 }
 
-// As PyTorch declares its tensors: partials lie in the workspace, on at least as much. In one that
-// is on less the call runs undivided, and the next is divided again.
+// Partials lie in the workspace, aligned at least as the plan's tensors are declared, which is how
+// PyTorch declares them. In a less aligned workspace a call runs undivided; the next is divided
+// again.
 TEST(GraphPartials, LieAsAlignedAsThePlanDeclares) {
   constexpr int kPart = 2;
   const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, DataType::kHalf);

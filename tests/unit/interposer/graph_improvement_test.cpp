@@ -1,5 +1,5 @@
-// Execution plans decided while nothing was known of them run better once more is, inside what they
-// were promised.
+// Tests execution plans that were decided while nothing was known about them: they run better once
+// more is known, within what was promised.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@ using test::Executions;
 using test::GraphSetting;
 using test::Unmeasured;
 
-// The whole comes last: once it is known, a process that measures nothing asks no more.
+// Stores the whole last: once it is known, a process that measures nothing does not ask again.
 void Measure(GraphSetting& setting) {
   setting.Measured("graph:38", GraphSetting::kPart, 1, GraphSetting::kPartBytes);
   setting.Measured("graph:38", GraphSetting::kImages, 100, GraphSetting::kNeed);
@@ -32,14 +32,14 @@ TEST(GraphImprovement, WhatOthersMeasuredIsUsedLater) {
   Measure(setting);
   EXPECT_EQ(PiecesOf(setting, plan), 4u);
   EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
-  // All calls are counted on the record that took over.
+  // The record that took over counts all calls.
   EXPECT_THAT(setting.interposer.report().Json("on", 0), ::testing::HasSubstr("\"calls\": 2"));
-  // Plans that are equal have it, too.
+  // Equal plans use it, too.
   EXPECT_EQ(PiecesOf(setting, setting.Plan()), 4u);
 }
 
 TEST(GraphImprovement, ItStaysInsideThePromise) {
-  // What was promised while nothing was known is what another engine needs undivided: nothing.
+  // While nothing was known, the promise was the undivided need of another engine: no workspace.
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), Unmeasured());
   const auto plan = setting.PlanOfRank(0);
   ASSERT_EQ(setting.Workspace(plan), 0u);
@@ -65,7 +65,7 @@ TEST(GraphImprovement, APromiseOfAnEarlierProcessLeavesRoomForPieces) {
   EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
 }
 
-// More may be known at a later call, but not that it works.
+// A later call may know more, but not that the failed plan works.
 TEST(GraphImprovement, APlanThatFailedIsNotTakenAgain) {
   Options options = test::PlannedSetting::NotMeasuring();
   options.policy = BatchSizePolicy::kPowerOfTwo;
@@ -159,7 +159,7 @@ TEST(GraphImprovement, ThreadsThatRunThePlanMeanwhileAreNotDisturbed) {
   while (executions < 50) std::this_thread::yield();
   Measure(setting);
   for (std::thread& thread : threads) thread.join();
-  // At the latest after as many calls again.
+  // The plan is decided anew at the latest after as many calls again.
   for (int call = 0; call < 1200; ++call) PiecesOf(setting, plan);
   EXPECT_EQ(PiecesOf(setting, plan), 4u);
 }

@@ -1,4 +1,4 @@
-// Execution plans of the graph API, divided inside what is promised for them.
+// Tests execution plans of the graph API, divided within what is promised for them.
 #include "interposer/graph/graph_plans.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ TEST(GraphPlans, ReportsWhatWasDecided) {
   EXPECT_THAT(report, HasSubstr("\"limit_bytes\": 4096"));
 }
 
-// A native CUDA graph counts as a call on the handle that it was made with.
+// A native CUDA graph counts as a call on the handle with which it was made.
 TEST(GraphPlans, ReportsTheStreamsThatPlansRanOn) {
   for (const bool ordered : {false, true}) {
     SCOPED_TRACE(ordered ? "handles in order" : "handles by themselves");
@@ -187,7 +187,7 @@ TEST(GraphPlans, AFailedSumIsTheRealError) {
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
   const auto plan = setting.Plan();
   Executions().fail_at = 2;
-  // With beta = 0 the first piece replaced what was there: a rerun is right.
+  // With beta = 0 the first piece replaced the output's content, so the whole may run again.
   EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
   const std::string json = setting.Json();
   std::string adding = json;
@@ -231,13 +231,13 @@ TEST(GraphPlans, TheWorkspaceForAPackIsThePromise) {
   size_t bytes = 0;
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, plan, pack, &bytes), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(bytes, GraphSetting::kPartBytes);
-  // Other shapes run undivided: what the engine in its place needs.
+  // A pack with other shapes runs undivided and gets the need of the engine that replaces the plan.
   const int64_t shapes[] = {8, 4, 8, 8};
   graph.Set(pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_INT64, 4, shapes);
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, plan, pack, &bytes), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(bytes, 100u);
   graph.Destroy(pack);
-  // A plan that was promised what it needs is the real library's.
+  // For a plan that was promised its full need the real library answers.
   const auto other = setting.Plan(nullptr, setting.Json(28));
   const auto plain = setting.Pack();
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, other, plain, &bytes), CUDNN_STATUS_SUCCESS);
@@ -274,7 +274,7 @@ TEST(GraphPlans, EqualPlansGetEqualPromises) {
   const auto second = setting.Plan();
   EXPECT_EQ(setting.store.reads, reads);
   EXPECT_EQ(setting.Workspace(second), setting.Workspace(first));
-  // Each keeps its own.
+  // A destroyed plan leaves an equal plan its pieces.
   setting.interposer.graph().Destroy(first);
   setting.Execute(second);
   EXPECT_THAT(Executions().calls, SizeIs(4));
@@ -303,8 +303,8 @@ TEST(GraphPlans, WhereNothingIsKnownTheFirstOfAListKeepsTheLimitUndivided) {
   ExpectSubstitute();
 }
 
-// Plans that are timed against each other would all be the one engine that fits; and what is
-// promised once leaves no room for pieces in the next process.
+// If these plans changed engines, plans that are timed against each other would all run the one
+// engine that fits, and its promise would leave no room for pieces in the next process.
 TEST(GraphPlans, WhereNothingIsKnownOtherPlansKeepTheirEngine) {
   GraphSetting::With with;
   with.measured = with.other = false;
@@ -345,7 +345,7 @@ TEST(GraphPlans, WhatCannotFitReportsItsNeed) {
   }
 }
 
-// A store that says of pieces that they need less than they do.
+// The store says that pieces need less workspace than they do.
 TEST(GraphPlans, PiecesThatCannotBePreparedLeaveTheUndividedEngine) {
   for (const bool strict : {false, true}) {
     GraphSetting::With with;
@@ -370,7 +370,7 @@ TEST(GraphPlans, OnlyTheFirstOfAListMayChangeItsEngine) {
   for (const int rank : {0, 1}) {
     GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
     const auto plan = setting.PlanOfRank(rank);
-    // The same promise, for the plan that is built again from its engine.
+    // A plan that is built again from its engine gets the same promise.
     EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
     EXPECT_EQ(setting.Workspace(setting.Plan()), GraphSetting::kPartBytes);
     setting.Execute(plan);

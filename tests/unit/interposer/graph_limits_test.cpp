@@ -1,5 +1,5 @@
-// What the user demands of every plan, its workspace and its determinism, and which engine takes
-// the place of one that needs more than the limit.
+// Tests what the user demands of every plan, its workspace and its determinism, and which engine
+// replaces a plan that needs more than the limit.
 #include <gmock/gmock.h>
 
 #include "graph_setting.h"
@@ -17,8 +17,8 @@ using ::testing::SizeIs;
 
 constexpr size_t kFive = 64 * GraphSetting::kImages;  // what engine 5 needs
 
-// As the heuristics rank them: what needs too much, one with a knob that fits, one that needs
-// nothing.
+// Plans in the order of the heuristics: two that need too much, one with a knob that fits, and one
+// that needs no workspace.
 std::vector<std::string> Listed(const GraphSetting& setting) {
   return {setting.Json(38), setting.Json(67), setting.Json(5, "\"CUDNN_KNOB_TYPE_TILE_SIZE\":1"),
           setting.Json(0)};
@@ -26,7 +26,7 @@ std::vector<std::string> Listed(const GraphSetting& setting) {
 
 std::string ReportOf(GraphSetting& setting) { return setting.interposer.report().Json("on", 0); }
 
-// The only execution's engine.
+// Returns the engine of the only execution.
 int64_t EngineRun(GraphSetting& setting, cudnnBackendDescriptor_t plan) {
   Executions().calls.clear();
   EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
@@ -81,7 +81,7 @@ TEST(GraphLimits, WhatTheListHasAndDoesNotFitIsPassedOver) {
   EXPECT_EQ(EngineRun(setting, plan), 0);
 }
 
-// With its knobs, for a plan that is rebuilt without any list.
+// The engine is built with its knobs, for a plan that is rebuilt without any list.
 TEST(GraphLimits, TheEngineOfAPromiseIsBuiltAgainInTheNextProcess) {
   MemoryStore store;
   {
@@ -108,7 +108,7 @@ TEST(GraphLimits, OfTheListTheFastestMeasuredTakesThePlace) {
   }
 }
 
-// That the other was timed says nothing about the one that the heuristics hold to be faster.
+// Another engine's time says nothing about an engine that the heuristics rank as faster.
 TEST(GraphLimits, WhatIsListedFirstIsTakenWhereItWasNotMeasured) {
   GraphSetting::With with = Unmeasured();
   with.other = true;
@@ -138,7 +138,7 @@ TEST(GraphLimits, AnotherLimitHoldsForPlansMadeFromThenOn) {
   EXPECT_EQ(setting.Workspace(setting.PlanOfRank(0)), 0u);
   EXPECT_EQ(setting.Workspace(free), GraphSetting::kNeed);
   EXPECT_EQ(setting.Workspace(before), GraphSetting::kPartBytes);
-  // What was promised under a limit is promised under it again.
+  // Under an earlier limit the earlier promise holds again.
   setting.interposer.process().limit.Set(GraphSetting::kPartBytes);
   EXPECT_EQ(setting.Workspace(setting.Plan()), GraphSetting::kPartBytes);
 }
@@ -162,7 +162,7 @@ TEST(GraphLimits, OnlyDeterministicPlansAreMadeWhereTheUserDemandsIt) {
         GraphSetting setting(options, with);
         Executions().nondeterministic = nondeterministic ? 38 : -1;
         cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
-        // An equal plan gets an equal answer.
+        // An equal plan gets the same answer.
         for (int i = 0; i < 2; ++i) {
           setting.Plan(&finalized, unfamiliar ? OfAnotherSchema(setting) : "");
           EXPECT_EQ(finalized, expected);
@@ -184,7 +184,7 @@ TEST(GraphLimits, WithoutThatDemandEveryPlanIsMade) {
   EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
 }
 
-// What takes a deterministic plan's place is deterministic.
+// A deterministic plan is replaced only by a deterministic engine.
 TEST(GraphLimits, ADeterministicPlanIsReplacedByNoOther) {
   GraphSetting setting(GraphSetting::Limited(kFive), Unmeasured());
   Executions().nondeterministic = 5;
@@ -211,8 +211,8 @@ TEST(GraphLimits, UnfamiliarPlansAreForwardedAndReported) {
   }
 }
 
-// A forward convolution's operation graph, and the plan of its engine 38, as an application makes
-// them.
+// Makes the operation graph of a forward convolution, and the plan of its engine 38, as an
+// application does.
 struct Shapes {
   int64_t images = GraphSetting::kImages;
   bool dynamic = false, ragged = false;
@@ -315,7 +315,7 @@ TEST(GraphLimits, SingleImagesAreDeterministicWhereTheUserDemandsIt) {
   EXPECT_EQ(finalized, CUDNN_STATUS_NOT_SUPPORTED);
 }
 
-// Attention and the like are no convolution that was left alone.
+// Attention and other graphs without a convolution are not reported as left alone.
 TEST(GraphLimits, PlansWithoutAConvolutionAreNotSpokenOf) {
   Options options = GraphSetting::Limited(GraphSetting::kPartBytes);
   options.strict_limit = options.deterministic = true;

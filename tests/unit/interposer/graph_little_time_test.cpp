@@ -1,5 +1,5 @@
-// Execution plans for which there is time to measure one size only: it is the one that needs the
-// least workspace of those that bring the plan under the user's limit.
+// Tests execution plans for which there is time to measure one size only: the size measured is the
+// one that needs the least workspace of those that bring the plan under the user's limit.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Seconds: enough to begin with one size on a loaded machine, and over when it has run twice.
+// In seconds: enough to begin with one size on a loaded machine, and used up once it has run twice.
 constexpr double kTooLittle = 1;
 
 cudnnStatus_t ExecuteSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -29,7 +29,8 @@ size_t BytesAt(int images) {
   const test::Graph graph(problem, {}, program.real, {program.handle});
   return *cudnn::PlanWorkspace(program.real, graph.Plan(kEngine)->get());
 }
-// What four images need: one and two fit it, too. Asked before any other program is made.
+// The need of four images, which one and two images fit, too. Asked before any other program is
+// made.
 size_t HurriedLimit() {
   static const size_t limit = BytesAt(4);
   return limit;
@@ -61,7 +62,7 @@ TEST(GraphLittleTime, IsSpentOnTheLeastThatKeepsTheLimit) {
   ASSERT_TRUE(plan.ok()) << plan.message();
   const auto stored = program.store.Read(plan->convolution.problem, *platform);
   ASSERT_TRUE(stored.ok());
-  // An engine that takes the plan's place has time of its own.
+  // Engines that may replace the plan have time of their own.
   std::vector<int> sizes;
   for (const planning::Measurement& row : stored->rows) {
     if (row.micro.engine == plan->convolution.engine) sizes.push_back(row.micro.micro_batch);
@@ -69,7 +70,7 @@ TEST(GraphLittleTime, IsSpentOnTheLeastThatKeepsTheLimit) {
   EXPECT_THAT(sizes, ElementsAre(1));
 }
 
-// Images of the plans that ran, in order.
+// The numbers of images of the plans that ran, in order.
 std::vector<int> executed;
 cudnnStatus_t ExecuteNoted(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                            cudnnBackendDescriptor_t pack) {
@@ -90,7 +91,7 @@ class PlanKnownInPart : public OnePlan {
   }
 
  private:
-  // What the store says of so many images, which nobody compared.
+  // Stores a time for so many images, which nobody compared.
   void Know(int images, double time_ms) {
     ConvolutionProblem part = problem_;
     part.n = images;

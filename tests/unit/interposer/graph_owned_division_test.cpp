@@ -1,4 +1,5 @@
-// How one workspace budget is divided among execution plans: which of them have a part in it.
+// Tests how one workspace budget is divided among execution plans, and which plans have a part of
+// it.
 #include <set>
 
 #include "graph_owned_setting.h"
@@ -13,7 +14,7 @@ using test::kLearning;
 using test::kPart;
 using test::Shared;
 
-// The same problem three times: legacy calls, and plans with two engines.
+// One problem is used three times: by legacy calls, and by plans with two engines.
 TEST(GraphOwned, LegacyCallsAndPlansShareOneBudget) {
   for (const auto& [division, together] :
        {std::pair(WorkspaceDivision::kDisjoint, kPart + 2 * kPart),
@@ -63,14 +64,14 @@ TEST(GraphOwned, LegacyCallsAndPlansShareOneBudget) {
 TEST(GraphOwned, PlansThatNeverRanHaveNoShareOnceTheOthersAreKnown) {
   Shared setting({}, 2 * kPart, WorkspaceDivision::kDisjoint);
   const auto hungry = Hungry(setting), plan = setting.Plan();
-  // All are known, as it seems; the hungry one takes the whole budget, or none.
+  // So far these two plans seem to be all; the hungry one takes the whole budget or none of it.
   setting.Run(plan);
   EXPECT_EQ(setting.Total()["kernels"], 2);
   setting.Learn(plan);
   setting.Ran(plan);
   EXPECT_EQ(setting.Total()["kernels"], 1);
   EXPECT_EQ(setting.Total()["total_workspace_bytes"], kPart);
-  // What comes later has what is left, and that is too little.
+  // A plan that runs later gets what is left, which is too little.
   setting.ExpectSubstitute(hungry);
 }
 

@@ -1,5 +1,5 @@
-// Execution plans under one workspace budget, by a cuDNN that records what runs: the memory their
-// pieces had.
+// Execution plans under one workspace budget, on a cuDNN that records what runs and in which
+// memory.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@ namespace ucudnn::test {
 
 inline constexpr size_t kPart = GraphSetting::kPartBytes, kAmple = size_t{1} << 20;
 inline constexpr int kPieces = GraphSetting::kImages / GraphSetting::kPart;
-// Calls after which the only problem of a network is known to be that.
+// Calls after which a network is known to have one problem only.
 inline constexpr size_t kLearning = interposer::KernelSequence::kOfOneProblem;
 
 inline Options Budget(size_t bytes, WorkspaceDivision division = WorkspaceDivision::kConcurrent) {
@@ -31,12 +31,12 @@ struct Shared : GraphSetting {
   const std::vector<RecordedExecution>& Run(cudnnBackendDescriptor_t plan) {
     Executions() = {};
     EXPECT_EQ(Execute(plan), CUDNN_STATUS_SUCCESS);
-    // What is still in use waits to be divided.
+    // Memory that is still in use cannot be divided yet.
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     EXPECT_LE(TheBudget().bytes(), *options.total_workspace);
     return Executions().calls;
   }
-  // Where the pieces of one call had their workspace.
+  // Returns the workspace that the pieces of one call had.
   const void* Ran(cudnnBackendDescriptor_t plan, int engine = 38) {
     const std::vector<RecordedExecution> calls = Run(plan);
     EXPECT_THAT(calls, testing::SizeIs(kPieces));
@@ -52,7 +52,7 @@ struct Shared : GraphSetting {
     EXPECT_FALSE(TheBudget().learning());
     Run(plan);
   }
-  // Engine 0, which needs none, with the application's own pack.
+  // Expects engine 0, which needs no workspace, with the application's own pack.
   void ExpectSubstitute(cudnnBackendDescriptor_t plan) {
     const std::vector<RecordedExecution> calls = Run(plan);
     ASSERT_THAT(calls, testing::SizeIs(1));
@@ -69,7 +69,7 @@ struct Shared : GraphSetting {
   nlohmann::json Total() { return Report()["total_workspace"]; }
 };
 
-// The plan's other engine, which needs twice as much.
+// A plan with another engine, which needs twice as much.
 inline cudnnBackendDescriptor_t Hungry(Shared& setting) {
   setting.Measured("graph:67", GraphSetting::kImages, 100, 2 * GraphSetting::kNeed);
   setting.Measured("graph:67", GraphSetting::kPart, 1, 2 * kPart);

@@ -1,5 +1,5 @@
-// Execution plans under one workspace budget: each is a kernel of its own, answers 0, and its
-// pieces run in ucudnn's memory, never in the application's.
+// Tests execution plans under one workspace budget: each is a kernel of its own, its need is told
+// as 0, and its pieces run in ucudnn's memory, never in the application's.
 #include "graph_owned_setting.h"
 #include "shim/host/hostgpu.h"
 
@@ -139,7 +139,7 @@ TEST(GraphOwned, WhatNobodyMeasuredRunsAsTheSubstituteUntilSomebodyDoes) {
   setting.Measured("graph:38", GraphSetting::kPart, 1, kPart);
   setting.Measured("graph:38", GraphSetting::kImages, 100, GraphSetting::kNeed);
   setting.Measured("graph:0", GraphSetting::kImages, 50, 0);
-  // Plans are looked at again after twice as many calls.
+  // Plans are decided anew after twice as many calls.
   for (size_t call = 0; call < 2 * kLearning; ++call) setting.Run(plan);
   setting.Ran(plan);
   EXPECT_EQ(setting.Workspace(plan), 0u);
@@ -239,7 +239,7 @@ TEST(GraphOwned, WhereAPieceFailsTheSubstituteTakesItsPlaceForEver) {
   }
 }
 
-// A gradient that pieces added to cannot be computed again.
+// A gradient to which pieces were added cannot be computed again.
 TEST(GraphOwned, AnErrorThatCannotBeHealedIsTheRealOne) {
   GraphSetting::With with;
   with.operation = Operation::kBackwardFilter;

@@ -1,4 +1,4 @@
-// Execution plans that no other engine can replace within the limit, on the stand-in's real
+// Tests execution plans that no other engine can replace within the limit, on the stand-in's real
 // arithmetic: their own pieces keep the promise, once they have run in this process and were
 // compared with the plan itself.
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Serves no plan but those of kEngine.
+// Finalizes only plans of kEngine.
 cudnnStatus_t FinalizeOwnEngine(cudnnBackendDescriptor_t descriptor) {
   const cudnn::Functions real = test::StandInGraphs();
   const cudnnStatus_t status = real.cudnnBackendFinalize(descriptor);
@@ -34,7 +34,7 @@ bool& PiecesFail() {
   static bool fail = false;
   return fail;
 }
-// That were executed, or made native graphs of, since the latest program.
+// Plans that were executed, or became native graphs, since the latest program was made.
 struct SeenPlans {
   int pieces = 0, wholes = 0;
 };
@@ -42,7 +42,7 @@ SeenPlans& PlansSeen() {
   static SeenPlans seen;
   return seen;
 }
-// Counts what `plan` computes. Whether it is a piece that is to fail.
+// Counts `plan` as a piece or as a whole. Returns whether it is a piece that must fail.
 bool CountAndFail(cudnnBackendDescriptor_t plan) {
   const cudnn::Functions real = test::StandInGraphs();
   const auto read = cudnn::ReadTemplate(real, plan);
@@ -68,7 +68,7 @@ size_t BytesOf(int images) {
   const test::Graph graph(problem, {}, program.real, {program.handle});
   return *cudnn::PlanWorkspace(program.real, graph.Plan(kEngine)->get());
 }
-// Asked by programs of their own, before any other is made.
+// Programs of their own ask for both sizes, before any other program is made.
 size_t PartBytes() {
   static const size_t bytes = BytesOf(kPart);
   return bytes;
@@ -79,7 +79,7 @@ size_t NeedBytes() {
 }
 
 Options LimitedToParts() { return test::Within(std::min(PartBytes(), NeedBytes() - 1)); }
-// The same, where plans are measured before they are told what they need.
+// LimitedToParts(), but plans are measured before their workspace is told.
 Options MeasuringParts() {
   Options options = LimitedToParts();
   options.tuning.on = true;
@@ -87,7 +87,7 @@ Options MeasuringParts() {
   return options;
 }
 
-// A program whose plan is yet to be finalized.
+// A program whose plan is not finalized yet.
 class OwnEngineOnly : public OnePlan {
  public:
   explicit OwnEngineOnly(const Options& options = LimitedToParts(),
@@ -102,16 +102,16 @@ class OwnEngineOnly : public OnePlan {
     program_.under.cudnnBackendFinalize = FinalizeOwnEngine;
     program_.under.cudnnBackendPopulateCudaGraph = FailNativePieces;
   }
-  // The store says that `images` of the plan's own engine take so long.
+  // Stores the time of the plan's own engine for `images`.
   void Measured(int images, double time_ms) { PartsMeasured(kEngine, time_ms, images); }
-  // Another process has measured pieces, and compared them.
+  // Another process has measured and compared the pieces.
   void PartsKnown() { PartsMeasured(kEngine, 1); }
   void Finalize() {
     plan_ = hooked_.Plan(kEngine);
     EXPECT_TRUE(plan_ && undivided_);
   }
   std::string Fallbacks() { return program_.Report()["fallbacks"].dump(); }
-  // What the plan's engine says, asked by way of a plan that the interposer never saw finalized.
+  // What the plan's engine says, asked through a plan that the interposer never saw finalized.
   bool ClaimsNativeGraphs() {
     const auto plan = unseen_graph_.Plan(kEngine);
     if (!plan) return false;
@@ -133,7 +133,7 @@ class Alone : public OwnEngineOnly {
  public:
   explicit Alone(decltype(cudnn::Functions::cudnnBackendExecute) execute = FailPieces)
       : Alone(LimitedToParts(), execute) {}
-  // `shared`: the store of other programs; null: one of its own.
+  // `shared` is the store of other programs; if it is null, the program has a store of its own.
   Alone(const Options& options, decltype(cudnn::Functions::cudnnBackendExecute) execute,
         planning::MeasurementStore* shared = nullptr)
       : OwnEngineOnly(options, execute, shared) {
@@ -142,7 +142,7 @@ class Alone : public OwnEngineOnly {
   }
 };
 
-// A store in a file, as processes share one.
+// A store in a file, like one that processes share.
 class StoreOnDisk {
  public:
   StoreOnDisk() {
@@ -156,7 +156,7 @@ class StoreOnDisk {
   StoreOnDisk(const StoreOnDisk&) = delete;
   StoreOnDisk& operator=(const StoreOnDisk&) = delete;
 
-  // As a process opens it.
+  // Opens the store as a process does.
   db::SqliteStore Opened() const { return db::SqliteStore({folder_ + "/measurements.db"}); }
 
  private:
@@ -189,7 +189,7 @@ TEST(GraphPiecesAlone, KeepThePromiseInTheNextProcess) {
     db::SqliteStore store = disk.Opened();
     Alone first(test::Within(limit), FailPieces, &store);
     EXPECT_EQ(first.Told(), PartBytes());
-    // From now on the store knows of larger pieces, which are faster and fit the limit.
+    // From now on the store has larger pieces, which are faster and fit the limit.
     first.Measured(kLarger, 0.1);
   }
   db::SqliteStore store = disk.Opened();

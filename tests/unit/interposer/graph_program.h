@@ -31,7 +31,7 @@ using Values = std::vector<float>;
 constexpr int kPart = 2, kEngine = 1;  // the stand-in's GEMM: whole numbers are exact
 constexpr size_t kAmple = size_t{4} << 20;
 
-// Leaves the output of pieces as it was.
+// Leaves the output of pieces unchanged.
 inline cudnnStatus_t SkipPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                 cudnnBackendDescriptor_t pack) {
   const cudnn::Functions real = test::StandInGraphs();
@@ -40,7 +40,7 @@ inline cudnnStatus_t SkipPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t p
   return real.cudnnBackendExecute(handle, plan, pack);
 }
 
-// -2 to 2.
+// Writes a value from -2 to 2.
 inline void Encode(DataType type, int value, std::byte* to) {
   const auto number = static_cast<float>(value);
   if (type == DataType::kFloat) {
@@ -71,7 +71,7 @@ inline float Decode(DataType type, const std::byte* from) {
   return value;
 }
 
-// The program's cuDNN: the interposer's entry points.
+// The cuDNN that the program calls: the interposer's entry points.
 inline Interposer* the_interposer = nullptr;
 inline cudnn::Functions Hooked() {
   cudnn::Functions functions = test::StandInGraphs();
@@ -114,7 +114,7 @@ class Operands {
             problem.w[2]);
     Add(test::kUidY, problem.type,
         size_t(problem.n) * problem.k * output[0] * output[1] * output[2]);
-    // A graph without it takes no pointer for it.
+    // A graph that lacks an operand takes no pointer for it.
     for (const auto& tensor : test::FusedTensors(problem, options)) {
       Add(tensor.uid, tensor.type, tensor.Elements());
     }
@@ -132,14 +132,14 @@ class Operands {
   Operands(const Operands&) = delete;
   Operands& operator=(const Operands&) = delete;
 
-  // Whole numbers, in the output too.
+  // Fills all tensors, the output included, with whole numbers.
   void Fill(int seed) {
     for (size_t i = 0; i < pointers_.size(); ++i) {
       const DataType type = types_[i];
       const size_t element = ElementBytes(type);
       std::vector<std::byte> values(elements_[i] * element);
       for (size_t at = 0; at < elements_[i]; ++at) {
-        // Few enough gradients of the output for sums that 16 bits hold.
+        // Leaves out gradients of the output so that 16 bits hold the sums.
         const bool left_out = element == 2 && i == 2 && at % 37 != 0;
         const int value =
             left_out ? 0 : static_cast<int>((at * 7 + at / 11 + i + seed * 3) % 5) - 2;
@@ -150,7 +150,7 @@ class Operands {
           CUDA_SUCCESS);
     }
   }
-  // The workspace begins `beyond` where it does otherwise: at most its guard.
+  // Begins the workspace `beyond` bytes later; `beyond` is at most the guard's size.
   cudnnStatus_t Execute(const cudnn::Functions& functions, cudnnHandle_t handle,
                         cudnnBackendDescriptor_t plan, size_t beyond = 0) const {
     return ExecuteIn(functions, handle, plan,
@@ -160,9 +160,9 @@ class Operands {
                                         cudnnBackendDescriptor_t plan) const {
     return ExecuteIn(functions, handle, plan, nullptr);
   }
-  // Waits.
+  // Waits for the device.
   Values Output() const { return Content(uids_[out_]); }
-  // What the tensor holds. Waits.
+  // Returns the tensor's content. Waits for the device.
   Values Content(int64_t uid) const {
     const auto i = static_cast<size_t>(std::find(uids_.begin(), uids_.end(), uid) - uids_.begin());
     const size_t element = ElementBytes(types_.at(i));
@@ -177,7 +177,7 @@ class Operands {
     }
     return result;
   }
-  // Waits.
+  // Waits for the device.
   bool GuardsAreIntact() const {
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     bool intact = true;
@@ -219,8 +219,8 @@ class Operands {
 
 class Program {
  public:
-  // `execute`: in place of the stand-in's own execution of plans.
-  // `shared`: the store of other programs.
+  // `execute` replaces the stand-in's own execution of plans. `shared` is the store of other
+  // programs.
   explicit Program(const Options& options,
                    decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr,
                    planning::MeasurementStore* shared = nullptr)
@@ -232,7 +232,7 @@ class Program {
   }
   ~Program() { interposer.sessions().Destroy(handle); }
 
-  // Runs `plan` on whole numbers, in exactly the workspace that is asked for it, and gives its
+  // Runs `plan` on whole numbers, in exactly the workspace that it asks for, and returns its
   // output.
   Values Run(const cudnn::Functions& functions, const ConvolutionProblem& problem,
              cudnnBackendDescriptor_t plan, const GraphOptions& options) {
@@ -241,7 +241,7 @@ class Program {
     EXPECT_TRUE(operands.GuardsAreIntact());
     return operands.Output();
   }
-  // The store says that `images` of an engine's plan take so long.
+  // Stores that the plan of `engine` takes `time_ms`.
   void Measured(const test::Graph& graph_of_images, int engine, double time_ms,
                 const test::Graph::Knobs& knobs = {}) {
     const auto plan = graph_of_images.Plan(engine, knobs);
@@ -277,7 +277,8 @@ inline ConvolutionProblem Problem(Operation operation, DataType type = DataType:
 }
 
 using Reads = test::FusedStep::Reads;
-// A value for each channel that the result is multiplied by, added to it, and a ReLU.
+// Scaled multiplies the result by a value for each channel; ScaledBiasRelu then adds one and
+// applies a ReLU.
 inline GraphOptions Scaled() {
   GraphOptions options;
   options.steps = {{CUDNN_POINTWISE_MUL, Reads::kChannel, {}}};
@@ -296,14 +297,14 @@ inline GraphOptions ReluGradient() {
   return options;
 }
 
-// What is added to a forward convolution.
+// If `fused`, a residual, a bias and a ReLU behind a forward convolution.
 inline GraphOptions Fused(bool fused) {
   GraphOptions options;
   options.residual = options.bias = options.relu = fused;
   return options;
 }
 
-// A program with one plan, of kEngine.
+// A program with one plan of kEngine.
 class OnePlan {
  public:
   OnePlan(const ConvolutionProblem& problem, bool fused, const Options& options,
@@ -322,14 +323,14 @@ class OnePlan {
   Program& program() { return program_; }
   const test::Graph& hooked() const { return hooked_; }
   cudnnBackendDescriptor_t plan() const { return plan_->get(); }
-  // The workspace that the program is asked for.
+  // The workspace that the program is told.
   size_t Told() const { return *cudnn::PlanWorkspace(program_.hooked, plan_->get()); }
   WorkspaceBudget& TheBudget() {
     CUcontext context = nullptr;
     EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
     return *program_.interposer.process().budgets.Of(context);
   }
-  // Memory of exactly the workspace that is asked for.
+  // Memory with exactly the workspace that the program is told.
   std::unique_ptr<Operands> Memory() {
     return std::make_unique<Operands>(problem_, graph_options_, Told());
   }
@@ -347,20 +348,20 @@ class OnePlan {
   }
 
  protected:
-  // Once the store says what it is to.
+  // Called once the store has its rows.
   void MakePlans() {
     undivided_ = whole_.Plan(kEngine);
     plan_ = hooked_.Plan(kEngine);
     EXPECT_TRUE(plan_ && undivided_);
   }
-  // The store says that pieces of `images` images of `engine` take so long.
+  // Stores that a piece of `images` images of `engine` takes `time_ms`.
   void PartsMeasured(int engine, double time_ms, int images = kPart) {
     ConvolutionProblem part = problem_;
     part.n = images;
     const test::Graph parts(part, graph_options_, program_.real, {program_.handle});
     program_.Measured(parts, engine, time_ms);
   }
-  // The same of summing partials, where they are summed.
+  // Stores the time of summing partials, if the problem sums partials.
   void SumMeasured(int engine, double time_ms) {
     if (!SumsPartials(problem_)) return;
     const auto read = cudnn::ReadTemplate(program_.real, whole_.Plan(engine)->get());
@@ -383,7 +384,7 @@ class OnePlan {
   std::optional<cudnn::BackendDescriptor> plan_, undivided_;
 };
 
-// A stream that the program's handle is on, and one to launch graphs on.
+// A stream for the program's handle, and a stream to launch graphs on.
 class CaptureSetting {
  public:
   explicit CaptureSetting(OnePlan& subject) : subject_(subject) {
@@ -399,7 +400,7 @@ class CaptureSetting {
   CaptureSetting(const CaptureSetting&) = delete;
   CaptureSetting& operator=(const CaptureSetting&) = delete;
 
-  // Captures a call in pieces and replays it while calls run: each has its own results.
+  // Captures a call in pieces and replays it while calls run: each computes its own results.
   void ExpectReplaysBesideCalls() {
     const auto captured = subject_.Memory(), beside = subject_.Memory();
     CUgraph graph = nullptr;
@@ -428,7 +429,7 @@ class CaptureSetting {
   CUstream stream_ = nullptr, other_ = nullptr;
 };
 
-// A native graph of the plan, which computes in `memory`.
+// A native graph of the plan that computes in `memory`.
 class NativeGraphOf {
  public:
   NativeGraphOf(OnePlan& subject, const Operands& memory) {
@@ -441,7 +442,7 @@ class NativeGraphOf {
   NativeGraphOf(const NativeGraphOf&) = delete;
   NativeGraphOf& operator=(const NativeGraphOf&) = delete;
 
-  // From now on it computes in `memory`.
+  // From now on the graph computes in `memory`.
   cudnnStatus_t Update(OnePlan& subject, const Operands& memory) {
     return With(subject, memory, [](auto handle, auto plan, auto pack) {
       return the_interposer->graph().UpdateCudaGraph(handle, plan, pack, TheGraph());

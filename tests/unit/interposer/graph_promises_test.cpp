@@ -1,5 +1,5 @@
-// What a plan was promised, it is promised again: in another operation graph, in another process,
-// whatever was measured in between.
+// Tests that a plan is promised what it was promised before: in another operation graph and in
+// another process, whatever was measured in between.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ using ::testing::SizeIs;
 
 constexpr size_t kLimit = 2 * GraphSetting::kPartBytes;
 
-// The operation graph made once more, with another name for a tensor.
+// The setting's operation graph with another name for a tensor.
 std::string OtherGraph(const GraphSetting& setting) {
   std::string json = setting.Json();
   for (size_t at; (at = json.find("\"119\"")) != std::string::npos;) json.replace(at, 5, "\"118\"");
@@ -85,8 +85,8 @@ TEST(GraphPromises, TheFirstToKeepOneWins) {
   GraphSetting first(GraphSetting::Limited(kLimit), {}, &store);
   first.Plan();
   MeasureMore(first);
-  // It could not be read, and is found when the own one is to be kept: as if another process had
-  // been faster.
+  // The promise cannot be read at first. It is found when this process is about to keep its own, as
+  // if another process had been faster.
   GraphSetting next(GraphSetting::Limited(kLimit), {}, &store);
   store.promises_fail = true;
   const auto plan = next.Plan();
@@ -95,7 +95,8 @@ TEST(GraphPromises, TheFirstToKeepOneWins) {
   EXPECT_THAT(Executions().calls, SizeIs(4));
 }
 
-// The pieces were built before the promise was lost, and do not fit the one that holds.
+// The pieces were built before another process's promise prevailed, and they do not fit that
+// promise.
 TEST(GraphPromises, NothingIsLeftOfThePlanWhosePromiseWasLost) {
   MemoryStore store;
   {
@@ -131,8 +132,8 @@ TEST(GraphPromises, AStoreThatCannotBeWrittenLeavesItToTheProcess) {
 }
 
 TEST(GraphPromises, AChangedEngineIsPromisedAgain) {
-  // No division fits: the first plan of a list runs another engine, and is built again from its
-  // engine and knobs, no longer the first of anything.
+  // No division fits: the first plan of a list runs another engine. Built again from its engine and
+  // knobs, it is no longer the first of a list.
   constexpr size_t kTight = GraphSetting::kPartBytes - 1;
   MemoryStore store;
   {
@@ -156,7 +157,7 @@ TEST(GraphPromises, AChangedEngineIsPromisedAgain) {
 }
 
 TEST(GraphPromises, PlansTimedAgainstEachOtherKeepTheirEngine) {
-  // Kept for a plan that was not the first: a faster engine does not take its place later either.
+  // The promise is for a plan that was not the first: no faster engine replaces it later either.
   GraphSetting::With with;
   with.other_ms = 0.5;
   MemoryStore store;
@@ -178,7 +179,7 @@ TEST(GraphPromises, PiecesThatNoLongerFitLeaveTheUndividedEngine) {
     GraphSetting first(GraphSetting::Limited(kLimit), with, &store);
     first.Plan();
   }
-  // What was measured got lost but for a piece that is too large.
+  // All measurements are lost, except for a piece that is too large.
   MemoryStore poorer;
   poorer.promises = store.promises;
   with.measured = false;

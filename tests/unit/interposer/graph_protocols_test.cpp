@@ -1,5 +1,5 @@
-// How frameworks take plans from the graph API, each in its own order of calls: what is reported is
-// what executing uses, and results are those of the undivided plan.
+// Tests how frameworks take plans from the graph API, each in its own order of calls: executing
+// uses the workspace that is reported, and results equal the results of the undivided plan.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -38,7 +38,7 @@ class GraphProtocols : public ::testing::TestWithParam<Operation> {
     return options;
   }
 
-  // Configurations of the heuristics' list, best first.
+  // The configurations of the heuristics' list, best first.
   static std::vector<BackendDescriptor> Configurations(const cudnn::Functions& functions,
                                                        const Graph& graph,
                                                        cudnnBackendHeurMode_t mode) {
@@ -83,7 +83,7 @@ class GraphProtocols : public ::testing::TestWithParam<Operation> {
     return std::move(*plan);
   }
 
-  // Runs it in what is reported and compares. Engines that transform round.
+  // Runs the plan in the reported workspace and compares. Engines that transform their data round.
   size_t ExpectKept(Program& program, cudnnBackendDescriptor_t plan) {
     const size_t bytes = *cudnn::PlanWorkspace(program.hooked, plan);
     const Values got = program.Run(program.hooked, problem_, plan, {});
@@ -112,7 +112,7 @@ TEST_P(GraphProtocols, PyTorchBenchmarkTimesAllPlans) {
     const size_t bytes = *cudnn::PlanWorkspace(program.hooked, plan->get());
     plans.emplace_back(bytes, std::move(*plan));
   }
-  // Plans that the allocator has no memory for are dropped by their size, the largest first.
+  // PyTorch drops plans that its allocator has no memory for, the largest first.
   std::erase_if(plans, [&](const auto& plan) { return plan.first > limit_; });
   ASSERT_FALSE(plans.empty());
   for (int round = 0; round < 2; ++round) {
@@ -154,7 +154,7 @@ TEST_P(GraphProtocols, OnnxRuntimeReadsTheWorkspaceBeforeBuilding) {
   EXPECT_GT(built, 1);
 }
 
-// An engine's index and knobs, as a framework serialises them.
+// An engine's index and knobs, in the form that frameworks serialise.
 struct Serialised {
   int engine = -1;
   Graph::Knobs knobs;
@@ -173,7 +173,7 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
   Options options = Limited();
   options.tuning.on = false;
   {
-    // What the heuristics list first needs more.
+    // The first plan of the heuristics' list needs more than this limit.
     Program program{Options()};
     const Graph graph(problem_, {}, program.real, {program.handle});
     const auto listed = Configurations(program.real, graph, CUDNN_HEUR_MODE_A);
@@ -207,7 +207,7 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
       kept.push_back(Serialise(program.real, plan->get()));
       kept.back().workspace_bytes = ExpectKept(program, plan->get());
     }
-    // More is known by now: larger pieces are faster still.
+    // More is known now: larger pieces are faster still.
     const Graph larger(four, {}, program.real, device);
     for (const Serialised& serialised : kept) {
       program.Measured(larger, serialised.engine, 0.1, serialised.knobs);
@@ -220,7 +220,7 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
     const auto plan = graph.Plan(serialised.engine, serialised.knobs);
     ASSERT_TRUE(plan);
     const size_t bytes = ExpectKept(next, plan->get());
-    // What was promised below its need is promised again; what was not may only shrink.
+    // A promise below the need is given again; other promises may only become smaller.
     const bool promised = serialised.workspace_bytes <= *options.workspace_limit;
     if (promised) {
       EXPECT_EQ(bytes, serialised.workspace_bytes) << "engine " << serialised.engine;

@@ -1,5 +1,5 @@
-// An interposer over the null library's graph API, executions recorded, with a store that says how
-// fast engine 38 is in pieces and engine 0, which needs no workspace, undivided.
+// An interposer over the null library's graph API that records executions. Its store says how fast
+// engine 38 is in pieces and engine 0, which needs no workspace, is undivided.
 #pragma once
 
 #include <cuda.h>
@@ -37,7 +37,7 @@ struct GraphSetting {
     return options;
   }
 
-  // `shared`: the store of other settings, as processes share one.
+  // `shared` is the store of other settings, which processes may share.
   explicit GraphSetting(Options given, const With& with, MemoryStore* shared = nullptr)
       : functions(RecordingGraphs()),
         options(PlannedSetting::WithPrimedSizes(given)),
@@ -55,7 +55,7 @@ struct GraphSetting {
   GraphSetting() : GraphSetting(Limited(kPartBytes), With()) {}
   ~GraphSetting() { interposer.sessions().Destroy(handle); }
 
-  // What the store knows from now on.
+  // Adds a measurement to the store.
   void Measured(const std::string& engine, int images, double time_ms, size_t bytes) {
     const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), functions);
     ASSERT_TRUE(platform.ok()) << platform.message();
@@ -88,7 +88,7 @@ struct GraphSetting {
            mode + "\",\"mathPrec\":\"CUDNN_DATA_FLOAT\",\"alpha1\":1.0,\"alpha2\":1.0," + operands +
            "}";
   }
-  // The plan of Problem() as cuDNN 9.19 writes it.
+  // The plan of Problem() in the form that cuDNN 9.19 writes.
   std::string Json(int engine = 38, const std::string& knobs = "") const {
     const std::string n = std::to_string(with.images), y = n + ",8,8,8";
     const std::string x_strides = std::to_string(with.x_step) + ",64,8,1";
@@ -129,7 +129,7 @@ struct GraphSetting {
            ",\"smVersion\":900,\"knobChoices\":{" + knobs + "}}}";
   }
 
-  // What an application does, through the interposer.
+  // Makes a plan through the interposer, as an application does.
   cudnnBackendDescriptor_t Plan(cudnnStatus_t* finalized = nullptr, std::string json = "") {
     if (json.empty()) json = Json();
     interposer::GraphPlans& graph = interposer.graph();
@@ -144,8 +144,8 @@ struct GraphSetting {
     if (finalized != nullptr) *finalized = status;
     return plan;
   }
-  // The plan with a configuration of the heuristics' list at `rank`: of `listed`, the JSON of its
-  // plans, or else of one that says nothing but how long it is.
+  // Makes the plan of the configuration at `rank` of a heuristics' list. `listed` is the JSON of
+  // the list's plans; if it is empty, the list shows nothing but its length.
   cudnnBackendDescriptor_t PlanOfRank(int rank, const std::vector<std::string>& listed = {},
                                       cudnnStatus_t* finalized = nullptr) {
     interposer::GraphPlans& graph = interposer.graph();
@@ -199,7 +199,7 @@ struct GraphSetting {
     graph.Finalize(pack);
     return pack;
   }
-  // As frameworks do: a pack for every execution.
+  // Executes the plan with a new pack, as frameworks do.
   cudnnStatus_t Execute(cudnnBackendDescriptor_t plan) {
     const cudnnBackendDescriptor_t pack = Pack();
     const cudnnStatus_t status = interposer.graph().Execute(handle, plan, pack);
@@ -216,14 +216,14 @@ struct GraphSetting {
   cudnnHandle_t handle = nullptr;
 };
 
-// Without measurements of anything.
+// A setting whose store has no measurements.
 inline GraphSetting::With Unmeasured() {
   GraphSetting::With with;
   with.measured = with.other = false;
   return with;
 }
 
-// One execution by engine 0, which needs no workspace, of all images.
+// Expects one execution of all images by engine 0, which needs no workspace.
 inline void ExpectSubstitute() {
   ASSERT_EQ(Executions().calls.size(), 1u);
   EXPECT_EQ(Executions().calls[0].engine, 0);

@@ -1,5 +1,5 @@
-// Plans of the graph API in a process whose images are split, whose two ranks are threads, on the
-// stand-in's real arithmetic.
+// Tests plans of the graph API in a process whose images are split, on the stand-in's real
+// arithmetic. Its two ranks are threads.
 #include <gmock/gmock.h>
 
 #include <barrier>
@@ -25,7 +25,7 @@ using ::testing::StartsWith;
 
 constexpr int kSplitRanks = 2;
 
-// With the ranks of a grid as threads of this process.
+// The ranks of the grid are threads of this process.
 Options SplitInTwo(Options options) {
   options.spatial.grid = *SpatialGrid::Parse("h2");
   options.spatial.transport = Transport::kLoopback;
@@ -36,13 +36,13 @@ Options SplitInTwo(Options options) {
   return options;
 }
 
-// One rank's stripe of a convolution that needs no other rank's rows, so that its part of the
-// result is what its own rows give.
+// One rank's stripe of a convolution that needs no rows of other ranks, so the rank's own rows
+// determine its part of the result.
 ConvolutionProblem StripeOfOneTap() {
   return test::ProblemWith({.x = {1, 6, 12}, .w = {1, 1, 1}, .pad = {0, 0, 0}});
 }
 
-// The program's ranks, each on a thread of its own with a handle and a stream.
+// The program's ranks, each on its own thread with a handle and a stream.
 class SplitProgram : public Program {
  public:
   using Program::Program;
@@ -73,7 +73,7 @@ class SplitProgram : public Program {
   }
 };
 
-// What the plan gives undivided, on the rank's rows alone.
+// Returns what the undivided plan computes from the rank's rows alone.
 Values OnOwnRows(const SplitProgram& program, const ConvolutionProblem& problem,
                  cudnnHandle_t handle, int seed) {
   const test::Graph graph(problem, {}, program.real, {handle});
@@ -86,8 +86,8 @@ Values OnOwnRows(const SplitProgram& program, const ConvolutionProblem& problem,
   return operands.Output();
 }
 
-// Three calls of a plan on each rank, which are right. A rank reads its result, which waits for all
-// streams, while the other has made the same call and not yet the next.
+// Expects three correct calls of a plan on each rank. A rank reads its result, which waits for all
+// streams, after the other rank has made the same call and before it makes the next one.
 void ExpectSplitCalls(SplitProgram& program) {
   std::barrier meet(kSplitRanks);
   program.OnAllRanks([&](int rank, cudnnHandle_t handle) {
@@ -137,8 +137,8 @@ TEST(GraphSplit, PlansBeyondTheLastRememberedOneAreNotMeasured) {
   EXPECT_EQ(program.interposer.process().kernels.measured(), 0);
 }
 
-// A library that takes every graph, so that all operations meet the splitter, and can tell nothing
-// of them.
+// A library that accepts every graph, so that all operations reach the splitter, and that says
+// nothing about them.
 void TakeEveryGraph(cudnn::Functions& functions) {
   functions.cudnnBackendCreateDescriptor = [](auto, auto* out) {
     *out = static_cast<cudnnBackendDescriptor_t>(::operator new(1));
@@ -157,14 +157,14 @@ void TakeEveryGraph(cudnn::Functions& functions) {
   functions.cudnnBackendExecute = [](auto, auto, auto) { return CUDNN_STATUS_SUCCESS; };
 }
 
-// A plan of operations that say nothing but what they are, or which norm they are.
+// A plan whose operations say only what they are, or which norm they compute.
 class NamedPlan {
  public:
   struct Operation {
     cudnnBackendDescriptorType_t type;
     std::optional<cudnnBackendNormMode_t> norm = std::nullopt;
     std::optional<cudnnPointwiseMode_t> mode = std::nullopt;
-    bool is_seen = true;  // else the interposer did not see how it was made
+    bool is_seen = true;  // false: the interposer did not see how it was made
   };
 
   NamedPlan(SplitProgram& program, const std::vector<Operation>& operations) : program_(program) {
@@ -288,7 +288,7 @@ TEST(GraphSplit, OperationsThatLookBeyondAnElementAreRefusedByName) {
     TakeEveryGraph(program.under);
     EXPECT_EQ(NamedPlan(program, {kRelu, kRelu}).finalized(), CUDNN_STATUS_SUCCESS);
     EXPECT_THAT(RefusedBy(program), IsEmpty());
-    // Behind pointwise ones, and before one that would be refused, too.
+    // The operation is behind pointwise ones and before one that would be refused, too.
     constexpr NamedPlan::Operation kOther = {CUDNN_BACKEND_OPERATION_SIGNAL_DESCRIPTOR};
     EXPECT_EQ(NamedPlan(program, {kRelu, named.operation, kOther}).finalized(),
               CUDNN_STATUS_NOT_SUPPORTED);

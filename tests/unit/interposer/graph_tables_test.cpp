@@ -1,4 +1,4 @@
-// What is remembered of the graph API's descriptors.
+// Tests what is remembered of the graph API's descriptors.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -26,7 +26,7 @@ TEST(AddressTable, BehavesAsAMap) {
   std::vector<int> values(64);
   std::unordered_map<const void*, int*> expected;
   for (int i = 0; i < 200000; ++i) {
-    // Few addresses: keys come again, and probes meet.
+    // There are few addresses, so keys recur and probes collide.
     const void* const key = At(16 + 16 * (random() % 500));
     if (random() % 2 == 0) {
       int* const value = &values[random() % values.size()];
@@ -137,7 +137,7 @@ class Shadows : public ::testing::Test {
     Set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, At(0x99));
     return graph;
   }
-  // The plan of a graph, by way of an engine or of heuristics.
+  // The plan of a graph, made through an engine or through heuristics.
   DescriptorShadow PlanOf(cudnnBackendDescriptor_t graph, int rank = -1) {
     const auto configuration = Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     if (rank < 0) {
@@ -182,7 +182,7 @@ TEST_F(Shadows, WhatCannotBeDividedIsSeenAtOnce) {
   }
 }
 
-// A single image of 2^31 elements or more may gain by tiles.
+// A single image of 2^31 elements or more may gain from tiles.
 TEST_F(Shadows, TheSpanOfAVastImageIsKnown) {
   const auto small = Tensor(1), vast = Tensor(1, CUDNN_DATA_FLOAT, 32768);
   for (const auto& [x, y] : {std::pair{vast, small}, {small, vast}}) {
@@ -210,7 +210,7 @@ TEST_F(Shadows, ConvolutionsOfRaggedOrDynamicShapesAreUnfamiliar) {
     const auto dynamic = Graph(Forward(Tensor(images)));
     Set(dynamic, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, true);
     EXPECT_EQ(PlanOf(dynamic).kind, GraphKind::kUnfamiliar);
-    // Whichever is said first.
+    // The order of the two attributes does not matter.
     const auto before = Make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     Set(before, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, true);
     Set(before, CUDNN_ATTR_OPERATIONGRAPH_OPS, Forward(Tensor(images)));
@@ -243,7 +243,7 @@ TEST_F(Shadows, AListKnowsWhichOfItsConfigurationsAreLeft) {
     EXPECT_EQ(lent.all(), (std::vector{first, second}));
     {
       const LentConfigurations also(shadows_, functions, *list);
-      // The application destroys one that is in use.
+      // The application destroys a configuration that is in use.
       shadows_.OnDestroy(first);
       EXPECT_TRUE(shadows_.DestroyLater(first));
     }
@@ -252,7 +252,7 @@ TEST_F(Shadows, AListKnowsWhichOfItsConfigurationsAreLeft) {
   }
   EXPECT_EQ(destroyed, std::vector{first});
   EXPECT_FALSE(shadows_.DestroyLater(second));
-  // Another descriptor at its address is not of the list.
+  // Another descriptor at the same address is not in the list.
   shadows_.OnCreate(first, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
   EXPECT_EQ(LentConfigurations(shadows_, functions, *list).all(), std::vector{second});
   EXPECT_EQ(destroyed, std::vector{first});

@@ -1,5 +1,5 @@
-// Threads with a handle and a plan each, which are equal, on the stand-in's real arithmetic: cuDNN
-// does not promise that one plan runs on two threads at once.
+// Tests threads that each have a handle and a plan, equal to the others', on the stand-in's real
+// arithmetic. cuDNN does not promise that one plan may run on two threads at once.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -13,7 +13,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The plans that run now; whether one ran on two threads at once.
+// The plans that run now, and whether one of them ran on two threads at once.
 struct Watch {
   std::mutex mutex;
   std::set<cudnnBackendDescriptor_t> running;
@@ -44,8 +44,8 @@ cudnnStatus_t ExecuteWatched(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
   return status;
 }
 
-// A second thread has a handle and a plan of its own, as PyTorch's have, which is equal to the
-// first one's: what ucudnn built for both runs on one of them at a time.
+// A second thread has its own handle and its own, equal plan, as in PyTorch. What ucudnn built for
+// both runs on one of the threads at a time.
 void ExpectThreadsApart(OnePlan& subject, const ConvolutionProblem& problem,
                         cudnnBackendDescriptor_t first_plan) {
   Program& program = subject.program();
@@ -55,7 +55,7 @@ void ExpectThreadsApart(OnePlan& subject, const ConvolutionProblem& problem,
     const test::Graph graph(problem, {}, program.hooked, {second});
     const auto second_plan = graph.Plan(kEngine);
     ASSERT_TRUE(second_plan);
-    subject.Run(*subject.Memory());  // what is measured or compared is so now
+    subject.Run(*subject.Memory());  // measures and compares what there is to be
     CUcontext context = nullptr;
     ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
     TheWatch().executed = 0;
@@ -85,7 +85,7 @@ size_t BytesOfPart() {
   return *cudnn::PlanWorkspace(program.real, graph.Plan(kEngine)->get());
 }
 
-// A program whose plan ucudnn replaces: by pieces, and where they fail by an engine that needs no
+// A program whose plan ucudnn replaces by pieces and, if these fail, by an engine that needs no
 // workspace.
 class Replaced : public OnePlan {
  public:

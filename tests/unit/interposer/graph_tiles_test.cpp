@@ -1,7 +1,7 @@
-// Execution plans of one image that exceed the limit, on the stand-in's real arithmetic: tiles of
-// their own engine compute the same, also inside captures and where operations are fused, and
-// faults of one kind of tile are found before a program is told of any. Plans of too many elements
-// for fast engines run such engines in tiles.
+// Tests execution plans of one image that exceed the limit, on the stand-in's real arithmetic:
+// tiles of their own engine compute the same, also inside captures and with fused operations, and
+// faults of one kind of tile are found before a program is told of any tiles. Plans with too many
+// elements for fast engines run such engines in tiles.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ size_t NeedOf(const ConvolutionProblem& problem, const GraphOptions& graph_optio
   return *cudnn::PlanWorkspace(program.real, graph.Plan(kEngine)->get());
 }
 
-// Plans are measured before they are told what they need.
+// Plans are measured before their workspace is told.
 Options Measuring(size_t limit_bytes) {
   Options options = test::Within(limit_bytes);
   options.tuning.on = true;
@@ -47,7 +47,7 @@ class TiledPlan : public OnePlan {
             planning::MeasurementStore* shared = nullptr)
       : OnePlan(problem, graph_options, options, execute, shared) {
     if (finalize != nullptr) program_.under.cudnnBackendFinalize = finalize;
-    // Without a limit tiles have to gain over what runs undivided, on every machine.
+    // Without a limit tiles must be faster than all undivided engines, on every machine.
     for (int engine = 0; engine < 8 && !options.workspace_limit; ++engine) {
       if (whole_.Plan(engine)) PartsMeasured(engine, 1e4, problem.n);
     }
@@ -61,7 +61,7 @@ class TiledPlan : public OnePlan {
     for (const auto& run : kernel["plan"]) pieces += run["count"].get<int>();
     return pieces;
   }
-  // A few calls, each with operands of its own.
+  // Expects that a few calls with different operands are correct.
   void ExpectRight() {
     const auto memory = Memory();
     for (int seed = 1; seed <= 3; ++seed) {
@@ -89,7 +89,7 @@ TEST(GraphTiles, ComputeWhatThePlanDoes) {
   }
 }
 
-// The whole is too large to be compared in the memory for measuring, its tiles are not.
+// The memory for measuring is too small to compare the whole, but not to compare its tiles.
 TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
   struct Kernel {
     Operation operation;
@@ -112,8 +112,8 @@ TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
   }
 }
 
-// The total is a third of what the plan needs. Nothing is asked of the program, and the tiles run
-// in workspace of ucudnn's, once it is known that there is nothing else to bring any for.
+// The total is a third of the plan's need. The program is asked for no workspace; the tiles run in
+// ucudnn's workspace once it is known that no other kernel needs any.
 TEST(GraphTiles, RunWithinOneBudget) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Image(operation);
@@ -134,7 +134,7 @@ TEST(GraphTiles, RunWithinOneBudget) {
   }
 }
 
-// How many plans of tiles were finalized.
+// The number of plans of tiles that were finalized.
 int& TilesFinalized() {
   static int finalized = 0;
   return finalized;
@@ -172,7 +172,7 @@ TEST(GraphTiles, RunInCaptures) {
   CaptureSetting(plan).ExpectReplaysBesideCalls();
 }
 
-// A native graph of tiles computes what the call does, and once updated in other memory.
+// A native graph of tiles computes the same as the call, and after an update in other memory.
 TEST(GraphTiles, BecomeNativeGraphs) {
   for (const Operation operation : test::kOperations) {
     const bool fused = operation == Operation::kForward;
@@ -199,7 +199,7 @@ TEST(GraphTiles, BecomeNativeGraphs) {
   }
 }
 
-// Where a tile cannot become a graph the whole does, and a graph that is half updated is told of.
+// If a tile cannot become a graph, the whole becomes one. A graph that is half updated is reported.
 TEST(GraphTiles, WhoseNativeGraphFailsAtAnyTileAreRightOrToldOf) {
   static int left = 0;  // tiles until one fails
   const ConvolutionProblem problem = Image(Operation::kForward);
@@ -255,7 +255,7 @@ TEST(GraphTiles, GainTimeWhereThePolicyLooksEverywhere) {
       << "nothing could change it";
 }
 
-// A workspace plan with what a report says of a kernel; with a total, that is ucudnn's to bring.
+// Writes a workspace plan with the reported kernel; with a total ucudnn brings the workspace.
 std::string WorkspacePlanOf(const nlohmann::json& reported, std::optional<size_t> total_bytes) {
   const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), test::StandInGraphs());
   EXPECT_TRUE(platform.ok());
@@ -279,7 +279,7 @@ TEST(GraphTiles, AreFollowedFromAWorkspacePlan) {
     Options options = Measuring(limit);
     const nlohmann::json reported = TiledPlan(problem, {}, options).Kernel();
     options.workspace_limit.reset();
-    options.policy = BatchSizePolicy::kUndivided;  // the file alone cuts it
+    options.policy = BatchSizePolicy::kUndivided;  // only the file cuts the image
     for (const bool in_budget : {false, true}) {
       options.workspace_plan =
           WorkspacePlanOf(reported, in_budget ? std::optional(limit) : std::nullopt);
@@ -311,7 +311,7 @@ TEST(GraphTiles, WhatWasPromisedIsPromisedWithoutThemToo) {
   EXPECT_EQ(plan.Pieces(), 1);
 }
 
-// The second process keeps what the first one promised by the grids of the user's limit.
+// The second process uses the measured grids and keeps the promise of the first one.
 TEST(GraphTiles, AnotherProcessFindsThemInTheStore) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   const Options options = Measuring(NeedOf(problem, {}) / 3);
@@ -330,13 +330,13 @@ TEST(GraphTiles, AnotherProcessFindsThemInTheStore) {
   plan.ExpectRight();
 }
 
-// Whether the plan computes a tile at the lower edge.
+// Returns whether the plan computes a tile at the lower edge.
 bool IsLowerEdge(cudnnBackendDescriptor_t plan) {
   const auto read = cudnn::ReadTemplate(test::StandInGraphs(), plan);
   return read.ok() && read->convolution.problem.extra_pad[1] > 0;
 }
 
-// An engine that does not serve one kind of tile leaves the plan whole, and the reason names it.
+// If an engine does not serve one kind of tile, the plan stays whole and the reason says so.
 TEST(GraphTiles, AreNotOfferedWhereAnEdgeIsNotServed) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   const size_t need = NeedOf(problem, {});
@@ -350,7 +350,7 @@ TEST(GraphTiles, AreNotOfferedWhereAnEdgeIsNotServed) {
   EXPECT_THAT(plan.Reason(), HasSubstr("does not serve its tiles forward"));
 }
 
-// The tiles at one edge are left unwritten: no grid is trusted.
+// The tiles at one edge are not written, so no grid is trusted.
 TEST(GraphTiles, OfWhichOneKindIsWrongNeverRun) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   const size_t limit = NeedOf(problem, {}) / 3;
@@ -362,8 +362,8 @@ TEST(GraphTiles, OfWhichOneKindIsWrongNeverRun) {
   EXPECT_THAT(plan.program().Report()["fallbacks"].dump(), HasSubstr("a divided plan is wrong"));
 }
 
-// Vast plans: the library has but its implicit GEMM for the whole, which propagates NaNs strictly,
-// and does not have that for tiles where a test says so.
+// A library for vast plans. For the whole it has only its implicit GEMM, which propagates NaNs
+// strictly; a test says whether it has that for tiles, too.
 struct VastLibrary {
   int64_t whole_rows = 0;
   bool gemm_serves_tiles = false;
@@ -377,7 +377,7 @@ cudnnStatus_t FinalizeInVastLibrary(cudnnBackendDescriptor_t descriptor) {
   const cudnnStatus_t status = test::StandInGraphs().cudnnBackendFinalize(descriptor);
   if (status != CUDNN_STATUS_SUCCESS) return status;
   const auto read = cudnn::ReadTemplate(test::StandInGraphs(), descriptor);
-  if (!read.ok()) return status;  // no plan
+  if (!read.ok()) return status;  // not a plan
   const bool gemm = read->convolution.engine.graph()->index == 0;
   const bool whole = read->convolution.problem.x[1] == TheVastLibrary().whole_rows;
   const bool serves = whole ? gemm : !gemm || TheVastLibrary().gemm_serves_tiles;
@@ -400,7 +400,7 @@ cudnnStatus_t GetFromVastLibrary(cudnnBackendDescriptor_t const from,
   return status;
 }
 
-// The whole takes far longer than it does, so that tiles gain on every machine.
+// The stored time of the whole is far too long, so that tiles gain on every machine.
 class VastPlan : public OnePlan {
  public:
   VastPlan(const ConvolutionProblem& problem, const Options& options, bool fused = false,
@@ -428,7 +428,7 @@ class VastPlan : public OnePlan {
       EXPECT_TRUE(memory->GuardsAreIntact());
     }
   }
-  // Runs in pieces, each of an engine that begins with `engine`.
+  // Expects pieces, each of an engine whose name begins with `engine`.
   void ExpectTilesOf(const std::string& engine) {
     const nlohmann::json plan = Kernel()["plan"];
     EXPECT_TRUE(plan.size() > 1 || plan[0]["count"] > 1) << Kernel();
@@ -513,7 +513,7 @@ TEST(VastPlans, AreToldTheSameWhateverTilesAndPolicySay) {
   }
 }
 
-// Where ucudnn brings all workspace, none of it is for what needs none, and nothing is promised.
+// If ucudnn brings all workspace, a plan that needs none gets none, and nothing is promised for it.
 TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   for (const bool limited : {false, true}) {
@@ -535,7 +535,7 @@ TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
   }
 }
 
-// What the program remembers from elsewhere is the plan's own need: none.
+// A program that remembers the plan's own need from elsewhere passes no workspace.
 TEST(VastPlans, RunAsTheyAreWhereNoWorkspaceIsPassed) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   VastPlan plan(problem, Measuring(NeedOf(problem, {}) / 3));
@@ -560,7 +560,7 @@ TEST(VastPlans, WhoseTilesAreWrongStayWholeAndAreToldTheirNeed) {
   plan.ExpectWhole();
 }
 
-// A plan of one image that the library serves, within a limit or without one.
+// A plan of one image that the library serves and that exceeds no limit.
 class PlanThatFits : public OnePlan {
  public:
   explicit PlanThatFits(const Options& options)

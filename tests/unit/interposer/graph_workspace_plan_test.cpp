@@ -1,5 +1,5 @@
-// Execution plans that follow a workspace plan, on the stand-in's real arithmetic: in its
-// micro-batches they compute, to the bit, what the undivided plan does, in less workspace.
+// Tests execution plans that follow a workspace plan, on the stand-in's real arithmetic: divided
+// into its micro-batches they compute the same bits as the undivided plan, in less workspace.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -27,11 +27,11 @@ struct PlanCase {
   DataType type = DataType::kFloat;
 };
 
-// What cuDNN says of engines at kPart images.
+// What cuDNN says about an engine.
 struct Pieces {
   std::string engine;
-  size_t bytes = 0;        // of one piece, with what sums partials
-  size_t whole_bytes = 0;  // of the whole
+  size_t bytes = 0;        // for one piece of kPart images, including what sums partials
+  size_t whole_bytes = 0;  // for the whole
 };
 
 std::optional<Pieces> PiecesOf(const PlanCase& which, int engine) {
@@ -96,7 +96,7 @@ Options Following(const nlohmann::json& file) {
   return options;
 }
 
-// A program with one plan, whose pieces the store says were compared.
+// A program with one plan; if `compared`, the store says that its pieces were compared.
 class Follower : public OnePlan {
  public:
   Follower(const PlanCase& which, const nlohmann::json& file, bool compared = true,
@@ -120,7 +120,7 @@ class Follower : public OnePlan {
       EXPECT_TRUE(operands->GuardsAreIntact());
     }
   }
-  // What the report says of the kernel that was called.
+  // The report on the kernel that was called.
   nlohmann::json Kernel() {
     const nlohmann::json report = program_.Report();
     nlohmann::json called;
@@ -149,7 +149,7 @@ TEST_P(GraphWorkspacePlan, IsFollowedInItsWorkspaceAndNothingIsMeasured) {
   ASSERT_LE(pieces.bytes, pieces.whole_bytes);
   Follower follower(GetParam(), WorkspacePlanFile(GetParam(), pieces.engine, pieces.bytes));
   EXPECT_GE(follower.Told(), pieces.bytes);
-  // Some engines take as much for any mini-batch.
+  // Some engines need the same workspace for any mini-batch.
   if (pieces.bytes < pieces.whole_bytes) {
     EXPECT_LT(follower.Told(), pieces.whole_bytes);
   }
@@ -192,7 +192,7 @@ TEST_P(GraphWorkspacePlan, OfABudgetBringsTheWorkspaceFromTheFirstCallOn) {
   EXPECT_EQ(follower.TheBudget().bytes(), pieces.bytes);
 }
 
-// What a capture holds may run at any time: beside calls, and beside what was captured earlier.
+// A capture may run at any time: beside calls, and beside earlier captures.
 TEST_P(GraphWorkspacePlan, OfABudgetGivesACaptureASegmentOfItsOwn) {
   const Pieces pieces = *PiecesOf(GetParam(), kEngine);
   Follower follower(GetParam(),
@@ -237,7 +237,7 @@ INSTANTIATE_TEST_SUITE_P(Graphs, GraphWorkspacePlan,
 
 constexpr PlanCase kForward = {"forward", Operation::kForward};
 
-// The first plan of a list is whatever engine is best; the others are what the program chose.
+// The first plan of a list stands for the best engine; the others are the program's choices.
 TEST(GraphPlanFileOfAList, OnlyTheFirstPlanTakesTheFilesEngine) {
   const std::vector<std::string> list = [] {
     Program program{Options()};
@@ -249,7 +249,7 @@ TEST(GraphPlanFileOfAList, OnlyTheFirstPlanTakesTheFilesEngine) {
     return engines;
   }();
   ASSERT_GE(list.size(), 2u);
-  // Another engine than the first one, that takes workspace.
+  // Finds an engine that is not the first of the list and needs workspace.
   std::optional<Pieces> pieces;
   int engine = -1;
   for (const int candidate : {kEngine, 0, 2, 3, 4, 5, 6, 7}) {
@@ -294,7 +294,7 @@ TEST(GraphPlanFileOfWrongPieces, IsComparedBeforeItRuns) {
   }
 }
 
-// What takes no workspace whole gains nothing from another engine's micro-batches.
+// A plan that needs no workspace undivided gains nothing from another engine's micro-batches.
 TEST(GraphPlanFileOfNoUse, LeavesAPlanWholeThatNeedsNoLessInPieces) {
   int engine = -1;
   std::optional<Pieces> pieces;

@@ -28,7 +28,7 @@ nlohmann::json ReportOf(PlannedSetting& setting) {
   return nlohmann::json::parse(setting.interposer.report().Json("on", 0));
 }
 
-// The call reaches the real library as it was made.
+// Expects that the call reached the real library unchanged.
 void ExpectAsAsked(const cudnn::ConvolutionCall& call) {
   ASSERT_THAT(ThisRecording().calls, SizeIs(1));
   const test::RecordedCall& seen = ThisRecording().calls[0];
@@ -132,7 +132,7 @@ TEST(Interposer, WhatFindReportsIsWhatRuns) {
   EXPECT_THAT(ThisRecording().calls, SizeIs(4));
 }
 
-// Algorithm 0 takes any pointer; the plan told for it has a piece of another.
+// Algorithm 0 takes any pointer; the plan that was told for it has a piece of another algorithm.
 TEST(Interposer, MisalignedPointersKeepToTheCallersAlgorithm) {
   Options options = PlannedSetting::NotMeasuring();
   options.policy = BatchSizePolicy::kAll;

@@ -16,8 +16,8 @@ using Known = KernelSequence::Known;
 // A kernel that is the only one of its problem.
 KernelRun Only(int kernel) { return {kernel, kernel}; }
 
-// Runs the kernels that `calls` names by letters on one lane, and gives the number of calls after
-// which it was known: 0 when it never was.
+// Runs the kernels named by the letters of `calls` on one lane. Returns the number of calls after
+// which the sequence was known, or 0.
 size_t KnownAfter(KernelSequence& sequence, const std::string& calls, int lane = 0) {
   for (size_t i = 0; i < calls.size(); ++i) {
     if (sequence.Run(Only(calls[i]), lane, false) == Known::kRepeated) return i + 1;
@@ -29,14 +29,14 @@ TEST(KernelSequence, IsKnownAtItsFirstWholeRepeat) {
   for (const auto& [calls, expected] : std::initializer_list<std::pair<const char*, size_t>>{
            {"abcabc", 6},
            {"abcab", 0},
-           {"abacabac", 8},        // a kernel that comes twice
+           {"abacabac", 8},        // a kernel comes twice
            {"abbcabbc", 8},        // twice in a row
-           {"aabcaabc", 8},        // at the beginning
+           {"aabcaabc", 8},        // twice at the beginning
            {"abababcabababc", 4},  // "abab" is a whole repeat; what comes later comes too late
            {"abcdefgabcdefg", 14},
-           {"aababa", 6},         // where it begins with something else
+           {"aababa", 6},         // the repeat begins with another kernel
            {"aabbccabcabc", 11},  // each was timed twice before
-           {"waabbabab", 0},      // without what ran at first it is none yet
+           {"waabbabab", 0},      // no repeat, since what ran first is missing
            {"aaaaaaaaaaaa", 0}}) {
     SCOPED_TRACE(calls);
     KernelSequence sequence;
@@ -168,15 +168,16 @@ TEST(KernelSequence, WhatRanOnceBeforeTheLoopIsForgottenAfterLong) {
   EXPECT_EQ(sequence.Uses().size(), 3u);
 }
 
-// A program of several problems, each with several plans of which one is kept; where it times them
-// is `timing`. Its loop begins with a kernel that comes once, as a network's first layer does.
+// A program of several problems. Each has several plans, and the program keeps one of them.
+// `timing` says when it times the plans. The loop begins with a kernel that comes once, like a
+// network's first layer.
 struct RandomProgram {
   enum Timing { kNone, kBefore, kAmidst };
   RandomProgram(std::mt19937& random, Timing timing) {
     const auto any = [&](int from, int to) {
       return std::uniform_int_distribution<int>(from, to)(random);
     };
-    // What is timed once before the loop, in its order, is an iteration of it.
+    // Plans that are timed once before the loop, in its order, are an iteration of it.
     const int problems = any(2, 12), times = any(timing == kBefore ? 2 : 1, 4);
     std::vector<std::vector<KernelRun>> plans(problems);
     std::vector<KernelRun> kept;
@@ -213,7 +214,7 @@ struct RandomProgram {
   }
 
   std::vector<KernelRun> prologue, loop;
-  std::map<int, double> calls;  // of an iteration
+  std::map<int, double> calls;  // in one iteration
 };
 
 TEST(KernelSequence, ALoopIsKnownSoonAfterTheTimingOfItsPlans) {
@@ -227,7 +228,7 @@ TEST(KernelSequence, ALoopIsKnownSoonAfterTheTimingOfItsPlans) {
       for (const KernelRun& run : program.prologue) {
         ASSERT_EQ(sequence.Run(run, 0, true), Known::kNotYet) << "while it is timed";
       }
-      // Two whole iterations, behind what was left of the one before.
+      // Two whole iterations are enough, after the rest of the iteration before them.
       const int most = timing == RandomProgram::kNone ? 2 : 3;
       for (int iteration = 0; iteration < most && !sequence.complete(); ++iteration) {
         for (const KernelRun& run : program.loop) sequence.Run(run, 0, true);

@@ -1,4 +1,4 @@
-// Whose calls are whose, for the report.
+// Tests which calls belong to which lane, for the report.
 #include "interposer/session/lanes.h"
 
 #include <gtest/gtest.h>

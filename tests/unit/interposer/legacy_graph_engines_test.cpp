@@ -1,4 +1,4 @@
-// A program of the legacy API that gets engines of the graph API, on the stand-in's real
+// Tests a program of the legacy API that gets engines of the graph API, on the stand-in's real
 // arithmetic: its results, what it is told, and when its own algorithms run.
 #include <gmock/gmock.h>
 
@@ -14,12 +14,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// oneDNN's blocked layouts with the workspace of a quarter of the batch: the legacy API has no such
-// engine.
+// An engine with oneDNN's blocked layouts and the workspace of a quarter of the batch. The legacy
+// API has no such engine.
 constexpr char kEngine[] = "graph:1[k25=2]";
 int executions = 0;
 bool idle = false;  // the graph's engines compute nothing
-int idle_at = 0;    // the one execution that does not
+int idle_at = 0;    // number of the one execution that computes nothing
 bool failing = false;
 
 cudnnStatus_t CountedExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -60,7 +60,7 @@ struct GraphProgram : Program {
   void StoreGraph(int images, double time_ms, bool verified = true) {
     StoreRow({{kEngine, images, time_ms, GraphNeed(images), true}, 5, verified});
   }
-  // Executions of graph engines by one call.
+  // Returns the number of executions of graph engines in one call.
   int Executions(int algorithm = 0, size_t bytes = kWorkspace) {
     executions = 0;
     ExpectRight(algorithm, bytes);
@@ -99,7 +99,7 @@ TEST(LegacyGraphEngines, ServeInPieces) {
   }
 }
 
-// What a better engine gains and what division gains are different claims.
+// The report separates what a better engine gains from what division gains.
 TEST(LegacyGraphEngines, AndDivisionGainApartInTheReport) {
   struct Case {
     const char* what;
@@ -148,7 +148,7 @@ TEST(LegacyGraphEngines, AreNotWhatACallerIsToldOf) {
     EXPECT_EQ(told->front().workspace_bytes, need);
     EXPECT_EQ(told->front().time_ms, 1);
     EXPECT_EQ(program.Executions(0, need), 1);
-    // The algorithm is right by itself in less.
+    // With less workspace the algorithm itself serves the call.
     EXPECT_EQ(program.Executions(0, need - 1), 0);
     EXPECT_THAT(TheCalls(), SizeIs(operation == Operation::kBackwardData ? 0 : 1));
     EXPECT_EQ(program.Executions(0, 0), 0);
@@ -181,7 +181,7 @@ TEST(LegacyGraphEngines, AloneDivideWhereTheUserWantsGraphOnes) {
   EXPECT_EQ(other.Executions(), 2);
 }
 
-// A caller who was told of a deterministic direct algorithm is served by nothing else.
+// A caller who was told of a deterministic direct algorithm gets nothing less.
 TEST(LegacyGraphEngines, AreNoLessDeterministicThanTheCallersAlgorithm) {
   GraphProgram program(Operation::kForward, Planned());
   program.Store(0, kImages, 100);
@@ -217,12 +217,12 @@ TEST(LegacyGraphEngines, FoundWrongAreNeverUsed) {
   }
 }
 
-// Plans that replace a gradient and plans that add to it are compared alike.
+// Plans that replace a gradient and plans that add to it are both compared.
 TEST(LegacyGraphEngines, ThatDoNotAddAreNeverUsed) {
   GraphProgram program(Operation::kBackwardFilter, Planned());
   program.Store(0, kImages, 100);
   program.StoreGraph(kImages, 1, false);
-  idle_at = 2;  // behind the one that replaces
+  idle_at = 2;  // the plan that adds, compared after the one that replaces
   EXPECT_EQ(program.Executions(), 2) << "compared";
   EXPECT_EQ(program.Executions(), 0);
   EXPECT_THAT(program.Fallbacks(), HasSubstr("a graph engine is wrong and never used"));
@@ -266,7 +266,7 @@ TEST(LegacyGraphEngines, AreNotMadeReadyInsideACapture) {
   EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
 }
 
-// The plan that adds is another one than ran.
+// The plan that adds is not the plan that ran before.
 TEST(LegacyGraphEngines, ThatAddAreCapturedOnlyAfterTheyRan) {
   const float one = 1;
   GraphProgram program(Operation::kBackwardFilter, Planned());
@@ -297,8 +297,8 @@ TEST(LegacyGraphEngines, ThatAddAreCapturedOnlyAfterTheyRan) {
   EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
 }
 
-// A call with other scales measures the legacy engines alone: the next plain one finds the others
-// still to be measured.
+// A call with other scales measures the legacy engines alone. The next plain call finds that the
+// others are not measured yet.
 TEST(LegacyGraphEngines, AreMeasuredByTheFirstCallTheyMayServe) {
   const float two = 2;
   Options options = Planned();
@@ -325,7 +325,7 @@ TEST(LegacyGraphEngines, AreMeasuredByTheFirstCallTheyMayServe) {
   EXPECT_EQ(program.interposer.process().kernels.measured(), measured);
 }
 
-// A plan holds its scales: beta = 1 where gradients of the filter add up, and else none.
+// A plan holds its scales: beta = 1 if gradients of the filter add up, otherwise beta = 0.
 TEST(LegacyGraphEngines, ServeOnlyTheScalesTheyHold) {
   const float two = 2, one = 1, zero = 0;
   for (const Operation operation : kOperations) {
@@ -355,7 +355,7 @@ TEST(LegacyGraphEngines, ServeOnlyTheScalesTheyHold) {
   }
 }
 
-// What is measured decides, whatever it is.
+// The measured times decide, whatever they are.
 TEST(LegacyGraphEngines, AreMeasuredBesideTheLegacyOnes) {
   for (const EngineSet engines : {EngineSet::kBoth, EngineSet::kLegacy}) {
     Options options = Planned();

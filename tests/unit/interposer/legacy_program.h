@@ -1,6 +1,6 @@
-// A program with one convolution of whole numbers, on the stand-in's real arithmetic, which can be
-// made wrong (tests/support/wrong_cudnn.h), and the interposer it meets, over a store that fails on
-// demand.
+// A program with one convolution of whole numbers and the interposer that it calls, over a store
+// that fails on demand. It runs on the stand-in's real arithmetic, which can be made wrong
+// (tests/support/wrong_cudnn.h).
 #pragma once
 
 #include <cuda.h>
@@ -41,7 +41,6 @@ inline ConvolutionProblem Problem(Operation operation) {
       {.operation = operation, .n = kImages, .alignment = cudnn::kLegacyAlignment});
 }
 
-// A program with one convolution of whole numbers, and the interposer it meets.
 class Program {
  public:
   Program(Operation operation, const Options& options, cudnn::Functions table = WrongStandIn())
@@ -75,7 +74,7 @@ class Program {
     EXPECT_EQ(cuMemFree(workspace_), CUDA_SUCCESS);
   }
 
-  // What the store says of `algorithm` at `images`.
+  // Stores the time of `algorithm` for `images`, not verified.
   void Store(int algorithm, int images, double time_ms) {
     StoreRow(
         {{"legacy:" + std::to_string(algorithm), images, time_ms, Need(algorithm, images), true},
@@ -104,7 +103,7 @@ class Program {
     return store.Read(Problem(operation_), *platform)->rows;
   }
 
-  // Runs through the interposer, and expects the undivided result.
+  // Runs a call through the interposer and expects the undivided result.
   void ExpectRight(int algorithm = 0, size_t bytes = kWorkspace) {
     TheCalls().clear();
     const Values output = RunWith(
@@ -128,7 +127,7 @@ class Program {
     call.workspace_bytes = bytes;
     return call;
   }
-  // What a call through the interposer makes of Before(), which the output holds until then.
+  // The output of a call through the interposer; until then the output holds Before().
   Values Output(const std::function<void(cudnn::ConvolutionCall&)>& change) {
     return RunWith(
         [&](cudnn::ConvolutionCall call) {
@@ -139,7 +138,7 @@ class Program {
   }
   const Values& Before() const { return contents_[Written()]; }
   const Values& Expected() const { return expected_; }
-  // What a captured call makes of Before() on `stream`.
+  // The output of a captured call, launched on `stream`; until then the output holds Before().
   Values Launched(CUgraphExec exec, CUstream stream) {
     return RunWith(
         [&](const cudnn::ConvolutionCall&) {
@@ -148,7 +147,7 @@ class Program {
         },
         0, 0);
   }
-  // Calls that wrote the caller's own output.
+  // The calls that wrote the caller's own output.
   std::vector<Seen> OnCallersData() {
     const auto begin = reinterpret_cast<const char*>(buffers_[Written()]);
     std::vector<Seen> seen;

@@ -1,4 +1,4 @@
-// What the steps of a legacy kernel answer to Build.
+// Tests how the steps of a legacy kernel answer Build.
 #include "interposer/legacy/legacy_kernel.h"
 
 #include "legacy_program.h"

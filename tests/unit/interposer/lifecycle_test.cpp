@@ -1,5 +1,5 @@
-// Decisions that contradict themselves: a build with assertions ends, a release build runs what the
-// program asked for and says so.
+// Tests decisions that contradict themselves: a build with assertions ends, a release build runs
+// what the program asked for and reports it.
 #include "interposer/core/lifecycle.h"
 
 #include <gmock/gmock.h>
@@ -33,10 +33,10 @@ class OutbidSteps : public Steps {
     return std::nullopt;
   }
 
-  int promises = 0;  // that were to be kept
+  int promises = 0;  // promises that were to be kept
 };
 
-// A heuristics' first plan, which needs more than the user's limit.
+// The first plan of the heuristics, which needs more than the user's limit.
 planning::Facts OverLimit() {
   planning::Facts facts;
   facts.problem = test::ProblemWith({.n = 8});

@@ -1,5 +1,5 @@
-// Where there is time to measure one engine only, it is one that brings the kernel under the user's
-// limit.
+// Tests that, if there is time to measure one engine only, the engine measured brings the kernel
+// under the user's limit.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -14,13 +14,14 @@ using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::SizeIs;
 
-// Seconds: enough to begin with one engine on a loaded machine, and over when it has run twice.
+// In seconds: enough to begin with one engine on a loaded machine, and used up once it has run
+// twice.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
-// No identity activation needs it, so any that is as exact may serve.
+// No identity activation needs this algorithm, so any that is as exact may replace it.
 constexpr int kNamed = 2;
 
-// A sixth of what the named algorithm needs.
+// A sixth of the named algorithm's need.
 size_t Limit() {
   static const size_t limit = Program(Operation::kForward, Planned()).Need(kNamed, kImages) / 6;
   return limit;
@@ -51,7 +52,7 @@ TEST(LittleTime, IsSpentOnWhatKeepsTheLimit) {
   EXPECT_EQ(program.Fallbacks(), "[]");
 }
 
-// A call that nobody asked about runs as it is, and the report says why.
+// A call about which nobody asked runs as it is, and the report says why.
 TEST(LittleTime, ThatIsUsedUpIsSaid) {
   Options options = Hurried();
   options.tuning.kernel_seconds = 0;
@@ -70,7 +71,7 @@ TEST(LittleTime, ThatIsUsedUpIsSaid) {
                           "not measured, so it cannot be brought under the workspace limit"));
 }
 
-// The first turn has time for one engine, and a later call's for more.
+// The first turn has time for one engine; a later call has time for more.
 TEST(LittleTime, OfOneTurnIsFollowedByMoreAtLaterCalls) {
   Options options = Hurried();
   options.tuning.kernel_seconds = 1000;

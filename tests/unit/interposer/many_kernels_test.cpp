@@ -1,5 +1,5 @@
-// Programs whose shapes, or workspaces, never repeat: what a process remembers ends, those that
-// come later run as the caller asked, and those that came before keep what was decided.
+// Tests programs whose shapes, or workspaces, never repeat: a process remembers a limited number of
+// kernels. Later kernels run as the caller asked, earlier ones keep what was decided.
 #include <gmock/gmock.h>
 
 #include "graph_setting.h"
@@ -14,14 +14,14 @@ using ::testing::HasSubstr;
 
 constexpr int kParts = 4;
 
-// Pieces the call ran in.
+// Returns the number of pieces that the call ran in.
 size_t PiecesRun(PlannedSetting& setting, const cudnn::ConvolutionCall& call) {
   ThisRecording() = {};
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   return ThisRecording().calls.size();
 }
 
-// A kernel of its own for every number from 1, with images at a distance of its own.
+// A different kernel for every number from 1, by the distance between its images.
 class NumberedKernel {
  public:
   NumberedKernel(PlannedSetting& setting, size_t number)
@@ -30,7 +30,7 @@ class NumberedKernel {
     problem_.x_strides[0] += 4 * static_cast<int64_t>(number);
     EXPECT_TRUE(descriptors_.Create(problem_).ok());
   }
-  // What the setting's store knows of its own kernel.
+  // Adds measurements of this kernel to the setting's store.
   void Know() {
     const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), setting_.functions);
     ASSERT_TRUE(platform.ok());
@@ -56,7 +56,7 @@ class NumberedKernel {
   cudnn::OwnedDescriptors descriptors_;
 };
 
-// The last field of a report. To parse what is said of 10,000 kernels takes seconds under ASan.
+// The last field of a report. Parsing a report on 10,000 kernels takes seconds under ASan.
 std::string Fallbacks(Report& report) {
   const std::string json = report.Json("on", 0);
   return json.substr(json.rfind("\"fallbacks\":"));
@@ -87,7 +87,7 @@ TEST(ManyKernels, BeyondTheLastRememberedCallsRunAsAsked) {
 
   EXPECT_EQ(PiecesRun(setting, setting.Call()), size_t{kParts});
   EXPECT_EQ(PiecesRun(setting, last.Call()), size_t{kParts});
-  // On a handle that never met it, too.
+  // This holds on a handle that never met this kernel, too.
   cudnnHandle_t another = nullptr;
   ASSERT_EQ(setting.interposer.sessions().Create(&another), CUDNN_STATUS_SUCCESS);
   cudnn::ConvolutionCall call = last.Call();
@@ -96,7 +96,7 @@ TEST(ManyKernels, BeyondTheLastRememberedCallsRunAsAsked) {
   setting.interposer.sessions().Destroy(another);
 }
 
-// A call is told from others by its workspace as well.
+// Calls that differ in their workspace are different calls.
 TEST(ManyKernels, AWorkspaceThatNeverRepeatsFillsNoMemory) {
   PlannedSetting setting(test::RecordingFunctions(), kParts, PlannedSetting::NotMeasuring());
   const size_t first = PlannedSetting::kPieceBytes;
@@ -108,7 +108,7 @@ TEST(ManyKernels, AWorkspaceThatNeverRepeatsFillsNoMemory) {
   EXPECT_EQ(PiecesRun(setting, setting.Call(first)), size_t{kParts});
 }
 
-// Executions of the real library's for one of the plan.
+// Returns the number of real executions in one execution of the plan.
 size_t Executed(test::GraphSetting& setting, cudnnBackendDescriptor_t plan) {
   test::Executions() = {};
   EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
@@ -128,7 +128,7 @@ TEST(ManyKernels, BeyondTheLastRememberedPlansOfTheGraphApiRunAsTheyAre) {
   EXPECT_EQ(test::Executions().calls[0].engine, 38);
   EXPECT_EQ(test::Executions().calls[0].images, GraphSetting::kImages);
   EXPECT_THAT(Fallbacks(setting.interposer.report()), HasSubstr("too many different kernels"));
-  // Without the bound it is divided.
+  // Without the limit on kernels the plan is divided.
   GraphSetting unbounded;
   EXPECT_EQ(Executed(unbounded, unbounded.Plan()),
             size_t{GraphSetting::kImages / GraphSetting::kPart});
@@ -146,7 +146,7 @@ TEST(ManyKernels, BeyondTheLastAStrictLimitAndDeterminismAreKept) {
     cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
     setting.Plan(&finalized);
     EXPECT_EQ(finalized, CUDNN_STATUS_NOT_SUPPORTED) << strict;
-    // What is no convolution is no business of ours.
+    // Graphs without a convolution are no concern of ucudnn's.
     std::string json = setting.Json();
     const std::string convolution = "OPERATION_CONVOLUTION_FORWARD";
     json.replace(json.find(convolution), convolution.size(), "OPERATION_MATMUL");
@@ -155,7 +155,7 @@ TEST(ManyKernels, BeyondTheLastAStrictLimitAndDeterminismAreKept) {
   }
 }
 
-// Each shape comes once, and nothing is remembered of it.
+// Each shape comes once, and nothing is remembered about it.
 TEST(ManyKernels, IdentityActivationsFillNoMemoryEither) {
   cudnn::Functions functions = test::RecordingFunctions();
   functions.cudnnGetActivationDescriptor = [](auto, auto* mode, auto* nan, double* coefficient) {

@@ -1,4 +1,4 @@
-// What a terminal shows while kernels are measured, by a clock that the tests set.
+// Tests what a terminal shows while kernels are measured, with a clock that the tests set.
 #include "interposer/report/measuring_line.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ class MeasuringLineTest : public ::testing::Test {
     problem_.w = {1, 3, 3};
     problem_.pad = {0, 1, 1};
   }
-  // A call of the program that waits so long, telling every step on the way.
+  // A call of the program that waits for `duration` and tells every step meanwhile.
   void Wait(MeasuringLine& line, milliseconds duration) {
     const Waiting waiting(line);
     for (milliseconds past{0}; past < duration; past += milliseconds(50)) {

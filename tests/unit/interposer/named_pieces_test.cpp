@@ -1,5 +1,5 @@
-// A named algorithm that no undivided engine as exact can replace within the limit: its own pieces
-// keep the promise, once they have run in this process and were compared with all of it.
+// Tests a named algorithm that no undivided engine as exact can replace within the limit: its own
+// pieces keep the promise, once they have run in this process and were compared with the whole.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -31,7 +31,7 @@ size_t NeedOfPairs() {
   return need;
 }
 
-// Of all engines the store knows the named one alone.
+// The store knows no engine but the named one.
 struct Named : Program {
   explicit Named(bool verified = false, size_t limit_bytes = NeedOfPairs())
       : Named(Within(limit_bytes, EngineSet::kLegacy), verified) {
@@ -54,14 +54,14 @@ struct Named : Program {
               CUDNN_STATUS_SUCCESS);
     return bytes;
   }
-  // Of the kernel that was reported first.
+  // The reason of the kernel that was reported first.
   std::string Reason() { return ReportJson()["kernels"][0]["reason"]; }
   void ExpectPairs() {
     EXPECT_THAT(OnCallersData(),
                 AllOf(SizeIs(kImages / 2), Each(Field(&Seen::algorithm, kOnlyEngine))));
   }
 
-  // Runs with a bias of zeros and an identity activation, and expects the same.
+  // Runs with a bias of zeros and an identity activation, and expects the undivided result.
   void ExpectIdentity(size_t bytes) {
     static const float kZero = 0;
     constexpr int kFilters = 8;
@@ -138,8 +138,8 @@ TEST(NamedPieces, ServeScaledCalls) {
   program.ExpectPairs();
 }
 
-// Of the stand-in's algorithms only one that needs no workspace takes pointers of any alignment.
-// Here the named one does, too, for pairs.
+// The stand-in's only algorithm for pointers of any alignment needs no workspace. With this
+// function the named algorithm takes them, too, for pairs of images.
 constexpr size_t kImageBytes = size_t{4} * 64 * sizeof(float);
 cudnnStatus_t ConvolveMisalignedPairs(cudnnHandle_t handle, const void* alpha,
                                       cudnnTensorDescriptor_t x_descriptor, const void* x,
@@ -227,7 +227,7 @@ TEST(NamedPieces, RunUnaskedInPlaceOfACallOverTheLimit) {
   EXPECT_EQ(program.Fallbacks(), "[]");
 }
 
-// A stream of the program's handle, and the graphs captured on it, as long as this lives.
+// A stream for the program's handle. It owns the graphs that are captured on it.
 class ProgramStream {
  public:
   explicit ProgramStream(Program& program) : program_(program) {
@@ -291,7 +291,7 @@ TEST(NamedPieces, ThatDoNotFitTheMeasuringMemoryAreNotTold) {
   EXPECT_THAT(program.Fallbacks(), HasSubstr("cannot be brought under the workspace limit"));
 }
 
-// Algorithm 0 needs none, but no other than algorithm 1 serves an identity activation.
+// Algorithm 0 needs no workspace, but only algorithm 1 serves an identity activation.
 TEST(NamedPieces, TheLeastSizeThatAnIdentityActivationCanKeepIsTold) {
   Named program(false, 0);
   program.StoreRow({{"legacy:0", kImages, 20, 0, true}, 5, true});
@@ -315,7 +315,7 @@ TEST(NamedPieces, WhatAnIdentityActivationKeepsInsideTheLimitIsNoFallback) {
   EXPECT_EQ(program.Fallbacks(), "[]");
 }
 
-// A fourth holds pairs, and not all images.
+// A fourth of the total holds pairs of images, but not all images.
 size_t Total() { return 4 * NeedOfPairs(); }
 
 std::set<const void*> Workspaces() {

@@ -1,4 +1,4 @@
-// Native CUDA graphs of divided plans: their pieces, one child behind the other.
+// Tests native CUDA graphs of divided plans: their pieces are children in a row.
 #include <gmock/gmock.h>
 
 #include <vector>
@@ -16,7 +16,7 @@ using test::RecordedExecution;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// A CUDA graph of the application's.
+// A CUDA graph that belongs to the application.
 struct NativeGraph {
   NativeGraph() { EXPECT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS); }
   ~NativeGraph() { cuGraphDestroy(graph); }
@@ -37,7 +37,7 @@ TEST(NativeGraphs, HoldThePieces) {
     GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
     const auto plan = setting.Plan();
     const auto pack = setting.Pack();
-    // What runs on a stream.
+    // The pieces that run on a stream.
     EXPECT_EQ(setting.interposer.graph().Execute(setting.handle, plan, pack), CUDNN_STATUS_SUCCESS);
     const std::vector<RecordedExecution> executed = Executions().calls;
     const auto expect_pieces = [&](const std::vector<CUgraph>& children) {
@@ -59,7 +59,8 @@ TEST(NativeGraphs, HoldThePieces) {
     expect_pieces({});
     const std::vector<CUgraph> children = cuda::ChildrenInARow(native.graph);
     ASSERT_THAT(children, SizeIs(executed.size()));
-    // Each is updated in its own child, also where the application made the graph another's child.
+    // Each piece is updated in its own child, also if the application made the graph another's
+    // child.
     const NativeGraph outer;
     CUgraphNode node = nullptr;
     CUgraph inner = nullptr;
@@ -80,7 +81,7 @@ TEST(NativeGraphs, HoldThePieces) {
   }
 }
 
-// The plan has as many pieces of other sizes by then.
+// By then the plan has as many pieces, but of other sizes.
 TEST(NativeGraphs, KeepTheirDivisionWhenThePlanGetsAnother) {
   Options options = test::PlannedSetting::NotMeasuring();
   options.policy = BatchSizePolicy::kAll;
@@ -142,8 +143,8 @@ TEST(NativeGraphs, AreOfAllPiecesOrUndivided) {
   setting.interposer.graph().Destroy(pack);
 }
 
-// What the engine of `plan` says of its behaviour, as cudnn-frontend asks: how much there is, then
-// into an array that has room for just that, whatever room it claims.
+// The behaviour notes of `plan`'s engine. They are read as cudnn-frontend does: first their number,
+// then into an array with room for just that number, whatever room it claims.
 std::vector<cudnnBackendBehaviorNote_t> NotesOf(GraphSetting& setting,
                                                 cudnnBackendDescriptor_t plan) {
   GraphPlans& graph = setting.interposer.graph();

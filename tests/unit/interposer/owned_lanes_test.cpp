@@ -1,4 +1,4 @@
-// One workspace budget for what runs on several handles, streams and threads.
+// Tests one workspace budget for calls on several handles, streams and threads.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-// A handle, a stream and an output of its own, on one thread.
+// A handle, a stream and an output, all for one thread.
 class Lane {
  public:
   explicit Lane(Program& program) : program_(program), call_(program.Call(0, 0)) {
@@ -47,7 +47,7 @@ class Lane {
   CUstream stream_ = nullptr;
 };
 
-// With room for one segment alone.
+// There is room for one segment only.
 TEST(TotalWorkspaceOfLanes, HandlesWhoseWorkIsOrderedShareASegment) {
   const size_t need = Shared(Operation::kForward).need;
   for (const bool ordered : {false, true}) {

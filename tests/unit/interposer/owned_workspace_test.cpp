@@ -1,5 +1,5 @@
-// One workspace budget for all kernels, on the stand-in's real arithmetic: pieces run in the
-// memory of ucudnn, the caller brings none.
+// Tests one workspace budget for all kernels on the stand-in's real arithmetic: pieces run in
+// ucudnn's memory, and the caller brings no workspace.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -126,7 +126,7 @@ TEST(TotalWorkspace, OfTwoStreamsAndTwoHandlesIsApart) {
   }
 }
 
-// Another stream's work may still use what there is.
+// Another stream's work may still use the only segment.
 TEST(TotalWorkspace, AStreamThatFindsNoneLeftRunsWithout) {
   const size_t need = Shared(Operation::kForward).need;
   Shared program(Operation::kForward, need);

@@ -195,7 +195,7 @@ TEST(Report, ADecisionTakenAnewTakesOverTheCalls) {
   EXPECT_EQ(kernels()[0]["reason"], "a faster engine that fits");
   first->calls = 1;  // on another thread, which had the old decision in hand
   EXPECT_EQ(kernels().size(), 2u);
-  // As it was before: the record is there already, and counts.
+  // The decision is as it was before: its record is still there, and counts.
   EXPECT_EQ(report.Record(DividedRecord(), second, fresh), first);
   EXPECT_FALSE(fresh);
   EXPECT_EQ(first->calls, 6);
@@ -234,7 +234,8 @@ TEST(Report, KernelsNameTheLanesTheyWereCalledOn) {
   EXPECT_EQ(lanes(), (std::vector<json>{{0, 1}, {1, 2, 63}})) << "as the calls do";
 }
 
-// Each of 512 is worth a report of all; then each sixteenth part.
+// Each of the first 512 records is a reason to write the report; later a sixteenth of all records
+// is.
 TEST(Report, ManyRecordsAreWrittenByShares) {
   Report report;
   KernelRecord record = DividedRecord();
@@ -287,7 +288,7 @@ TEST_F(ReportFile, ReadersSeeAWholeReportAtAnyTime) {
   reader.join();
 }
 
-// No file of the process may become longer than `bytes`, as on a disk that is full.
+// No file of the process may become longer than `bytes`, as if the disk were full.
 class NoRoomBeyond {
  public:
   explicit NoRoomBeyond(size_t bytes) : handler_(signal(SIGXFSZ, SIG_IGN)) {

@@ -1,5 +1,5 @@
-// Decisions taken while not everything is known: parts measured, plans not compared, graphs being
-// captured.
+// Tests decisions that are taken while not everything is known: some sizes are not measured, plans
+// are not compared, graphs are being captured.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -29,7 +29,7 @@ cudnn::Functions Needy() {
   return functions;
 }
 
-// It would measure and compare, but has no time.
+// The process may measure and compare, but has no time for it.
 Options WithoutTime() {
   Options options;
   options.tuning.kernel_seconds = 0;
@@ -82,13 +82,13 @@ class Capture {
 TEST(Unsettled, AnAlgorithmThatWasNotMeasuredIsNotReplaced) {
   PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::NotMeasuring());
   cudnn::ConvolutionCall call = setting.Call();
-  call.algorithm = 2;  // what is measured may all be slower
+  call.algorithm = 2;  // all measured engines may be slower
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(1));
   EXPECT_EQ(ThisRecording().calls[0].algorithm, 2);
 }
 
-// Sizes 1, 2 and 8 are not known, so the decision is to be taken anew some day.
+// Sizes 1, 2 and 8 are not known, so the decision will be taken anew.
 TEST(Unsettled, WhatRanOutsideIsCaptured) {
   PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
   for (int i = 0; i < 2; ++i) setting.interposer.legacy().Convolve(setting.Call());
@@ -114,7 +114,7 @@ TEST(Unsettled, PiecesThatNothingReplacesDoNotRunBeforeTheyAreCompared) {
   EXPECT_EQ(ThisRecording().calls[0].workspace_bytes, kNeed);
 }
 
-// That a piece of another plan failed makes none of those trusted that were never compared.
+// After a piece of another plan failed, pieces that were never compared are not trusted either.
 TEST(Unsettled, AFailedKernelRunsNoPiecesThatWereNotCompared) {
   Options options = WithoutTime();
   options.workspace_limit = PlannedSetting::kPieceBytes;
@@ -136,7 +136,7 @@ TEST(Unsettled, AFailedKernelRunsNoPiecesThatWereNotCompared) {
   EXPECT_EQ(ThisRecording().calls[0].workspace_bytes, kNeed);
 }
 
-// What would take the pieces' place inside their workspace may be far slower.
+// An engine that could replace the pieces within their workspace may be far slower.
 TEST(Unsettled, UntilAPlanIsComparedTheCallersOwnAlgorithmRuns) {
   PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
   OtherKernel kernel(setting);
@@ -189,7 +189,7 @@ TEST(Unsettled, ACallerThatChoseTheSmallerOfTwoPromisesIsNotOutOfMemory) {
   EXPECT_THAT(report["fallbacks"], SizeIs(0)) << report;
 }
 
-// It has no time to measure, and asks the store whether another process had.
+// The process has no time to measure, and asks the store whether another process has measured.
 TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
   PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
   OtherKernel kernel(setting);
@@ -205,7 +205,8 @@ TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
     if (run()) anew.push_back(call);
     EXPECT_THAT(ThisRecording().calls, SizeIs(1));
   }
-  // The first, the one after UCUDNN_TUNE's two, and then each after as many as there were.
+  // The kernel is decided at the first call, after UCUDNN_TUNE's two calls, and then each time
+  // after as many calls again.
   EXPECT_THAT(anew, testing::ElementsAre(1, 3, 5, 9, 17, 33, 65));
   kernel.Know({{{"legacy:0", 16, 100, 0, true}, 5, true},
                {{"legacy:1", 4, 1, PlannedSetting::kPieceBytes, true}, 5, true}});
@@ -221,7 +222,7 @@ TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
   EXPECT_EQ(report["kernels"][0]["calls"], 129);
 }
 
-// More may be known at a later call, but not that it works.
+// A later call may know more, but not that the failed plan works.
 TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
   PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
   OtherKernel kernel(setting);
@@ -237,7 +238,7 @@ TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
   EXPECT_EQ(run(-1), 4u);
   EXPECT_EQ(run(1), 3u) << "two pieces and what takes their place";
   for (int call = 3; call <= 100; ++call) EXPECT_EQ(run(-1), 1u) << call;
-  // Nor on another handle.
+  // Another handle does not use it either.
   cudnnHandle_t other = nullptr;
   ASSERT_EQ(setting.interposer.sessions().Create(&other), CUDNN_STATUS_SUCCESS);
   cudnn::ConvolutionCall call = kernel.Call(PlannedSetting::kPieceBytes);
@@ -250,7 +251,7 @@ TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
               testing::HasSubstr("a piece of a plan failed"));
 }
 
-// In a capture nothing can be measured that would keep the limit; afterwards it can.
+// In a capture nothing can be measured that would keep the limit; afterwards that is possible.
 TEST(Unsettled, ARefusalInACaptureDoesNotOutliveIt) {
   Options options = WithoutTime();
   options.workspace_limit = PlannedSetting::kPieceBytes;

@@ -1,5 +1,5 @@
-// A network's memory by itself, on the stand-in's driver: whose segments are whose, and that none
-// is lost to what is gone.
+// Tests a network's memory by itself, on the stand-in's driver: which owner has which segment, and
+// that no segment is lost when its owner goes.
 #include "interposer/budget/workspace_budget.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ namespace {
 
 using Known = KernelSequence::Known;
 
-// Of which `number` tells them apart.
+// A different kernel for each `number`.
 BudgetKernel Kernel(int number) {
   BudgetKernel kernel;
   kernel.problem.n = 1;
@@ -31,7 +31,7 @@ BudgetKernel Kernel(int number) {
   return kernel;
 }
 
-// Slow without workspace, fast with `bytes`.
+// A slow choice without workspace, and a fast one with `bytes`.
 std::vector<Configuration> Choices(size_t bytes) {
   return {{{{{"legacy:0", 1, 10, 0, true}, 1}}}, {{{{"legacy:1", 1, 1, bytes, true}, 1}}}};
 }
@@ -58,7 +58,7 @@ class WorkspaceBudgetTest : public test::DeviceTest {
   void Destroy(int handle) {
     budget->Closed(budget->Close(&handles[handle], ordered.Leave(&handles[handle])));
   }
-  // As a session does: handles whose order was declared are one owner.
+  // Handles whose order is declared become one owner, as in a session.
   void Declare(int first, int second) {
     const void *const one = &handles[first], *const other = &handles[second];
     const Status may = budget->MayOrder({one, ordered.NameOf(one), other, ordered.NameOf(other)});
@@ -68,13 +68,12 @@ class WorkspaceBudgetTest : public test::DeviceTest {
   }
   ArenaOwner Owner(int handle, int stream) const {
     const auto declared = order.find(&handles[handle]);
-    if (declared == order.end())
-      return *OwnerOf(driver, &handles[handle], streams[stream]);
+    if (declared == order.end()) return *OwnerOf(driver, &handles[handle], streams[stream]);
     ArenaOwner owner{declared->second};
     owner.capturable = true;
     return owner;
   }
-  // Runs `calls`, of kernels, until their network is known, and divides.
+  // Runs the kernels of `calls` until their network is known, and divides.
   struct Call {
     int handle = 0, stream = 0, kernel = 0;
   };
@@ -113,7 +112,7 @@ class WorkspaceBudgetTest : public test::DeviceTest {
     budget = std::make_unique<WorkspaceBudget>(
         driver, context, budget_bytes, WorkspaceDivision::kConcurrent, std::string(), &plan);
   }
-  // Of the kernel that needs `bytes`, as its plan would.
+  // Takes `bytes` for the call's kernel, as its plan would.
   WorkspaceBudget::Segment Take(const Call& call, size_t bytes) {
     const ArenaOwner owner = Owner(call.handle, call.stream);
     const WorkspaceBudget::Share share = budget->ShareOf(Kernel(call.kernel), owner);
@@ -130,11 +129,11 @@ class WorkspaceBudgetTest : public test::DeviceTest {
   std::unique_ptr<WorkspaceBudget> budget;
 };
 
-// What was taken, and by whom: what enqueues in order, as the program knows it.
+// What was taken, and the lane that took it: calls that the program knows to be in order.
 struct Taken {
   WorkspaceBudget::Segment segment;
   std::pair<int, int> lane;  // a declared group, or a handle and a stream
-  int kernel = 0;            // that the network planned for; -1: met later
+  int kernel = 0;            // of those that the network planned for; -1: met later
 
   bool Shares(const Taken& other) const {
     const auto* const begin = static_cast<const char*>(segment.memory.data);
@@ -160,7 +159,7 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
     const size_t budget_bytes = size_t(any(1, 40)) * 1000;
     Make(budget_bytes, division);
     for (const char& handle : handles) budget->Open(&handle);
-    // Which handles are ordered, found anew by brute force.
+    // Finds by brute force which handles are ordered.
     int group[kHandles];
     bool declared[kHandles] = {};
     std::iota(group, group + kHandles, 0);
@@ -196,7 +195,7 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
       }
       EXPECT_LE(budget->bytes(), budget_bytes);
     };
-    // While it is learned, all calls of one iteration at once.
+    // While the network is learned, all calls of one iteration hold segments at once.
     std::vector<Taken> lent;
     for (const Call& call : calls) lent.push_back(taken_by(call));
     check(lent);
@@ -206,8 +205,8 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
     }
     ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     Learn(calls, bytes);
-    // A segment for each kernel may be faster where lanes that have a kernel in common would need
-    // ones of one size; never where each has its own kernels.
+    // A segment for each kernel may be faster if lanes that share a kernel would need segments of
+    // one size, but never if each lane has its own kernels.
     const bool own = budget->SlotOwner({}, 0).kernel == 0;
     const bool in_common = std::any_of(calls.begin(), calls.end(), [&](const Call& one) {
       return std::any_of(calls.begin(), calls.end(), [&](const Call& other) {
@@ -220,7 +219,7 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
       EXPECT_LE(own, in_common);
       (own ? apart : together) += in_common;
     }
-    // Others come later.
+    // More calls come later.
     for (int call = any(0, 6); call > 0; --call) {
       calls.push_back({any(0, kHandles - 1), any(0, kStreams - 1), any(0, kernels - 1)});
     }
@@ -230,7 +229,7 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
         held = false;
         ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
       }
-      // The work of these calls: what an owner gives up among them is nobody else's yet.
+      // These calls' work is held up: nobody else gets yet what an owner gives up among them.
       held = true;
       for (const CUstream stream : streams) {
         ASSERT_EQ(cuLaunchHostFunc(stream, wait, &held), CUDA_SUCCESS);
@@ -301,7 +300,7 @@ TEST_F(WorkspaceBudgetTest, HandlesThatComeAndGoAlwaysHaveTheirShare) {
     Destroy(1);
     budget->Open(&handles[1]);
     const int stream = time % kStreams;
-    // The smaller one first: the lane has the larger one's at once.
+    // The smaller kernel runs first: its lane gets the larger one's segment at once.
     const WorkspaceBudget::Segment small = Take({1, stream, 0}, 500),
                                    large = Take({1, stream, 1}, 1000);
     ASSERT_NE(small.memory.data, nullptr) << time;
@@ -337,8 +336,8 @@ TEST_F(WorkspaceBudgetTest, KernelsThatAreMetLaterRunInWhatIsLeftOneAfterTheOthe
   }
 }
 
-// Whoever comes first: neither the segment that captures may come to need, nor kernels that the
-// file lacks, nor further streams take what is another stream's.
+// Whichever comes first, neither the segment that captures may need, nor kernels that the file
+// lacks, nor further streams take a copy that belongs to another stream.
 TEST_F(WorkspaceBudgetTest, CopiesOfAFilesSegmentAreKeptForTheirStreams) {
   for (const size_t left : {size_t{0}, size_t{400}, size_t{1000}}) {
     SCOPED_TRACE(left);
@@ -356,7 +355,7 @@ TEST_F(WorkspaceBudgetTest, CopiesOfAFilesSegmentAreKeptForTheirStreams) {
     EXPECT_EQ(Take({0, 2, 0}, 1000).memory.data, nullptr) << "a third stream";
     EXPECT_NE(Take({0, 2, 2}, 300).memory.data, nullptr) << "another segment";
     EXPECT_EQ(budget->bytes(), 2300 + left);
-    // What nobody has any more is kept again.
+    // Copies that nobody has any more are kept again.
     Destroy(0);
     EXPECT_EQ(budget->bytes(), 0u);
     EXPECT_EQ(Take({1, 0, 9}, 1).memory.data != nullptr, left > 0);

@@ -1,4 +1,4 @@
-// Calls that follow a workspace plan, on the stand-in's real arithmetic.
+// Tests calls that follow a workspace plan, on the stand-in's real arithmetic.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -70,7 +70,7 @@ Options Following(const nlohmann::json& file) {
 
 size_t NeedOfPairs(Operation operation) { return Program(operation, Options{}).Need(1, 2); }
 
-// `compared`: the store says so of the pieces; and that they are slow, so that only the file
+// If `compared`, the store says that the pieces were compared and are slow, so that only the file
 // divides. Algorithm 0 is as deterministic as the library says.
 struct Follower : Program {
   Follower(Operation operation, const nlohmann::json& file, bool compared = true,
@@ -150,7 +150,7 @@ TEST(PlanFile, OfABudgetAnswersNothingAndBringsTheWorkspace) {
   }
 }
 
-// Two streams, one segment's worth of budget: only what the file calls ordered is shared.
+// There are two streams and room for one segment, which they share only if the file orders them.
 TEST(PlanFile, OrderAloneLetsStreamsShareASegment) {
   const Operation operation = Operation::kForward;
   const size_t need = NeedOfPairs(operation);
@@ -171,8 +171,8 @@ TEST(PlanFile, OrderAloneLetsStreamsShareASegment) {
   }
 }
 
-// What a capture holds may run at any time, beside calls and other captures: it has a segment that
-// nobody else ever gets.
+// A capture may run at any time, beside calls and other captures: it has a segment that nobody else
+// ever gets.
 TEST(PlanFile, OfABudgetGivesACaptureASegmentOfItsOwn) {
   for (const Operation operation : kPinned) {
     SCOPED_TRACE(OperationName(operation));
@@ -228,7 +228,7 @@ int& Refusals() {
   return refusals;
 }
 
-// What the library could not say once, it may say later.
+// The library may answer later what it could not answer at first.
 TEST(PlanFile, IsFollowedOnceTheLibraryAnswers) {
   const Operation operation = Operation::kForward;
   const size_t need = NeedOfPairs(operation);
@@ -254,7 +254,7 @@ TEST(PlanFile, IsFollowedOnceTheLibraryAnswers) {
   EXPECT_THAT(TheCalls(), Each(Field(&Seen::algorithm, 1)));
 }
 
-// What others need of the budget is theirs before they come.
+// The kernels in the file have their part of the budget before they come.
 TEST(PlanFile, KernelsThatItDoesNotHaveGetWhatItLeaves) {
   const size_t need = NeedOfPairs(Operation::kForward);
   for (const size_t left : {size_t{0}, need}) {

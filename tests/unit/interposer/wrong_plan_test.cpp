@@ -1,5 +1,5 @@
-// Plans that compute something else than the undivided engine, on the stand-in's real arithmetic:
-// found before they touch the caller's data, told, and replaced.
+// Tests plans that compute something else than the undivided engine, on the stand-in's real
+// arithmetic: they are found before they touch the caller's data, reported and replaced.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -16,7 +16,7 @@ constexpr std::pair<Operation, Wrong::How> kWrongs[] = {
     {Operation::kForward, Wrong::How::kOffByOneImage},
     {Operation::kBackwardFilter, Wrong::How::kIgnoresBeta}};
 
-// Algorithm 1 in pairs of images is the fastest.
+// Stores that algorithm 1 in pairs of images, which is wrong, is the fastest.
 void StoreWrongPlan(Program& program, Wrong::How how) {
   TheWrong() = {1, how};
   program.Store(0, kImages, 100);
@@ -56,7 +56,7 @@ TEST(WrongPlan, WithoutAnotherTheUndividedRuns) {
   }
 }
 
-// An algorithm, and the workspace a caller was told to bring.
+// An algorithm, and the workspace that a caller was told to bring.
 struct Told {
   int algorithm;
   size_t bytes;
@@ -99,7 +99,7 @@ TEST(WrongPlan, IsNeverUsedThroughAPromise) {
       StoreWrongPlan(program, how);
       const Told told = ask(program, operation, *options.workspace_limit);
       EXPECT_EQ(told.bytes, *options.workspace_limit);
-      // Gradients of the filter need no more for all images: a size alone promises no pieces.
+      // Gradients of the filter need no more for all images, so that size alone promises no pieces.
       const bool whole = told.bytes == program.Need(1, kImages);
       if (whole && std::string(name) == "GetWorkspaceSize") continue;
       for (int i = 0; i < 2; ++i) {

@@ -1,4 +1,4 @@
-// Every argument that is refused, with the words.
+// Tests every argument that is refused, and the words of the refusal.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// What a call refused, as one text.
+// Expects `expected` and returns the words of the refusal.
 std::string Refusal(ucudnnLayerParallelStatus_t status,
                     ucudnnLayerParallelStatus_t expected = UCUDNN_LAYER_PARALLEL_BAD_PARAM) {
   EXPECT_EQ(status, expected);
@@ -22,7 +22,7 @@ std::string Refusal(ucudnnLayerParallelStatus_t status,
 
 // --- Create --------------------------------------------------------------------------------------
 
-// What Create is given.
+// The arguments of Create.
 struct Given : ucudnnLayerParallelOptions_t {
   ucudnnLayerParallelCallbacks_t callbacks;
   int layers;
@@ -244,7 +244,7 @@ TEST(LayerParallelArguments, AToleranceBelowThePrecisionIsRefused) {
   solver.Forward(chain.First(), SolveOptions(1e-5));
 }
 
-// --- What there is not ---------------------------------------------------------------------------
+// --- What was not solved -------------------------------------------------------------------------
 
 TEST(LayerParallelArguments, WhatIsNotSolvedIsNotRead) {
   Chain chain({});

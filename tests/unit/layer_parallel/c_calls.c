@@ -1,4 +1,4 @@
-/* The header as C11 reads it: a chain of scalars, u + h u cos(n), solved with every function. */
+/* Uses the header in C11: a chain of scalars, u + h u cos(n), is solved with every function. */
 #include <math.h>
 #include <stdlib.h>
 #include <ucudnn/layer_parallel.h>
@@ -62,7 +62,7 @@ static int visit(void* user, int layer, const void* state, const void* adjoint, 
 #define CHECK(condition) \
   if (!(condition)) return __LINE__
 
-/* The line of the first check that fails; 0 where none does. */
+/* Returns the line of the first check that fails, or 0. */
 int CheckLayerParallelInC(void) {
   int states = 0;
   const ucudnnLayerParallelCallbacks_t callbacks = {
@@ -90,7 +90,7 @@ int CheckLayerParallelInC(void) {
   CHECK(ucudnnLayerParallelSolveAdjoint(solver, &gradient, &solve, &result) == 0);
   CHECK(ucudnnLayerParallelGetAdjoint(solver, 0, &reached) == 0);
   CHECK(fabs(*(const double*)reached - product) < 1e-9);
-  /* The derivative of the last state by the logarithm of all slopes at once. */
+  /* The derivative of the last state by a factor of 1 that all slopes share. */
   CHECK(ucudnnLayerParallelVisitLayers(solver, visit, &sum) == 0);
   double expected = 0;
   for (int layer = 0; layer < LAYERS; ++layer) {

@@ -1,4 +1,4 @@
-// <ucudnn/layer_parallel.h> from C.
+// Calls <ucudnn/layer_parallel.h> from C.
 #include <gtest/gtest.h>
 
 extern "C" int CheckLayerParallelInC(void);

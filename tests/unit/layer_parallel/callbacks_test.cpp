@@ -1,5 +1,5 @@
-// Callbacks that fail, from whichever lane: their code comes back, nothing leaks, and the solver
-// can be used again. Solvers on several threads.
+// Tests callbacks that fail, on any lane: their code comes back, nothing leaks, and the solver can
+// be used again. Also tests solvers on several threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -70,7 +70,7 @@ TEST(LayerParallelCallbacks, AStateThatIsANullPointerLeavesNoSolver) {
                "ucudnnLayerParallelCreate: the create callback made a null pointer for state 0");
 }
 
-// Each call of each callback of a solve, until one is reached that is not made.
+// Lets later and later calls of each callback of a solve fail, until a call is not reached.
 TEST(LayerParallelCallbacks, WhicheverCallFailsItsCodeComesBackAndTheSolverWorksOn) {
   for (const std::string name : {"combine", "squared_distance", "step", "adjoint_step"}) {
     for (const int lanes : {1, 3}) {
@@ -110,7 +110,7 @@ TEST(LayerParallelCallbacks, WhicheverCallFailsItsCodeComesBackAndTheSolverWorks
   }
 }
 
-// Memory of states that are in use by a device must not be given back.
+// Memory of states that a device still uses must not be freed.
 TEST(LayerParallelCallbacks, WhereQueuesFailNothingIsUnderWay) {
   for (const std::string name : {"combine", "squared_distance", "step", "join", "wait"}) {
     for (int call = 1; call < 200; call += 1 + call / 4) {
@@ -138,7 +138,7 @@ TEST(LayerParallelCallbacks, AFailedStepSaysItsLayers) {
   Solver solver(chain, options);
   chain.Fail({"step", 4, 9});
   EXPECT_EQ(SolveForward(solver, chain), UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
-  // Three F-points of the first block, and then the second, whose first is layer 4's.
+  // The first block has three F-points; the fourth step is layer 4, in the second block.
   EXPECT_STREQ(
       ucudnnLayerParallelGetLastError(),
       "ucudnnLayerParallelSolveForward: the step callback returned 9 for layer 4 of level 0");
@@ -166,7 +166,7 @@ TEST(LayerParallelCallbacks, OfSeveralLanesTheFirstIsHeard) {
   }
 }
 
-// As the header has it: no handler of the program's is reached, and nobody goes on without one.
+// No handler of the program is reached, and nothing goes on without a handler: the header says so.
 TEST(LayerParallelCallbacks, AnExceptionEndsTheProgram) {
   Chain chain(Short());
   Solver solver(chain, ThreeLevels(1));

@@ -1,5 +1,5 @@
-// A program that has its own chain solved through the C API: u + h tanh(W_n u + b_n) with dense
-// matrices, states on the heap. Counts its callbacks, and makes them fail on request.
+// A program whose own chain is solved through the C API: u + h tanh(W_n u + b_n) with dense
+// matrices and states on the heap. It counts its callbacks and lets them fail on request.
 #pragma once
 
 #include <atomic>
@@ -18,12 +18,12 @@ namespace ucudnn::layer_parallel_test {
 using Vector = std::vector<double>;
 
 constexpr double kTolerance = 1e-11;
-// Errors of states are at most the residual's, times what the layers make of it: e for the gains
-// of 1 that are tested, over a time of 1.
+// An error of a state is at most the residual's times the amplification by the layers, which is e
+// for the tested gain of 1 over a time of 1.
 constexpr double kError = 10 * kTolerance;
 
-// Work that was given to lanes and is done only when somebody waits: what nothing orders, in the
-// order in which a mistake would show.
+// Work that lanes are given and do only when somebody waits. Work that nothing orders is done in
+// the order in which a mistake would show.
 class Queues {
  public:
   explicit Queues(int lanes) : given_(lanes) {}
@@ -54,11 +54,11 @@ class Chain {
   };
   explicit Chain(const Shape& shape);
 
-  // For a solver of this chain, whose `user` is this.
+  // Callbacks for a solver of this chain; their `user` is this.
   ucudnnLayerParallelCallbacks_t Callbacks();
-  // The same with callbacks that give their work to queues, which outlive the solver.
+  // Callbacks that give their work to `queues`, which must outlive the solver.
   ucudnnLayerParallelCallbacks_t QueuedCallbacks(Queues& queues);
-  // The same without adjoint_step.
+  // Callbacks without adjoint_step.
   ucudnnLayerParallelCallbacks_t ForwardCallbacks();
 
   int layers() const { return shape_.layers; }
@@ -67,15 +67,15 @@ class Chain {
   // Adds `change` to every number of the matrices.
   void Change(double change);
 
-  // u_0 to u_N, and lambda_0 to lambda_N at those states, one layer after the other.
+  // u_0 to u_N, and lambda_0 to lambda_N at those states, computed one layer after the other.
   std::vector<Vector> Serial(const Vector& first) const;
   std::vector<Vector> SerialAdjoint(const std::vector<Vector>& states, const Vector& last) const;
   Vector Step(int layer, const Vector& state) const;
   // The gradient of b_n from u_n and lambda_n+1: h tanh'(W_n u + b_n) lambda.
   Vector BiasGradient(int layer, const Vector& state, const Vector& adjoint) const;
 
-  // A call that fails: the `call`-th (from 1) of the callback of that name, with this code, or with
-  // an exception where the code is 0. All calls from there on with `for_ever`.
+  // A fault: the `call`-th call (from 1) of the callback with this name returns `code`, or throws
+  // if `code` is 0. With `for_ever` all later calls do so, too.
   struct Fault {
     std::string callback;
     int call = 1;
@@ -102,7 +102,7 @@ class Chain {
   int Enter(const char* callback, int lane);
   void Record(const ucudnnLayerParallelRange_t& range,
               std::vector<ucudnnLayerParallelRange_t>& ranges);
-  // out += factor * h * F_layer(in), or its transposed Jacobian's at `state`.
+  // out += factor * h * F_layer(in); AddAdjoint uses the transposed Jacobian at `state`.
   void AddLayer(int layer, double factor, const Vector& in, Vector& out) const;
   void AddAdjoint(int layer, double factor, const Vector& state, const Vector& in,
                   Vector& out) const;
@@ -116,10 +116,10 @@ class Chain {
   std::vector<double> biases_;   // [layer, row]
   Fault fault_;
   std::atomic<int> calls_of_faulty_ = 0;
-  std::mutex mutex_;  // of the records
+  std::mutex mutex_;  // guards the records
 };
 
-// A solver of a chain. Ends the test where it cannot be made.
+// A solver of a chain. Ends the test if the solver cannot be made.
 class Solver {
  public:
   Solver(Chain& chain, ucudnnLayerParallelOptions_t options, bool with_adjoint = true);
@@ -131,7 +131,7 @@ class Solver {
 
   ucudnnLayerParallelSolver_t get() const { return solver_; }
 
-  // Fail the test where the call does not succeed.
+  // Each of these fails the test if its call does not succeed.
   ucudnnLayerParallelResult_t Forward(const Vector& first,
                                       ucudnnLayerParallelSolveOptions_t options) {
     return Solve(&ucudnnLayerParallelSolveForward, first, options);

@@ -1,4 +1,5 @@
-// Solving through the C API: states and adjoints are those of one layer after the other.
+// Tests solving through the C API: states and adjoints equal those computed one layer after the
+// other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -133,7 +134,7 @@ TEST(LayerParallelSolve, ReachesTheAdjointsOfSerialPropagation) {
   }
 }
 
-// The tests' own transposed Jacobians, against central differences.
+// Checks the tests' own transposed Jacobians against central differences.
 TEST(LayerParallelSolve, AdjointIsTheGradient) {
   Chain chain(OfTime(1, 16));
   Solver solver(chain, Options());
@@ -229,7 +230,7 @@ TEST(LayerParallelSolve, LanesThatAreQueuesChangeNoBit) {
       EXPECT_EQ(other.lanes_seen, (uint64_t{1} << lanes) - 1);
       EXPECT_EQ(queued.States(), solver.States());
       EXPECT_EQ(queued.AdjointStates(), solver.AdjointStates());
-      // What is visited is read by the lane's queue: not before its states are there.
+      // A lane's queue reads what is visited, so not before the states are there.
       QueuedVisits found(queues, of.layers);
       ASSERT_EQ(ucudnnLayerParallelVisitLayers(queued.get(), &QueuedVisits::Visit, &found),
                 UCUDNN_LAYER_PARALLEL_SUCCESS);
@@ -269,7 +270,7 @@ TEST(LayerParallelSolve, ResidualsAreThoseOfEachCycle) {
   EXPECT_GT(result.residuals[result.cycles - 1], kTolerance);
   options.measures_start = 1;
   result = solver.Forward(chain.First(), options);
-  // Of states that are all the first one: what each layer adds to it.
+  // All states are the first one, so each residual is what its layer adds.
   double squares = 0;
   for (int layer = 0; layer < chain.layers(); ++layer) {
     const Vector step = chain.Step(layer, chain.First());
@@ -290,7 +291,7 @@ TEST(LayerParallelSolve, LargestStateIsItsNorm) {
     for (const double number : state) squares += number * number;
     largest = std::max(largest, std::sqrt(squares));
   }
-  // Of the C-points alone; the last state is one of them here, and states differ little.
+  // The norm is taken over C-points alone. The last state is one of them, and states differ little.
   EXPECT_NEAR(result.largest_state, largest, 0.01 * largest);
 }
 
@@ -315,7 +316,7 @@ TEST(LayerParallelSolve, WithoutToleranceItEndsEarly) {
 
 TEST(LayerParallelSolve, CyclesThatMakeRelaxationExactAreCalledDirect) {
   Chain chain(OfTime(1, 16));
-  Solver solver(chain, Options(), false);  // 4 blocks; FCF makes two of them exact a cycle
+  Solver solver(chain, Options(), false);  // each cycle of FCF makes 2 of the 4 blocks exact
   const auto result = solver.Forward(chain.First(), SolveOptions());
   EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_DIRECT);
   EXPECT_LT(Difference(solver.States(), chain.Serial(chain.First())), 1e-14);
@@ -376,11 +377,11 @@ TEST(LayerParallelSolve, SolvesAgainFromAnotherFirstState) {
   }
 }
 
-// --- What steps are asked for --------------------------------------------------------------------
+// --- Layers that steps are asked for -------------------------------------------------------------
 
 using Layers = std::vector<std::pair<int, int>>;  // first layer and layers
 
-// Those of one level, without repetition, in order.
+// The ranges of one level, without repetition, in order.
 Layers LayersOf(const std::vector<ucudnnLayerParallelRange_t>& ranges, int level, double factor) {
   Layers layers;
   for (const ucudnnLayerParallelRange_t& range : ranges) {
@@ -397,9 +398,9 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
   struct Expected {
     ucudnnLayerParallelCoarse_t coarse;
     double factor;
-    Layers layers;  // both ways
+    Layers layers;  // of steps and of adjoint steps
   };
-  // Ten layers by four: blocks 0-3 and 4-7.
+  // Ten layers in blocks of four: 0-3 and 4-7.
   const std::vector<Expected> all = {{UCUDNN_LAYER_PARALLEL_COARSE_INJECT, 4, {{0, 1}, {4, 1}}},
                                      {UCUDNN_LAYER_PARALLEL_COARSE_SUM, 1, {{0, 4}, {4, 4}}}};
   Layers each;

@@ -39,7 +39,7 @@ ParsedSplit ParseSplit(const SplitVariables& variables) {
   return parsed;
 }
 
-// As torchrun starts rank 1 of 4, and with `more`.
+// The variables with which torchrun starts rank 1 of 4, and `more`.
 SplitVariables Rank1Of4(const SplitVariables& more) {
   SplitVariables variables = more;
   variables.insert({{"RANK", "1"},
@@ -284,7 +284,7 @@ TEST(SpatialOptions, AnUnknownNameInTheEnvironmentRefusesToRun) {
   EXPECT_THAT(OptionsOfEnvironment(warnings, Use::kRunning).spatial.refusal,
               HasSubstr("did you mean UCUDNN_SPATIAL_AGREE?"));
   EXPECT_THAT(warnings, IsEmpty());
-  // Where nothing runs, it is told.
+  // If nothing runs, the misspelt name is reported.
   (void)OptionsOfEnvironment(warnings, Use::kPlanning);
   EXPECT_THAT(warnings, ::testing::ElementsAre(HasSubstr("did you mean UCUDNN_SPATIAL_AGREE?")));
   unsetenv("UCUDNN_SPATIAL_AGRE");

@@ -168,7 +168,7 @@ TEST(Caffe, ImagesOfDataLayersCanBeGiven) {
             "net.prototxt: it has no data layer whose images could be given");
 }
 
-// The nodes behind the input, and how many parameters are trained; or the error behind
+// Returns the nodes after the input and the number of trained parameters, or the error that follows
 // "net.prototxt: ".
 std::string WhatIsReadOf(const std::string& layers) {
   const Result<Graph> graph = Import(layers);

@@ -25,7 +25,7 @@ std::string Error(const std::vector<int64_t>& kernels, const std::vector<int64_t
       .message();
 }
 
-// make_arrays.py wrote whole numbers of each type that NumPy chooses for them.
+// make_arrays.py wrote whole numbers, each array in the type that NumPy chooses for it.
 TEST(ChainWeights, ThoseOfNumPyAreRead) {
   const auto weights = LoadChainWeights(PLANNER_TEST_FOLDER "/safetensors/chain.safetensors");
   ASSERT_TRUE(weights.ok()) << weights.message();

@@ -76,8 +76,8 @@ TEST(ComputeTable, FaultsAreNamed) {
   EXPECT_EQ(fault(",1,2\n"), "t.csv:2: expected a layer and its time_ms");
 }
 
-// A fixed cost and one by size for every problem, and workspace by size for the faster engine; an
-// operation may be missing.
+// Every problem costs a fixed time and a time by size, and the faster engine a workspace by size.
+// The measurements of the operation `missing` are not there.
 class KnownStore : public planning::MeasurementStore {
  public:
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,

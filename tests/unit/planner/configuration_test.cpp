@@ -88,8 +88,8 @@ TEST(LayerGraph, ANetworkWithoutLayersIsRefused) {
   EXPECT_FALSE(BuildLayerGraph(*BuildNetwork("alexnet"), 0).ok());
 }
 
-// Every tuple of degrees up to `devices`, tried one by one. `whole`: parts of the channels that are
-// never divided; 0: any layer.
+// Counts the legal tuples of degrees up to `devices` by trying each. `whole` is the number of
+// channel parts that are never divided, or 0 where channels are.
 size_t CountLegal(const Shape& output, int devices, bool uneven, int whole) {
   size_t count = 0;
   const auto divides = [&](int parts, int extent) {
@@ -116,7 +116,7 @@ TEST(Configurations, AreAllThatDivideTheOutput) {
       for (const bool uneven : {false, true}) {
         ConfigurationOptions options;
         options.uneven = uneven;
-        // By shape: deep networks have the same ones often.
+        // Layers are grouped by shape, since deep networks repeat shapes often.
         std::map<std::pair<std::string, int>, size_t> legal;
         for (const PlannedLayer& layer : graph.layers) {
           const auto configurations = LegalConfigurations(layer, devices, options);

@@ -57,7 +57,7 @@ TEST(CutWindows, WhatNoSizeHelpsIsKnown) {
   EXPECT_FALSE(CanBeCut(Window(4, 1, 3, 3), 2, false));
 }
 
-// Whatever CutWindowsOf answers is what windows that are counted one by one read.
+// What CutWindowsOf answers is compared with the rows that the windows read, counted one by one.
 TEST(CutWindows, AreThoseOfTheWhole) {
   const unsigned seed = std::random_device()();
   std::mt19937 random(seed);
@@ -91,7 +91,8 @@ TEST(CutWindows, AreThoseOfTheWhole) {
           needed = {std::min(needed.begin, row), std::max(needed.end, row + 1)};
         }
       }
-      // From a window's first tap to its last, what lies between taps included.
+      // CutWindowsOf counts all rows from a window's first tap to its last, those between taps
+      // included.
       EXPECT_LE(cut->needed[part].begin, needed.begin);
       EXPECT_GE(cut->needed[part].end, needed.end);
       EXPECT_LE(needed.begin - cut->needed[part].begin, window.dilation + window.stride);

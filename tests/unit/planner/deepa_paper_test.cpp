@@ -1,4 +1,4 @@
-// Every value of DeePa's Tables 2 and 3 to its printed digit, and what of them needs no fit.
+// Compares every value of DeePa's Tables 2 and 3 to its printed digit, and ratios that need no fit.
 #include "planner/cost/deepa_paper.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ struct Costs {
   double Total() const { return transfer_ms + compute_ms + update_ms; }
 };
 
-// Layers `names` in `degrees`, the first one reading what is divided in `from`.
+// Returns the costs of the layers `names` in `degrees`; the first layer's input is divided in
+// `from`.
 Costs CostOf(const LayerGraph& graph, const std::vector<std::string>& names, const Degrees& from,
              const Degrees& degrees) {
   const DeePaPaperModel model;
@@ -40,7 +41,7 @@ Costs CostOf(const LayerGraph& graph, const std::vector<std::string>& names, con
   return costs;
 }
 
-// `value` rounds to `printed` with `digits` behind the point; ties may go either way.
+// Expects that `value` rounds to `printed` with `digits` decimals; ties may go either way.
 void ExpectPrinted(double value, double printed, int digits, const std::string& what) {
   EXPECT_NEAR(value, printed, 0.5 * std::pow(10, -digits) + 1e-9) << what;
 }
@@ -80,8 +81,8 @@ TEST(DeePaPaper, Table3) {
   }
 }
 
-// Whatever the bandwidth: the update of 16 replicas against the transfer to 16 parts is |W| / |X| =
-// 4096 outputs / 512 images; both are in proportion to their degree.
+// The ratios hold for any bandwidth: the update of 16 replicas and the transfer to 16 parts are as
+// W| / |X| = 4096 outputs / 512 images, and both are proportional to their degree.
 TEST(DeePaPaper, RatiosOfTable2NeedNoBandwidth) {
   const LayerGraph alexnet = *BuildLayerGraph(*BuildNetwork("alexnet"), 512);
   const auto cost = [&](const Degrees& degrees) { return CostOf(alexnet, {"fc6"}, {16}, degrees); };
@@ -91,7 +92,8 @@ TEST(DeePaPaper, RatiosOfTable2NeedNoBandwidth) {
   EXPECT_DOUBLE_EQ(cost({1, 1}).compute_ms, 16 * cost({4, 4}).compute_ms);
 }
 
-// The text of section 7.1.2 and the minimum of the printed totals; the table's label is one row up.
+// The best degrees come from the text of section 7.1.2 and from the least printed total; the
+// table's label is one row too high.
 TEST(DeePaPaper, TwoWorkersAreBestForTable2AndFourForTable3) {
   const DeePaPaperModel model;
   const auto best = [&](const std::string& network, const std::vector<std::string>& names) {

@@ -1,5 +1,4 @@
-// A layout spelled out, against brute force over every element, and against what it is said to
-// cost.
+// Compares spelled-out layouts with brute force over every element, and with their modelled cost.
 #include "planner/layout/device_boxes.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ PlanningProblem Problem(const std::string& network, int batch, int devices,
                                DeePaPaperModel(), options);
 }
 
-// Some configuration of every layer.
+// Picks a random configuration for every layer.
 Assignment RandomAssignment(const PlanningProblem& problem, std::mt19937& random) {
   Assignment assignment;
   for (const auto& configurations : problem.configurations) {
@@ -78,7 +77,7 @@ bool Holds(const Box& box, const std::array<int64_t, kTensorAxes>& element) {
   return true;
 }
 
-// Every element of a small tensor: computed once, and where it is needed and not held it arrives
+// Every element of a small tensor is computed once. Where it is needed and not held, it arrives
 // exactly once, from the device that holds it.
 TEST(DeviceBoxes, EveryElementArrivesOnceWhereItIsNeeded) {
   std::mt19937 random(5);

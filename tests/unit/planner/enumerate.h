@@ -1,4 +1,4 @@
-// Every assignment of a small search problem.
+// Enumerates every assignment of a small search problem.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Plans as they were found when they were last looked at: a change of costs or search that moves
+// Compares plans with those that were last reviewed, so that a change of costs or search that moves
 // one shows here. UCUDNN_TEST_WRITE_GOLDEN=1 writes the files anew.
 #include <gtest/gtest.h>
 

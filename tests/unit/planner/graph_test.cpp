@@ -26,7 +26,7 @@ Pooling Pool(int32_t window, int32_t stride, int32_t pad, bool round_up) {
   return {PoolingKind::kMaximum, {1, window, window}, {1, stride, stride}, {0, pad, pad}, round_up};
 }
 
-// The shape `op` gives to an image of `extent` x `extent` with 8 channels, and its extent.
+// Returns the shape that `op` gives to an image of `extent` x `extent` with 8 channels.
 Result<Shape> After(const Operator& op, int32_t extent) {
   GraphBuilder builder("net");
   const NodeId data = builder.Add("data", Input{8, {1, extent, extent}, 2}, {});
@@ -70,7 +70,7 @@ TEST(Graph, OtherOperatorsGiveTheirShapes) {
   EXPECT_EQ(Describe(*After(transposed, 9)), "3x4x18x16");
 }
 
-// A convolution takes what the transposed one gives back to where it came from.
+// A convolution of what the transposed convolution gives has the original shape again.
 TEST(Graph, ATransposedConvolutionUndoesTheShapeOfAConvolution) {
   for (int32_t window = 1; window <= 4; ++window) {
     for (int32_t stride = 1; stride <= 3; ++stride) {
@@ -106,7 +106,7 @@ TEST(Graph, AGateMultipliesEveryPixel) {
             "a pixel");
 }
 
-// As Caffe and PyTorch define it: the last window must start inside the image or its left padding.
+// Caffe and PyTorch define it so: the last window must start inside the image or its left padding.
 int PooledRoundingUp(int x, int window, int stride, int pad) {
   int count = 0;
   for (int start = -pad;; start += stride, ++count) {
@@ -194,7 +194,7 @@ TEST(Graph, LayersTakeTypeAndLayout) {
   EXPECT_EQ(layers->front(), (Layer{"conv", expected}));
 }
 
-// Of which the legacy API pads both ends alike: the image is padded before.
+// The legacy API pads both ends of an axis alike, so an image with different ends is padded before.
 TEST(Graph, LayersPadTheirImageWhereEndsDiffer) {
   const auto problem = [](const Operator& op) {
     GraphBuilder builder("net");

@@ -9,7 +9,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// By branch: channels in the stages, and a quarter of those at the head.
+// Both are indexed by branch: the channels of the stages, and a quarter of the head's channels.
 constexpr int32_t kChannels[] = {16, 32, 64, 128};
 constexpr int32_t kHeadFilters[] = {32, 64, 128, 256};
 
@@ -35,7 +35,8 @@ NodeId Bottleneck(Chain& net, const std::string& name, NodeId input, int32_t fil
   return net.last();
 }
 
-// What branch `to` takes from branch `from`: brought to its channels and resolution.
+// Returns what branch `to` takes from branch `from`, brought to the channels and resolution of
+// `to`.
 NodeId Brought(Chain& net, const std::string& name, NodeId input, size_t from, size_t to) {
   net.ContinueFrom(input);
   if (from > to) {
@@ -54,7 +55,7 @@ NodeId Brought(Chain& net, const std::string& name, NodeId input, size_t from, s
   return net.last();
 }
 
-// Two blocks on every branch, then every branch takes the sum of all.
+// Puts two blocks on every branch; then every branch takes the sum of all.
 void AppendStage(Chain& net, const std::string& name, std::vector<NodeId>& branches) {
   for (size_t branch = 0; branch < branches.size(); ++branch) {
     for (const char* block : {"0", "1"}) {

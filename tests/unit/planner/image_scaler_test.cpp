@@ -32,18 +32,20 @@ TEST(ImageScaler, OnePixelFillsAnImage) {
   EXPECT_THAT(Scaled({1, 1}, {3, 4}, 255, {51}), Each(0.2));
 }
 
-// Centres of four pixels lie at -1/4, 1/4, 3/4 and 5/4 of two: the outer ones are held at the edge.
+// Two pixels scaled to four have their centres at -1/4, 1/4, 3/4 and 5/4; the outer ones are held
+// at the edge.
 TEST(ImageScaler, TwiceThePixelsLieOnTheLineBetweenTheirs) {
   EXPECT_THAT(Scaled({1, 2}, {1, 4}, 16, {0, 16}), ElementsAre(0, 0.25, 0.75, 1));
   EXPECT_THAT(Scaled({2, 1}, {4, 1}, 16, {0, 16}), ElementsAre(0, 0.25, 0.75, 1));
 }
 
-// Centres of two pixels lie at 1/2 and 5/2 of four.
+// Four pixels scaled to two have their centres at 1/2 and 5/2.
 TEST(ImageScaler, HalfThePixelsAreMeansOfPairs) {
   EXPECT_THAT(Scaled({1, 4}, {1, 2}, 1, {0, 1, 1, 0}), ElementsAre(0.5, 0.5));
 }
 
-// The definition by hats: every pixel counts by one minus its distance, where that is positive.
+// The definition uses hat functions: every pixel's weight is one minus its distance, where
+// positive.
 TEST(ImageScaler, AgreesWithHatFunctionsForAnySize) {
   const ImageSize from = {5, 7};
   std::vector<uint8_t> image;
@@ -65,8 +67,8 @@ TEST(ImageScaler, AgreesWithHatFunctionsForAnySize) {
                         image[static_cast<size_t>(r * from.columns + c)] / 255.0;
           }
         }
-        // Places are below 8, and each of the two weights is wrong by what rounding a place is, in
-        // a few operations; the results are at most 1.
+        // Places are below 8, and each of the two weights has the error of rounding a place in a
+        // few operations; the results are at most 1.
         const double tolerance = 2 * 4 * 8 * std::numeric_limits<double>::epsilon();
         EXPECT_NEAR(scaled[static_cast<size_t>(i * to.columns + j)], expected, tolerance)
             << to.rows << "x" << to.columns << " at " << i << ", " << j;

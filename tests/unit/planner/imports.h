@@ -1,4 +1,4 @@
-// What tests of importers look at. Used from one thread.
+// Helpers with which tests of importers inspect graphs. Used from one thread.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace ucudnn::planner {
 
-std::string DataFile(const std::string& name);  // its path
+std::string DataFile(const std::string& name);  // the file's path
 Result<Graph> LoadData(const std::string& name);
 
-// The convolutions at batch 16, in words and sorted: independent of names and order.
+// Returns the convolutions at batch 16, in words and sorted: independent of names and order.
 std::vector<std::string> SortedConvolutions(const Graph& graph);
 
-// "name: operator shape(inputs)" of every node, at batch 2.
+// Returns "name: operator shape(inputs)" for every node, at batch 2.
 std::vector<std::string> Listing(const Graph& graph);
 
 }  // namespace ucudnn::planner

@@ -31,7 +31,7 @@ const std::string& SmallImages() {
   return *bytes;
 }
 
-// The error of reading these bytes, whose file is called `name` in it.
+// Returns the error of reading these bytes, with the file called `name` in it.
 std::string ErrorOf(const std::string& bytes, const auto& read, const std::string& name) {
   const test::MadeFile file(bytes);
   const std::string message = read(file.path()).message();
@@ -98,7 +98,7 @@ TEST(IdxFile, ACompressedSizeThatCannotBeIsRefused) {
 
 TEST(IdxFile, CompressedDataThatIsDamagedIsRefused) {
   std::string bytes = test::GzipOf(SmallImages());
-  // In front of its checksum, of its length, and of all of it.
+  // The data ends before its checksum, before its length, and within its length.
   for (const size_t missing : {8, 4, 1}) {
     EXPECT_EQ(ImageError(bytes.substr(0, bytes.size() - missing)),
               "images: its compressed data is truncated");
@@ -117,7 +117,7 @@ TEST(IdxFile, ALabelBeyondNineIsRefused) {
             "labels: label 10 of image 1; expected 0 to 9");
 }
 
-// A folder that is removed with what is in it.
+// Makes a folder and removes it with its contents.
 class DataSetTest : public ::testing::Test {
  protected:
   DataSetTest() {
@@ -178,7 +178,8 @@ TEST_F(DataSetTest, ImagesWithoutALitPixelAreRefused) {
   EXPECT_EQ(Error(), folder_ + ": every pixel of the training images is 0; expected images");
 }
 
-// What is published of the digits: their number, how often each occurs, and the largest pixel.
+// The published facts about the digits are their number, how often each occurs, and the largest
+// pixel.
 TEST(Digits, AreAllOfThePublishedOnes) {
   const auto data = LoadDataSet(PLANNER_TEST_FOLDER "/digits");
   ASSERT_TRUE(data.ok()) << data.message();

@@ -1,4 +1,4 @@
-// Drawings: rows go downwards, nothing lies on anything else.
+// Tests drawings: rows go downwards, and nothing overlaps.
 #include "planner/report/layered_drawing.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ void ExpectSound(const LayeredDrawing& drawing, int nodes, const Edges& edges) {
   }
 }
 
-// An edge's points between its ends lie in every row between, beside that row's nodes.
+// An edge has a point in every row between its ends, beside that row's nodes.
 void ExpectWaysAroundNodes(const LayeredDrawing& drawing) {
   for (const std::vector<Position>& way : drawing.edges) {
     for (size_t at = 1; at < way.size(); ++at) EXPECT_EQ(way[at].row, way[at - 1].row + 1);
@@ -80,7 +80,7 @@ TEST(LayeredDrawing, RandomGraphsAreDrawnSoundly) {
   EXPECT_EQ(Arrange(0, {}).rows, 0);
 }
 
-// All that stands in `text` between `before` and `after`.
+// Returns everything that stands in `text` between `before` and `after`.
 std::set<std::string> Between(const std::string& text, const std::string& before,
                               const std::string& after) {
   std::set<std::string> found;

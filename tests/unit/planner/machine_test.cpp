@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A valid machine's text with `from` replaced by `to`.
+// Returns a valid machine's text with `from` replaced by `to`.
 std::string Edited(const std::string& from, const std::string& to) {
   std::string text = FormatMachine(*MachineByName("p100x4x4"));
   const size_t at = text.find(from);

@@ -1,4 +1,4 @@
-// A machine of which only the links matter.
+// Makes a machine for tests in which only the links matter.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Markup: whatever a text holds, it stays text.
+// Tests markup: whatever a text holds, it stays text.
 #include "planner/report/markup.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ std::string Text(const Element& element) {
   return markup;
 }
 
-// What a browser shows for text without elements.
+// Returns what a browser shows for text without elements.
 std::string Unescaped(std::string text) {
   const std::pair<const char*, const char*> entities[] = {
       {"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&#39;", "'"}, {"&amp;", "&"}};
@@ -60,7 +60,7 @@ TEST(Markup, WhatIsNoCharacterIsReplaced) {
   EXPECT_EQ(Escaped("\xC3<"), "\xEF\xBF\xBD&lt;");
 }
 
-// nlohmann's reading of UTF-8 is the independent one.
+// nlohmann's UTF-8 reader is the independent implementation.
 TEST(Markup, RandomBytesBecomeTextThatReadsBack) {
   std::mt19937 random(7);
   const std::string alphabet = "a<>&\"'\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\xFF\xED\xA0";
@@ -114,7 +114,7 @@ TEST(Page, TablesSayWhatTheyAreSortedBy) {
       std::string::npos);
 }
 
-// The number behind `name="` at its `index`-th occurrence.
+// Returns the number in the `index`-th attribute `name`.
 double Attribute(const std::string& markup, const std::string& name, int index) {
   size_t at = 0;
   for (int i = 0; i <= index; ++i) at = markup.find(" " + name + "=\"", at) + 1;

@@ -18,7 +18,7 @@ std::string Document(const std::string& nodes) {
 
 const std::string kData = R"({"name": "data", "op": "input", "channels": 3, "extents": [9, 9]})";
 
-// Why the network of an image and `node` is refused.
+// Returns why the network of an image and `node` is refused.
 std::string Refusal(const std::string& node) {
   return ParseNetJson(Document(kData + ", " + node), "net.json").message();
 }

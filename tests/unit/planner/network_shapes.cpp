@@ -30,7 +30,8 @@ NetworkShape Vgg16Shape() {
 NetworkShape InceptionV3Shape() {
   NetworkShape net{"inception-v3"};
   int last = net.AddChain(net.Add({}), 6);
-  // Branches of convolutions and one of a pool, with a convolution behind it unless it reduces.
+  // A module has branches of convolutions and a pool, which a convolution follows unless it
+  // reduces.
   const auto module = [&](const std::vector<int>& branches, bool reduces) {
     std::vector<int> ends;
     for (const int length : branches) ends.push_back(net.AddChain(last, length));

@@ -1,5 +1,5 @@
-// Which layers read which in well-known networks, without shapes: what the search meets. Layers
-// are numbered so that inputs come first.
+// The layers of well-known networks and which layers they read, without shapes, for tests of the
+// search. Layers are numbered so that inputs come first.
 #pragma once
 
 #include <string>
@@ -28,7 +28,8 @@ NetworkShape NasNetShape(int cells);  // normal cells per stage
 NetworkShape EfficientNetB0Shape();
 NetworkShape UNetShape();
 
-// Costs drawn from [0, 1) ms, the same for one seed, for `configurations` of every layer.
+// Draws costs from [0, 1) ms for `configurations` of every layer; a seed always gives the same
+// ones.
 SearchProblem WithRandomCosts(const NetworkShape& shape, int configurations, unsigned seed);
 
 }  // namespace ucudnn::planner

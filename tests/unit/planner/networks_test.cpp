@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Every convolution of `network` at batch `n`, in words.
+// Returns every convolution of `network` at batch `n`, in words.
 std::vector<std::string> Convolutions(const std::string& network, int n) {
   const auto graph = BuildNetwork(network);
   EXPECT_TRUE(graph.ok()) << graph.message();
@@ -48,9 +48,9 @@ TEST_P(NetworkParameters, AreAsPublished) {
   EXPECT_EQ(*ParameterCount(*graph), GetParam().parameters);
 }
 
-// Trained numbers as torchvision and Caffe count them; nasnet-a as pretrained-models and Keras do;
-// U-Net as its re-implementations in torch and Keras do, unet-3d as MLPerf's, and the decoders as
-// those of diffusers' AutoencoderKL and AutoencoderKLHunyuanVideo.
+// Trained numbers are those that torchvision and Caffe count. nasnet-a counts as pretrained-models
+// and Keras do, U-Net as its re-implementations in torch and Keras, unet-3d as MLPerf's, and the
+// decoders as diffusers' AutoencoderKL and AutoencoderKLHunyuanVideo.
 INSTANTIATE_TEST_SUITE_P(
     Networks, NetworkParameters,
     ::testing::Values(Published{"alexnet", 61'100'840}, Published{"alexnet-footnote", 61'838'248},
@@ -63,12 +63,12 @@ INSTANTIATE_TEST_SUITE_P(
                       Published{"unet-3d", 31'190'243}, Published{"vae-decoder", 49'490'179},
                       Published{"video-vae", 146'136'067}, Published{"kirby-3m", 3'248'534},
                       Published{"kirby-3m-nobias", 3'248'524}, Published{"kirby-2b", 2'071'328'150},
-                      // Keras's, which trains biases of the stem, the projections and each block's
-                      // last convolution, too.
+                      // Keras also trains biases of the stem, the projections and each block's last
+                      // convolution.
                       Published{"resnet50-v2", 25'568'360 - 19'008},
                       Published{"resnet101-v2", 44'577'896 - 36'416},
                       Published{"resnet152-v2", 60'236'904 - 51'776},
-                      // torchvision's of v1, whose normalisations have 896 channels more.
+                      // torchvision has v1, whose normalisations have 896 channels more.
                       Published{"resnet18-v2", 11'689'512 - 2 * 896},
                       Published{"resnet34-v2", 21'797'672 - 2 * 896},
                       // A class has a weight for each input of the last layer, and a bias.
@@ -76,8 +76,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Published{"vgg16-22k", 138'357'544 + 20'841 * 4097},
                       Published{"inception-v3-22k", 23'834'568 + 20'841 * 2049}));
 
-// The paper (Huang 2016, table 2) gives 1.0 M for 12 filters a layer; for 40 the sum is written
-// out.
+// The paper (Huang 2016, table 2) gives 1.0 M for 12 filters a layer. For 40 filters the sum is
+// computed here.
 TEST(Networks, DenseNet40Parameters) {
   const auto published = DenseNet40("densenet40", 12, DenseJoin::kChain);
   EXPECT_EQ(*ParameterCount(*published), 1'019'722);
@@ -94,8 +94,8 @@ TEST(Networks, DenseNet40Parameters) {
   }
 }
 
-// Nodes as DeePa counts them: convolutions, pooling, fully connected layers and where branches
-// meet.
+// The number of nodes as DeePa counts them: convolutions, pooling, fully connected layers and joins
+// of branches.
 struct Counted {
   const char* network;
   int nodes;
@@ -172,7 +172,7 @@ TEST(Networks, ResNet18) {
   EXPECT_EQ(ShapeOf("resnet18", "pool5"), "2x512x1x1");
 }
 
-// The same convolutions as with the activations behind them, whose normalisations only differ.
+// The convolutions equal the network's with activations after them; only the normalisations differ.
 TEST(Networks, PreActivationMovesNoConvolution) {
   for (const std::string name : {"resnet18", "resnet50", "resnet152"}) {
     std::vector<std::string> before = Convolutions(name + "-v2", 32);
@@ -191,7 +191,7 @@ std::vector<std::string> InputsOf(const Graph& graph, const std::string& node) {
   return names;
 }
 
-// He 2016, figure 4e and the appendix.
+// The expected inputs follow He 2016, figure 4e and the appendix.
 TEST(Networks, ResNetV2ActivatesInFrontOfConvolutions) {
   const Graph graph = *BuildNetwork("resnet34-v2");
   EXPECT_THAT(InputsOf(graph, "layer1.0.conv1"), ElementsAre("pool1"));
@@ -208,7 +208,7 @@ TEST(Networks, ResNetV2ActivatesInFrontOfConvolutions) {
   EXPECT_THAT(InputsOf(*BuildNetwork("resnet50-v2"), "layer1.0.downsample"), ElementsAre("pool1"));
 }
 
-// Layers as the paper counts them: convolutions, fully connected layers and the softmax.
+// The paper counts convolutions, fully connected layers and the softmax as layers.
 TEST(Networks, KirbysLayersAreAsManyAsPrinted) {
   const auto count = [](const std::string& network, auto counts) {
     const auto graph = BuildNetwork(network);
@@ -311,8 +311,8 @@ TEST(Networks, ATransposedConvolutionIsAskedForAsAGradient) {
   EXPECT_EQ(layers[11], "up4.conv1 forward 4x1024x56x56 -> 512, 3x3 pad 0x0 fp32 nchw");
 }
 
-// A convolution that is causal in time sees two frames of padding before the first and none behind
-// the last: cuDNN's legacy API is given an image padded before.
+// A convolution that is causal in time sees two frames of padding before the first and none after
+// the last, so cuDNN's legacy API is given a padded image.
 TEST(Networks, CausalConvolutionsReadNoLaterFrame) {
   const std::vector<std::string> layers = Convolutions("video-vae", 1);
   EXPECT_EQ(layers.front(), "conv_in forward 1x16x7x60x104 -> 512, 3x3x3 pad 0x1x1 fp32 nchw");

@@ -30,7 +30,7 @@ void ForEach(const std::array<int, kTensorAxes>& extents, const Visit& visit) {
   }
 }
 
-// The part that holds element `at`: the first parts have one element more.
+// Returns the part that holds element `at`; the first parts may have one element more.
 int PartOf(int at, int extent, int parts) {
   int part = 0;
   int end = extent / parts + (extent % parts > 0 ? 1 : 0);
@@ -41,8 +41,7 @@ int PartOf(int at, int extent, int parts) {
   return part;
 }
 
-// Of the workers that compute element `at`, the one that sums over part `sum` of the input
-// channels.
+// Returns the worker that computes element `at` and sums over part `sum` of the input channels.
 int WorkerOf(const Index& at, const Shape& shape, const Degrees& degrees, int sum) {
   const int n = PartOf(at[0], shape.n, degrees.n);
   const int c = PartOf(at[1], shape.c, degrees.c);
@@ -51,7 +50,7 @@ int WorkerOf(const Index& at, const Shape& shape, const Degrees& degrees, int su
   return (((n * degrees.c + c) * degrees.r + sum) * degrees.h + h) * degrees.w + w;
 }
 
-// The one that adds the sums up: of the computed channels each keeps an r-th.
+// Returns the worker that adds up the sums of element `at`: each keeps an r-th of its channels.
 int KeeperOf(const Index& at, const Shape& shape, const Degrees& degrees) {
   const int part = PartOf(at[1], shape.c, degrees.c);
   int before = 0;
@@ -63,13 +62,13 @@ int KeeperOf(const Index& at, const Shape& shape, const Degrees& degrees) {
   return WorkerOf(at, shape, degrees, PartOf(at[1] - before, channels, degrees.r));
 }
 
-// The elements between the first and the last tap over output `at`, cut to the image.
+// Returns the elements from the first to the last tap of output `at`, cut to the image.
 std::array<int, 2> Taps(int at, int window, int stride, int pad, int dilation, int image) {
   const int begin = at * stride - pad;
   return {std::max(0, begin), std::min(image, begin + (window - 1) * dilation + 1)};
 }
 
-// Per axis, the half-open range of input `input` that output element `out` reads.
+// Returns, per axis, the half-open range of input `input` that output element `out` reads.
 std::array<std::array<int, 2>, kTensorAxes> Reads(const PlannedLayer& layer, int input,
                                                   const Index& out) {
   const Shape& shape = layer.inputs[static_cast<size_t>(input)].shape;
@@ -91,7 +90,7 @@ std::array<std::array<int, 2>, kTensorAxes> Reads(const PlannedLayer& layer, int
     const int group = out[1] / (up->filters / up->groups);
     const int channels = shape.c / up->groups;
     range[1] = {group * channels, (group + 1) * channels};
-    for (size_t axis = 0; axis < 3; ++axis) {  // of every input element, whether its window is over
+    for (size_t axis = 0; axis < 3; ++axis) {  // the input elements whose window covers `out`
       range[2 + axis] = {all[2 + axis], 0};
       for (int at = 0; at < all[2 + axis]; ++at) {
         const int begin = at * up->stride[axis] - up->pad[axis];
@@ -129,7 +128,7 @@ std::array<std::array<int, 2>, kTensorAxes> Reads(const PlannedLayer& layer, int
     range[2] = {out[1] % image / (all[3] * all[4]), out[1] % image / (all[3] * all[4]) + 1};
     range[3] = {out[1] / all[4] % all[3], out[1] / all[4] % all[3] + 1};
     range[4] = {out[1] % all[4], out[1] % all[4] + 1};
-  } else if (std::holds_alternative<Reshape>(layer.op)) {  // of whole channels, see partition.cpp
+  } else if (std::holds_alternative<Reshape>(layer.op)) {  // whole channels, see partition.cpp
     const int from = all[2] * all[3] * all[4];
     const int to = layer.output.extents[0] * layer.output.extents[1] * layer.output.extents[2];
     range[1] = {out[1] * to / from, ((out[1] + 1) * to - 1) / from + 1};
@@ -146,7 +145,7 @@ std::array<std::array<int, 2>, kTensorAxes> Reads(const PlannedLayer& layer, int
   return range;
 }
 
-// The smallest boxes around what each worker's output elements read, as [axis][begin, end).
+// The smallest box around what each worker's output elements read, as [axis][begin, end).
 using Hull = std::array<std::array<int, 2>, kTensorAxes>;
 std::vector<Hull> NeededHulls(const PlannedLayer& layer, int input, const Degrees& degrees) {
   std::vector<Hull> hulls(static_cast<size_t>(degrees.Workers()));
@@ -170,7 +169,7 @@ std::vector<Hull> NeededHulls(const PlannedLayer& layer, int input, const Degree
   return hulls;
 }
 
-// An element on its way.
+// Counts an element that moves between devices on the ports that it passes.
 void Carry(const Machine& machine, int from, int to, Loads& in, Loads& out) {
   for (size_t level = 0; level < machine.levels.size(); ++level) {
     const int size = machine.PortDevices(static_cast<int>(level));

@@ -1,4 +1,5 @@
-// How the ONNX reader follows tokens: views, attentions, and linears that hold several at once.
+// Tests how the ONNX reader follows tokens: views, attentions, and linears that hold several at
+// once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,8 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Attention of tokens with 12 channels by 3 heads, as exporters write it; `leading` extents stand
-// in front of the tokens.
+// Appends attention of tokens with 12 channels by 3 heads, as exporters write it.
 void Attend(OnnxModel& model, const std::string& q, const std::string& k, const std::string& v) {
   model.Numbers("heads", {0, -1, 3, 4}).Numbers("joined", {0, -1, 12}).Weight("root", {});
   model.Node("Reshape", {q, "heads"}, "qh").Node("Transpose", {"qh"}, "qt");
@@ -74,7 +74,7 @@ TEST(OnnxAttention, ASumOverQueriesIsNone) {
                                          "y: opaque 2x1x16x12(weights, x)"));
 }
 
-// A linear of 36 outputs, cut into queries, keys and values.
+// Returns a linear of 36 outputs that is cut into queries, keys and values.
 OnnxModel Fused() {
   OnnxModel model = Tokens();
   model.Weight("w", {12, 36}).Weight("b", {36}).Node("MatMul", {"x", "w"}, "product");
@@ -105,8 +105,8 @@ TEST(OnnxAttention, AFusedLinearStaysWhereItIsReadOtherwise) {
   }
 }
 
-// Windows of 4 x 4 positions of an image of 8 x 8, as swin cuts it, or every second position, as
-// maxvit's grid does.
+// Cuts an image of 8 x 8 into windows of 4 x 4 positions, as swin does, or of every second
+// position, as maxvit's grid does.
 OnnxModel Windows(bool is_grid) {
   OnnxModel model({12, 8, 8});
   model.Node("Transpose", {"x"}, "last").With("perm", {0, 2, 3, 1});
@@ -162,7 +162,7 @@ TEST(OnnxAttention, AClassTokenIsAnEdgeWithParameters) {
   EXPECT_EQ(*ParameterCount(graph), 12) << "copies for each image are no numbers of their own";
 }
 
-// Means of channels, gathered by 4 x image + channel: torch's as_strided.
+// Gathers means of channels by 4 x image + channel, as torch's as_strided is exported.
 OnnxModel Strided(int64_t step) {
   OnnxModel model;
   model.Numbers("all", {-1}).Numbers("step", {step}).Numbers("axes", {1, 2, 3}).Numbers("0", {0});
@@ -182,7 +182,7 @@ TEST(OnnxView, IndicesThatCountAllNumbersMoveNone) {
   EXPECT_THAT(Refusal(Strided(5)), HasSubstr("unsupported operators: 'Gather' (node 'same'"));
 }
 
-// Patches of 2 x 2 positions become channels, which a linear reads in the last axis.
+// Patches of 2 x 2 positions become channels, which a linear reads along the last axis.
 TEST(OnnxView, PatchesBecomeChannels) {
   OnnxModel model({12, 8, 8});
   model.Node("Transpose", {"x"}, "last").With("perm", {0, 2, 3, 1});

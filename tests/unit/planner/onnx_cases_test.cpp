@@ -1,5 +1,6 @@
-// Small ONNX models that are easily read wrongly: what mixes images, sums of other ranks, layers
-// that several nodes read, resizes and edges. The right shapes are onnx.reference's.
+// Tests small ONNX models that are easily misread: what mixes images, sums of tensors of different
+// ranks, layers that several nodes read, resizes and edges. The expected shapes are
+// onnx.reference's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +15,7 @@ using ::testing::HasSubstr;
 
 const Opaque& LastOpaque(const Graph& graph) { return std::get<Opaque>(graph.nodes.back().op); }
 
-// Sets the file's batch; a symbol otherwise.
+// Makes a model whose file has this batch instead of a symbol.
 OnnxModel OfBatch(int64_t batch, const std::vector<int64_t>& extents) {
   OnnxModel model(extents);
   auto* type = model.graph().mutable_input(0)->mutable_type();
@@ -47,7 +48,7 @@ TEST(OnnxCases, WhatMixesImagesIsRefusedByName) {
   }
 }
 
-// [N, 4, 1, 1] and [N, 4] meet as [N, 4, N, 4].
+// By ONNX's broadcasting, [N, 4, 1, 1] and [N, 4] give [N, 4, N, 4].
 TEST(OnnxCases, RanksMeetFromTheLastAxis) {
   for (OnnxModel sum : {OnnxModel(), OfBatch(1, {4, 8, 8}), OfBatch(4, {4, 8, 8})}) {
     sum.Node("GlobalAveragePool", {"x"}, "mean").Node("Flatten", {"mean"}, "flat");
@@ -186,7 +187,7 @@ TEST(OnnxCases, NormalizationsByPositionHaveTheirNumbers) {
   EXPECT_EQ(*ParameterCount(*model.Import()), 2 * 256);
 }
 
-// What a file may do that no exporter does.
+// These files contain what no exporter writes.
 TEST(OnnxCases, HostileFilesAreRefused) {
   const int64_t most = std::numeric_limits<int64_t>::max();
   OnnxModel twice;
@@ -214,7 +215,7 @@ TEST(OnnxCases, HostileFilesAreRefused) {
   EXPECT_THAT(Refusal(constant), HasSubstr("no layers; expected a network"));
 }
 
-// Chains and sums over 4,096 numbers, which are more than shapes need.
+// The model has chains and sums over 4,096 numbers, which are more than shapes need.
 TEST(OnnxCases, ConstantsThatCostMuchAreNotComputed) {
   OnnxModel model;
   model.Numbers("many", std::vector<int64_t>(4096, 1)).Weight("w", {2, 4, 3, 3});

@@ -1,4 +1,4 @@
-// Constants of ONNX files: what each operator makes of their extents, numbers and values.
+// Tests constants of ONNX files: the extents, numbers and values that each operator gives them.
 #include "planner/graph/formats/onnx_constants.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-// A file's tensor of floats 0, 1, 2, ...
+// Returns a file's tensor of floats 0, 1, 2, ...
 OnnxConstant Floats(const Dims& dims) {
   onnx::TensorProto proto;
   proto.set_data_type(1);
@@ -66,7 +66,7 @@ struct Case {
   std::vector<OnnxConstant> inputs;
   std::vector<Attribute> attributes;
   Dims dims;
-  int64_t numbers;             // of the file, at most
+  int64_t numbers;             // at most as many as the file has
   std::vector<double> values;  // empty: not computed
   const char* equation = "";
 };
@@ -166,7 +166,7 @@ TEST(OnnxConstants, NumbersAreRoundedAsTheirTypeHasThem) {
     return (*Fold("Floor", {product})[0].values)[0];
   };
   EXPECT_EQ(scaled(1), 21);
-  EXPECT_EQ(scaled(11), 20);  // of 64-bit floats
+  EXPECT_EQ(scaled(11), 20);  // in 64-bit floats
   EXPECT_EQ(scaled(10), 21);
 }
 
@@ -184,7 +184,7 @@ TEST(OnnxConstants, NumbersThatCountUpAreKnownWhateverTheBatch) {
   EXPECT_TRUE(CountsUp(Integers({0, 1, 2, 3})));
 }
 
-// Two layers that read one tensor, directly and turned: its numbers are there once.
+// If two layers read one tensor, directly and transposed, its numbers count once.
 TEST(OnnxConstants, ATensorThatSeveralLayersReadCountsOnce) {
   OnnxModel named({4});
   named.Weight("w", {4, 4}).Node("MatMul", {"x", "w"}, "a").Node("MatMul", {"a", "w"}, "y");

@@ -23,7 +23,7 @@ class OnnxModel {
   }
 
   onnx::GraphProto& graph() { return *model_.mutable_graph(); }
-  // The node's name is that of its output.
+  // The node is named after its output.
   OnnxModel& Node(const std::string& type, const std::vector<std::string>& inputs,
                   const std::string& output) {
     node_ = graph().add_node();
@@ -33,7 +33,7 @@ class OnnxModel {
     node_->add_output(output);
     return *this;
   }
-  // Attributes of the node added last.
+  // Adds attributes to the last node.
   OnnxModel& With(const std::string& name, const std::vector<int64_t>& values) {
     auto* attribute = node_->add_attribute();
     attribute->set_name(name);
@@ -53,7 +53,7 @@ class OnnxModel {
     attribute->set_s(text);
     return *this;
   }
-  // A constant with a shape, and one of whole numbers.
+  // Weight adds a constant with a shape, and Numbers one of whole numbers.
   OnnxModel& Weight(const std::string& name, const std::vector<int64_t>& dims) {
     auto* tensor = graph().add_initializer();
     tensor->set_name(name);
@@ -69,7 +69,7 @@ class OnnxModel {
     return *this;
   }
 
-  // A name for another output of the node added last.
+  // Names another output of the last node.
   OnnxModel& And(const std::string& output) {
     node_->add_output(output);
     return *this;
@@ -78,7 +78,7 @@ class OnnxModel {
     model_.add_opset_import()->set_version(version);
     return *this;
   }
-  // What the file calls its output.
+  // Declares the file's output.
   OnnxModel& Output(const std::string& name) {
     graph().add_output()->set_name(name);
     return *this;
@@ -87,7 +87,7 @@ class OnnxModel {
   Result<Graph> Import(const ImportOptions& options = {}) const {
     return ImportOnnx(model_.SerializeAsString(), "net.onnx", options);
   }
-  // The graph's nodes in words, without the input; or why there are none.
+  // Returns the graph's nodes in words, without the input, or the error.
   std::vector<std::string> Nodes() const {
     const auto graph = Import();
     if (!graph.ok()) return {graph.message()};

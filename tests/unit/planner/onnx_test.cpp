@@ -32,12 +32,12 @@ TEST(Onnx, TorchsNetworksAreTheBuiltInOnes) {
   }
 }
 
-// By both of torch's exporters: data/README.md.
+// Both of torch's exporters wrote the files (data/README.md).
 TEST(Onnx, WhatTorchWroteIsTheBuiltInNetwork) {
   const struct {
     const char* file;
     const char* network;
-    int64_t parameters;  // as torchvision's documentation has them
+    int64_t parameters;  // from torchvision's documentation
   } kCases[] = {{"exported_alexnet.onnx", "alexnet", 61'100'840},
                 {"exported_resnet50.onnx", "resnet50", 25'557'032},
                 {"exported_resnet50_dynamo.onnx", "resnet50", 25'557'032},
@@ -52,8 +52,8 @@ TEST(Onnx, WhatTorchWroteIsTheBuiltInNetwork) {
   }
 }
 
-// By tf2onnx, which folded normalisations into filters and wrote biases that are equal once: the
-// numbers that the file has count, each once.
+// tf2onnx folded normalisations into filters and wrote equal biases once. The numbers in the file
+// count, each once.
 TEST(Onnx, WhatTf2onnxWroteOfKeras) {
   const struct {
     const char* file;
@@ -107,10 +107,10 @@ TEST(Onnx, WhatManyNodesMakeOfAConstantTakesNoMemory) {
 
 TEST(Onnx, TheBatchIsWhateverTheFileSays) {
   EXPECT_EQ(LoadData("torch_resnet50.onnx")->nodes.size(), 175u);    // one image
-  EXPECT_EQ(LoadData("torch_alexnet.onnx")->name, "torch_alexnet");  // of any number
+  EXPECT_EQ(LoadData("torch_alexnet.onnx")->name, "torch_alexnet");  // any number of images
 }
 
-// Two nodes of swish are one, the gate multiplies every pixel, and a view is no node.
+// The two nodes of swish become one, the gate multiplies every pixel, and a view is no node.
 TEST(Onnx, GatesAndViewsOfTorch) {
   const auto graph = LoadData("torch_gated.onnx");
   ASSERT_TRUE(graph.ok()) << graph.message();
@@ -136,7 +136,7 @@ TEST(Onnx, GatesAndViewsOfTorch) {
   EXPECT_EQ(std::get<Convolution>(graph->nodes[4].op).groups, 16);
 }
 
-// Channels last and back, padding SAME, biases that are nodes.
+// The model moves channels last and back, pads SAME, and has biases that are nodes.
 TEST(Onnx, TensorFlowsResidual) {
   const auto graph = LoadData("tf_residual.onnx");
   ASSERT_TRUE(graph.ok()) << graph.message();
@@ -235,7 +235,7 @@ TEST(Onnx, ConstantsAreBiasesScalesOrNothing) {
   EXPECT_EQ(std::get<Activation>(graph->nodes[2].op).kind, ActivationKind::kHardSwish);
 }
 
-// As x.view(...) of features comes out of exporters: with the batch of the export, or without.
+// Exporters write x.view(...) of features with the batch of the export, or without it.
 TEST(Onnx, FeaturesBecomeAnImage) {
   for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
            {-1, 4, 8, 8}, {1, 4, 8, 8}, {0, 4, 8, 8}, {1, 4, -1, 8}, {0, -1, 8, 8}}) {

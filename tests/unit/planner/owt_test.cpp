@@ -1,4 +1,4 @@
-// "One weird trick": its formulas, footnote 4 and the trend of Table 1.
+// Tests "One weird trick": its formulas, footnote 4 and the trend of Table 1.
 #include "planner/layout/owt.h"
 
 #include <gtest/gtest.h>
@@ -10,9 +10,10 @@
 namespace ucudnn::planner {
 namespace {
 
-// The tower of footnote 1 (64, 192, 384, 384, 256 filters): 1.560 GFLOP an image in convolutions,
-// 0.1172 in fully connected layers; Table 1's hours for 90 epochs of 1,281,167 images on one
-// device, of which the matrix products take what a device of 2 TFLOP/s needs.
+// The tower of footnote 1 (64, 192, 384, 384, 256 filters) has 1.560 GFLOP an image in convolutions
+// and 0.1172 in fully connected layers. The time of an image follows from Table 1's hours for 90
+// epochs of 1,281,167 images on one device, where matrix products take what a device of 2 TFLOP/s
+// needs.
 constexpr double kImageMs = 98.05 * 3600e3 / 90 / 1281167;
 OwtNetwork Tower() {
   OwtNetwork tower;
@@ -71,11 +72,11 @@ TEST(Owt, SchemesBAndCHideAllButTheFirstStep) {
     EXPECT_DOUBLE_EQ(shares.exposed_ms, 2 * 6.0 * (workers - 1) / workers);
     EXPECT_EQ(shares.images, 1);
   }
-  // Nothing to compute: nothing is hidden.
+  // Without computation nothing is hidden.
   EXPECT_DOUBLE_EQ(Exchange(OwtScheme::kShares, 4, 6'000, 1'000, 0, false).hidden_ms, 0);
 }
 
-// Section 4: in (b) communication grows with K against computation, in (c) it does not.
+// Section 4 says that against computation, communication grows with K in (b) and not in (c).
 TEST(Owt, TheRatioOfSchemeCIsConstant) {
   const auto step_ms = [](OwtScheme scheme, int workers) {
     const OwtExchange exchange = Exchange(scheme, workers, 6'000, 1'000, 0, false);
@@ -101,7 +102,8 @@ TEST(Owt, OneWorkerExchangesNothing) {
   }
 }
 
-// An independent program's values of the same model, nothing fitted: the machine's nominal rates.
+// An independent program computed these values by the same model and the machine's nominal rates,
+// with nothing fitted.
 TEST(Owt, SpeedupsOfTheTower) {
   const auto speedups = [](OwtScheme scheme, bool multicast) {
     OwtOptions options;
@@ -118,9 +120,9 @@ TEST(Owt, SpeedupsOfTheTower) {
   expect(speedups(OwtScheme::kShares, false), {1.98, 3.91, 7.43});
 }
 
-// Table 1 (scheme b): 1.95, 3.74 and 6.25 times, with variable batches 1.93, 3.66 and 6.16. The
-// nominal rates are within 5 % up to four devices; at eight the paper lies between a sender that
-// serves seven ports in turn and one whose switch copies.
+// Table 1 (scheme b) has 1.95, 3.74 and 6.25 times, and 1.93, 3.66 and 6.16 with variable batches.
+// The nominal rates are within 5 % up to four devices. At eight the paper lies between a sender
+// that serves seven ports in turn and one whose switch copies.
 TEST(Owt, TrendOfTable1) {
   struct Row {
     int workers;

@@ -1,4 +1,4 @@
-// Networks of one layer of every kind, drawn at random.
+// Draws networks of one layer of every kind.
 #pragma once
 
 #include <random>
@@ -14,7 +14,7 @@ class RandomLayers {
 
   int Draw(int least, int most) { return std::uniform_int_distribution(least, most)(random_); }
 
-  // A network whose last layer reads what the layers before it put out.
+  // Returns a network whose last layer reads the outputs of the layers before it.
   LayerGraph Next() {
     for (;;) {
       GraphBuilder builder("random");
@@ -78,7 +78,7 @@ class RandomLayers {
           const Reshape image = {Draw(1, 6), {1, Draw(1, 4), Draw(1, 4)}, 2};
           const int32_t features = image.channels * image.extents[1] * image.extents[2];
           NodeId flat = builder.Add("flat", FullyConnected{features, true}, {first});
-          if (Draw(0, 1) == 0) {  // an image, too
+          if (Draw(0, 1) == 0) {  // from an image, too
             flat = builder.Add("other",
                                Reshape{image.extents[1], {1, image.extents[2], image.channels}, 2},
                                {flat});

@@ -1,5 +1,5 @@
-// Layers divided along their input channels, against counts element by element, closed forms and
-// the enumeration of every plan.
+// Compares layers divided along their input channels with counts element by element, closed forms
+// and the enumeration of every plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ TEST(Reduction, IsAChoiceByOptionAndByPin) {
   };
   const PlannedLayer& fc6 = LayerOf(AlexNet(), "fc6");
   EXPECT_EQ(reduced(LegalConfigurations(fc6, 16, {})), 0);
-  // Powers of two whose product is at most 16: of three degrees and of two.
+  // Degrees are powers of two whose product is at most 16: 35 with reduction, 15 without.
   EXPECT_EQ(LegalConfigurations(fc6, 16, WithReduction()).size(), 35u);
   EXPECT_EQ(reduced(LegalConfigurations(fc6, 16, WithReduction())), 35 - 15);
   EXPECT_EQ(reduced(LegalConfigurations(LayerOf(AlexNet(), "conv1"), 16, WithReduction())), 0);
@@ -156,30 +156,30 @@ TEST(Reduction, ClosedFormsOfAFullyConnectedLayer) {
   const Machine machine = MadeMachine({{"bus", 16, 8, 10}});
   const Roofline roofline(machine.device);
   const MachineCostModel model(machine, UpdateModel::kRing, roofline);
-  // Every port carries 15/16 of the output there and of its gradient back.
+  // Every port carries 15/16 of the output forward and of its gradient back.
   EXPECT_DOUBLE_EQ(model.ReductionMs(fc6, {Reduced(16), 0}),
                    2 * (15.0 / 16 * 512 * 4096 * 4 / 8e6 + 0.01));
   EXPECT_EQ(model.ReductionMs(fc6, {{4, 4}, 0}), 0);
   EXPECT_DOUBLE_EQ(LargestShare(fc6, {2, 2, 1, 1, 4}), 1.0 / 16);
   EXPECT_DOUBLE_EQ(LargestShare(fc6, Reduced(3)), 86.0 / 256);  // channels of 256x6x6
-  // Channel for channel where the layer before has them: nothing moves.
+  // Each device reads the channels that it holds, so nothing moves.
   const PlannedLayer& fc7 = LayerOf(AlexNet(), "fc7");
   const ParallelConfiguration channels{{1, 16}, 0};
   const ParallelConfiguration sums{Reduced(16), 0};
   EXPECT_EQ(model.Transfer(fc7, 0, {&channels, 1}, {&sums, 1}).ms.front(), 0);
   EXPECT_EQ(model.Transfer(fc7, 0, {&sums, 1}, {&sums, 1}).ms.front(), 0);
   EXPECT_GT(model.Transfer(fc7, 0, {&channels, 1}, {&channels, 1}).ms.front(), 0);
-  // The paper's way of counting: every worker in turn.
+  // The paper counts every worker in turn.
   const DeePaPaperModel paper;
   EXPECT_DOUBLE_EQ(paper.ReductionMs(fc6, sums), 16 * 8 / (15.0 / 7));  // 8 MiB
   EXPECT_EQ(paper.Transfer(fc7, 0, {&channels, 1}, {&sums, 1}).ms.front(), 0);
-  // Also where there are more devices than the paper had.
+  // This holds for more devices than the paper had, too.
   const ParallelConfiguration whole = {{.n = 1, .c = 16}}, behind = {{.n = 2, .r = 16}};
   EXPECT_GT(paper.Transfer(fc7, 0, {&whole, 1}, {&behind, 1}).ms.front(), 0);
   EXPECT_DOUBLE_EQ(paper.Compute(fc6, Reduced(16)).ms, 20.4 / 16);
 }
 
-// Equation 1 from the cost model alone.
+// Computes equation 1 by the cost model alone.
 double Evaluate(const PlanningProblem& problem, const CostModel& model,
                 const Assignment& assignment) {
   double ms = 0;
@@ -229,8 +229,8 @@ TEST(Reduction, TheSearchFindsWhatEnumerationFinds) {
   EXPECT_GT(reducing, 10);
 }
 
-// A layer of many inputs and few outputs, as a bottleneck's first: partial sums are less than what
-// every device would else be sent.
+// A layer of many inputs and few outputs, such as a bottleneck's first, has partial sums that are
+// less data than what every device would be sent otherwise.
 TEST(Reduction, PaysWhereInputsAreMoreThanOutputs) {
   GraphBuilder builder("narrow");
   const NodeId data = builder.Add("data", Input{2048, {1, 1, 1}}, {});
@@ -251,7 +251,7 @@ TEST(Reduction, PaysWhereInputsAreMoreThanOutputs) {
   EXPECT_EQ(ShortText(ConfigurationOf(with, after.assignment, 1).degrees), "r8");
   const LayoutCost& cost = after.cost;
   EXPECT_NEAR(cost.total_ms, TotalMs(with.search, after.assignment), 1e-9 * cost.total_ms);
-  // Within what it needs it is found again.
+  // A limit of exactly the memory that it needs admits it again.
   const auto limited =
       MakeLayout(with, 8, Strategy::kDeePa, {}, TotalBytes(with.search, after.assignment));
   ASSERT_TRUE(limited.ok()) << limited.message();

@@ -51,12 +51,13 @@ Result<std::vector<NamedArray>> ReadBytes(const std::string& bytes,
 }
 
 std::string ErrorOf(const std::string& bytes) { return ReadBytes(bytes).message(); }
-// Of a file with one array `a` of this entry, and some bytes behind the header.
+// Returns the error of a file with one array `a` of this entry, and `values` bytes after the
+// header.
 std::string EntryError(const std::string& entry, size_t values = 16) {
   return ErrorOf(SafetensorsOf(R"({"a": )" + entry + "}", std::string(values, '\0')));
 }
 
-// What safetensors' own Python package wrote (make_arrays.py).
+// The following tests read what safetensors' own Python package wrote (make_arrays.py).
 
 TEST(Safetensors, EveryTypeBecomesDoubles) {
   const auto arrays = ReadGolden("types.safetensors");
@@ -116,7 +117,7 @@ TEST(Safetensors, ShapesAreThoseOfTheArrays) {
   EXPECT_EQ(arrays.size(), 5u) << "what the writer says of itself is no array";
 }
 
-// Files that are made here.
+// The following tests read files that are made here.
 
 TEST(Safetensors, TorchsShortFloatsAreTheUpperHalvesOfSingles) {
   const auto arrays =

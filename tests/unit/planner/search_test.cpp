@@ -1,4 +1,4 @@
-// The search against the enumeration of every assignment, and by its dual bound against
+// Compares the search with the enumeration of every assignment, and its dual bound with
 // elimination.
 #include "planner/search/search.h"
 
@@ -26,8 +26,8 @@ constexpr int kGraphs = 2'500;
 const char* const kFamilies[] = {"residual", "concat", "several inputs", "disconnected",
                                  "irreducible"};
 
-// Small graphs of one family, up to 3 configurations a layer, sometimes with two edges between the
-// same layers; costs are whole numbers, so that sums are exact and ties happen.
+// Draws small graphs of one family, with up to 3 configurations a layer and sometimes two edges
+// between the same layers. Costs are whole numbers, so that sums are exact and ties happen.
 class RandomProblems {
  public:
   explicit RandomProblems(unsigned seed) : random_(seed) {}
@@ -192,7 +192,7 @@ TEST(Search, TheBestPlansComeInOrderAndOnce) {
       });
 }
 
-// No room for tables: only the dual bound proves anything.
+// Without room for tables, only the dual bound proves anything.
 TEST(Search, WithoutRoomItBounds) {
   int bounded = 0;
   ForRandomProblems([&](const SearchProblem& problem, const std::vector<Assignment>& all, auto&) {
@@ -241,7 +241,7 @@ void ForPricedProblems(const std::function<void(const SearchProblem&, RandomProb
           cost = random.Draw(0, 20);
       }
     };
-    // Nor is it often tight where layers cost nothing of their own.
+    // The bound is seldom tight, too, where layers have no costs of their own.
     const bool free_layers = graph / 32 % 2 == 0;
     for (auto& layer : problem.layers) {
       std::for_each(layer.ms.begin(), layer.ms.end(), draw);
@@ -292,7 +292,7 @@ TEST(SearchByDual, TheBestPlansAreThoseOfElimination) {
   });
 }
 
-// After any number of passes, with costs cut or not.
+// The bounds hold after any number of passes, with costs cut or not.
 TEST(DualAscent, BoundsHoldForEveryConfiguration) {
   ForPricedProblems([](const SearchProblem& problem, RandomProblems& random) {
     SearchOptions options;
@@ -313,7 +313,7 @@ TEST(DualAscent, BoundsHoldForEveryConfiguration) {
   });
 }
 
-// Where the relaxation is tight the bound is the least, and what it decodes has it.
+// Where the relaxation is tight, the bound is the least total, and what it decodes attains it.
 TEST(DualAscent, OnTreesTheBoundIsTheLeast) {
   RandomProblems random(3);
   for (int tree = 0; tree < 200; ++tree) {
@@ -329,7 +329,7 @@ TEST(DualAscent, OnTreesTheBoundIsTheLeast) {
   }
 }
 
-// Both ways: by marginals, and by a search with each configuration where there is no room for them.
+// Both ways give them: marginals, and, without room for these, a search with each configuration.
 TEST(BestTotals, AreTheMarginalsOfOneLayer) {
   int unknown = 0;
   ForPricedProblems([&](const SearchProblem& problem, RandomProblems& random) {
@@ -460,7 +460,7 @@ TEST(TimeMemoryFrontier, IsThatOfAllAssignments) {
   });
 }
 
-// Values that an independent program found for these graphs with 70 configurations of each layer.
+// An independent program found these values with 70 configurations of each layer.
 struct KnownGraph {
   NetworkShape shape;
   int layers, edges, kernel_nodes, kernel_edges, width;
@@ -523,7 +523,8 @@ TEST(EliminationOrder, ChanceFindsCheaperOnesWhereBranchesExchange) {
     EXPECT_EQ(layers[layer], static_cast<int>(layer));
   }
   EXPECT_EQ(CheapestElimination(problem, 1e11).layers, cheapest.layers);
-  EXPECT_EQ(CheapestElimination(problem, 1).layers, greedy.layers);  // no luck would help
+  EXPECT_EQ(CheapestElimination(problem, 1).layers, greedy.layers);  // a limit of 1 leaves the
+                                                                     // greedy order
 }
 
 TEST(EliminationOrder, LogsDeePasNames) {

@@ -1,4 +1,4 @@
-// Layouts side by side, against what DeePa states of them.
+// Compares layouts with each other, and with what DeePa states about them.
 #include "planner/layout/strategies.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(Strategies, FollowTheirRules) {
   EXPECT_EQ(DegreesOf(alexnet, owt.assignment, "fc8"), (Degrees{1, 8}));  // of 1000 outputs
 }
 
-// Two convolutions of one filter, between others that would like them divided differently.
+// Returns two convolutions of one filter, between others that would be best divided differently.
 Graph SharedFilter() {
   GraphBuilder builder("shared");
   const NodeId data = builder.Add("data", Input{64, {1, 16, 16}, 2}, {});
@@ -146,8 +146,8 @@ TEST(Strategies, Names) {
             "'data' is no strategy; expected one of image, model, owt, deepa");
 }
 
-// Section 7.1.2 and Figure 9; text and Table 2 have two workers in fc6 by its own row, with what
-// leaves it not counted.
+// Section 7.1.2 and Figure 9 divide so. The text and Table 2 give fc6 two workers by its own row,
+// which does not count what leaves it.
 TEST(DeePaLayouts, AlexNetDividesImagesUntilTheFullyConnectedLayers) {
   const PlanningProblem alexnet = PaperProblem("alexnet");
   const auto deepa = MakeLayout(alexnet, 16, Strategy::kDeePa);
@@ -162,8 +162,8 @@ TEST(DeePaLayouts, AlexNetDividesImagesUntilTheFullyConnectedLayers) {
   }
 }
 
-// Section 7.1.3 and Figure 10: images on all devices, the last three convolutions on four, few for
-// the fully connected layers.
+// Section 7.1.3 and Figure 10 divide images over all devices, the last three convolutions over
+// four, and the fully connected layers over few.
 TEST(DeePaLayouts, Vgg16UsesFourWorkersForItsLastConvolutions) {
   const PlanningProblem vgg = PaperProblem("vgg16");
   const auto deepa = MakeLayout(vgg, 16, Strategy::kDeePa);
@@ -179,8 +179,9 @@ TEST(DeePaLayouts, Vgg16UsesFourWorkersForItsLastConvolutions) {
   }
 }
 
-// Figure 8 and its text: OWT moves 1.05 to 8.4 times less than image parallelism, DeePa a further
-// 1.2 to 2.7 times less, for AlexNet "3 times" (7.1.2); up to 23 times less than image.
+// Figure 8 and its text: OWT moves 1.05 to 8.4 times less than image parallelism, DeePa 1.2 to 2.7
+// times less than OWT ("3 times" for AlexNet, 7.1.2) and up to 23 times less than image
+// parallelism.
 TEST(DeePaLayouts, BytesMovedAreInTheOrderOfFigure8) {
   for (const std::string name : {"alexnet", "vgg16", "inception-v3"}) {
     const auto layouts = CompareLayouts(PaperProblem(name), 16);
@@ -190,15 +191,15 @@ TEST(DeePaLayouts, BytesMovedAreInTheOrderOfFigure8) {
     EXPECT_GE(image / owt, 1.05) << name;
     EXPECT_LE(image / owt, 8.4) << name;
     EXPECT_GE(owt / deepa, 1.15) << name;  // 1.19 for Inception-v3, printed as 1.2
-    // The paper's own range and its text differ for AlexNet; one device for all fully connected
-    // layers saves a little more than two for the first.
+    // The paper's own range and its text differ for AlexNet. One device for all fully connected
+    // layers saves a little more than two for the first of them.
     EXPECT_LE(owt / deepa, name == "alexnet" ? 3.7 : 2.7) << name;
     EXPECT_LE(image / deepa, 23) << name;
   }
 }
 
-// Appendix A.3: VGG-16, batch 128 on four devices: 4 GB by images, 490 MB by DeePa, which divides
-// images by four and has two devices in the fully connected layers.
+// Appendix A.3 says of VGG-16 with batch 128 on four devices that images move 4 GB and DeePa 490
+// MB. The latter divides images by four and has two devices in the fully connected layers.
 TEST(DeePaLayouts, Vgg16OnFourDevicesMovesWhatAppendixA3Says) {
   const auto problem =
       BuildPlanningProblem(*BuildLayerGraph(*BuildNetwork("vgg16"), 128), 4, DeePaPaperModel());
@@ -216,13 +217,13 @@ TEST(DeePaLayouts, Vgg16OnFourDevicesMovesWhatAppendixA3Says) {
   const LayoutCost cost = CostOf(*problem, stated);
   const double mib = static_cast<double>(cost.transfer_bytes + cost.update_bytes) / (1 << 20);
   EXPECT_NEAR(mib, 490, 5);
-  // Convolutions by parameter server; both ways: three quarters of fc6's input and half of fc7's
-  // and fc8's on each of two devices.
+  // Convolutions are updated by a parameter server. Both ways, each of two devices receives three
+  // quarters of fc6's input and half of fc7's and fc8's.
   EXPECT_EQ(cost.update_bytes, int64_t{2} * 4 * 4 * 14'714'688);
   EXPECT_EQ(cost.transfer_bytes, int64_t{2} * 4 * 128 * (2 * 25088 * 3 / 4 + 2 * 4096));
 }
 
-// Appendix A.4: 21,841 classes add 5 to 10 GB by images, and 40 MB by DeePa.
+// By appendix A.4, 21,841 classes add 5 to 10 GB by images, and 40 MB by DeePa.
 TEST(DeePaLayouts, ManyClassesCostImageParallelismGigabytes) {
   for (const std::string name : {"alexnet", "vgg16", "inception-v3"}) {
     const auto few = CompareLayouts(PaperProblem(name), 16);
@@ -245,8 +246,8 @@ TEST(DeePaLayouts, InceptionV3IsReducedToTwoOf120Nodes) {
   EXPECT_EQ(OrderElimination(inception.search).width, 2);
 }
 
-// Figure 2 under image parallelism: the third layer of Inception-v3 (C7 of Table 1, conv3) is
-// fastest on 16 devices, the last one (C8: 3x3 from 448 to 384 channels on 8 x 8 pixels) on 4.
+// By Figure 2 under image parallelism, the third layer of Inception-v3 (C7 of Table 1, conv3) is
+// fastest on 16 devices, and the last one (C8: 3x3 from 448 to 384 channels on 8 x 8 pixels) on 4.
 class Figure2 : public testing::Test {
  protected:
   static const PlannedLayer& Layer(const std::string& name) {
@@ -267,7 +268,7 @@ class Figure2 : public testing::Test {
     return least;
   }
 
-  // As many operations a second as Table 3's convolution (3x3, stride 1, as C7 and C8 are) did.
+  // Returns a device as fast as Table 3's convolution was (3x3, stride 1, like C7 and C8).
   static Device AtTheRateOfTable3() {
     const LayerGraph vgg = *BuildLayerGraph(*BuildNetwork("vgg16"), 512);
     const PlannedLayer& layer = vgg.layers[static_cast<size_t>(vgg.Find("conv5_1"))];
@@ -280,8 +281,8 @@ class Figure2 : public testing::Test {
   const Device device_ = MachineByName("k80x16")->device;
 };
 
-// The model has no measurement of C8 and puts a roofline there: a direct convolution at the peak of
-// half a K80, 4.37 TFLOP/s. With it 8 devices beat 4, by 6 %.
+// The model has no measurement of C8 and assumes a roofline: a direct convolution at the peak of
+// half a K80, 4.37 TFLOP/s. By it 8 devices beat 4, by 6 %.
 TEST_F(Figure2, TheModelsRooflineStopsAtEightDevices) {
   const Roofline roofline(device_);
   EXPECT_EQ(Best(Layer("conv3"), roofline), 16);
@@ -297,11 +298,11 @@ TEST_F(Figure2, TheModelsRooflineStopsAtEightDevices) {
   EXPECT_NEAR(four / eight, 1.06, 0.02);
 }
 
-// What the paper measured is faster: Table 3's convolution does 16.7 TFLOP/s, beyond the peak, as
-// Winograd's algorithm can. At that rate the crossing is the paper's. Whatever takes t ms on one
-// device and u ms a replica to update is best on 4 where 8 u < t < 32 u, for C8 from 5.2 to 20.7
-// TFLOP/s: no direct convolution. The model keeps to its roofline all the same: at that rate in
-// AlexNet, too, its convolutions would leave the 16 devices on which Figure 9 has them.
+// The paper measured faster times: Table 3's convolution does 16.7 TFLOP/s, beyond the peak, as
+// Winograd's algorithm can. At that rate the crossing is the paper's. A layer that takes t ms on
+// one device and u ms a replica to update is best on 4 where 8 u < t < 32 u. For C8 that is from
+// 5.2 to 20.7 TFLOP/s, which no direct convolution reaches. The model still keeps its roofline,
+// since at that rate AlexNet's convolutions would leave the 16 devices on which Figure 9 has them.
 TEST_F(Figure2, AtTheRateThatTable3MeasuredTheLastLayerIsBestOnFour) {
   const Device measured = AtTheRateOfTable3();
   EXPECT_NEAR(measured.tflops, 16.7, 0.05);
@@ -315,8 +316,8 @@ TEST_F(Figure2, AtTheRateThatTable3MeasuredTheLastLayerIsBestOnFour) {
   EXPECT_LT(device_.tflops, operations / (32 * update_ms));
 }
 
-// Section 7.1.4: 30 % less data transfers in InceptionE1 and E2, 20 % less overall, both within 5
-// points. What is handed to E1 in another configuration counts as E1's.
+// Section 7.1.4 states 30 % less data transfer in InceptionE1 and E2 and 20 % less overall; both
+// are met within 5 points. What E1 receives from another configuration counts as E1's.
 TEST(DeePaLayouts, InceptionV3MovesAFifthLess) {
   const PlanningProblem inception = PaperProblem("inception-v3");
   const auto layouts = CompareLayouts(inception, 16);
@@ -349,7 +350,7 @@ TEST(DeePaLayouts, InceptionV3MovesAFifthLess) {
   EXPECT_NEAR(1 - moved_by_e(deepa) / moved_by_e(image), 0.30, 0.05);
 }
 
-// Dense blocks as exporters write them are beyond exact tables until their concats form chains.
+// The dense blocks that exporters write exceed exact tables until their concats form chains.
 TEST(DeePaLayouts, DenseNetsAreExactInChains) {
   LayerGraph graph = *BuildLayerGraph(*BuildNetwork("densenet40-nary"), 64);
   EXPECT_GT(ChainConcats(graph), 0);
@@ -416,7 +417,7 @@ TEST(OwtCostModel, TheSearchTakesTheSchemeThatHidesMost) {
   EXPECT_EQ(schemes.Scheme(layer, 0, images, channels), OwtScheme::kShares);
   EXPECT_EQ(schemes.Scheme(layer, 0, images, images), std::nullopt);
   EXPECT_EQ(schemes.Scheme(layer, 0, {{4}, 0}, channels), std::nullopt);
-  // What the chosen scheme saves is all that changes.
+  // The totals differ by just what the chosen scheme saves.
   const double assembled = plain.Transfer(layer, 0, {&images, 1}, {&channels, 1}).ms.front();
   const double shared = schemes.Transfer(layer, 0, {&images, 1}, {&channels, 1}).ms.front();
   EXPECT_NEAR(before.cost.total_ms - after.cost.total_ms, assembled - shared, 1e-6);

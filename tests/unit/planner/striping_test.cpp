@@ -49,7 +49,7 @@ std::vector<int64_t> RowsOf(const StripedOperator& made) {
   return made.judgement.output.axes[1].extents;
 }
 
-// A network of one operator behind a convolution that exchanges nothing.
+// Returns a network of one operator after a convolution that exchanges nothing.
 Graph Net(const Operator& op, int32_t height, int32_t width) {
   GraphBuilder builder("net");
   const NodeId data = builder.Add("data", Input{3, {1, height, width}, 2}, {});
@@ -79,7 +79,7 @@ TEST(Striping, ResNetIsRefusedAt224AndExactAt256) {
 TEST(Striping, StripesOfMultiplesSplitWhatEqualOnesDoNot) {
   const Graph resnet = *BuildNetwork("resnet50");
   EXPECT_EQ(NextExactMultiple(resnet, *SpatialGrid::Parse("h2w2")), 32);
-  EXPECT_EQ(NextExactMultiple(resnet, *SpatialGrid::Parse("h8")), std::nullopt);  // of 7 times 32
+  EXPECT_EQ(NextExactMultiple(resnet, *SpatialGrid::Parse("h8")), std::nullopt);  // 7 * 32 rows
   const auto striping = StripeNetwork(resnet, *SpatialGrid::Parse("h4"), 1, 32);
   ASSERT_TRUE(striping.ok()) << striping.message();
   EXPECT_EQ(striping->Worst(), Verdict::kExact);
@@ -210,14 +210,14 @@ TEST(Striping, MemoryIsOfTheRankThatHasMost) {
   same.window = {1, 3, 3};
   same.pad = {0, 1, 1};
   const Striping striping = Stripe(Net(same, 10, 6), "n2h4", 4);
-  // Both convolutions' outputs of 4 images; the rank has 3 of 10 rows, of 2 images.
+  // A device has both convolutions' outputs of 4 images; a rank has 3 of 10 rows, of 2 images.
   EXPECT_EQ(striping.device_activation_bytes, 4 * (4 + 8) * 10 * 6 * 4);
   EXPECT_EQ(striping.rank_activation_bytes, 2 * (4 + 8) * 3 * 6 * 4);
   EXPECT_EQ(striping.parameter_bytes, ((3 + 1) * 4 + (4 * 9 + 1) * 8) * 4);
-  EXPECT_EQ(striping.largest_exchange_bytes, 2 * 8 * 2 * 6 * 4);  // dy: a row of each side
+  EXPECT_EQ(striping.largest_exchange_bytes, 2 * 8 * 2 * 6 * 4);  // dy: a row from each side
 }
 
-// Positions as (h, w), and whom they belong to.
+// A tensor's positions as (h, w), and their owners.
 struct Tensor {
   std::vector<int64_t> h, w;  // by part
 
@@ -236,7 +236,7 @@ struct Tensor {
 
 using Moves = std::map<std::pair<int, int>, std::set<std::pair<int64_t, int64_t>>>;
 
-// Pairs of positions that one axis's windows connect: (element, window).
+// Returns the pairs (element, window) of positions that one axis's windows connect.
 std::vector<std::pair<int64_t, int64_t>> Connected(const Convolution& layer, size_t axis,
                                                    int64_t elements, int64_t windows) {
   std::vector<std::pair<int64_t, int64_t>> pairs;
@@ -249,8 +249,8 @@ std::vector<std::pair<int64_t, int64_t>> Connected(const Convolution& layer, siz
   return pairs;
 }
 
-// What travels, counted position by position: of x to whoever computes a window that reads it, or
-// of dy to whoever owns an element that its window reads.
+// Counts what travels, position by position: x goes to whoever computes a window that reads it, or
+// dy to whoever owns an element that its window reads.
 Moves Count(const Convolution& layer, const Tensor& x, const Tensor& y, bool of_elements) {
   const auto sum = [](const std::vector<int64_t>& extents) {
     return std::accumulate(extents.begin(), extents.end(), int64_t{0});
@@ -332,9 +332,10 @@ TEST(HaloBytesOf, TheNetworksOwnInputNeedsNoGradient) {
   EXPECT_THAT(passes, ElementsAre(Pass::kForward, Pass::kBackwardFilter));
 }
 
-// 3x3 with stride 2 and pad 1 over 128 rows: the second rank reads the last of the first one's 64.
-// Over that one lies its own window, and the second one's first, whose maximum the first rank finds
-// with two rows of the second one; which itself needs the first one's last row again.
+// A 3x3 window with stride 2 and pad 1 goes over 128 rows, 64 on each rank. The second rank reads
+// the first one's last row. This row lies in a window of the first rank and in the second one's
+// first window, whose maximum the first rank finds with two rows of the second. The second rank
+// needs the first one's last row again.
 TEST(HaloBytesOf, GradientsOfMaximaNeedRowsOfBothTensors) {
   const StripedOperator pool = Find(Stripe(At("resnet18", 256), "h2"), "pool1");
   constexpr int64_t kRow = 2 * 64 * 128 * 4, kGradientRow = 2 * 64 * 64 * 4;

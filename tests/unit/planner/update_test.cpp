@@ -1,4 +1,4 @@
-// Update times against closed forms; bandwidths in bytes per ms.
+// Compares update times with closed forms; bandwidths are in bytes per ms.
 #include "planner/cost/update.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,8 @@ TEST(Update, ImagesAndRowsReplicateAndChannelsDivide) {
     EXPECT_EQ(UpdateBytes(model, {2, 1, 2, 2}, kBytes), UpdateBytes(model, {8}, kBytes));
     EXPECT_EQ(UpdateBytes(model, {4, 4}, kBytes), UpdateBytes(model, {4}, kBytes));
   }
-  // Rings of different channels use different ports; the paper's server serves one after the other.
+  // Rings of different channels use different ports; the paper's server serves one ring after the
+  // other.
   EXPECT_DOUBLE_EQ(Ms(kFlat, UpdateModel::kRing, {4, 4}),
                    2.0 * 3 / 4 * (kBytes / 4.0) / kFlatRate + 6 * kFlatLatency);
   EXPECT_DOUBLE_EQ(Ms(kFlat, UpdateModel::kParameterServer, {4, 4}),
@@ -78,8 +79,8 @@ TEST(Update, OverNodesThePortsOfTheNodesDecide) {
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kParameterServer, {4}), 8 * inner + 2 * 0.005);
 }
 
-// Channels over the devices of a node, images over the nodes: four rings of a quarter each share
-// every node's port.
+// Channels are divided over the devices of a node and images over the nodes, so four rings of a
+// quarter each share every node's port.
 TEST(Update, RingsOfAllChannelsShareANodesPort) {
   const double outer = kBytes / 10e6;
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kRing, {4, 4}), 2.0 * 3 / 4 * outer + 6 * 0.02);

@@ -1,4 +1,4 @@
-// Views as index maps: each element of a small tensor is followed to its place in the node.
+// Tests views as index maps: each element of a small tensor is followed to its place in the node.
 #include "planner/graph/formats/view.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Place = std::array<int64_t, kNodeAxes>;
 
-// Where the elements of an axis, or of a tensor in row-major order, lie in the node.
+// Returns where the elements of an axis, or of a tensor in row-major order, lie in the node.
 std::vector<Place> PlacesOf(const Digits& digits) {
   std::vector<Place> places(1);
   for (const Digit& digit : digits) {
@@ -29,7 +29,7 @@ std::vector<Place> PlacesOf(const Digits& digits) {
   return places;
 }
 
-// All ways to write `product` as that many factors.
+// Returns all ways to write `product` as `count` factors.
 std::vector<std::vector<int64_t>> Factors(int64_t product, int count) {
   if (count == 1) return {{product}};
   std::vector<std::vector<int64_t>> all;
@@ -43,7 +43,7 @@ std::vector<std::vector<int64_t>> Factors(int64_t product, int count) {
   return all;
 }
 
-// Whether a cut between inner and outer digits is one between some parts of the digits.
+// Returns whether a cut above `inner` positions falls between digits, or divides one evenly.
 bool Cuts(const Digits& digits, int64_t inner) {
   int64_t below = 1;
   for (size_t at = digits.size(); at-- > 0; below *= digits[at].size) {
@@ -53,7 +53,7 @@ bool Cuts(const Digits& digits, int64_t inner) {
   return inner == 1;
 }
 
-// Every order of the axes of a node.
+// Returns every order of the axes of a node.
 std::vector<View> Orders(const NodeExtents& extents) {
   std::vector<View> views;
   std::vector<size_t> order = {0, 1, 2, 3};
@@ -129,7 +129,7 @@ TEST(View, AlignedDigitsCorrespondOneToOne) {
   EXPECT_GT(made, 300);
 }
 
-// Digits of each axis of c12 = {3, 2, 2} and h4 = {2, 2}, of which any are dropped, in any order.
+// The digits of c12 = {3, 2, 2} and of h4 = {2, 2} are taken, any of them dropped, in any order.
 TEST(View, WhatIsLeftOfANodeKeepsItsOrderAlongEachAxis) {
   const Digits digits = {{ViewAxis::kChannel, 3, 4},
                          {ViewAxis::kChannel, 2, 2},
@@ -173,7 +173,7 @@ TEST(View, WhatIsLeftOfANodeKeepsItsOrderAlongEachAxis) {
   }
 }
 
-// Two positions meet where they differ in mixed digits alone.
+// Two positions meet if they differ in mixed digits alone.
 TEST(View, SeparateChannelsRowsAndColumnsAreThoseThatNeverMeet) {
   const NodeExtents extents = {2, 12, 1, 4, 2};
   Digits candidates;

@@ -34,7 +34,7 @@ struct Curve {
   double workspace_bytes;
 };
 
-// One engine at every size up to n.
+// Adds one engine at every size up to n.
 void AddEngine(std::vector<Candidate>& table, const std::string& engine, int n,
                const std::function<Curve(int size)>& curve) {
   for (int size = 1; size <= n; ++size) {
@@ -49,7 +49,7 @@ void Remove(std::vector<Candidate>& table,
   std::erase_if(table, [&](const Candidate& row) { return is(row.micro); });
 }
 
-// A slow engine without workspace, and one three times as fast with 1 MiB an image.
+// A slow engine without workspace, and one whose time per image is a third, with 1 MiB per image.
 std::vector<Candidate> SlowAndFast(int n, double launch_ms = 1) {
   std::vector<Candidate> table;
   AddEngine(table, "legacy:0", n, [&](int size) { return Curve{launch_ms + 0.3 * size, 0}; });
@@ -94,11 +94,11 @@ TEST(AutoPolicy, OnlyTheWholeWhereNothingMayBeDivided) {
 
 TEST(AutoPolicy, FewSizesWhereNothingIsGainedByDividing) {
   EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kUnlimited)).asked, SizeIs(3));
-  // 24 MiB and its half hold 24 and 12 images: parts of 256 are 24 and 12.
+  // 24 MiB and half of it hold 24 and 12 images; these become the sizes 24 and 12 of parts of 256.
   EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kUnlimited, 1, 24 * kMiB)).asked,
               ElementsAre(16, 64, 256, 12, 24));
-  // Where a launch costs nothing, a valley between the sizes measured may be worth dividing: 1.5
-  // times policy powerOfTwo's nine sizes.
+  // If a launch costs nothing, a valley between the measured sizes may be worth dividing. At most
+  // 13 sizes are 1.5 times the nine sizes of policy powerOfTwo.
   EXPECT_LE(ReplayAuto(SlowAndFast(256, 0), Asking(256, kUnlimited)).asked.size(), 13u);
 }
 
@@ -110,7 +110,7 @@ TEST(AutoPolicy, FindsPiecesThatFitTheCache) {
   });
   const Replay blind = ReplayAuto(table, Asking(256, kUnlimited, 1, 0));
   const Replay replay = ReplayAuto(table, Asking(256, kUnlimited, 1, 50 * kMiB));
-  // 33 images fit, so 8 parts of 32; half of it holds 16.
+  // 50 MiB hold 33 images, so there are 8 parts of 32; half of it holds 16.
   EXPECT_THAT(replay.asked, IsSupersetOf({32, 16}));
   EXPECT_EQ(replay.division->Largest().micro_batch, 32);
   EXPECT_LE(replay.division->TimeMs(), blind.division->TimeMs());
@@ -146,7 +146,7 @@ TEST(AutoPolicy, ASizeThatFailsIsNotAskedForAgain) {
     const Replay replay = ReplayAuto(table, Asking(256, 37 * kMiB));
     EXPECT_EQ(std::count(replay.asked.begin(), replay.asked.end(), failing), 1) << failing;
     ASSERT_TRUE(replay.division) << failing;
-    // Without 37 there is no division into 7 pieces.
+    // Without size 37 there is no division into 7 pieces.
     EXPECT_EQ(replay.division->Pieces(), failing == 37 ? 8 : 7) << failing;
   }
 }
@@ -211,7 +211,7 @@ TEST(AutoPolicy, TransformsThatMayNotServeAreNotRefined) {
   EXPECT_EQ(ReplayAuto(table, request).division->Pieces(), 7);
 }
 
-// What holds of every search, whatever is measured.
+// Checks what holds for every search, whatever is measured.
 void ExpectSoundSearch(const std::vector<Candidate>& table, const AutoRequest& request,
                        std::mt19937& random) {
   const int n = request.promise.n, step = request.promise.step;
@@ -220,7 +220,7 @@ void ExpectSoundSearch(const std::vector<Candidate>& table, const AutoRequest& r
   std::vector<Candidate> known;
   while (true) {
     const std::vector<int> next = NextSizes(known, asked, request);
-    // In another order, with more rows than were asked for: the same answer.
+    // The answer depends neither on the order nor on rows beyond those asked for.
     std::vector<Candidate> shuffled = table;
     std::shuffle(shuffled.begin(), shuffled.end(), random);
     std::vector<int> reversed(asked.rbegin(), asked.rend());
@@ -269,8 +269,8 @@ TEST(AutoPolicy, IsSoundWhateverIsMeasured) {
   }
 }
 
-// Where time and workspace are straight lines the search sees everything: what it finds is at most
-// its doubt slower than the optimum over all sizes.
+// If time and workspace are straight lines, the search sees everything: its result is slower than
+// the optimum over all sizes by at most kDoubt, 0.5 %.
 TEST(AutoPolicy, FindsTheOptimumOfStraightLines) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -301,7 +301,7 @@ TEST(AutoPolicy, FindsTheOptimumOfStraightLines) {
   }
 }
 
-// Kernels as they are: a launch, a rate, waves of tiles that fill the chip in steps, noise.
+// Kernels like real ones: a launch, a rate, waves of tiles that fill the chip in steps, and noise.
 std::vector<Candidate> RealisticTable(std::mt19937& random, int n, double noise, bool waves) {
   const auto uniform = [&](double low, double high) {
     return std::uniform_real_distribution<double>(low, high)(random);
@@ -335,7 +335,8 @@ std::vector<Candidate> RealisticTable(std::mt19937& random, int n, double noise,
   return table;
 }
 
-// Sums over kernels at one limit; `times` is relative to policy all's optimum, kernel by kernel.
+// Sums over kernels under one limit; `times` adds, for each kernel, its time over policy all's
+// optimum.
 struct Sum {
   double times = 0;
   int kernels = 0;
@@ -368,7 +369,7 @@ TEST(AutoPolicy, IsWithinOnePercentOfAllSizesOnKernelsWithoutNoise) {
   }
 }
 
-// Policy all picks the luckiest of n noisy times: no search of fewer sizes can follow it there.
+// Policy all picks the luckiest of n noisy times, which no search of fewer sizes can follow.
 TEST(AutoPolicy, IsNotLedAstrayByNoiseAndWaves) {
   for (const int n : {32, 256}) {
     for (const size_t limit : {size_t{0}, kMiB, 8 * kMiB, 64 * kMiB, 512 * kMiB, kUnlimited}) {

@@ -1,5 +1,5 @@
-// Batch-size policies replayed on a full table of measurements: which rows each would have looked
-// at, and the division it would have found.
+// Batch-size policies replayed on a full table of measurements: which rows each policy would look
+// at, and which division it would find.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@ namespace ucudnn::planning {
 
 struct Replay {
   std::vector<int> asked;                 // sizes, in the order they were asked for
-  int rounds = 0;                         // of policy auto
+  int rounds = 0;                         // rounds of policy auto
   size_t rows = 0;                        // measurements at those sizes: engines times sizes
-  std::vector<Candidate> measured;        // those rows
-  std::optional<Configuration> division;  // the fastest they allow
+  std::vector<Candidate> measured;        // the measurements that `rows` counts
+  std::optional<Configuration> division;  // the fastest that `measured` allows
 };
 
-// `table` holds every measurement there is: sizes it lacks cannot be measured.
+// `table` holds every measurement there is: sizes that it lacks cannot be measured.
 Replay ReplayAuto(std::span<const Candidate> table, const AutoRequest& request);
 Replay ReplayPolicy(BatchSizePolicy policy, std::span<const Candidate> table,
                     const PromiseRequest& request);

@@ -119,7 +119,7 @@ std::string RunsOf(const World& world, const Decision& decision) {
   return whole == plan ? plan : plan + " else " + whole;
 }
 
-// The engine of "IMPLICIT_PRECOMP_GEMM (legacy:1)" or of a text that has no name.
+// The engine in "IMPLICIT_PRECOMP_GEMM (legacy:1)" or in a text without a name.
 EngineId NamedEngine(const std::string& name) {
   const size_t open = name.find(" (");
   return open == std::string::npos ? name : name.substr(open + 2, name.size() - open - 3);

@@ -1,4 +1,4 @@
-// What every decision keeps, whatever the facts: random kernels, programs and worlds.
+// Tests what every decision keeps, whatever the facts: random kernels, programs and worlds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace {
 constexpr int kMostBytes = 9;
 constexpr int kImageBytes = 64;
 
-// Draws worlds as the interposer meets them: what a program was told comes from what the library
-// answers, what a store holds from anyone.
+// Draws worlds that the interposer may meet: a program was told what the library answers, and a
+// store may hold anything.
 class Drawing {
  public:
   explicit Drawing(unsigned seed) : random_(seed) {}
@@ -30,8 +30,8 @@ class Drawing {
   bool Once(int in) { return Int(1, in) == 1; }
   size_t Bytes() { return static_cast<size_t>(Int(0, kMostBytes)); }
 
-  // `only_rows`: all that is there to decide by is the kernel, its rows and, for the caller to set
-  // again, its limits.
+  // With `only_rows` a decision depends only on the kernel, its rows and its limits, which the
+  // caller sets again.
   World Call(bool only_rows = false) {
     World world;
     Facts& facts = world.facts;
@@ -60,7 +60,7 @@ class Drawing {
     const bool in_budget = Once(4);
     if (in_budget) facts.user_limit = 0;
     if (in_budget && any_engine && !facts.observes) facts.share = {Bytes(), Bytes()};
-    // Some are not measured.
+    // Some rows are not measured.
     if (Once(3)) std::erase_if(world.rows, [&](const Candidate&) { return Once(3); });
     if (!facts.observes && Once(2)) DrawTold(all, in_budget, facts, call);
     if (!facts.observes && Once(5)) call.confirmed = DrawConfirmed(all, facts);
@@ -128,15 +128,16 @@ class Drawing {
     world.late = !world.settled && Once(3);
   }
 
-  // Up to four engines, each with the whole and some pieces. In every other case times are nearly
-  // linear, so that gains are about as large as the hysteresis.
+  // Draws two to four engines, each with the whole and some pieces. In every other case times are
+  // nearly linear, so that gains are about as large as the hysteresis.
   std::vector<Candidate> DrawRows(int n, const std::string& prefix, bool own_deterministic) {
     std::vector<Candidate> rows;
     const bool graph = prefix == "graph:", linear = Once(2);
     const int engines = Int(2, 4);
     for (int engine = 0; engine < engines; ++engine) {
       Candidate row;
-      // The first is always of the caller's API; what may take a plan's place is as exact.
+      // The first engine is always of the caller's API. Engines that may replace a plan are as
+      // exact.
       row.native = graph || engine == 0 || !Once(4);
       row.micro.engine = (row.native ? prefix : "graph:") + std::to_string(engine);
       row.numeric = graph ? NumericClass::kDirect : static_cast<NumericClass>(Int(0, 2));
@@ -154,7 +155,7 @@ class Drawing {
     return rows;
   }
 
-  // Up to three grids of tiles, each with one or two kinds, and engines for these.
+  // Draws up to three grids of tiles, each with one or two kinds, and engines for the kinds.
   void DrawTiles(World& world) {
     Facts& facts = world.facts;
     facts.tiles = static_cast<TileUse>(Int(0, 2));
@@ -190,7 +191,7 @@ class Drawing {
     }
   }
 
-  // What a program was told of the algorithm it names, when less or more was measured.
+  // Draws what a program was told about the algorithm it names when less or more was measured.
   void DrawTold(std::vector<Candidate> rows, bool in_budget, Facts& facts, CallFacts& call) {
     std::erase_if(rows, [&](const Candidate&) { return Once(5); });
     const size_t limit = in_budget ? Bytes() : std::min(facts.user_limit, Bytes());
@@ -211,7 +212,7 @@ class Drawing {
           offers, [&](const Offer& offer) { return offer.promise.reported.engine != facts.asked; });
       if (!offers.empty()) told = offers[Int(0, static_cast<int>(offers.size()) - 1)].promise;
     } else if (call.need_bytes && *call.need_bytes > (in_budget ? 0 : limit)) {
-      // Of what fits nobody is told that it needs less.
+      // No program is told that an algorithm needs less than it does if it fits.
       NamedOffer offer{{facts.problem, facts.asked, facts.numeric, in_budget ? 0 : limit,
                         facts.deterministic, in_budget},
                        *call.need_bytes};
@@ -240,7 +241,7 @@ class Drawing {
     call.was_told = true;
   }
 
-  // A workspace plan's division, and every undivided engine in the order of their times.
+  // Returns a workspace plan's division, and every undivided engine in the order of their times.
   std::optional<ConfirmedLegacyKernel> DrawConfirmed(const std::vector<Candidate>& all,
                                                      const Facts& facts) {
     ConfirmedLegacyKernel confirmed;
@@ -265,7 +266,7 @@ class Drawing {
     confirmed.limit_bytes = facts.share ? std::min(facts.share->bytes, facts.share->limit_bytes)
                                         : std::min(facts.user_limit, plan.need_bytes);
     std::vector<Candidate> rows = all;
-    // Only of a list's first plan other engines run.
+    // Other engines run only in place of the first plan of a list.
     std::erase_if(rows, [&](const Candidate& row) {
       return row.micro.engine != facts.asked && !plan.is_heuristics_first;
     });
@@ -281,13 +282,13 @@ class Drawing {
     plan.confirmed = std::move(confirmed);
   }
 
-  // What was promised for a plan of the graph API before. Only what is larger than the limit is
-  // promised less.
+  // Draws what was promised for a plan of the graph API before. Less than the need is promised only
+  // if the need exceeds the limit.
   void DrawPromised(World& world, Facts& facts, PlanFacts& plan) {
     const size_t limit = std::min(facts.user_limit, plan.need_bytes);
     const bool shrinks =
         plan.need_bytes > facts.user_limit || (facts.share && plan.in_workspace_plan);
-    // None keeps what the plan's own pieces keep.
+    // If `other` is empty, the plan's own pieces keep the promise.
     const EngineId other = Once(6) ? EngineId() : "graph:" + std::to_string(Int(0, 4));
     if (!facts.observes && shrinks && Once(3)) {
       plan.told_here = Once(2);
@@ -324,7 +325,7 @@ class Drawing {
   std::mt19937 random_;
 };
 
-// `divided` counts the decisions that run in pieces.
+// Adds 1 to `divided` if the decision runs pieces.
 void ExpectKeepsItsWord(World world, int& divided) {
   World again = world;
   const std::optional<Decision> decision = DecideIn(world);
@@ -336,8 +337,8 @@ void ExpectKeepsItsWord(World world, int& divided) {
   divided += decision->course == Course::kSchedule && decision->configuration.Pieces() > 1;
 }
 
-// Fewer where a sanitizer looks for races, of which there are none in one thread; and where asserts
-// and little optimisation make each case many times slower.
+// There are fewer cases where a sanitizer looks for races, since one thread has none, and where
+// asserts and little optimisation make each case many times slower.
 #ifdef __SANITIZE_THREAD__
 constexpr int kFewer = 20;
 #elif !defined(NDEBUG)
@@ -345,7 +346,7 @@ constexpr int kFewer = 5;
 #else
 constexpr int kFewer = 1;
 #endif
-const int kCases = test::Cases(100000, 25000) / kFewer;  // of calls, and of plans
+const int kCases = test::Cases(100000, 25000) / kFewer;  // calls, and as many plans
 
 TEST(DecisionProperty, EveryDecisionKeepsTheInvariants) {
   const unsigned seed = std::random_device()();
@@ -361,7 +362,7 @@ TEST(DecisionProperty, EveryDecisionKeepsTheInvariants) {
   EXPECT_GT(plans, kCases / 30);
 }
 
-// How long a call takes: the schedule, or what was asked, where that fits.
+// The time of a call: the time of its schedule, or of the engine that was asked for, if that fits.
 double TimeOf(const World& world, const Decision& decision, size_t room) {
   const Facts& facts = world.facts;
   if (decision.course == Course::kSchedule) return decision.configuration.TimeMs();
@@ -371,7 +372,7 @@ double TimeOf(const World& world, const Decision& decision, size_t room) {
   return decision.course == Course::kReal && suits && fits ? own->micro.time_ms : kNoTime;
 }
 
-// `give` gives a world room; it helps in some cases.
+// `give` gives a world more room, which must help in some cases.
 template <typename Draw, typename Give>
 void ExpectDecidesNoSlower(Draw draw, Give give) {
   const unsigned seed = std::random_device()();
@@ -414,7 +415,7 @@ TEST(DecisionProperty, ACallIsNoSlowerUnderALargerLimit) {
                         });
 }
 
-// Nothing of the caller's workspace is used: what needs some as it was asked does not count.
+// The caller passes no workspace: a call that needs some does not count if it runs as asked.
 TEST(DecisionProperty, ACallIsNoSlowerWithALargerShareOfTheBudget) {
   ExpectDecidesNoSlower(
       [](Drawing& drawing) {
@@ -430,7 +431,7 @@ TEST(DecisionProperty, ACallIsNoSlowerWithALargerShareOfTheBudget) {
       });
 }
 
-// A plan that is no list's first is divided with its own engine alone, whatever the limit.
+// A plan that is not the first of a list is divided with its own engine alone, whatever the limit.
 TEST(DecisionProperty, APlanIsNoSlowerUnderALargerLimit) {
   ExpectDecidesNoSlower(
       [](Drawing& drawing) {
@@ -441,9 +442,9 @@ TEST(DecisionProperty, APlanIsNoSlowerUnderALargerLimit) {
       [](World& world, size_t room) { world.facts.user_limit = room; });
 }
 
-// In place of a list's first any engine serves where it does not fit. Where it does, the program
-// chose it: a faster one does not take its place, so that more room may make it slower without
-// bound (docs/design.md, invariant 7; DecisionTable has rows of it).
+// If a list's first plan exceeds the limit, any engine may replace it. If it fits, the program
+// chose it and no faster engine replaces it, so more room may make it slower without bound
+// (docs/design.md, invariant 7; DecisionTable has rows that show it).
 TEST(DecisionProperty, AFirstPlanIsNoSlowerUnderALargerLimitThatItExceeds) {
   ExpectDecidesNoSlower(
       [](Drawing& drawing) {

@@ -1,4 +1,4 @@
-// What a line of a decision table says of the world, word by word.
+// Reads what a line of a decision table says about the world, word by word.
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -43,7 +43,7 @@ class Reader {
   int Int() { return static_cast<int>(Number()); }
   size_t Bytes() { return static_cast<size_t>(Number()); }
 
-  // "3", "3f" or "3w"; "g3" is an engine that the legacy API does not have.
+  // Reads "3", "3f" or "3w"; "g3" is an engine that the legacy API lacks.
   Candidate Engine() {
     Candidate engine;
     engine.native = graph_ || !Skip("g");
@@ -59,8 +59,8 @@ class Reader {
     Expect("@");
     return {engine, Int()};
   }
-  // "ENGINE#TILES:MS/BYTES+ENGINE:MS/BYTES": the tiles that an image is cut into, of which two are
-  // edges where what these take is there.
+  // Reads "ENGINE#TILES:MS/BYTES+ENGINE:MS/BYTES", the tiles that an image is cut into. If the
+  // second part is there, two of the tiles are edges, and it says what each of them takes.
   Tiling Tiles(int n) {
     Tiling tiling;
     Candidate tile = Engine();
@@ -77,8 +77,8 @@ class Reader {
     }
     return tiling;
   }
-  // "ENGINE@IMAGES:MS/BYTES", with a d where it is deterministic, "?" for times that nobody
-  // measured.
+  // Reads "ENGINE@IMAGES:MS/BYTES", with a d behind it if the engine is deterministic, and with "?"
+  // for a time that nobody measured.
   Candidate Row() {
     Candidate row = Engine();
     Expect("@");
@@ -90,7 +90,7 @@ class Reader {
     row.micro.deterministic = Skip("d");
     return row;
   }
-  // "ROWxCOUNT+ROW".
+  // Reads "ROWxCOUNT+ROW".
   Configuration Plan(std::vector<Candidate>* rows = nullptr) {
     Configuration configuration;
     do {
@@ -100,7 +100,7 @@ class Reader {
     } while (Skip("+"));
     return configuration;
   }
-  // The same, or the tiles of an image among `n`.
+  // Reads a plan as Plan does, or the tiles of an image, for a mini-batch of `n`.
   Configuration PlanOf(int n) {
     if (text_.find('#') == std::string_view::npos) return Plan();
     const Tiling tiling = Tiles(n);
@@ -110,8 +110,8 @@ class Reader {
     }
     return configuration;
   }
-  // "BYTES/ENGINE", with a * where another engine may serve in place of pieces; without an engine
-  // only pieces keep it.
+  // Reads "BYTES/ENGINE", with a * if the engine may also run in place of pieces that could run.
+  // Without an engine only pieces keep the promise.
   KeptPromise Kept() {
     KeptPromise kept;
     kept.workspace_bytes = Bytes();
@@ -123,7 +123,7 @@ class Reader {
   }
 
  private:
-  // ":MS/BYTES" of one tile, with a d where it is deterministic.
+  // Reads ":MS/BYTES" of one tile, with a d behind it if the engine is deterministic.
   void TileRow(Candidate& tile) {
     Expect(":");
     tile.micro.micro_batch = 1;
@@ -155,7 +155,7 @@ constexpr std::pair<std::string_view, CallKind> kKinds[] = {
     {"scaled", CallKind::kScaled},         {"activation", CallKind::kActivation},
     {"misaligned", CallKind::kMisaligned}, {"identity", CallKind::kIdentity}};
 
-// Of a line's words.
+// Reads the words of a line.
 class WorldReader {
  public:
   World Read(std::string_view line) {
@@ -187,7 +187,7 @@ class WorldReader {
  private:
   bool graph() const { return call_ == nullptr; }
 
-  // Rows of one grid are of its kinds, in their order.
+  // The rows of one grid list its kinds in the same order.
   void AddTiles(Tiling tiling) {
     for (Tiling& known : world_.tilings.measured) {
       if (known.grid != tiling.grid || known.kinds.size() != tiling.kinds.size()) continue;
@@ -317,7 +317,7 @@ class WorldReader {
     }
   }
 
-  // "PLAN~WHOLE": what runs and, where that is not it, what takes its place.
+  // Reads "PLAN~WHOLE": what runs, and what replaces it if that is another engine.
   Promise ReadPromise(Reader& value) {
     Promise promise;
     promise.configuration = value.PlanOf(world_.facts.problem.n);
@@ -450,8 +450,8 @@ class WorldReader {
   }
 
   World world_;
-  CallFacts* call_ = nullptr;  // of the legacy API...
-  PlanFacts* plan_ = nullptr;  // ...or of the graph API
+  CallFacts* call_ = nullptr;  // set for the legacy API...
+  PlanFacts* plan_ = nullptr;  // ...or set for the graph API
   size_t need_ = 0, room_ = 0;
   std::optional<size_t> passes_;
   bool refuses_ = false, provisional_ = false, from_file_ = false, pieces_alone_ = false,

@@ -1,64 +1,65 @@
-// What Decide decides, row by row. Each row tells of a kernel, of what is measured of it and of
-// what else is so; behind the arrow it says how the kernel runs, in how much workspace, and why:
+// Tests what Decide decides, row by row. A row describes a kernel, what is measured of it and what
+// else holds; behind the arrow it says how the kernel runs, in how much workspace, and why:
 //
 //   KERNEL | ROWS | ELSE -> RUNS; BYTES; WHY
 //
-// An engine is a number. It sums directly, or has an f or a w behind it where it rounds as FFT or
-// Winograd do; in calls of the legacy API an engine that only the graph API has begins with a g.
-// Times are in milliseconds, workspace is in bytes. PLAN is pieces as ROWS has them, their number
-// behind an x, with a + between unlike ones; WHOLE is one piece of the whole mini-batch.
+// An engine is a number. It sums directly, unless an f or a w behind the number says that it rounds
+// as FFT or Winograd do. In calls of the legacy API an engine that only the graph API has begins
+// with a g. Times are in milliseconds, workspace is in bytes. PLAN lists pieces as ROWS does, with
+// an x and their number behind equal pieces and a + between unlike ones; WHOLE is one piece that is
+// the whole mini-batch.
 //
-// KERNEL begins with what the program hands over: a kind of a call of the legacy API, `plan`, an
+// KERNEL begins with what the program hands over: a kind of call of the legacy API, `plan`, an
 // execution plan of the graph API, or `first`, the first plan of a heuristics list. Then come
-//   asks=E        the engine that the program names, or else 1
-//   need=B        what that needs; `refuses`: the library refuses it
-//   passes=B      what a call passes, or else its need
+//   asks=E        the engine that the program names; 1 if absent
+//   need=B        the need of that engine; `refuses`: the library refuses it
+//   passes=B      what a call passes; its need if absent
 //   limit=B       what the user allows
-//   tiles=fit, tiles=gain  it may be cut into tiles to fit, or to gain time, too
-//   vast          of a plan: its tiles may have other engines
-//   tiles-need=B, no-tiles=WHY  where no tiles fit: the least that any need, or what prevents them
-//   n=I, step=I   the images, or else 8; pieces begin at multiples of the step
+//   tiles=fit, tiles=gain  the kernel may be cut into tiles to fit; to fit or to gain time
+//   vast          the tiles of this plan may run other engines
+//   tiles-need=B, no-tiles=WHY  if no tiles fit: the least that any tiles need; what prevents tiles
+//   n=I, step=I   the images, 8 if absent; pieces begin at multiples of the step
 //   with-graph    engines of the graph API may serve the call
-//   told=PLAN~WHOLE  what the program was told: what runs, tiles too, and what takes its place
-//   room=B, provisional, from-file  it has room for more; was told before all was measured; is a
-//                 workspace plan's
-//   serves=PLAN   pieces that serve, in the same room, calls that only the named algorithm serves
-//   pieces-alone  nothing takes its place: it ran here, and WHOLE is what it was measured against
-//   alone=PLAN~WHOLE  what calls that only the named algorithm serves were told, and what it was
-//                 measured against
+//   told=PLAN~WHOLE  what a call was told: PLAN, perhaps of tiles, runs, and WHOLE may replace it
+//   room=B, provisional, from-file  the told promise is B bytes, more than it needs; was given
+//                 before everything was measured; is from a workspace plan
+//   serves=PLAN   within the told promise, pieces for calls that only the named algorithm serves
+//   pieces-alone  nothing replaces the told pieces: they ran here, compared with WHOLE
+//   alone=PLAN~WHOLE  what was told for calls that only the named algorithm serves, and with what
+//                 it was compared
 //   was-told      the program was told of more than it passes
-//   told=B/E      less than its need was promised for a plan, and engine E keeps that in one piece;
-//                 with a * any engine may; told=B/: only pieces of the plan's own keep it; or more
-//                 than its need, which E, the plan's own, keeps
-//   stored=B/E, rival=B/E  an earlier process promised that; another one does meanwhile
-//   others=E/B    what may take a plan's place, the best guess first
-//   file=PLAN     what the workspace plan says; of calls ~WHOLE,WHOLE are the undivided engines
-//   file=own:PLAN, whole:PLAN, not:WHY  of plans: with the plan's own engine; that gains nothing;
-//                 it does not hold
-//   file-waits, file-later  what the file says is known only when the plan runs; or at a later call
-//   share=B/B     what a budget has for this kernel, and at most for any
-//   assured=B     what it sets aside for any call; pieces alone were told as run in that
-//   divided, ran, lost  what runs until now: pieces, or not; its share is divided anew
-// ROWS are ENGINE@IMAGES:MS/BYTES of what was measured, with a d where it is deterministic, and
-// ENGINE#TILES:MS/BYTES of each of the tiles that an image is cut into; behind a + comes what each
+//   told=B/E      B bytes were promised for a plan. Less than its need: engine E keeps that in one
+//                 piece (E*: and may do so in place of pieces), without E only pieces of the plan's
+//                 own engine keep it. More than its need: E is the plan's own engine and keeps it
+//   stored=B/E, rival=B/E  an earlier process promised that; another process does so meanwhile
+//   others=E/B    engines that may replace a plan, the best guess first
+//   file=PLAN     what the workspace plan says; for calls ~WHOLE,WHOLE are the undivided engines
+//   file=own:PLAN, file=whole:PLAN, file=not:WHY  for plans: PLAN runs the plan's own engine;
+//                 dividing gains nothing; the workspace plan does not hold
+//   file-waits, file-later  what the file says is known only when the plan runs; at a later call
+//   share=B/B     what a budget has for this kernel, and at most for any kernel
+//   assured=B     what ucudnn sets aside for any call; told pieces that nothing replaces use it
+//   divided, ran, lost  pieces run until now; no pieces do; the budget took the kernel's share away
+// ROWS are measurements, ENGINE@IMAGES:MS/BYTES, with a d behind deterministic ones, and
+// ENGINE#TILES:MS/BYTES for each of the tiles that an image is cut into; behind a + comes what each
 // of two edges takes instead.
-// ELSE says what else is so:
+// ELSE says what else holds:
 //   observes, deterministic, strict  the user demands it
 //   untuned, unsettled, store  nothing is measured here; more will be known; others may measure
 //   late          measuring found no time for more
-//   capturing, more-outside  a stream is captured; that hides something
+//   capturing, more-outside  a stream is captured; the capture hides facts
 //   failed        a piece failed before
-//   tiles-unsettled, tiles-late  the same of tiles
-//   wrong=E@I, uncompared=E@I  such pieces are found wrong; are not compared now; E#I such tiles
+//   tiles-unsettled, tiles-late  more will be known about tiles; there was no time to measure more
+//   wrong=E@I, uncompared=E@I  these pieces are found wrong; are not compared now; E#I names tiles
 //   too-large     the whole exceeds the memory for measuring, so tiles are compared one by one
-//   no-pieces, no-whole  they cannot be built
+//   no-pieces, no-whole  pieces cannot be built; nothing undivided can be built
 //
-// RUNS is `asked`, the program's own call, `refused`, `stands`, what runs until now, or a plan and
-// what runs in its place; `or fails` says that nothing does. E#I are I tiles of one kind.
+// RUNS is `asked` (the program's own call), `refused`, `stands` (what runs until now), or a plan
+// and what runs in its place; `or fails` says that nothing does. E#I are I tiles of one kind.
 // BYTES are promised of the caller's workspace; those behind a + are ucudnn's own.
-// WHY is the reason, with its number of pieces or its limit. Behind it is what is not always so:
-// the promise that a plan gives, keeps or replaces; `next` or `later`, the call at which it is
-// decided anew; and behind a ! each entry of the report's fallbacks.
+// WHY is the reason, with its number of pieces or its limit. Behind it stands what not every
+// decision has: the promise that a plan gives, keeps or replaces; `next` or `later`, the call at
+// which the kernel is decided anew; and behind a ! each entry of the report's fallbacks.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -605,7 +606,7 @@ plan n=1 need=8 share=4/8 told=0/2 tiles=fit others=2/0 divided | 1@1:4/8 2@1:9/
 plan n=1 need=8 share=4/8 tiles=fit others=2/0 | 1@1:4/8 2@1:9/0 1#4:1/3 | no-pieces -> 2@1; 0; Substituted 1; gives 0/2; later; !NotPrepared
 )";
 
-// Calls `each` with every row, its two sides and its line in this file.
+// Calls `each` with the two sides of every row and its line in this file.
 template <typename Each>
 void ForEachRow(Each each) {
   std::string_view rest = kTable;
@@ -683,12 +684,13 @@ TEST(DecisionTable, NamesTheFastestUndividedEnginesWithinTheLimit) {
       {"plain need=8 with-graph | 1@8:6/8 g5@8:4/8 g5@4:1/8 |", "legacy:1", "graph:5"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:7/8 |", "legacy:1", "legacy:1"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:4/9 |", "legacy:1", "legacy:1"},
-      // No undivided engine of the legacy API could take the place of one so much coarser.
+      // No undivided engine of the legacy API could replace one that is so much coarser.
       {"plain need=8 with-graph | 1@8:6/8 g5w@8:4/8 |", "legacy:1", "legacy:1"},
       {"plan need=8 | 1@8:4/8 1@4:1/4 |", "graph:1", "graph:1"},
       {"first need=8 limit=4 others=2/0 | 1@4:3/4 2@8:5/0 |", "graph:2", "graph:2"},
       {"first need=8 limit=4 others=2/0 | 1@4:3/4 |", "", ""},
-      // Pieces that nothing undivided can replace: what they are compared with does not fit.
+      // Nothing undivided can replace these pieces: the engine that they are compared with does not
+      // fit.
       {"plain need=8 passes=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | |", "", ""},
       {"plain need=8 passes=4 | 1@8:4/8 1@4:3/4 |", "", ""},
   };
@@ -728,7 +730,7 @@ TEST(DecisionTable, TellsWhyItWaitsOrGivesUp) {
   EXPECT_EQ(none.notes[0].detail, "no engine as exact and deterministic fits 4 B");
 }
 
-// What only the interposer reports.
+// Causes that only the interposer reports.
 const std::set<Cause> kOfOthers = {Cause::kCannotBeMeasured,
                                    Cause::kWorkspacePlanUnanswered,
                                    Cause::kWorkspacePlanLacksIt,
@@ -749,7 +751,7 @@ const std::set<Cause> kOfOthers = {Cause::kCannotBeMeasured,
 
 TEST(DecisionTable, HasEveryKindOfCallAndDecision) {
   std::set<CallKind> kinds;
-  std::set<Because> becauses = {Because::kBrokenInvariant};  // DecideBy's alone
+  std::set<Because> becauses = {Because::kBrokenInvariant};  // only DecideBy reports it
   std::set<Cause> causes = kOfOthers;
   std::set<Course> courses;
   std::set<Otherwise> others;

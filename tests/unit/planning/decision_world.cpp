@@ -6,7 +6,7 @@
 namespace ucudnn::planning {
 namespace {
 
-constexpr size_t kMostSubstitutes = 3;  // that are timed against each other
+constexpr size_t kMostSubstitutes = 3;  // substitutes that are timed against each other
 
 bool IsAmong(const std::vector<PieceName>& pieces, const EngineId& engine, int number) {
   return std::find(pieces.begin(), pieces.end(), PieceName(engine, number)) != pieces.end();
@@ -28,7 +28,7 @@ bool Fits(const Tiling& tiling, size_t limit_bytes) {
   });
 }
 
-// Leaves the engines of `configuration` out of its grid.
+// Removes the engines of `configuration` from its grid.
 void Drop(const Configuration& configuration, std::vector<Tiling>& tilings) {
   for (Tiling& tiling : tilings) {
     if (tiling.grid != configuration.grid) continue;
@@ -40,7 +40,7 @@ void Drop(const Configuration& configuration, std::vector<Tiling>& tilings) {
   }
 }
 
-// Adds to the world's facts what each question is answered with.
+// Adds to the world's facts the answer to each question.
 struct Answerer {
   World& world;
 
@@ -53,7 +53,7 @@ struct Answerer {
     for (const Candidate& row : world.rows) {
       if (call != nullptr && !row.native && !call->graph_engines) continue;
       if (!question.engine.empty() && row.micro.engine != question.engine) continue;
-      // Only the whole of what may take a plan's place is measured.
+      // Engines that may replace a plan are measured on the whole mini-batch only.
       if (!own && row.micro.micro_batch != world.facts.problem.n) continue;
       rows.candidates.push_back(row);
     }
@@ -111,7 +111,7 @@ struct Answerer {
                HasAny(question.configuration, {{row.micro.engine, row.micro.micro_batch}});
       });
       if (question.configuration.IsTiled()) Drop(question.configuration, world.tilings.measured);
-      // Its pieces are no longer among the measurements.
+      // The wrong pieces are no longer among the measurements.
       world.facts.measured.Clear();
       world.facts.tilings.Clear();
     }
@@ -133,7 +133,7 @@ struct Answerer {
   void operator()(const Decision&) {}
 };
 
-// False: another process promised first, and what it promised is a fact now.
+// Returns false if another process promised first; its promise is a fact from now on.
 bool IsKept(const Decision& decision, World& world) {
   if (!decision.gives_promise || decision.replaces_promise || !world.rival) return true;
   const KeptPromise rival = *std::exchange(world.rival, std::nullopt);

@@ -1,5 +1,5 @@
-// A world in which the questions of Decide have answers: what was measured, what may take a plan's
-// place, which pieces are wrong, what cannot be built. Plain values.
+// A world that answers the questions of Decide: what was measured, what may replace a plan, which
+// pieces are wrong, what cannot be built. Plain values.
 #pragma once
 
 #include <optional>
@@ -10,21 +10,21 @@
 
 namespace ucudnn::planning {
 
-// An engine and the number of images that a piece of it takes or, below zero, the number of tiles.
+// An engine and the number of images of its piece or, if negative, the number of its tiles.
 using PieceName = std::pair<EngineId, int>;
 
 struct World {
   Facts facts;
-  std::vector<Candidate> rows;             // measured
-  Tilings tilings;                         // the same of grids of tiles
-  bool settled = true;                     // no more will be
+  std::vector<Candidate> rows;             // measured rows
+  Tilings tilings;                         // measured grids of tiles
+  bool settled = true;                     // no more rows will be measured
   bool late = false;                       // there is no time to measure more
-  std::vector<MicroConfiguration> others;  // may take a plan's place, best first
-  std::vector<PieceName> wrong;            // compared and found wrong
-  std::vector<PieceName> uncompared;       // and not to be compared now
-  bool is_too_large = false;               // the whole, to be compared with its tiles
+  std::vector<MicroConfiguration> others;  // engines that may replace a plan, best first
+  std::vector<PieceName> wrong;            // pieces that are compared and found wrong
+  std::vector<PieceName> uncompared;       // pieces that cannot be compared now
+  bool is_too_large = false;               // the whole, so its tiles cannot be compared with it
   bool breaks_pieces = false;              // no plan in pieces can be built
-  bool breaks_whole = false;               // nothing undivided can be
+  bool breaks_whole = false;               // nothing undivided can be built
   std::optional<KeptPromise> rival;        // another process promises it first
 
   // What was found wrong on the way to the decision, and the decision's own notes.
@@ -33,8 +33,8 @@ struct World {
 };
 
 // Answers what Decide asks until it decides, as the interposer's life cycle does: wrong pieces
-// leave the rows and clear what was measured, and what another process promised first is decided
-// about anew. None where kMostSteps steps lead to no decision.
+// leave the rows and clear what was measured, and Decide starts from another process's promise if
+// that came first. Returns none if kMostSteps steps lead to no decision.
 std::optional<Decision> DecideIn(World& world);
 
 }  // namespace ucudnn::planning

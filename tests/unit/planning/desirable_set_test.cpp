@@ -38,8 +38,8 @@ std::vector<Point> Points(const std::vector<Configuration>& set) {
   return points;
 }
 
-// What no other beats, by definition: of every workspace the least time in the fewest pieces, and
-// of these the ones faster than all that need no more.
+// The points that no other beats, by definition: for every workspace the least time in the fewest
+// pieces, if it is faster than every point with less workspace.
 std::vector<Point> Front(const std::map<size_t, std::pair<double, int>>& best) {
   std::vector<Point> front;
   for (const auto& [workspace_bytes, cost] : best) {
@@ -50,7 +50,7 @@ std::vector<Point> Front(const std::map<size_t, std::pair<double, int>>& best) {
   return front;
 }
 
-// Every ordered composition, noted by the workspace it needs.
+// Visits every ordered composition and keeps the best cost for each workspace.
 void Enumerate(const std::vector<MicroConfiguration>& measured, int begin, int n, int step,
                const Point& so_far, std::map<size_t, std::pair<double, int>>& best) {
   if (begin == n) {
@@ -69,7 +69,7 @@ void Enumerate(const std::vector<MicroConfiguration>& measured, int begin, int n
   }
 }
 
-// By Workspace Reuse, once for every workspace there is.
+// Finds the front by Workspace Reuse, once for every workspace that was measured.
 std::vector<Point> FrontByWorkspaceReuse(const std::vector<MicroConfiguration>& measured, int n,
                                          int step) {
   std::map<size_t, std::pair<double, int>> best;
@@ -110,8 +110,8 @@ TEST(DesirableSet, EqualsWorkspaceReuseAtEveryWorkspace) {
   }
 }
 
-// Times as engines have them: a fixed cost and a rate, a little noise; whole numbers, so that sums
-// are exact.
+// Times resemble an engine's: a fixed cost, a rate and a little noise. They are whole numbers, so
+// sums are exact.
 std::vector<MicroConfiguration> Kernel(std::mt19937& random, const std::vector<int>& sizes,
                                        int engines) {
   std::vector<MicroConfiguration> measured;
@@ -159,7 +159,7 @@ TEST(DesirableSet, OfRecordedKernelsAgreesWithWorkspaceReuse) {
       ASSERT_FALSE(set.empty());
       std::set<size_t> workspaces;
       for (const MicroConfiguration& micro : measured) workspaces.insert(micro.workspace_bytes);
-      // At every workspace the last member that fits is as fast as WR's optimum.
+      // For every workspace the last member that fits is as fast as the optimum of Workspace Reuse.
       for (const size_t limit : workspaces) {
         const auto optimum = OptimizeWorkspaceReuse(measured, table.problem.n, step, limit);
         const auto past = std::find_if(set.begin(), set.end(), [&](const Configuration& one) {
@@ -167,7 +167,7 @@ TEST(DesirableSet, OfRecordedKernelsAgreesWithWorkspaceReuse) {
         });
         ASSERT_EQ(optimum.has_value(), past != set.begin());
         if (!optimum) continue;
-        // Both are sums of at most n times, each rounded to a double.
+        // Both times are sums of at most n terms, each rounded to a double.
         EXPECT_NEAR(std::prev(past)->TimeMs(), optimum->TimeMs(),
                     table.problem.n * kEpsilon * optimum->TimeMs());
       }

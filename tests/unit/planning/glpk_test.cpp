@@ -1,4 +1,4 @@
-// The built-in solver against GLPK, and the plug-in that GLPK is in.
+// Tests the built-in solver against GLPK, and the plug-in that contains GLPK.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -37,16 +37,16 @@ size_t Bytes(std::span<const Choices> kernels, const std::vector<size_t>& chosen
   return bytes;
 }
 
-// Times in 64ths of a millisecond: totals are exact, and unequal ones are further apart than what
-// GLPK takes for equal (1e-7 of them).
+// Rounds times up to 64ths of a millisecond: totals are exact, and unequal totals differ by more
+// than GLPK ignores (1e-7 of them).
 void CoarsenTimes(std::vector<Choices>& network) {
   for (Choices& choices : network) {
     for (Choice& choice : choices) choice.time_ms = std::ceil(choice.time_ms * 64) / 64;
   }
 }
 
-// In whole MiB both solvers are posed the same problem. Returns whether GLPK proved its answer, or
-// that there is none.
+// Sizes are whole MiB, so both solvers get the same problem. Returns whether GLPK proved its
+// answer, or that there is none.
 bool ExpectEqualTimes(DivisionSolver& glpk, const std::vector<Choices>& network, size_t budget) {
   const Result<Selection> exact = KnapsackSolver().Solve(network, budget);
   const Result<Selection> other = glpk.Solve(network, budget);
@@ -68,7 +68,7 @@ TEST(Glpk, AgreesWithTheExactSolverOnThousandsOfNetworks) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  // Now and then GLPK searches for minutes.
+  // Some networks would keep GLPK searching for minutes.
   const auto glpk = Glpk(std::chrono::seconds(2));
   constexpr int kNetworks = 2500;
   int unproved = 0;
@@ -138,7 +138,7 @@ TEST(Glpk, WhatIsNotFoundInTimeIsAnError) {
   EXPECT_THAT((*hurried)->Solve(network, 64 * kMiB).message(), HasSubstr("in time"));
 }
 
-// Two devices of a process divide on their own, each with a solver of its own.
+// Two devices of a process divide independently, each with a solver of its own.
 TEST(Glpk, TwoThreadsSolveAtOnce) {
   std::mt19937 random(3);
   std::vector<std::vector<Choices>> networks;

@@ -1,4 +1,4 @@
-// BrokenInvariant says so of decisions that were spoilt: each is a good one with one thing changed.
+// Tests that BrokenInvariant reports spoilt decisions: each is a good one with one thing changed.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -27,7 +27,7 @@ std::string Broken(const Judged& spoilt) {
   return broken != nullptr ? broken : "";
 }
 
-// The number of the invariant that is broken by `spoil`, and by nothing else.
+// The number of the one invariant that `spoil` breaks, or '-'.
 char Number(const std::string& line, const Spoil& spoil) {
   Judged decided = Judge(line);
   EXPECT_EQ(Broken(decided), "") << line;

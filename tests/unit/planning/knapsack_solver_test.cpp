@@ -26,7 +26,7 @@ Totals TotalsOf(std::span<const Choices> kernels, const std::vector<size_t>& cho
   return totals;
 }
 
-// Every selection, one kernel after the other.
+// Tries every selection, one kernel after the other.
 void Enumerate(std::span<const Choices> kernels, size_t budget_bytes, const Totals& so_far,
                Totals& best) {
   if (so_far.second > budget_bytes) return;
@@ -40,7 +40,7 @@ void Enumerate(std::span<const Choices> kernels, size_t budget_bytes, const Tota
   }
 }
 
-// All totals that no other beats, kernel by kernel, without any bound.
+// The least totals, found from all totals that no other beats, kernel by kernel, without any bound.
 Totals FullDynamicProgram(std::span<const Choices> kernels, size_t budget_bytes) {
   std::map<size_t, double> front = {{0, 0}};
   for (const Choices& choices : kernels) {
@@ -74,7 +74,7 @@ size_t Least(std::span<const Choices> kernels) {
   return least;
 }
 
-// Whole numbers, so that sums are exact; many ties.
+// Whole numbers make sums exact and ties frequent.
 std::vector<Choices> SmallNetwork(std::mt19937& random, int kernels) {
   std::vector<Choices> network(kernels);
   for (Choices& choices : network) {
@@ -130,15 +130,15 @@ TEST(KnapsackSolver, EqualsAFullDynamicProgramOnNetworks) {
     EXPECT_TRUE(selection->optimal);
     const Totals totals = TotalsOf(network, selection->chosen);
     EXPECT_LE(totals.second, budget);
-    // Each time is rounded to 2^-30 ms: two selections of `kernels` times that differ by more than
-    // kernels * 2^-30 are told apart. Sums of doubles are off by far less.
+    // Each time is rounded to 2^-30 ms, so two selections of `kernels` times are told apart if they
+    // differ by more than kernels * 2^-30 ms. Sums of doubles are off by far less.
     const double optimum = FullDynamicProgram(network, budget).first;
     EXPECT_NEAR(totals.first, optimum, kernels * 0x1p-30);
   }
 }
 
-// Time saved in proportion to bytes spent: every selection that fills the budget is as good, and
-// the relaxation's bound tells nothing until one is found.
+// The time saved is proportional to the bytes spent: every selection that fills the budget is
+// equally good, and the relaxation's bound says nothing until one is found.
 TEST(KnapsackSolver, ProportionalChoicesAreSolved) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));

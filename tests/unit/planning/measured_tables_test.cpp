@@ -1,5 +1,5 @@
-// Policy auto on what real engines do: full tables of the CPU stand-in (tables/README.md). The
-// second recording of a network judges what was found in the first.
+// Tests policy auto on times of real engines: full tables of the CPU stand-in (tables/README.md).
+// The second recording of a network judges what was found in the first.
 #include "measured_tables.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,8 @@ TEST_P(MeasuredTables, AutoIsWithinOnePercentOfAllWhereLuckDoesNotCount) {
   }
 }
 
-// Recordings of single runs are apart by more than 6 %: what luck is left in one judge, both halve.
+// Single runs differ by more than 6 %: judging in both directions halves what luck one judge
+// leaves.
 TEST_P(MeasuredTables, AutoIsWithinOnePercentOfAllOnNetworksItWasNotMadeWith) {
   const std::pair<std::string, int> networks[] = {
       {"alexnet-32", 15}, {"resnet18-32", 33}, {"vgg16-32", 27}};

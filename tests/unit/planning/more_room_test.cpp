@@ -1,5 +1,5 @@
-// More room never gives a slower plan: promises under rising limits, and against an enumeration of
-// every division that may be promised.
+// Tests that more room never gives a slower plan: promises under rising limits, and against an
+// enumeration of every division that may be promised.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,13 +19,13 @@ constexpr size_t kMostRoom = 9 * kMiB;
 
 std::string EngineText(int engine) { return "legacy:" + std::to_string(engine); }
 
-// A kernel's candidates, and what is asked of them under any limit.
+// A kernel's candidates, and a request for them under any limit.
 struct Case {
   std::vector<Candidate> measured;
   PromiseRequest request;
 };
 
-// Whole milliseconds throughout, so that sums are exact. In every other case times are nearly
+// All times are whole milliseconds, so that sums are exact. In every other case times are nearly
 // linear, so that gains are about as large as the hysteresis.
 Case RandomCase(std::mt19937& random, int most_images, int engines) {
   Case drawn;
@@ -59,7 +59,8 @@ double TimeOf(const std::optional<Configuration>& configuration) {
   return configuration ? configuration->TimeMs() : kNoTime;
 }
 
-// `find` answers for a request under each of the rising limits. Counts the cases where room helps.
+// `find` answers a request under each of the rising limits. Counts in `helped` the limits that
+// help.
 template <typename Find>
 void ExpectNoSlowerWithMoreRoom(const Case& drawn, double hysteresis, Find find, int& helped) {
   double fastest_ms = kNoTime;
@@ -107,7 +108,7 @@ bool IsExactAs(NumericClass engine, NumericClass asked) {
   return engine == NumericClass::kDirect || engine == asked;
 }
 
-// Every division of a mini-batch into allowed pieces, piece by piece.
+// Tries every division of a mini-batch into allowed pieces, piece by piece.
 class Enumeration {
  public:
   explicit Enumeration(const Case& drawn)
@@ -166,7 +167,7 @@ class Enumeration {
   double fastest_divided_ms_ = kNoTime;
 };
 
-// The fastest division where any piece may follow any other.
+// The fastest division if any piece may follow any other.
 double MixedMs(const Case& drawn) {
   std::vector<MicroConfiguration> rows;
   for (const Candidate* candidate : AllowedCandidates(drawn.measured, drawn.request)) {

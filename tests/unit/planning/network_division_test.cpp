@@ -70,7 +70,7 @@ TEST(NetworkDivision, AKernelOnTwoLanesCountsTwice) {
   }
 }
 
-// Slots of one size for both lanes would leave the first kernel without workspace.
+// If both lanes had slots of one size, the first kernel would get no workspace.
 TEST(NetworkDivision, LanesThatShareAKernelAreDividedByKernelWhereThatIsFaster) {
   const std::vector<NetworkKernel> kernels = {{{One(0, 9), One(10, 1)}, 1, {0}},
                                               {{One(0, 9), One(1, 1)}, 1, {0, 1}}};
@@ -85,7 +85,7 @@ TEST(NetworkDivision, LanesThatShareAKernelAreDividedByKernelWhereThatIsFaster) 
   }
 }
 
-// Chooses as the exact solver does, and does not claim it where there are so many choices to make.
+// Chooses as the exact solver does, but claims no optimum if it is given `of` kernels.
 class UnsureSolver : public KnapsackSolver {
  public:
   explicit UnsureSolver(size_t of) : of_(of) {}
@@ -102,7 +102,7 @@ class UnsureSolver : public KnapsackSolver {
 TEST(NetworkDivision, IsProvenWhereBothWaysAre) {
   const std::vector<NetworkKernel> kernels = {{{One(0, 9), One(10, 1)}, 1, {0}},
                                               {{One(0, 9), One(1, 1)}, 1, {0, 1}}};
-  for (const size_t unsure : {1, 2}) {  // by lanes, by kernels
+  for (const size_t unsure : {1, 2}) {  // by lanes 1 choice is made, by kernels 2
     UnsureSolver solver(unsure);
     for (const size_t budget : {12, 20}) {
       const auto divided = DivideNetwork(kernels, budget, WorkspaceDivision::kConcurrent, solver);
@@ -122,7 +122,7 @@ TEST(NetworkDivision, WhatAKernelCannotDoWithoutComesFirst) {
   KnapsackSolver solver;
   const std::vector<NetworkKernel> kernels = {{{One(2, 9), One(6, 8)}, 1, {0, 1}},
                                               {{One(3, 9), One(5, 1)}, 1, {0}}};
-  // By kernel 2 * 2 + 3 bytes, by lane 2 * 3.
+  // Divided by kernel they need 2 * 2 + 3 bytes, by lane 2 * 3.
   EXPECT_FALSE(FindShortage(kernels, 6, WorkspaceDivision::kConcurrent));
   EXPECT_THAT(Divide(kernels, 6, WorkspaceDivision::kConcurrent).share_bytes, ElementsAre(3, 3));
   EXPECT_THAT(Divide(kernels, 9, WorkspaceDivision::kConcurrent).share_bytes, ElementsAre(2, 5));
@@ -158,8 +158,8 @@ TEST(NetworkDivision, AKernelThatCannotRunIsAnError) {
   EXPECT_TRUE(DivideNetwork({}, 10, WorkspaceDivision::kShared, solver).ok());
 }
 
-// Every assignment of sizes to slots, of kernels or of lanes: those that have a kernel in common
-// have one size. kNone: nothing is inside the budget.
+// Tries every assignment of sizes to slots, of kernels or of lanes. Lanes that share a kernel have
+// one size. Returns kNone if no assignment fits the budget.
 constexpr double kNone = 1e300;
 double Exhaustive(const std::vector<NetworkKernel>& kernels, size_t budget, bool disjoint) {
   std::vector<size_t> share(kernels.size(), 0);

@@ -18,7 +18,7 @@ constexpr auto kForward = Operation::kForward;
 constexpr auto kBackwardData = Operation::kBackwardData;
 constexpr auto kMath = MathType::kTensorOp;
 
-// Kernels of 8 images, and rows as decision_table_test.cpp has them.
+// Kernels have 8 images; rows are written as in decision_table_test.cpp.
 const World kWorld = ReadWorld("plain need=0 | |");
 
 std::vector<Candidate> Rows(const std::string& rows) {
@@ -29,7 +29,7 @@ PromiseRequest WithinBytes(size_t limit_bytes, bool deterministic = false) {
   return RequestFor(kWorld.facts.problem, limit_bytes, deterministic);
 }
 
-// "ENGINE@PIECESxCOUNT else WHOLE, told as ENGINE MS/BYTES": what runs, and what is said of it.
+// "ENGINE@PIECESxCOUNT else WHOLE, told as ENGINE MS/BYTES": what runs, and what is told about it.
 std::string Text(const Promise& promise) {
   std::string text;
   for (const Run& run : promise.configuration.runs) {
@@ -105,7 +105,7 @@ TEST(Offers, NameEnginesOfTheGraphApiAsWhatTakesTheirPlace) {
               ::testing::Contains("graph:5@8x1 else legacy:0, told as legacy:0 2/4"));
 }
 
-// Only algorithm 1 of forward calls serves an identity activation.
+// An identity activation is served only by algorithm 1 in forward calls.
 TEST(Offers, OfTheAlgorithmThatServesIdentitiesCanBeKeptAlone) {
   const std::string rows = "0@8:20/0 1@5:3/4 0@3:3/0";
   const std::vector<std::string> whole = {"legacy:0@8x1 else legacy:0, told as legacy:0 20/0"};
@@ -198,7 +198,7 @@ ConvolutionProblem ProblemOf(Operation operation) {
 }
 const ConvolutionProblem kProblem = ProblemOf(kBackwardData), kForwardProblem = ProblemOf(kForward);
 
-// Of a program that names algorithm 1, which needs 16 bytes, where 8 are allowed.
+// An offer for a program that names algorithm 1, which needs 16 bytes, if 8 are allowed.
 NamedOffer Named(NumericClass numeric = NumericClass::kDirect) {
   return {{kProblem, "legacy:1", numeric, 8}, 16};
 }
@@ -237,7 +237,7 @@ TEST(OfferFor, IsNoneWhereAnIdentityActivationCouldNotKeepIt) {
   EXPECT_EQ(least->workspace_bytes, 4u);
 }
 
-// Nothing undivided is as exact within 8 bytes, and no pieces of algorithm 3 fit.
+// Within 8 bytes nothing undivided is as exact, and no pieces of algorithm 3 fit.
 TEST(PiecesFor, AreOfAnotherAlgorithmThatIsAsExactAndAsDeterministic) {
   const ConvolutionProblem forward = ProblemOf(kForward);
   const auto ask = [&](const char* engine, const char* rows) {
@@ -287,7 +287,7 @@ TEST(OfferFor, KnowsNoTimesOfWhatIsOnlyRanked) {
   EXPECT_EQ(promise->configuration.runs[0].micro.time_ms, kUnknownTime);
 }
 
-// Of a program that names algorithm 1, which needs 16 bytes, under a budget.
+// An offer for a program that names algorithm 1, which needs 16 bytes, under a budget.
 NamedOffer OfBudget(size_t budget_bytes, const ConvolutionProblem& problem = kProblem) {
   NamedOffer offer{{problem, "legacy:1", NumericClass::kDirect, 0, false, true}, 16};
   offer.budget_bytes = budget_bytes;
@@ -335,7 +335,7 @@ TEST(PiecesOfABudget, AreOffersWhereNothingElseServes) {
                                          "legacy:3@8x1 else , told as legacy:3 2/0"));
 }
 
-// A workspace plan's choice, as the words after file= say it.
+// The choice of a workspace plan, written like the words after file=.
 ConfirmedLegacyKernel File(const std::string& words) {
   return *std::get<CallFacts>(ReadWorld("plain need=0 | | file=" + words).facts.program).confirmed;
 }
@@ -406,7 +406,8 @@ TEST(PromiseOfWorkspacePlan, NamesTheLargestPieceToAProgramThatNamesNone) {
   EXPECT_EQ(promise->reported.engine, "legacy:4");
 }
 
-// A program asks the library for the workspace of what it is told, on the whole mini-batch.
+// A program asks the library for the workspace of the engine that it is told, on the whole
+// mini-batch.
 TEST(PromiseOfWorkspacePlan, NamesNoEngineThatServesPiecesAlone) {
   NamedRequest named = NamedIn(8);
   named.engine = {};

@@ -1,7 +1,7 @@
-// Workspace Division beside Workspace Reuse on what real engines do: full tables of the CPU
-// stand-in (tables/README.md). One budget of so many bytes for each kernel is never slower than as
-// many for each (mu-cuDNN, section IV-D), as plans made offline and as a run makes them. A
-// mini-batch of 256 is made of the micro-batches that were recorded, up to 32, and of no larger.
+// Tests Workspace Division beside Workspace Reuse on times of real engines: full tables of the CPU
+// stand-in (tables/README.md). One budget for all kernels is never slower than an equal part of it
+// as a limit for each (mu-cuDNN, section IV-D), both in plans made offline and in a run. A
+// mini-batch of 256 is made of micro-batches that were recorded, which have at most 32 images.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -19,7 +19,7 @@ namespace ucudnn::planning {
 namespace {
 
 constexpr size_t kMiB = 1 << 20;
-constexpr int kMostRecorded = 32;  // images: what is undivided has a time up to there
+constexpr int kMostRecorded = 32;  // images; only up to this size undivided engines have times
 constexpr WorkspaceDivision kDivisions[] = {
     WorkspaceDivision::kDisjoint, WorkspaceDivision::kShared, WorkspaceDivision::kConcurrent};
 
@@ -55,7 +55,7 @@ class OneBudget : public ::testing::TestWithParam<RecordedNetwork> {
   std::vector<KernelTable> tables_;
 };
 
-// Milliseconds of all kernels with `each_bytes` for each, and within as much for all together.
+// Compares the time of all kernels within `each_bytes` each with their time within the sum of that.
 TEST_P(OneBudget, OfflineIsNeverSlowerThanALimitForEach) {
   KnapsackSolver solver;
   for (const size_t each_bytes : {size_t{0}, kMiB, 8 * kMiB, 64 * kMiB}) {
@@ -84,8 +84,8 @@ TEST_P(OneBudget, OfflineIsNeverSlowerThanALimitForEach) {
   }
 }
 
-// One handle on one stream, as most programs are; and forward on one stream, the gradients of what
-// is computed there on two others.
+// There is one handle on one stream, as in most programs; or forward runs on one stream, and each
+// kind of gradient on another.
 TEST_P(OneBudget, InARunIsNeverSlowerThanALimitForEach) {
   KnapsackSolver solver;
   for (const bool streams : {false, true}) {

@@ -1,4 +1,4 @@
-// What runs at a call whose schedule cannot run, and at one without a decision, row by row.
+// Tests what runs if a call's schedule cannot run, and if a call has no decision, row by row.
 #include "planning/decision/otherwise.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 TEST(RunsPieces, UnlessSomethingElseIsTheDecisionsWord) {
   struct Row {
     Obstacles obstacles;
-    bool replaceable, alone;  // with something that takes their place, and without
+    bool replaceable, alone;  // the result if something can replace the pieces, and if nothing can
   };
   constexpr Row kRows[] = {
       {{}, true, true},

@@ -1,4 +1,5 @@
-// Plug-ins that solve Workspace Division, by one that says how it is called (watching_plugin.cpp).
+// Tests solver plug-ins for Workspace Division with one that reports its calls
+// (watching_plugin.cpp).
 #include "planning/plugin_solver.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,8 @@ TEST(PluginSolver, SaysHowLongItMayTake) {
   EXPECT_EQ(selection->gap_ms, 1234);
 }
 
-// The plug-in refuses a call that begins while another waits in it, a tenth of a second.
+// A call waits in the plug-in for a tenth of a second, and the plug-in refuses calls that begin
+// then.
 TEST(PluginSolver, OneSolvesAtATime) {
   const auto solve = [] {
     auto solver = OpenPluginSolver(WATCHING_PLUGIN, "watching", kMostTime);

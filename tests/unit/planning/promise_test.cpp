@@ -69,7 +69,7 @@ TEST(Promise, AGainBelowTheHysteresisDoesNotDivide) {
 }
 
 TEST(Promise, GrowsByWhatAnUndividedFallbackNeeds) {
-  // The pieces use 50, the only undivided engine 80: less than 80 could not be kept.
+  // The pieces use 50 bytes, the only undivided engine 80: a promise of less could not be kept.
   const std::vector<Candidate> measured = {Row(0, 8, 100, 80), Row(1, 4, 10, 50)};
   const auto promise = MakePromise(measured, Request(8, 90));
   ASSERT_TRUE(promise);
@@ -106,7 +106,8 @@ TEST(Promise, APlanNeverMixesTransforms) {
 }
 
 TEST(Promise, TheLargestPieceIsTheLeastExact) {
-  // 4 direct images and 2 by FFT would be reported as direct; thrice 2 by FFT are reported as FFT.
+  // 4 direct images and 2 by FFT would be reported as direct; 3 pieces of 2 by FFT are reported as
+  // FFT.
   const std::vector<Candidate> measured = {Row(0, 6, 100, 0), Row(0, 4, 1, 0),
                                            Row(4, 2, 1, 0, kFft), Row(4, 6, 90, 0, kFft)};
   const auto promise = MakePromise(measured, Request(6, 0));
@@ -115,7 +116,8 @@ TEST(Promise, TheLargestPieceIsTheLeastExact) {
   EXPECT_EQ(promise->reported.engine, "legacy:4");
 }
 
-// Twice 4 direct images would be fastest, and nothing direct takes their place.
+// Two pieces of 4 direct images would be fastest, but nothing direct and undivided could replace
+// them.
 TEST(Promise, AFasterPieceOfTheSameSizeFollowsTheOneThatIsReported) {
   const std::vector<Candidate> measured = {Row(4, 8, 90, 0, kFft), Row(4, 4, 3, 0, kFft),
                                            Row(0, 4, 2, 0)};
@@ -136,7 +138,7 @@ TEST(Promise, BrokenTimesAreNoChoice) {
 }
 
 TEST(Promise, AFasterRemainderDoesNotCostAPlanItsDeterminism) {
-  // Two pieces of 4 and one of 2: of the engines at 2 the faster is not deterministic.
+  // The plan has two pieces of 4 and one of 2. The faster of the engines at 2 is not deterministic.
   const std::vector<Candidate> measured = {Row(0, 10, 40, 0), Row(1, 4, 2, 100),
                                            Row(1, 2, 1.5, 100),
                                            Row(2, 2, 1.4, 100, kDirect, /*deterministic=*/false)};
@@ -172,7 +174,7 @@ NumericClass ClassOf(const std::vector<NumericClass>& classes, const MicroConfig
   return classes[static_cast<size_t>(micro.engine.legacy()->algorithm)];
 }
 
-// What holds of every promise, whatever was measured.
+// Checks what holds for every promise, whatever was measured.
 void ExpectKeepable(const Promise& promise, const PromiseRequest& request,
                     const std::vector<NumericClass>& classes) {
   ExpectLegalDivision(promise.configuration, request.n, request.step, promise.workspace_bytes);
@@ -262,7 +264,7 @@ TEST(Promise, OfAForeignEngineReportsTheNativeOneThatMayTakeItsPlace) {
       std::vector{Row(0, 8, 8, 50), Row(2, 8, 9, 10), Foreign(8, 4, 30)}, Request(8, 100));
   ASSERT_TRUE(promise);
   EXPECT_EQ(promise->configuration, (Configuration{{{{"graph:38", 8, 4, 30, true}, 1}}}));
-  EXPECT_EQ(promise->undivided.engine, "legacy:2");  // inside what the plan needs
+  EXPECT_EQ(promise->undivided.engine, "legacy:2");  // it fits what the plan needs
   EXPECT_EQ(promise->reported.engine, "legacy:2");
   EXPECT_EQ(promise->reported.time_ms, 4);
   EXPECT_EQ(promise->workspace_bytes, 30u);
@@ -286,8 +288,8 @@ TEST(Promise, AForeignEngineNeedsAGainAndANativeOneBehindIt) {
   EXPECT_FALSE(MakePromise(std::vector{Row(0, 8, 8, 101), Foreign(8, 4, 0)}, Request(8, 100)));
 }
 
-// A caller who is told of a direct algorithm gets no Winograd, nor one who is told of a
-// deterministic one anything else.
+// A caller who is told of a direct algorithm gets no Winograd engine, and a caller who is told of a
+// deterministic algorithm gets no other.
 TEST(Promise, AForeignEngineIsNoCoarserThanWhatIsReported) {
   const std::vector<Candidate> direct = {Row(0, 8, 8, 0), Row(1, 4, 2, 0),
                                          Foreign(8, 3, 0, kWinograd)};
@@ -307,8 +309,7 @@ TEST(Promise, AForeignEngineIsNoCoarserThanWhatIsReported) {
   EXPECT_FALSE(random->reported.deterministic);
 }
 
-// A faster Winograd engine, which nothing could replace, does not stand in the way of the direct
-// one.
+// Nothing could replace the faster Winograd engine; it does not stand in the way of the direct one.
 TEST(Promise, AForeignEngineThatNothingReplacesLeavesTheNextOneItsPlace) {
   const std::vector<Candidate> measured = {
       Row(0, 8, 8, 0), Foreign(8, 3, 20, kWinograd), {{"graph:5", 8, 4, 10, true}, kDirect, false}};

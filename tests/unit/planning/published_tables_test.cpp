@@ -1,7 +1,7 @@
-// Workspace Reuse, desirable sets and Workspace Division on GPUs that others measured
+// Tests Workspace Reuse, desirable sets and Workspace Division on GPUs that others measured
 // (tables/miopen/README.md), against optima that are found in another way. Times in that file have
-// at most seven decimals: in ticks of a tenth of a nanosecond they are whole numbers with exact
-// sums.
+// at most seven decimals, so in ticks of a tenth of a nanosecond they are whole numbers and their
+// sums are exact.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ constexpr Ticks kNever = std::numeric_limits<Ticks>::max() / 2;
 constexpr int kBatch = 256;
 constexpr size_t kLimits[] = {0, kMiB, 8 * kMiB, 64 * kMiB, kUnlimited};  // rising
 constexpr BatchSizePolicy kPolicies[] = {BatchSizePolicy::kUndivided, BatchSizePolicy::kPowerOfTwo,
-                                         BatchSizePolicy::kAll};  // each considers more sizes
+                                         BatchSizePolicy::kAll};  // by rising number of sizes
 constexpr const char* kDevices[] = {"gfx906-60cu", "gfx908-120cu", "gfx90a-104cu"};
 constexpr const char* kNetworks[] = {"alexnet", "vgg16", "resnet18", "resnet50", "inception-v3"};
 
@@ -62,7 +62,7 @@ std::string NameOf(const KernelTable& table) {
   return table.device + ", " + Describe(table.problem);
 }
 
-// As `ucudnn workspace` chooses the rows.
+// The rows that `ucudnn workspace` considers under `policy`.
 std::vector<MicroConfiguration> Considered(const KernelTable& table, BatchSizePolicy policy) {
   const std::vector<int> sizes = MicroBatchSizes(policy, table.problem.n, LegalStep(table.problem));
   std::vector<MicroConfiguration> rows;
@@ -79,7 +79,8 @@ bool MayUse(BatchSizePolicy policy, int size) {
   return policy == BatchSizePolicy::kPowerOfTwo && std::has_single_bit(static_cast<unsigned>(size));
 }
 
-// The least time of the mini-batch: of each number of images, over all rows that may come last.
+// The least time of the mini-batch, found for each number of images over all rows that may come
+// last.
 Ticks LeastTicks(const KernelTable& table, BatchSizePolicy policy, size_t limit_bytes) {
   std::vector<std::pair<int, Ticks>> rows;
   for (const auto& [micro, numeric, native] : table.rows) {
@@ -106,7 +107,7 @@ Ticks LeastWholeTicks(const KernelTable& table, size_t limit_bytes) {
   return least;
 }
 
-// Pieces are rows of the table, and no others.
+// Checks that all pieces are rows of the table.
 void ExpectMeasured(const Configuration& division, const KernelTable& table) {
   for (const Run& run : division.runs) {
     EXPECT_TRUE(std::any_of(table.rows.begin(), table.rows.end(),
@@ -125,7 +126,7 @@ TEST(PublishedTables, HoldEveryKernelOfThreeGpus) {
     EXPECT_EQ(LegalStep(table.problem), 1) << NameOf(table);
     for (const Candidate& row : table.rows) {
       EXPECT_GT(row.micro.time_ms, 0) << NameOf(table);
-      // Whole up to the double's own rounding.
+      // The number of ticks is whole up to the rounding of the double.
       EXPECT_NEAR(row.micro.time_ms * kTicksInMs, TicksOf(row.micro.time_ms),
                   4 * kEpsilon * kTicksInMs * row.micro.time_ms);
     }
@@ -186,7 +187,7 @@ TEST(PublishedTables, DividedIsNeverSlowerThanWholeAndMoreRoomOrSizesNeverSlowDo
       }
     }
   }
-  EXPECT_GT(faster, 1000);  // of 3870: the comparison is not one of equals
+  EXPECT_GT(faster, 1000);  // of 3870, so the two sides are not simply equal
 }
 
 TEST(PublishedTables, DesirableSetsAreWhatNoDivisionBeats) {
@@ -211,8 +212,8 @@ TEST(PublishedTables, DesirableSetsAreWhatNoDivisionBeats) {
   }
 }
 
-// The least sum over all ways to make up `images` from pieces of at most the size at `at`, one way
-// after the other.
+// The least sum over all ways to make up `images` from pieces of at most the size at index `at`,
+// tried one after the other.
 Ticks LeastOfAllCompositions(const std::vector<std::pair<int, Ticks>>& fastest, size_t at,
                              int images) {
   if (images == 0) return 0;
@@ -247,7 +248,7 @@ TEST(PublishedTables, WorkspaceReuseOfSixteenImagesIsTheBestOfAllCompositions) {
 // A network's distinct kernels on a device.
 struct NetworkSets {
   std::vector<DesirableConfigurations> kernels;
-  std::vector<size_t> layers;  // that run each
+  std::vector<size_t> layers;  // number of layers that run each kernel
 };
 
 NetworkSets SetsOf(const std::string& device, const std::string& name) {
@@ -286,8 +287,8 @@ Ticks TicksOf(const NetworkSets& sets, const std::vector<size_t>& chosen) {
   return ticks;
 }
 
-// The least time in which all kernels run with workspaces of their own, together within the budget:
-// every sum of workspaces and times that no other beats, kernel after kernel.
+// The least time of all kernels if each has a workspace of its own and these fit the budget
+// together, from every pair of a workspace and a time that no other beats, kernel after kernel.
 Ticks LeastTotalTicks(const NetworkSets& sets, size_t budget_bytes) {
   std::vector<std::pair<size_t, Ticks>> sums = {{0, 0}};
   for (size_t i = 0; i < sets.kernels.size(); ++i) {
@@ -324,7 +325,7 @@ TEST_P(PublishedNetworks, DisjointDivisionIsOptimal) {
     EXPECT_TRUE(divided->optimal) << budget;
     EXPECT_LE(divided->total_bytes, budget);
     const Ticks ticks = TicksOf(sets_, divided->chosen);
-    // The solver rounds each time to 2^-30 ms, here and in the best division.
+    // The solver rounds each time to 2^-30 ms, both in its choice and in the best division.
     const double rounding = 2.0 * sets_.kernels.size() * std::ldexp(kTicksInMs, -31);
     EXPECT_NEAR(ticks, LeastTotalTicks(sets_, budget), rounding) << budget;
     EXPECT_LT(ticks, less_room) << budget;
@@ -351,7 +352,7 @@ TEST_P(PublishedNetworks, SharedDivisionGivesEachKernelItsOptimumWithinTheBudget
 }
 
 #ifdef GLPK_PLUGIN
-// Sizes in whole MiB, as the plug-in poses them: both solve the same problem.
+// Sizes are whole MiB, as the plug-in poses them, so both solvers solve the same problem.
 TEST_P(PublishedNetworks, GlpkDividesNoFaster) {
   std::vector<Choices> kernels;
   size_t least = 0;
@@ -375,7 +376,7 @@ TEST_P(PublishedNetworks, GlpkDividesNoFaster) {
     const auto exact = KnapsackSolver().Solve(kernels, least + room);
     ASSERT_TRUE(other.ok() && exact.ok()) << other.message() << exact.message();
     EXPECT_TRUE(other->optimal && exact->optimal);
-    // GLPK takes what is closer than 1e-7 of the total for equal.
+    // GLPK takes totals for equal if they differ by less than 1e-7 of the total.
     EXPECT_NEAR(total_ms(*other), total_ms(*exact), 1e-7 * total_ms(*exact)) << room;
   }
 }

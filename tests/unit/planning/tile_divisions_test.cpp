@@ -1,4 +1,4 @@
-// Which divisions into tiles a kernel may choose from, against all that there are.
+// Tests which divisions into tiles a kernel may choose from, against all divisions.
 #include "planning/tile_divisions.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ MicroConfiguration RowOf(const Tiles& tiles, size_t kind, const std::string& eng
   return row;
 }
 
-// The least time of all ways to give each kind one of its rows, within `bytes`.
+// The least time, within `bytes`, of all ways to give each kind one of its rows.
 double BruteForce(const Tiles& tiles, const std::vector<std::vector<MicroConfiguration>>& rows,
                   size_t bytes, size_t kind = 0) {
   if (kind == rows.size()) return 0;
@@ -72,7 +72,7 @@ TEST(TileDivisions, AreTheFastestForEveryWorkspace) {
   }
 }
 
-// Edges that are expensive decide the grid.
+// Expensive edges decide which grid is chosen.
 TEST(TileDivisions, EdgesCount) {
   const auto few = CutRows(2), many = CutRows(8);
   const auto divided = [](const std::shared_ptr<const Tiles>& tiles, double inner_ms,
@@ -103,8 +103,8 @@ TEST(TileDivisions, AKindWithoutARowLeavesNone) {
   EXPECT_TRUE(DesirableTiles(tiles, rows).empty());
 }
 
-// As candidates of one budget they are like any others: a kernel of one image whose undivided
-// engine takes most of it leaves room for another one in tiles.
+// In one budget tiles are candidates like any others: a kernel of one image whose undivided engine
+// takes most of the budget leaves room for another kernel in tiles.
 TEST(TileDivisions, ShareABudget) {
   const auto tiles = CutRows(4);
   std::vector<std::vector<MicroConfiguration>> rows(3);

@@ -1,4 +1,4 @@
-// When tiles of a kernel are looked for, case by case.
+// Tests when a kernel is cut into tiles, case by case.
 #include "planning/decision/tile_use.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ TEST(IsVast, CountsFromTheFirstElementOfAnImageToTheLast) {
   EXPECT_FALSE(IsVast(exactly, int64_t{1} << 31));
   EXPECT_FALSE(IsVast(ProblemWith({.n = 4, .c = 31, .k = 1, .x = {1, 8192, 8192}})));
   EXPECT_TRUE(IsVast(ProblemWith({.n = 1, .c = 1, .k = 32, .x = {1, 8192, 8192}}))) << "y is";
-  // Its elements lie far apart, those of its images too.
+  // Elements of one image must lie far apart; it is not enough that images do.
   ConvolutionProblem sparse = ProblemWith({.n = 2, .c = 4, .k = 4, .x = {1, 16, 16}});
   sparse.x_strides[0] = int64_t{1} << 31;
   EXPECT_FALSE(IsVast(sparse));

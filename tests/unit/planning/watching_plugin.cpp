@@ -1,5 +1,5 @@
-// A solver plug-in that chooses each kernel's first choice, gives the time it is allowed as its
-// gap, and fails where calls overlap.
+// A solver plug-in that takes each kernel's first choice, reports its time limit as its gap, and
+// fails if calls overlap.
 #include <atomic>
 #include <chrono>
 #include <cstdio>

@@ -50,7 +50,7 @@ TEST(WorkspaceDivision, DisjointReservesTheSumAndSharedTheLargest) {
   }
 }
 
-// The workspace of a kernel that two layers run is spent once and saves twice.
+// Two layers run one kernel: its workspace is spent once and saves time twice.
 TEST(WorkspaceDivision, LayersOfOneKernelWeighItsTime) {
   const std::vector<DesirableConfigurations> kernels = {{One(0, 9), One(6, 5)},
                                                         {One(0, 9), One(6, 3)}};
@@ -132,7 +132,7 @@ Network Recorded(const std::string& name) {
   return network;
 }
 
-// One budget of as many parts as there are kernels is never slower than a part for each.
+// One budget of as many parts as there are kernels is never slower than one part for each kernel.
 TEST(WorkspaceDivision, OfRecordedNetworksIsNeverSlowerThanWorkspaceReuse) {
   for (const char* name : {"alexnet", "alexnet-again", "alexnet-32", "resnet18-32"}) {
     const Network network = Recorded(name);
@@ -154,7 +154,8 @@ TEST(WorkspaceDivision, OfRecordedNetworksIsNeverSlowerThanWorkspaceReuse) {
       EXPECT_TRUE(divided->optimal);
       EXPECT_LE(divided->total_bytes, network.kernels.size() * limit);
       const double divided_ms = TimeMs(network.kernels, divided->chosen);
-      // Sums of hundreds of times, and the solver's rounding of each to 2^-30 ms.
+      // Allows for sums of hundreds of times, and for the solver's rounding of each time to 2^-30
+      // ms.
       EXPECT_LE(divided_ms, reuse_ms * (1 + 1000 * kEpsilon) + 100 * 0x1p-30);
     }
   }

@@ -1,4 +1,4 @@
-// Workspace plans: what is read from them, and that whatever else they hold is refused with its
+// Tests what is read from workspace plans, and that anything else in them is refused with its
 // place.
 #include "planning/workspace_plan.h"
 
@@ -54,7 +54,7 @@ TEST(WorkspacePlan, ReadsWhatWorkspaceWrites) {
   EXPECT_EQ(plan->reserved_bytes, 100u);
 }
 
-// 16 rows of 9 in 4 parts: an edge of 3 rows, 2 rows twice, an edge of 2.
+// 16 images of 9 rows in 4 parts: an edge of 3 rows, 2 parts of 2 rows, an edge of 2 rows.
 constexpr const char* kTiles =
     R"({"engine":"graph:62","micro_batch":1,"tile":{"h":3},"border":"h-","count":8,)"
     R"("workspace_bytes":50,"piece_ms":0.5},)"
@@ -205,7 +205,7 @@ TEST(WorkspacePlan, ASegmentHasACopyForEachStream) {
   ASSERT_TRUE(ordered.ok()) << "all lanes use the same bytes: " << ordered.message();
   EXPECT_EQ(ordered->segments[0].copies, 1u);
   EXPECT_EQ(ordered->reserved_bytes, 100u);
-  // So many that their bytes cannot be counted.
+  // There are so many lanes that their bytes cannot be counted.
   const std::string much = OnLanes(Kernel(3, PieceJson(8, 1, size_t{1} << 62), "0"), "4096");
   EXPECT_THAT(read(std::to_string(size_t{1} << 62), much).message(),
               HasSubstr("more than the total_bytes"));

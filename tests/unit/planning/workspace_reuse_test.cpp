@@ -22,7 +22,7 @@ bool Usable(const MicroConfiguration& micro, size_t limit_bytes) {
          micro.time_ms < std::numeric_limits<double>::infinity();
 }
 
-// Every ordered composition of the images from `begin` on.
+// Tries every ordered composition of the images from `begin` on.
 Cost BruteForce(const std::vector<MicroConfiguration>& measured, int begin, int n, int step,
                 size_t limit_bytes) {
   if (begin == n) return {0, 0};
@@ -37,7 +37,8 @@ Cost BruteForce(const std::vector<MicroConfiguration>& measured, int begin, int 
   return best;
 }
 
-// The same by the textbook recurrence over every prefix, for mini-batches too large to enumerate.
+// Finds the same by the textbook recurrence over every prefix, for mini-batches too large to
+// enumerate.
 Cost Textbook(const std::vector<MicroConfiguration>& measured, int n, int step,
               size_t limit_bytes) {
   std::vector<Cost> best(n + 1, kImpossible);
@@ -107,7 +108,7 @@ TEST(WorkspaceReuse, ScatteredSizesAreComposedExactly) {
     std::vector<MicroConfiguration> measured;
     for (int rows = Draw(random, 1, 6); rows > 0; --rows) {
       const int size = Draw(random, 1, n / 2);
-      // Near the linear, so that many divisions tie.
+      // Times are nearly linear, so that many divisions tie.
       measured.push_back(Micro(size, size + Draw(random, 0, 1)));
     }
     SCOPED_TRACE("n " + std::to_string(n));
@@ -124,7 +125,7 @@ TEST(WorkspaceReuse, EqualTimesTakeFewerPieces) {
 }
 
 TEST(WorkspaceReuse, EqualTimesTakeFewerPiecesBeforeARemainder) {
-  // 8+1 lasts as long as 2+2+5.
+  // 8+1 takes as long as 2+2+5.
   const std::vector<MicroConfiguration> linear = {Micro(1, 1), Micro(2, 2), Micro(5, 5),
                                                   Micro(8, 8)};
   const std::optional<Configuration> configuration =
@@ -153,7 +154,7 @@ TEST(WorkspaceReuse, TheFastestEngineInsideTheLimitServesASize) {
 
 using Pieces = std::vector<Piece>;
 
-// Every ordered composition of the images from `begin` on, where `largest` is the largest piece so
+// Tries every ordered composition of the images from `begin` on; `largest` is the largest piece so
 // far.
 Cost BruteForceByLargest(const Pieces& pieces, int begin, int n, int step, const Piece& largest) {
   if (begin == n) return largest.may_be_largest ? Cost{0, 0} : kImpossible;

@@ -1,4 +1,5 @@
-// What ranks tell each other, and the verdicts and comparisons that follow: pure functions.
+// Tests what ranks tell each other, and the verdicts and comparisons that follow. These are pure
+// functions.
 #include "spatial/agreement.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +67,8 @@ TEST(Claims, HostileBytesAreRefusedOrReadAsTheyAre) {
       other[random() % other.size()] = static_cast<char>(random());
     }
     const Result<Claim> read = DecodeClaim(other);
-    // What can be read is written differently at most in how its numbers are.
+    // A claim that can be read is encoded again in the same way, except for how numbers were
+    // written.
     if (!read.ok()) continue;
     const Result<Claim> again = DecodeClaim(EncodeClaim(*read));
     ASSERT_TRUE(again.ok()) << "seed " << seed << ", case " << i;
@@ -237,7 +239,7 @@ TEST(Records, EqualCallsAreNoDifferenceInAnyOrder) {
   EXPECT_EQ(records.last(), 999U);
 }
 
-// Found whichever comes first: the other rank's record or the own call.
+// Expects the difference whichever comes first: the other rank's record or the own call.
 void ExpectDifference(const CallRecord& mine, const CallRecord& theirs,
                       const std::vector<std::string>& words) {
   CallRecords first(0, 2);
@@ -298,7 +300,7 @@ TEST(Records, HostileRecordsAreRefused) {
 TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
   const uint64_t most = CallRecords::MostAhead(2);
   CallRecords records(0, 2);
-  // Only the first of the calls has another thread.
+  // Only the first of the calls is on another thread.
   for (uint64_t call = 1; call <= most; ++call) {
     CallRecord record = RecordOf(call);
     record.thread = call == 1 ? 5 : 0;
@@ -312,7 +314,8 @@ TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
   EXPECT_EQ(records.ahead(), 0U);
 }
 
-// A program whose extents change with every call fills no memory, and nothing searches them.
+// Programs whose extents change with every call need no more memory, and nothing searches their
+// extents.
 TEST(Records, ExtentsAreKeptNoLongerThanTheirCalls) {
   const uint64_t most = CallRecords::MostAhead(2);
   CallRecords records(0, 2);
@@ -327,7 +330,7 @@ TEST(Records, ExtentsAreKeptNoLongerThanTheirCalls) {
   }
   EXPECT_TRUE(all[most - 1].expired());
   EXPECT_FALSE(all[most].expired());
-  // Without extents all ranks have this rank's.
+  // Without agreed extents all ranks have this rank's.
   const uint64_t next = 2 * most + 1;
   EXPECT_EQ(records.Add(RecordOf(next, {1, 5, 6}), nullptr), std::nullopt);
   ExpectContainsAll(records.AddOf(1, BytesOf(RecordOf(next, {1, 4, 6}))).value_or(""),
@@ -338,7 +341,7 @@ TEST(Records, RankThatIsTooFarAheadIsRefused) {
   CallRecords records(0, 2);
   uint64_t call = 0;
   while (!records.AddOf(1, BytesOf(RecordOf(call + 1, {1, 7, 6})))) ++call;
-  // Both may be as far ahead as is allowed, one after the other.
+  // Both ranks may be as far ahead as is allowed, one after the other.
   EXPECT_GE(call, CallRecords::MostAhead(2));
   EXPECT_LE(call, 2 * CallRecords::MostAhead(2));
   for (uint64_t own = 1; own <= call; ++own) {

@@ -5,7 +5,7 @@
 
 namespace ucudnn::test {
 
-// What `record` enqueues on the rank's stream, to be launched.
+// A graph of what `record` enqueues on the rank's stream.
 class Graph {
  public:
   Graph(RankState& rank, const std::function<void()>& record) : rank_(rank) {
@@ -34,7 +34,7 @@ inline const Stripe& StripeOf(const SplitLayer& layer, const RankState& rank) {
   return layer.stripes[static_cast<size_t>(rank.rank)];
 }
 
-// `use` gets the rank's call, on tensors of its stripe, and what is left of it is the result.
+// Gives `use` the rank's call on tensors of its stripe, and returns what they hold afterwards.
 inline StripeResult With(
     RankState& rank, const SplitLayer& layer,
     const std::function<cudnnStatus_t(const std::function<cudnnStatus_t()>& run)>& use) {

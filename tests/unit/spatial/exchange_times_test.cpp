@@ -1,4 +1,4 @@
-// Which calls are timed, and that nobody waits for a device that lags.
+// Tests which calls are timed, and that nobody waits for a device that lags.
 #include "spatial/exchange_times.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using spatial::SpanScope;
 
 class ExchangeTimesTest : public testing::Test {
  protected:
-  // A call of `spans` spans one after the other, its own included.
+  // Makes a call with `spans` spans one after the other, including the call's own.
   void Call(int kernel, int spans = 1) {
     const auto at = static_cast<size_t>(kernel);
     if (called_.size() <= at) called_.resize(at + 1);
@@ -86,7 +86,7 @@ TEST_F(ExchangeTimesTest, SpansBeginAfterTheStepAndLieInTheirCall) {
   EXPECT_EQ(figures.kernels[0].times.exchange_ms, 2);
 }
 
-// cuEventSynchronize is null here.
+// cuEventSynchronize is null here, so waiting would crash.
 TEST_F(ExchangeTimesTest, NobodyWaitsForADeviceThatLags) {
   events_.set_lags(true);
   Steps(10, 3);
@@ -119,7 +119,7 @@ TEST_F(ExchangeTimesTest, CallsWithoutAFreeEventAreNotTimed) {
   EXPECT_EQ(Read(2).step.calls.size(), ExchangeTimes::kEvents / (2 * kSpans));
   Call(0, static_cast<int>(ExchangeTimes::kMostSpans) + 1);
   Steps(static_cast<int>(ExchangeTimes::kPeriod) - 2, 1);
-  // Too many of one call.
+  // One call has too many spans.
   Call(0, static_cast<int>(ExchangeTimes::kMostSpans) + 1);
   Call(0);
   EXPECT_EQ(Read(2).kernels[0].times.calls, 1u);

@@ -1,4 +1,4 @@
-// Batch normalisation of slices, put together, is that of the whole tensor.
+// Tests that batch normalisation of slices, put together, equals batch normalisation of the whole.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,8 +56,8 @@ double Pick(const std::vector<double>& values, std::mt19937& random) {
   return values[static_cast<size_t>(Draw(0, static_cast<int>(values.size()) - 1, random))];
 }
 
-// One to five slices of one to four rows. One in three has a single element in each row, so that
-// slices of one row have one element of each channel.
+// One to five slices of one to four rows. In one of three cases a row has a single element, so that
+// slices of one row have one element per channel.
 NormCase RandomCase(DataType type, std::mt19937& random) {
   std::vector<int64_t> heights(static_cast<size_t>(Draw(1, 5, random)));
   int64_t height = 0;
@@ -132,7 +132,7 @@ TEST_F(NormAlgebra, ResultsMayTakeThePlaceOfWhatTheyAreMadeOf) {
   });
 }
 
-// What all slices have in common rounds nothing, however uneven they are.
+// Slices that are equal and constant round nothing, however uneven they are.
 TEST_F(NormAlgebra, ConstantChannelsGiveTheBias) {
   OnRandomCases(20261129, 20, [&](NormCase whole, std::mt19937& random) {
     const size_t in_channel =
@@ -156,8 +156,8 @@ TEST_F(NormAlgebra, ConstantChannelsGiveTheBias) {
   });
 }
 
-// Sixteen elements of each channel, and slices of powers of two: everything is a whole number of
-// small fractions, which fp32 holds.
+// Each channel has sixteen elements, and slices have powers of two of them: all results are whole
+// multiples of fractions that fp32 holds.
 TEST_F(NormAlgebra, GradientOfWholeNumbersIsExact) {
   std::mt19937 random(3);
   for (const DataType type : {DataType::kFloat, DataType::kDouble}) {
@@ -178,7 +178,7 @@ TEST_F(NormAlgebra, GradientOfWholeNumbersIsExact) {
   }
 }
 
-// Nothing that a beta of 0 or a factor of 1 leaves unread may show.
+// Values that a beta of 0 or a factor of 1 leaves unread must not show.
 TEST_F(NormAlgebra, WhatIsNotReadMayBeAnything) {
   OnRandomCases(20261130, 10, [&](NormCase whole, std::mt19937& random) {
     whole.beta = 0, whole.parameter_beta = 0, whole.factor = 1;

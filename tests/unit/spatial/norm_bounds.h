@@ -1,6 +1,7 @@
-// How far batch normalisation of slices may differ from that of the whole on the stand-in, whose
-// sums are fp64: first-order bounds, with u the unit roundoff of statistics (fp64 beside fp64
-// tensors, else fp32) and t that of 16-bit tensors (else 0), which count as u does.
+// Bounds on how far batch normalisation of slices may differ from batch normalisation of the whole
+// on the stand-in, whose sums are fp64. The bounds are of first order, with u the unit roundoff of
+// statistics (fp64 for fp64 tensors, otherwise fp32) and t the unit roundoff of 16-bit tensors
+// (otherwise 0), which counts like u.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@ struct NormBounds {
   double mean, variance, inverse;            // of statistics
   double y, running_mean, running_variance;  // of a training step
   double dscale, dbias, dx;                  // of a gradient
-  // The inverse deviations of the whole are at most `inverses`.
+  // REQUIRES: the inverse deviations of the whole are at most the largest of `inverses`.
   NormBounds(const NormCase& of, const HostTensor& inverses) {
     const double u = of.type == DataType::kDouble ? 0x1p-53 : 0x1p-24;
     const double t = of.type == DataType::kHalf       ? 0x1p-11
@@ -53,8 +54,8 @@ struct NormBounds {
         of.factor * unbiased * variance +
         6 * u * (of.factor * unbiased * x * x + std::abs(1 - of.factor) * Largest(of.variance));
 
-    // With the saved statistics of the whole. Normalised numbers are at most `normal`, and so
-    // dscale_r / c_r at most slope normal, dbias_r / c_r at most slope.
+    // A gradient uses the saved statistics of the whole. Normalised numbers are at most `normal`,
+    // so dscale_r / c_r is at most slope normal and dbias_r / c_r at most slope.
     const double slope = Largest(of.dy), normal = 2 * x * i;
     const double summing = (slices + 3 + 2 * n) * u;
     const double sums = std::abs(of.parameter_alpha) * of.count() * slope;
@@ -66,7 +67,7 @@ struct NormBounds {
     dx = (slices + 10 + 2 * n) * 2 * u * terms + 8 * u * (3 * terms + before) +
          4 * t * (terms + before);
     if (of.is_saved) return;
-    // Statistics that are found again: relative to normalised numbers, and to the factor of all.
+    // Statistics that are found again change normalised numbers, and the factor of all of them.
     const double moved = mean * i + 2 * x * inverse, stretched = inverse / i;
     dscale += sums * moved;
     dx += terms * stretched + alpha * scale * i * slope * 3 * normal * moved;
@@ -90,7 +91,7 @@ inline void ExpectShared(const std::vector<NormResult>& ranks, const NormResult&
   }
 }
 
-// Compares the ranks' training step with that of `whole`, whose undivided result is `expected`.
+// Compares the ranks' training step with the step of `whole`, whose undivided result is `expected`.
 inline void ExpectTrainedAs(const NormResult& expected, const NormCase& whole,
                             const std::vector<NormResult>& ranks) {
   const NormBounds bounds(whole, expected.saved_inverse);

@@ -1,4 +1,4 @@
-// Batch normalisation of a tensor on the stand-in, and of its slices, each as a rank has it, on the
+// Batch normalisation of a tensor on the stand-in, and of its slices as ranks have them, on the
 // same numbers. What ranks would send to each other is copied.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace ucudnn::test {
 
-// Of a tensor that is cut along h alone.
+// The slices of a tensor that is cut along h alone.
 inline std::vector<Box3> SlicesAlongHeight(const Spatial& extents,
                                            const std::vector<int64_t>& heights) {
   std::vector<Box3> slices;
@@ -29,7 +29,7 @@ inline std::vector<Box3> SlicesAlongHeight(const Spatial& extents,
   return slices;
 }
 
-// Of each rank of the grid, whose parts along each axis are so long.
+// The slice of each rank of `grid`; `parts` are the extents of the parts along each axis.
 inline std::vector<Box3> SlicesOf(const SpatialGrid& grid, const AxisExtents& parts) {
   std::vector<Box3> slices;
   for (int rank = 0; rank < grid.Ranks(); ++rank) {
@@ -50,7 +50,7 @@ struct NormCase {
   cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
   int spatial_rank = 2;
   std::vector<Box3> slices;  // by rank; together they are the whole
-  // Outputs hold what a beta, or a factor below 1, reads.
+  // Outputs hold what is read if beta is not 0 or factor is below 1.
   HostTensor x, y, dy, dx;
   HostTensor scale, bias, mean, variance, dscale, dbias;
   double alpha = 1, beta = 0, parameter_alpha = 1, parameter_beta = 0;
@@ -60,8 +60,8 @@ struct NormCase {
   HostTensor saved_mean, saved_inverse;
 
   NormCase() = default;
-  // Multiples of 1/16 whose channels lie around whole numbers: every type holds them. Slices are
-  // along h, and of so many rows, until others are set.
+  // Fills tensors with multiples of 1/16, around whole numbers in each channel, which every type
+  // holds. Cuts slices along h, with `heights` rows each, unless others are set later.
   NormCase(DataType of_type, int64_t n, int64_t c, const Spatial& extents,
            const std::vector<int64_t>& heights, std::mt19937& random)
       : type(of_type),
@@ -100,7 +100,7 @@ struct NormCase {
     }
     return counts;
   }
-  // Of a tensor in x's shape.
+  // Returns the slice of a tensor in x's shape.
   HostTensor Slice(const HostTensor& whole, size_t slice) const { return whole.Box(slices[slice]); }
 };
 
@@ -112,7 +112,7 @@ struct NormResult {
 // The tensors of one call in device memory, with gaps of their own.
 class NormTensors {
  public:
-  // `of` has the whole's tensors, or a slice's.
+  // `of` has the tensors of the whole, or of a slice.
   NormTensors(const NormCase& of, std::mt19937& random) : of_(of) {
     x_ = Image(of.x, random, x_layout_);
     y_ = of.is_in_place ? x_ : Image(of.y, random, y_layout_);
@@ -163,7 +163,7 @@ class NormTensors {
             of_.is_saved ? Numbers(4) : nullptr,
             of_.is_saved ? Numbers(5) : nullptr};
   }
-  // Once the stream is through.
+  // Reads the results after the stream has finished.
   NormResult Read() const {
     for (const auto& tensor : {x_, y_, dy_, dx_}) EXPECT_TRUE(tensor->IsIntact());
     for (const auto& numbers : numbers_) EXPECT_TRUE(numbers->IsIntact());
@@ -217,7 +217,7 @@ class NormTensors {
   std::array<float, 4> narrow_ = {};
 };
 
-// One rank of those that share a case.
+// One of the ranks that share a case.
 struct NormRank {
   std::unique_ptr<NormTensors> tensors;
   std::unique_ptr<spatial::NormStatistics> statistics;
@@ -234,8 +234,8 @@ struct NormRank {
       EXPECT_EQ(cuMemFree(scratch), CUDA_SUCCESS);
     }
   }
-  // What any call before may have left there. The default stream does it, for which others do not
-  // wait.
+  // Fills scratch memory like an earlier call might have. The default stream does it, and other
+  // streams do not wait for that stream.
   void SpoilScratch() const {
     EXPECT_EQ(cuMemsetD8(scratch, 0xFF, statistics->scratch_bytes()), CUDA_SUCCESS);
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
@@ -313,8 +313,8 @@ class NormJob {
       EXPECT_TRUE(finished.ok()) << finished.message();
     }
   }
-  // Messages are statistics, or sums of gradients. The unbiased variance of one element is what a
-  // division by 0 gives.
+  // Copies messages: statistics, or sums of gradients. Makes the unbiased variance of a single
+  // element NaN, like a division by 0.
   void Exchange(bool is_statistics) {
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     const std::vector<int64_t> counts = whole_.Counts();

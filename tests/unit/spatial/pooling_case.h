@@ -1,5 +1,5 @@
-// A pooling of a whole image on the stand-in, and of its stripes, each as a rank has it, on the
-// same numbers.
+// A pooling of a whole image on the stand-in, and of its stripes as ranks have them, on the same
+// numbers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ inline constexpr PoolingKind kKinds[] = {
     {CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, CUDNN_NOT_PROPAGATE_NAN},
     {CUDNN_POOLING_MAX_DETERMINISTIC, CUDNN_PROPAGATE_NAN}};
 
-// A scale as cuDNN reads it.
+// A scale in the form that cuDNN reads.
 struct Scalar {
   double wide;
   float narrow;
@@ -34,7 +34,7 @@ struct Scalar {
   }
 };
 
-// A pooling of a whole image: x, what it gives, and in a gradient dy.
+// A pooling of a whole image: x, its result y, and for a gradient dy.
 struct WholePooling {
   ConvolutionProblem problem;  // of the whole, in its operation
   PoolingKind kind = kMax;
@@ -55,7 +55,7 @@ struct WholePooling {
   bool is_forward() const { return problem.operation == Operation::kForward; }
 };
 
-// The rank's own call, of the tensors that lie as its problem says.
+// The rank's own call, on tensors that have the strides of its problem.
 class OwnPooling : public spatial::LocalCall {
  public:
   OwnPooling(const ConvolutionProblem& problem, const PoolingKind& kind)
@@ -79,7 +79,7 @@ struct PoolingResult {
 
 using RunPooling = std::function<cudnnStatus_t(const cudnn::ConvolutionCall&, spatial::LocalCall&)>;
 
-// The part of `whole` that `stripe` has, made by `run` on `handle`.
+// Runs the part of `whole` that `stripe` has, by calling `run`, on `handle`.
 inline PoolingResult RunPart(const WholePooling& whole, const Stripe& stripe, cudnnHandle_t handle,
                              const RunPooling& run) {
   const ConvolutionProblem& p = stripe.problem;
@@ -142,7 +142,7 @@ inline PoolingResult RunOnRank(RankState& rank, const WholePooling& whole, const
                  });
 }
 
-// A pooling's gradient needs what the pooling gave.
+// Computes y, which the gradient of a pooling reads.
 inline void FillResult(WholePooling& whole) {
   WholePooling forward = whole;
   forward.problem.operation = Operation::kForward;
@@ -152,7 +152,7 @@ inline void FillResult(WholePooling& whole) {
   whole.y = UndividedPooling(forward);
 }
 
-// How one rank's tensors lie is its own business.
+// Each rank chooses its tensors' layout and gaps itself.
 inline void LayAnyhow(std::vector<Stripe>& stripes, std::mt19937& random) {
   for (Stripe& stripe : stripes) {
     ConvolutionProblem& p = stripe.problem;
@@ -169,7 +169,7 @@ struct CutPooling {
   HostTensor expected;  // what the undivided pooling gives
 };
 
-// The rank's call gives its part of what the undivided pooling gives.
+// Expects that the rank's call gives its part of the undivided pooling's result.
 inline void ExpectItsPart(RankState& rank, const CutPooling& cut, const Stripe& stripe) {
   const PoolingResult result = RunOnRank(rank, cut.whole, stripe);
   EXPECT_EQ(result.status, kFine);

@@ -1,4 +1,4 @@
-// Random layers for tests of what holds of every split convolution.
+// Random layers for tests of properties that every split convolution has.
 #pragma once
 
 #include <array>
@@ -21,14 +21,14 @@ inline void SetType(ConvolutionProblem& problem, DataType type) {
   problem.compute = type == DataType::kDouble ? type : DataType::kFloat;
 }
 
-// The grid of one of several groups, whose ranks share images of their own.
+// The grid of one group; the ranks of each group share images of their own.
 inline SpatialGrid OfOneGroup(SpatialGrid grid) {
   grid.n = 1;
   return grid;
 }
 
-// Parts whose extents, and their sum, are powers of two; uneven where that can be. Axes that the
-// grid does not cut have the extents of `uncut`.
+// Parts whose extents and whose sum are powers of two, and uneven if possible. Axes that the grid
+// does not cut have the extents of `uncut`.
 inline AxisExtents PowersOfTwo(const SpatialGrid& grid, const Spatial& uncut) {
   const std::vector<std::vector<int64_t>> rows = {{},        {},           {2, 2},
                                                   {1, 1, 2}, {1, 1, 2, 4}, {1, 1, 2, 2, 2}};
@@ -40,7 +40,8 @@ inline AxisExtents PowersOfTwo(const SpatialGrid& grid, const Spatial& uncut) {
   return parts;
 }
 
-// Part extents along each axis that `grid` cuts; the others stay the problem's.
+// Random extents of the parts along each axis that `grid` cuts; other axes keep the problem's
+// extents.
 inline AxisExtents PartsOf(const SpatialGrid& grid, const ConvolutionProblem& problem, int least,
                            int most, std::mt19937& random) {
   AxisExtents extents;
@@ -54,7 +55,7 @@ inline AxisExtents PartsOf(const SpatialGrid& grid, const ConvolutionProblem& pr
   return extents;
 }
 
-// Three taps along each axis of the grid, in two or three dimensions.
+// A layer with three taps along each axis that the grid cuts, in two or three dimensions.
 inline ConvolutionProblem SameOf(Operation operation, const SpatialGrid& grid, DataType type) {
   ConvolutionProblem problem = Layer(operation, 1);
   if (grid.d > 1) {
@@ -66,7 +67,7 @@ inline ConvolutionProblem SameOf(Operation operation, const SpatialGrid& grid, D
   return problem;
 }
 
-// Gaps behind every row, plane, channel and image, in the order of `layout`.
+// Strides with gaps behind every row, plane, channel and image, in the order of `layout`.
 inline Strides WithGaps(Layout layout, const Extents5& extents, std::mt19937& random) {
   const std::array<size_t, 5> order = layout == Layout::kNchw
                                           ? std::array<size_t, 5>{4, 3, 2, 1, 0}
@@ -80,7 +81,7 @@ inline Strides WithGaps(Layout layout, const Extents5& extents, std::mt19937& ra
   return strides;
 }
 
-// Each rank has gaps of its own.
+// Gives each rank gaps of its own.
 inline void AddGaps(SplitLayer& layer, std::mt19937& random) {
   for (Stripe& stripe : layer.stripes) {
     ConvolutionProblem& p = stripe.problem;
@@ -90,7 +91,7 @@ inline void AddGaps(SplitLayer& layer, std::mt19937& random) {
   }
 }
 
-// Eight channels of each: every image begins on 16 bytes, as engines require, in 16 bit, too.
+// With eight channels in x and y every image begins at a multiple of 16 bytes in 16-bit types, too.
 inline ConvolutionProblem OfAlignedImages(Operation operation, int images, DataType type) {
   ConvolutionProblem problem = Layer(operation, 1);
   problem.n = images;

@@ -106,7 +106,7 @@ void CloseRank(RankState& rank) {
   EXPECT_EQ(cuDevicePrimaryCtxRelease(rank.device), CUDA_SUCCESS);
 }
 
-// A thread that does what it is given.
+// A thread that runs the work it is given.
 struct RankJob::Worker {
   std::mutex mutex;
   std::condition_variable changed;
@@ -156,8 +156,9 @@ RankJob::RankJob(const JobOptions& options) : options_(options) {
   for (int rank = 0; rank < size(); ++rank) {
     ranks_.push_back(std::make_unique<RankState>());
     ranks_.back()->rank = rank;
-    // NCCL's ranks have devices of their own; and where a rank waits for its device, by freeing
-    // memory, say, it does not wait for another's that waits for it.
+    // NCCL's ranks have devices of their own. With a device of its own a rank that waits for it,
+    // for example by freeing memory, does not wait for another rank's work, which may wait for this
+    // rank.
     if (options.transport == Transport::kNccl || options.exchanges_as_processes) {
       ranks_.back()->device = rank;
     }

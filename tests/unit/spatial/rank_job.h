@@ -1,4 +1,4 @@
-// Ranks as threads of the test: each has a cuDNN handle on a stream of its own, and its split
+// Ranks as threads of the test. Each has a cuDNN handle on a stream of its own, and its split
 // calls.
 #pragma once
 
@@ -27,8 +27,8 @@ struct JobOptions {
   bool waits_for_records = false;
   bool times_exchanges = false;
   Transport transport = Transport::kAuto;
-  bool exchanges_as_processes = false;  // through shared memory, though ranks are threads
-  std::string cudnn_file;               // beside which NCCL is; empty: unknown
+  bool exchanges_as_processes = false;  // through shared memory, although ranks are threads
+  std::string cudnn_file;               // NCCL is beside it; empty: unknown
   // The tables of the ranks' split calls, which the caller keeps alive; null: the stand-in's.
   const cudnn::Functions* functions = nullptr;
   const cuda::Driver* driver = nullptr;
@@ -42,19 +42,19 @@ struct RankState {
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   cudnnHandle_t handle = nullptr;
-  std::unique_ptr<spatial::GradientSums> sums;  // this rank's alone, as if it were a process
+  std::unique_ptr<spatial::GradientSums> sums;  // of this rank alone, as if it were a process
   std::unique_ptr<spatial::SplitCalls> calls;
   transport::Ranks* ranks = nullptr;  // of `calls`
   spatial::Declared declared;         // of the next calls
 
   // Makes the call through the rank's split calls; the rank's own call is the stand-in's.
   cudnnStatus_t Run(const ConvolutionProblem& problem, const cudnn::ConvolutionCall& call);
-  // The rank's stripe of the case, run so.
+  // Runs the rank's stripe of the case in this way.
   StripeResult RunStripe(const WholeCase& whole, const Stripe& stripe);
 };
 
-// Makes state.rank one of the ranks that meet in `file`, on the calling thread; its number and
-// device are set. An expectation fails where it cannot.
+// Makes state.rank one of the ranks that meet in `file`, on the calling thread. REQUIRES: its
+// number and device are set. Fails an expectation if it cannot.
 void OpenRank(RankState& state, const SpatialGrid& grid, const JobOptions& options,
               const std::string& file);
 void CloseRank(RankState& state);
@@ -80,8 +80,8 @@ class RankJob {
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
-// The stripes of a case, by rank, from the extents of each part of each axis. None where the case
-// cannot be split so.
+// The stripes of a case, by rank, from the extents of the parts along each axis. Returns none if
+// the case cannot be split like this.
 std::optional<std::vector<Stripe>> CutInto(const WholeCase& whole, const SpatialGrid& grid,
                                            const AxisExtents& extents);
 

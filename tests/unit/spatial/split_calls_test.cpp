@@ -1,4 +1,5 @@
-// Split convolutions against the undivided call, on whole numbers: equal to the last bit.
+// Tests split convolutions against the undivided call on whole numbers: results are equal to the
+// last bit.
 #include "spatial/split_calls.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,7 @@
 namespace ucudnn::test {
 namespace {
 
-// Runs the case on all ranks; fails where a rank's result is not its part of the undivided one.
+// Runs the case on all ranks and expects each rank's part of the undivided result.
 void ExpectExact(RankJob& job, const WholeCase& whole, const std::vector<Stripe>& stripes) {
   SCOPED_TRACE(Describe(whole.problem) + " alpha " + std::to_string(whole.alpha) + " beta " +
                std::to_string(whole.beta) + " grid " + job.grid().Text() +
@@ -38,7 +39,7 @@ void ExpectExact(RankJob& job, const WholeCase& whole, const std::vector<Stripe>
   }
 }
 
-// Extents of the parts of each axis: `units` times the stride each, some more at random.
+// Random extents of parts: 1 to 4 times the stride along axes that the grid cuts.
 AxisExtents RandomExtents(const SpatialGrid& grid, const ConvolutionProblem& problem,
                           std::mt19937& random) {
   AxisExtents extents;
@@ -79,7 +80,7 @@ ConvolutionProblem RandomSplittable(Operation operation, const SpatialGrid& grid
     p.dilation[axis] = pick(1, 2);
     p.stride[axis] = pick(1, 3);
     const int window = (p.w[axis] - 1) * p.dilation[axis] + 1;
-    // Transparent where the grid cuts: window - stride <= 2 pad <= window - 1.
+    // The window is transparent where the grid cuts: window - stride <= 2 pad <= window - 1.
     p.pad[axis] = std::max(0, (window - 1) / 2);
     p.x[axis] = window + pick(0, 4);
   }
@@ -90,14 +91,15 @@ ConvolutionProblem RandomSplittable(Operation operation, const SpatialGrid& grid
   return p;
 }
 
-// Whether an exchange of one image surely fits, with room for what small convolutions need.
+// Returns whether the exchange of one image surely fits, with room for what small convolutions
+// need.
 bool FitsOneImage(const std::vector<Stripe>& stripes, size_t bytes) {
   for (const Stripe& stripe : stripes) {
     ConvolutionProblem one = stripe.problem;
     one.n = 1;
     const size_t tensors =
         cudnn::ImageBytes(one) + cudnn::OutputBytes(one) + cudnn::FilterBytes(one);
-    // Results that are kept are those of all images.
+    // Results that are kept are results of all images.
     const size_t kept = cudnn::OutputBytes(stripe.problem) + cudnn::ImageBytes(stripe.problem);
     if (3 * tensors + kept + 3000 > bytes) return false;
   }
@@ -131,8 +133,8 @@ INSTANTIATE_TEST_SUITE_P(Grids, SplitCallsTest,
                          testing::Values("h2", "h3", "w2", "h2w2", "d2h2", "h5"),
                          [](const auto& grid) { return grid.param; });
 
-// What fuses a bias, an activation and a residual behind the convolution recomputes boundary rows:
-// nothing may be added behind a ReLU.
+// A bias, an activation and a residual that are fused behind the convolution require that boundary
+// rows are recomputed: nothing may be added behind a ReLU.
 TEST_P(SplitCallsTest, FusedCallsAreRecomputed) {
   RankJob job({.grid = GetParam(), .ones = SpatialOnes::kSplit});
   const unsigned seed = 7;
@@ -157,7 +159,7 @@ TEST_P(SplitCallsTest, FusedCallsAreRecomputed) {
   EXPECT_EQ(ran, 16);
 }
 
-// Whatever does not fit the buffer is exchanged some images at a time.
+// If not all images fit the buffer, they are exchanged some at a time.
 TEST_P(SplitCallsTest, SlicesOfImagesAreExactToo) {
   std::mt19937 random(11);
   int sliced = 0;

@@ -1,5 +1,5 @@
-// Split calls in CUDA graphs: captured with their exchange once they ran outside, exact whenever
-// the graph is launched, and an error on all ranks where graphs are not launched alike.
+// Tests split calls in CUDA graphs: they are captured with their exchange once they ran outside,
+// exact whenever the graph is launched, and an error on all ranks if graphs are not launched alike.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -11,7 +11,7 @@
 namespace ucudnn::test {
 namespace {
 
-// Each cause is told once in a process.
+// Each cause is reported once in a process.
 TEST(SplitCaptureRefusals, AreToldInWords) {
   const SplitLayer layer(Operation::kForward, 4, 3), other(Operation::kBackwardData, 4, 3);
   testing::internal::CaptureStderr();
@@ -195,7 +195,7 @@ TEST_P(SplitCapture, OneLaunchMoreIsAnErrorOnAllAndNan) {
   ExpectAllFailFromNowOn(job);
 }
 
-// Launches of a graph that holds `call` leave NaN once the rank's channel has heard of a failure.
+// Expects that launches of a graph with `call` leave NaN once the rank has heard of a failure.
 void ExpectNanOnceItFailed(RankState& rank, const Graph& graph, const Stripe& stripe,
                            const cudnn::ConvolutionCall& call) {
   const auto deadline = TestClock::now() + kSoon;
@@ -215,7 +215,7 @@ void ExpectNanOnceItFailed(RankState& rank, const Graph& graph, const Stripe& st
 
 TEST_P(SplitCapture, OrderOfLaunchesIsCompared) {
   RankJob job(Options({.timeout = milliseconds(4000)}));
-  // Two kernels of which every message is as large as one of the other.
+  // The messages of the two kernels have equal sizes.
   ConvolutionProblem other = Layer(Operation::kForward, 1);
   other.k = 5;
   const AxisExtents extents = {{{1}, {4, 3}, {6}}};
@@ -281,7 +281,7 @@ TEST_P(SplitCapture, ARankThatEndsLeavesNoOtherInALaunch) {
     EXPECT_TRUE(HasNan(result.output));
     EXPECT_TRUE(IsRightOrNan(result.output, layer.Part(rank.rank)));
   });
-  // The one that ended hears no more.
+  // The rank that ended hears no more.
   ExpectContains(job.rank(0).ranks->Failure().value_or(""),
                  {"rank 1 ended after its device had begun 0 split calls",
                   "that of rank 0 waits in one more, split call 2"});
@@ -363,7 +363,7 @@ TEST_P(SplitCapture, BuffersOfGraphsAreWithinTheLimit) {
   ExpectContains(FailureOf(job), {"another CUDA graph's exchanges", "the limit of"});
 }
 
-// Convolution descriptors of split kernels that exist.
+// The number of convolution descriptors that split kernels have.
 std::atomic<int> descriptors = 0;
 
 cudnn::Functions CountingDescriptors() {
@@ -379,13 +379,13 @@ cudnn::Functions CountingDescriptors() {
   return functions;
 }
 
-// The layer with its images this far apart.
+// The layer with 8 * `number` more elements between its images.
 SplitLayer InLayout(SplitLayer layer, int number) {
   for (Stripe& stripe : layer.stripes) stripe.problem.x_strides[0] += 8 * number;
   return layer;
 }
 
-// A rank keeps a kernel for 16 layouts, and a kernel may hold what was compiled for it.
+// A rank keeps a kernel for 16 layouts. A kernel may hold what was compiled for its layout.
 TEST_P(SplitCapture, AKernelLivesAsLongAsAGraphHasIt) {
   constexpr int kKept = 16;
   descriptors = 0;
@@ -416,7 +416,7 @@ TEST_P(SplitCapture, AKernelLivesAsLongAsAGraphHasIt) {
   EXPECT_EQ(descriptors, kKept * of_one) << "the graph is destroyed";
 }
 
-// A second stream of a rank, with a handle of its own, on which it makes a layer's call.
+// A second stream of a rank, with its own handle, on which the rank makes a layer's call.
 struct OtherStream {
   OwnHandle own;
   RankState& rank;
@@ -482,7 +482,7 @@ TEST_P(SplitCapture, CallsOfStreamsWithoutOrderHaveOneBehindACapture) {
       other.With(b, [&](const std::function<cudnnStatus_t()>& run_b) {
         const Graph graph(rank, [&] { EXPECT_EQ(run_a(), kFine); });
         for (int i = 0; i < 20; ++i) {
-          // On one rank the first stream is late, on the other the second.
+          // On one rank the first stream is late, on the other rank the second stream.
           const CUstream late = i % 2 == rank.rank ? rank.stream : other.own.stream;
           EXPECT_EQ(cuLaunchHostFunc(
                         late, [](void*) { std::this_thread::sleep_for(milliseconds(2)); }, nullptr),
@@ -547,7 +547,7 @@ TEST_P(SplitCapture, OrderIsComparedUpToTheEnd) {
       return kFine;
     });
   });
-  // One that has left hears no more.
+  // A rank that has left hears no more.
   std::string heard;
   for (int rank = 0; rank < job.size(); ++rank) {
     heard += job.rank(rank).ranks->Failure().value_or("");

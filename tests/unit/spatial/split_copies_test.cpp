@@ -1,5 +1,5 @@
-// Tensors that are the same on every rank: maps of one element that may be stripes or copies, and
-// what a program declares to be replicated.
+// Tests tensors that are equal on every rank: maps of one element, which may be stripes or copies,
+// and tensors that a program declares to be replicated.
 #include <gtest/gtest.h>
 
 #include "tests/unit/spatial/split_layer.h"
@@ -7,7 +7,7 @@
 namespace ucudnn::test {
 namespace {
 
-// Each rank makes the call on the whole of its own values, which are the same on all.
+// Each rank makes the whole call on its own values, which are the same on all ranks.
 void ExpectCopiesRun(RankJob& job, const ConvolutionProblem& problem) {
   std::mt19937 random(3);
   const WholeCase whole = WholeCase::Random(problem, random);
@@ -69,7 +69,7 @@ TEST(SplitOnes, StripesOfOneRowExchange) {
   }
 }
 
-// A strip that was pooled along h: copies along h, stripes along w.
+// A strip that was pooled along h: ranks have copies along h, and stripes along w.
 std::vector<Stripe> StripsOver(const SpatialGrid& grid, const WholeCase& whole, int64_t first) {
   const SpatialGrid strips = *SpatialGrid::Parse("w2");
   const auto cut = CutInto(whole, strips, {{{1}, {1}, {first, whole.problem.x[2] - first}}});
@@ -115,7 +115,7 @@ TEST(SplitOnes, StripWithoutAFilterAlongItRunsEitherWay) {
   }
 }
 
-// The whole of an image of any extent on every rank.
+// A call on a whole image, of whatever extent, on every rank.
 ConvolutionProblem WholeOnEachRank(Operation operation) { return Layer(operation, 5); }
 
 TEST(SplitReplicated, CallsOnWholeTensorsRunAsTheyAre) {
@@ -148,7 +148,7 @@ TEST(SplitReplicated, OnOneRankAloneIsAnErrorOnAll) {
   ExpectAllFailFromNowOn(job);
 }
 
-// A call that one rank cannot make is refused on all of them, as any other, and the job goes on.
+// A call that one rank cannot make is refused on all ranks, like any other, and the job goes on.
 TEST(SplitReplicated, CallThatOneRankCannotMakeIsRefusedOnAll) {
   RankJob job;
   const ConvolutionProblem problem = WholeOnEachRank(Operation::kForward);
@@ -188,7 +188,7 @@ TEST(SplitReplicated, OtherExtentsOnOneRankAreRefused) {
   EXPECT_EQ(statuses, Statuses(2, kRefused));
 }
 
-// Whether the job's first call tells of equal values.
+// Returns what the job's first call says about equal values.
 std::string ToldOf(const std::vector<unsigned>& seeds) {
   RankJob job;
   testing::internal::CaptureStderr();

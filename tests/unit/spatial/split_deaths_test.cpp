@@ -1,8 +1,8 @@
-// One of three ranks that are processes dies at each stage of a split call: before it tells of the
-// call, in its own convolution, before and after what is enqueued for rows and for sums, and when
-// all is done. What the others compute is right or not a number, element by element; an error
-// follows on all of them in time, and nothing is left behind. This program never touches CUDA: the
-// ranks are its children.
+// Tests that one of three ranks, which are processes, dies at each stage of a split call: before it
+// tells the others of the call, in its own convolution, before and after it enqueues the exchange
+// of rows and the sum, and when all is done. What the other ranks compute is right or NaN, element
+// by element. In time an error follows on all of them, and nothing is left behind. This program
+// never touches CUDA: the ranks are its children.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kRanks = 3;
 constexpr int kRight = 0, kWrong = 1, kDied = 42;  // exit codes
-constexpr std::chrono::seconds kBound{15};         // until a death is an error on all
+constexpr std::chrono::seconds kBound{15};         // until a death is an error on all ranks
 
 enum class Stage {
   kBeforeCall,
@@ -30,15 +30,15 @@ enum class Stage {
   kBeforeSum,
   kAfterSum,
   kAfterCall,
-  kInLaunch,  // on the device, of a CUDA graph that holds the call: before rows travel
+  kInLaunch,  // on the device, in a CUDA graph with the call, before rows travel
   kInLaunchOfSum
 };
 constexpr Stage kStages[] = {Stage::kBeforeCall,    Stage::kInOwnCall, Stage::kBeforeExchange,
                              Stage::kAfterExchange, Stage::kAfterCall, Stage::kBeforeSum,
                              Stage::kAfterSum};
-constexpr size_t kStagesWithoutSum = 5;  // the first ones
+constexpr size_t kStagesWithoutSum = 5;  // the first elements of kStages
 
-// Where a rank dies, once it is `armed`.
+// The stage in which a rank dies once `armed` is set.
 struct Death {
   Stage stage;
   bool armed = false;
@@ -89,8 +89,8 @@ struct Scenario {
   int victim;
 };
 
-// Another rank than the one that dies: calls until that is an error. Already the first call may
-// meet it, since the victim may be done with it before.
+// Lets a surviving rank call until a call is an error. Even the first call may be an error, since
+// the victim may have finished that call before.
 void Survive(RankState& rank, const SplitLayer& layer) {
   const auto deadline = TestClock::now() + kBound;
   for (;;) {
@@ -105,11 +105,11 @@ void Survive(RankState& rank, const SplitLayer& layer) {
   }
 }
 
-// The same where all ranks launch a graph that holds the call: what never came shows as NaN, which
-// are the rows of a rank beside this one, and every sum.
+// Lets a surviving rank launch a graph with the call, as all ranks do. What never came is NaN: rows
+// of a rank beside the victim, and every sum.
 void SurviveLaunch(RankState& rank, const SplitLayer& layer, int victim) {
   EXPECT_TRUE(layer.IsExactOn(rank));
-  // The other may die before this rank knows that all have come here.
+  // The victim may die before this rank knows that all ranks have come here.
   if (rank.ranks->Gather("", "the launch").ok()) {
     const StripeResult result = RunInGraph(rank, layer);
     EXPECT_TRUE(result.is_intact);
@@ -126,7 +126,7 @@ void SurviveLaunch(RankState& rank, const SplitLayer& layer, int victim) {
   EXPECT_TRUE(rank.ranks->Failure());
 }
 
-// The life of a rank's process: its exit code.
+// Runs a rank's process and returns its exit code.
 int Live(const Scenario& scenario, int number, const std::string& file) {
   Traffic traffic;
   Death death{scenario.stage};
@@ -159,7 +159,7 @@ int Live(const Scenario& scenario, int number, const std::string& file) {
                return RunReal(call);
              });
     death.At(Stage::kAfterCall);
-    return kWrong;  // it lives
+    return kWrong;  // it did not die
   }
   if (death.is_in_launch()) {
     SurviveLaunch(rank, layer, scenario.victim);
@@ -179,15 +179,15 @@ pid_t Start(const Scenario& scenario, int number, const std::string& file) {
   _exit(Live(scenario, number, file));
 }
 
-// Where a job meets, the only file there is while it runs.
+// The file in which a job meets, the only file that it has while it runs.
 std::string OwnFile(int job) {
   return testing::TempDir() + "ucudnn-deaths-" + std::to_string(getpid()) + "-" +
          std::to_string(job);
 }
 
-// Several jobs at once.
+// Runs a job for each scenario, all at once.
 void ExpectErrorsFollow(const std::vector<Scenario>& scenarios) {
-  // The children would inherit it.
+  // The children would inherit the failure.
   if (testing::Test::HasFailure()) return;
   static int jobs = 0;
   std::vector<std::array<pid_t, kRanks>> children(scenarios.size());
@@ -218,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(Over, SplitDeaths, testing::Values(Transport::kLoopback
                            return info.param == Transport::kNccl ? "Nccl" : "Loopback";
                          });
 
-// Rows and sums travel: every stage there is, of every rank.
+// Rows and sums travel, so every stage exists; each rank dies in each of them.
 TEST_P(SplitDeaths, InAFilterGradientAreAnErrorOnAll) {
   for (const Stage stage : kStages) {
     std::vector<Scenario> scenarios;

@@ -1,5 +1,5 @@
-// What goes wrong between ranks: calls that are refused on all of them alike, ranks that no longer
-// make the same calls, local calls that fail. Nothing hangs, and nothing passes unseen.
+// Tests faults between ranks: calls that are refused on all ranks alike, ranks that no longer make
+// the same calls, local calls that fail. Nothing hangs, and no fault stays unseen.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,7 +68,7 @@ TEST(SplitRefusals, CallThatOneRankCannotRunIsRefusedOnAll) {
       job, SplitLayer(Layer(Operation::kBackwardData, 1), job.grid(), {{{1}, {3, 4, 5}, {6}}}));
 }
 
-// The next wait of this thread for a stream tells of work that failed on the device.
+// Set: this thread's next wait for a stream returns an error of the device.
 thread_local bool a_wait_fails = false;
 
 cuda::Driver DriverWhoseWaitsFail() {
@@ -113,7 +113,7 @@ TEST(SplitFaults, CallThatThrowsWhereItIsTriedLeavesNoDeviceMemory) {
     if (rank.rank == 0) before = FreeBytes();
   });
   SplitLayer layer(Operation::kBackwardData, 4, 3);
-  layer.whole.beta = 1;  // its trial must not write into the caller's result
+  layer.whole.beta = 1;  // its trial must not write to the caller's result
   job.OnAll([&](RankState& rank) {
     const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
     const auto run = [&](const cudnn::ConvolutionCall& call) {
@@ -134,7 +134,7 @@ TEST(SplitFaults, CallThatThrowsWhereItIsTriedLeavesNoDeviceMemory) {
   ExpectContains(FailureOf(job), {"rank 0: out of memory"});
 }
 
-// Ranks that do not call the same kernel cannot go on together.
+// Expects an error on all ranks if they do not call the same kernel.
 void ExpectDifferent(const std::vector<ConvolutionProblem>& problems,
                      const std::vector<std::string>& words) {
   Traffic traffic;
@@ -160,7 +160,7 @@ TEST(SplitDifferences, BatchSizesAreNamed) {
                   {"rank 0 has backward_filter 2x2x", "rank 1 has backward_filter 3x2x"});
 }
 
-// Heights 15 and 16 on two ranks: old extents on rank 0, new ones on rank 1.
+// A height of 15 on two ranks becomes 16: rank 0 keeps its extents, rank 1 has new ones.
 class SplitAgreement : public testing::TestWithParam<int> {};
 
 TEST_P(SplitAgreement, NewExtentsOnOneRankAreAnErrorOnAll) {
@@ -203,7 +203,7 @@ TEST(SplitAgreementEach, KnownExtentsAreNotPreparedAgain) {
   EXPECT_EQ(traffic.reservations, reservations);
 }
 
-// What a rank does beside its convolution is its own: with it a kernel may be new on one rank only.
+// beta is a rank's own choice, so a kernel may be new on one rank only.
 TEST(SplitAgreementEach, KernelThatIsNewOnOneRankIsMadeOnAll) {
   RankJob job({.agrees_each_time = true});
   const SplitLayer layer(Operation::kForward, 4, 4);
@@ -220,7 +220,7 @@ TEST(SplitAgreementEach, KernelThatIsNewOnOneRankIsMadeOnAll) {
   }
 }
 
-// More sizes than are kept.
+// There are more sizes than are kept.
 TEST(SplitAgreementEach, ManySizesAreExact) {
   RankJob job({.agrees_each_time = true});
   for (const int64_t rows : {3, 70, 3}) {
@@ -230,7 +230,7 @@ TEST(SplitAgreementEach, ManySizesAreExact) {
   }
 }
 
-// The call in which ranks differ tells of it, on all of them.
+// The call in which ranks differ is an error on all of them.
 TEST(SplitRecords, AreWaitedForWhereTheUserWantsThat) {
   RankJob job({.waits_for_records = true});
   const SplitLayer a(Operation::kForward, 4, 4, 1), b(Operation::kBackwardData, 4, 4, 1);
@@ -297,7 +297,7 @@ TEST(SplitRecords, EqualNumbersAreNotTold) {
   for (const auto& line : told) EXPECT_EQ(line, std::nullopt);
 }
 
-// The other rank does not come to the exchange any more, because it has left.
+// The other rank does not come to the exchange, because it has left.
 TEST(SplitRecords, OneCallMoreThatExchangesDoesNotHang) {
   RankJob job({.timeout = milliseconds(2000)});
   const SplitLayer layer(Operation::kForward, 4, 4);
@@ -318,7 +318,7 @@ TEST(SplitRecords, ForkedChildLeavesNothing) {
   ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 4));
   const pid_t child = fork();
   if (child == 0) {
-    alarm(5);  // a lock that another thread held would be held for ever
+    alarm(5);  // a lock that another thread held here would never be released
     _exit(job.rank(0).calls->Leave() ? 1 : 0);
   }
   int status = -1;
@@ -337,7 +337,7 @@ TEST(SplitOrder, TwoThreadsOfOneRankAtOnceAreAnErrorOnAll) {
       other = layer.RunOn(rank);
       return;
     }
-    // While this thread's call is inside the library, another one's comes.
+    // While this thread's call is inside the library, another thread makes a call.
     outer = RunGiven(rank, layer.whole, layer.stripes[0], [&](const cudnn::ConvolutionCall& call) {
       std::thread second([&] {
         EXPECT_EQ(cuCtxSetCurrent(rank.context), CUDA_SUCCESS);
@@ -363,7 +363,7 @@ TEST(SplitOrder, ForwardAndBackwardOnThreadsOfTheirOwnAreExact) {
   job.OnAll([&](RankState& rank) {
     const auto at = static_cast<size_t>(rank.rank);
     std::promise<void> turns[3];  // forward of the step is done
-    std::promise<void> done[3];   // backward of it
+    std::promise<void> done[3];   // backward of the step is done
     std::thread backward([&] {
       EXPECT_EQ(cuCtxSetCurrent(rank.context), CUDA_SUCCESS);
       const OwnHandle own;
@@ -394,7 +394,7 @@ TEST(SplitOrder, ForwardAndBackwardOnThreadsOfTheirOwnAreExact) {
   for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(job.rank(rank).ranks->Failure());
 }
 
-// A thread of rank 0 gets the identifier of one that has ended; those of rank 1 all live.
+// A thread of rank 0 gets the identifier of an ended thread; all threads of rank 1 are alive.
 TEST(SplitOrder, IdentifiersOfEndedThreadsTellNothing) {
   RankJob job;
   const SplitLayer layer(Operation::kForward, 4, 4);
@@ -481,7 +481,7 @@ TEST(SplitFaults, LocalCallThatFailsLaterReturnsItsOwnError) {
     for (const int rank : {0, 2}) {
       const StripeResult& result = results[static_cast<size_t>(rank)];
       EXPECT_TRUE(result.status == kFine || result.status == kBroken);
-      // Rows were sent all the same; a sum over ranks has a part that is missing.
+      // Rows were sent all the same, but a sum over ranks lacks a part.
       if (result.status == kFine && operation != Operation::kBackwardFilter) {
         EXPECT_EQ(result.output, layer.Part(rank));
       } else {
@@ -495,7 +495,7 @@ TEST(SplitFaults, LocalCallThatFailsLaterReturnsItsOwnError) {
   }
 }
 
-// Leaves the stream as an exchange does that was ended: it runs on, and nothing has come.
+// Leaves the stream like an exchange that was ended: the stream runs on, and nothing has come.
 class LosingChannel : public CountingChannel {
  public:
   LosingChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic,
@@ -510,7 +510,7 @@ class LosingChannel : public CountingChannel {
   const std::atomic<bool>& loses_;
 };
 
-// The ReLU makes 0 of NaN.
+// The ReLU turns NaN into 0.
 TEST(SplitFaults, RowsThatNeverCameAreNanBehindAReluToo) {
   std::atomic<bool> loses = false;
   Traffic traffic;
@@ -581,7 +581,7 @@ TEST(SplitFaults, RankThatNeverComesToAnExchangeIsNamed) {
   ExpectAllFailFromNowOn(job);
 }
 
-// What follows on the stream waits until `ends`, or for much longer than a job's time-out.
+// Holds up the stream until `ends` returns true, or for much longer than a job's timeout.
 void HoldUntil(CUstream stream, std::function<bool()> ends) {
   const auto wait = [](void* argument) {
     const std::unique_ptr<std::function<bool()>> held(
@@ -593,7 +593,7 @@ void HoldUntil(CUstream stream, std::function<bool()> ends) {
   EXPECT_EQ(cuLaunchHostFunc(stream, wait, held.release()), CUDA_SUCCESS);
 }
 
-// All ranks have made the call, but the stream of one does not come to it.
+// All ranks have made the call, but the stream of one rank does not reach it.
 TEST(SplitFaults, DeviceThatDoesNotComeToACallIsAnErrorOnAll) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardFilter}) {
     RankJob job({.warning = milliseconds(500), .timeout = milliseconds(2000)});
@@ -660,7 +660,7 @@ TEST(SplitFaults, DeviceThatComesLateToEachOfManyCallsIsWaitedFor) {
   ExpectExactOnAll(job, layer);
 }
 
-// Fails when `fails` says so, long after its calls have returned, as NCCL does.
+// Fails when `fails` is set, long after its calls have returned, as NCCL may.
 class FailingChannel : public CountingChannel {
  public:
   FailingChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic,
@@ -691,7 +691,7 @@ TEST(SplitFaults, ErrorOfAnExchangeThatHasReturnedIsToldAndEndsAll) {
   ExpectAllFailFromNowOn(job);
 }
 
-// What the trial measures is measured beside an exchange that is ready.
+// The trial measures beside an exchange that is ready.
 TEST(SplitOrder, ChannelIsOpenBeforeARanksOwnCallIsTried) {
   std::array<std::atomic<bool>, 2> is_open = {false, false}, tried = {false, false};
   JobOptions options;
@@ -731,7 +731,7 @@ TEST(SplitSteady, CallsAllocateNothingAndMoveTheLeast) {
       if (rank.rank == 0) free_after = FreeBytes();
     });
     EXPECT_EQ(free_after, free_before);
-    // One row of all images and channels each way.
+    // Each way one row of all images and channels travels.
     const int channels = operation == Operation::kForward ? 2 : 3;
     const int64_t row_bytes = int64_t{2} * channels * 6 * 4;
     EXPECT_EQ(before, 2 * row_bytes);

@@ -1,4 +1,4 @@
-// What a rank tells the report of its split calls: kernel by kernel the verdict, bytes and times.
+// Tests what a rank tells the report about its split calls: each kernel's verdict, bytes and times.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -22,7 +22,7 @@ std::vector<RankFigures> FiguresOf(RankJob& job) {
   return figures;
 }
 
-// A layer that is forward, then backward.
+// A network of two layers: forward, then both gradients.
 std::vector<SplitLayer> NetworkOver(const SpatialGrid& grid) {
   std::vector<SplitLayer> layers;
   const AxisExtents extents = {{{1},

@@ -1,5 +1,5 @@
-// Gradients over several calls: accumulated, with the rows of dy received once for two calls, and
-// with sums that nobody waits for yet.
+// Tests gradients over several calls: accumulated gradients, rows of dy that are received once for
+// two calls, and sums that nobody waits for yet.
 #include <cuda.h>
 
 #include <future>
@@ -9,7 +9,7 @@
 namespace ucudnn::test {
 namespace {
 
-// dw += the gradient of each step, on the same memory.
+// Each step adds its gradient to dw, in the same memory.
 TEST(SplitGradients, AccumulateOverSteps) {
   for (const DataType type : {DataType::kFloat, DataType::kDouble, DataType::kHalf}) {
     RankJob job;
@@ -34,7 +34,7 @@ TEST(SplitGradients, AccumulateOverSteps) {
   }
 }
 
-// The data and the filter gradient of one layer, which read one dy.
+// The data gradient and the filter gradient of one layer, which read the same dy.
 struct GradientPair {
   SplitLayer filter, data;
 
@@ -56,8 +56,8 @@ struct GradientPair {
     return SplitLayer(problem, job.grid(), {{{1}, rows, {6}}});
   }
 
-  // Makes both calls on `rank`, on one dy in device memory; `between` is done between them.
-  // `is_said`: the program says that it is one.
+  // Makes both calls on `rank`, with the same dy in device memory, and calls `between` between
+  // them. If `is_said`, the program declares that dy is the same.
   void Run(RankState& rank, bool data_first, bool is_said,
            const std::function<void(void* dy)>& between, Statuses& statuses,
            bool expects_exact = true) const {
@@ -122,7 +122,7 @@ TEST(SameGradient, RowsAreReceivedOnceForBothCalls) {
         }
         RunOnAll(job, pair, data_first, false);
         EXPECT_EQ(traffic.exchanges, (2 + 3 + 2) * job.size());
-        // The report counts the same.
+        // The report counts the same bytes.
         int64_t told = 0;
         for (int rank = 0; rank < job.size(); ++rank) {
           const spatial::RankFigures figures = job.rank(rank).calls->kernel_figures();
@@ -140,7 +140,7 @@ TEST(SameGradient, RowsAreReceivedOnceForBothCalls) {
   }
 }
 
-// A pointer proves nothing.
+// An equal pointer proves nothing.
 TEST(SameGradient, OtherValuesAtTheSameAddressAreExchanged) {
   RankJob job;
   const GradientPair pair(job);
@@ -181,7 +181,7 @@ TEST(SameGradient, WhatDoesNotFollowDirectlyIsExchanged) {
         rank, false, true, [&](void*) { EXPECT_TRUE(between.IsExactOn(rank)); }, statuses);
   });
   EXPECT_EQ(traffic.exchanges, before + 3 * 2);
-  // Twice the same gradient is no pair.
+  // Calling `pair.data` twice is no pair.
   before = traffic.exchanges;
   Declare(job, {.pair = spatial::Declared::Pair::kFirst});
   ExpectExactOnAll(job, pair.data);
@@ -201,7 +201,7 @@ TEST(SameGradient, WhereImagesAreExchangedInSlicesEachCallExchangesItsOwn) {
   EXPECT_EQ(traffic.exchanges, 2 * both);
 }
 
-// The first and the last rank exchange rows, those between them none.
+// The first and the last rank exchange rows, the ranks between them do not.
 TEST(SameGradient, RanksThatExchangeNothingAgreeWithThoseThatDo) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h4"}, traffic));
@@ -216,7 +216,7 @@ TEST(SameGradient, RanksThatExchangeNothingAgreeWithThoseThatDo) {
   }
 }
 
-// How the image lies is a private fact of a rank; it makes its part anew, between the two calls.
+// The image's layout is private to a rank: it makes its part anew, between the two calls.
 TEST(SameGradient, RowsAreKeptWhereOneRanksTensorLiesAsNeverBefore) {
   Traffic traffic;
   RankJob job(Counted({}, traffic));
@@ -244,8 +244,8 @@ TEST(SameGradient, OnOneRankAloneIsAnErrorOnAll) {
   ExpectAllFailFromNowOn(job);
 }
 
-// The rows of two slices are under way when the rank's own call begins, and the third's follow as
-// soon as the first room is free.
+// The rows of two slices travel when the rank's own call begins. The rows of the third slice follow
+// as soon as one of the two buffers is free.
 TEST(SplitSlices, TravelTwoAtATime) {
   Traffic traffic;
   RankJob job(Counted({.most_buffer_bytes = 8 << 10}, traffic));
@@ -260,7 +260,7 @@ TEST(SplitSlices, TravelTwoAtATime) {
     const StripeResult result =
         RunGiven(rank, layer.whole, layer.stripes[static_cast<size_t>(rank.rank)],
                  [&](const cudnn::ConvolutionCall& call) {
-                   // Neither rank goes on before both are here.
+                   // Neither rank goes on before both have come here.
                    ++began;
                    while (began < 2) std::this_thread::yield();
                    if (rank.rank == 0) {
@@ -276,7 +276,7 @@ TEST(SplitSlices, TravelTwoAtATime) {
   EXPECT_EQ(traffic.exchanges, 2 * 2 * each);
 }
 
-// Holds every reduction back until it is let through.
+// Holds every reduction back until `passes` is set.
 class HeldChannel : public CountingChannel {
  public:
   HeldChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic,
@@ -344,7 +344,7 @@ TEST(Deferred, SumsAreNotWaitedForUntilTheProgramSaysSo) {
   }
 }
 
-// A layer's sum is still under way while the next layers' calls come.
+// A layer's sum is still running when the next layers' calls come.
 TEST(Deferred, CallsThatFollowAreExact) {
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
     RankJob job;
@@ -374,7 +374,7 @@ TEST(Deferred, CallsThatFollowAreExact) {
   }
 }
 
-// An optimizer on a thread of its own waits for sums while the next calls come: it makes no calls.
+// An optimizer's own thread waits for sums while the next calls come; it makes no calls.
 TEST(Deferred, AnotherThreadMayAwait) {
   RankJob job;
   const SplitLayer layer = GradientPair(job).filter;
@@ -410,7 +410,7 @@ TEST(Deferred, AnotherThreadMayAwait) {
   for (std::thread& thread : waiting) thread.join();
 }
 
-// What the program says takes the place of what the options say, until a gradient has run.
+// What the program says replaces what the options say, until a gradient has run.
 TEST(SplitReduce, HoldsFromBeforeTheFirstGradient) {
   Traffic traffic;
   RankJob job(Counted({}, traffic));
@@ -429,7 +429,7 @@ TEST(SplitReduce, HoldsFromBeforeTheFirstGradient) {
   });
 }
 
-// Nor are sums left to the program once a gradient was summed.
+// Once a gradient was summed, sums cannot be left to the program.
 TEST(SplitReduce, OfGradientsThatAreSummedIsNotTakenBack) {
   for (const auto said : {std::optional<bool>(), std::optional(true)}) {
     Traffic traffic;
@@ -443,8 +443,8 @@ TEST(SplitReduce, OfGradientsThatAreSummedIsNotTakenBack) {
   }
 }
 
-// Nor while ranks agree on the first one. Whoever says it waits for no call: that of another rank
-// of the process may wait for the same thread.
+// Sums cannot be left to the program while ranks agree on the first gradient, either. The refusal
+// waits for no call, since a call of another rank in this process may wait for the same thread.
 TEST(SplitReduce, IsRefusedAtOnceWhileTheFirstGradientIsAgreedOn) {
   RankJob job;
   std::promise<void> agrees, said;
@@ -472,7 +472,7 @@ TEST(SplitReduce, IsRefusedAtOnceWhileTheFirstGradientIsAgreedOn) {
   program.join();
 }
 
-// A gradient of the graph API is refused until somebody says who sums.
+// A gradient of the graph API is refused until the program or the user says who sums.
 TEST(SplitReduce, WhatWasRefusedIsAgreedOnAgain) {
   RankJob job;
   const SplitLayer layer(Operation::kBackwardFilter, 4, 5);

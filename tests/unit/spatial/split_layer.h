@@ -1,5 +1,5 @@
-// Convolutions cut over the ranks of a job, and what tests of them ask: exact results, one line for
-// what went wrong, and what passes through the channels.
+// Convolutions cut over the ranks of a job, and what tests check about them: exact results, one
+// line about each failure, and the traffic of the channels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using TestClock = std::chrono::steady_clock;
 constexpr cudnnStatus_t kFine = CUDNN_STATUS_SUCCESS;
 constexpr cudnnStatus_t kRefused = CUDNN_STATUS_NOT_SUPPORTED;
 constexpr cudnnStatus_t kBroken = CUDNN_STATUS_EXECUTION_FAILED;
-// Much less than the timeout of a job, which would end everything.
+// Much less than the default timeout of a job, which would end everything.
 constexpr milliseconds kSoon{8000};
 
 inline ConvolutionProblem Layer(Operation operation, int height, int filter = 3) {
@@ -55,7 +55,7 @@ struct OwnHandle {
   OwnHandle& operator=(const OwnHandle&) = delete;
 };
 
-// A convolution over ranks, by its rows on each of them.
+// A convolution over ranks, and the stripe of each rank.
 struct SplitLayer {
   WholeCase whole;
   std::vector<Stripe> stripes;
@@ -76,7 +76,7 @@ struct SplitLayer {
     if (cut) stripes = *cut;
     expected = Undivided(whole);
   }
-  // Over h2.
+  // Cut along h, over two ranks.
   SplitLayer(Operation operation, int64_t first, int64_t second, int filter = 3)
       : SplitLayer(Layer(operation, 1, filter), *SpatialGrid::Parse("h2"),
                    {{{1}, {first, second}, {6}}}) {}
@@ -124,7 +124,7 @@ inline void ExpectExactOnAll(RankJob& job, const SplitLayer& layer) {
   }
 }
 
-// The line of the job's failure, which is the same on all ranks; empty where there is none soon.
+// The line of the job's failure, if all ranks have the same one soon; otherwise empty.
 inline std::string FailureOf(RankJob& job) {
   const auto deadline = TestClock::now() + kSoon;
   for (;;) {
@@ -145,7 +145,7 @@ inline void ExpectContains(const std::string& text, const std::vector<std::strin
   }
 }
 
-// Once the job has failed every call is an error, and its result NaN.
+// Expects that every call of a failed job is an error, and its result NaN.
 inline void ExpectAllFailFromNowOn(RankJob& job) {
   EXPECT_NE(FailureOf(job), "");
   for (const Operation operation :
@@ -209,7 +209,7 @@ inline JobOptions Counted(JobOptions options, Traffic& traffic) {
   return options;
 }
 
-// The rank's own call, as the test wants it.
+// Runs `run` as the rank's own call.
 class GivenCall : public spatial::LocalCall {
  public:
   explicit GivenCall(std::function<cudnnStatus_t(const cudnn::ConvolutionCall&)> run)
@@ -234,7 +234,7 @@ inline cudnnStatus_t RunReal(const cudnn::ConvolutionCall& call) {
   return cudnn::Convolve(functions, call);
 }
 
-// Each rank calls for a problem of its own, whatever those of the others are.
+// Each rank calls for its own problem, whatever the problems of the others are.
 inline Statuses RunOwn(RankJob& job, const std::vector<ConvolutionProblem>& problems) {
   Statuses statuses(problems.size());
   job.OnAll([&](RankState& rank) {
@@ -246,14 +246,15 @@ inline Statuses RunOwn(RankJob& job, const std::vector<ConvolutionProblem>& prob
   return statuses;
 }
 
-// Counts the gathers of the other ranks that each rank hears of.
+// Counts the gathers of other ranks that each rank hears of.
 inline void CountGathers(RankJob& job, std::atomic<int>& count) {
   for (int rank = 0; rank < job.size(); ++rank) {
     job.rank(rank).ranks->OnGather([&count](int, uint64_t) { ++count; });
   }
 }
 
-// Refused on all ranks before anything is exchanged, and again without a gather; other kernels run.
+// Expects a refusal on all ranks before anything is exchanged, and then again without a gather,
+// while other kernels run.
 inline void ExpectRefused(JobOptions options, const std::vector<ConvolutionProblem>& problems,
                           const std::vector<std::string>& words) {
   Traffic traffic;

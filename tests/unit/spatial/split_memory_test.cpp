@@ -1,4 +1,4 @@
-// The device memory that split calls take beside the caller's.
+// Tests how much device memory split calls take beside the caller's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,21 +15,21 @@
 namespace ucudnn::test {
 namespace {
 
-// Device memory beside the caller's: where halos are added 2.5 times the rows that a rank receives,
-// or sends, from both sides together, 6 times where results are computed anew. A row is as wide as
-// the wider of what is exchanged and what is computed. Beside that a copy of the filter, what
-// alignment takes, and of a filter gradient its sum.
+// The bound is 2.5 times the rows that a rank receives, or sends, from both sides together, if
+// halos are added, and 6 times these rows if results are recomputed. A row is as wide as the wider
+// of what is exchanged and what is computed. A copy of the filter, the sum of a filter gradient and
+// what alignment takes come on top.
 class SplitMemory : public DeviceTest {
  protected:
   SplitMemory() { EXPECT_EQ(cudnnCreate(&handle_), kFine); }
   ~SplitMemory() override { EXPECT_EQ(cudnnDestroy(handle_), kFine); }
 
-  // Of one rank, in bytes: what its calls take, and what they may.
+  // Expects that what one rank's calls take is within the bound, in bytes.
   void ExpectWithinBound(const ConvolutionProblem& local, const SpatialGrid& grid, int rank,
                          const std::vector<Spatial>& extents, const spatial::CallForm& form) {
     spatial::PlanContext context{functions_, *cuda::GetDriver(), handle_, {}};
     context.demand.is_fused = form.is_fused;
-    context.demand.most_workspace_bytes = size_t{128} << 20;  // as without a limit
+    context.demand.most_workspace_bytes = size_t{128} << 20;  // like without a limit
     const auto group = spatial::GroupStripes::Make(local, grid, rank, extents, {});
     ASSERT_TRUE(group.ok()) << group.message();
     const auto plan = spatial::SlicePlan::Make(context, *group, form);

@@ -1,4 +1,4 @@
-// Batch normalisation cut over the ranks of a job, against the undivided library.
+// Tests batch normalisation that is cut over the ranks of a job, against the undivided library.
 #include <numeric>
 
 #include "tests/unit/spatial/norm_bounds.h"
@@ -6,7 +6,7 @@
 namespace ucudnn::test {
 namespace {
 
-// A rank's own call; what is tried leaves the program's statistics and gradients alone.
+// A rank's own call. A trial does nothing, so it changes no statistics or gradients of the program.
 class OwnNormCall : public spatial::LocalCall {
  public:
   cudnnStatus_t Run(const cudnn::ConvolutionCall& call) override {
@@ -80,7 +80,7 @@ NormResult Undivided(const NormCase& whole, Step step) {
   return tensors.Read();
 }
 
-// The slices of each group's own images, by group and slice.
+// Runs `step` on each group's own images. Returns the results by group and slice.
 std::vector<std::vector<NormResult>> RunGroups(RankJob& job, const std::vector<NormCase>& groups,
                                                Step step) {
   const auto in_group = static_cast<size_t>(job.grid().GroupSize());
@@ -104,7 +104,7 @@ void ExpectTrained(const NormCase& whole, const std::vector<NormResult>& ranks) 
   ExpectTrainedAs(Undivided(whole, Step::kTraining), whole, ranks);
 }
 
-// With the statistics that a step of training of the whole saves.
+// Returns `whole` with the statistics that its training step saves.
 NormCase Saved(NormCase whole) {
   const NormResult trained = Undivided(whole, Step::kTraining);
   whole.saved_mean = trained.saved_mean;
@@ -116,7 +116,7 @@ void ExpectDifferentiated(const NormCase& whole, const std::vector<NormResult>& 
   ExpectDifferentiatedAs(Undivided(whole, Step::kGradient), whole, ranks);
 }
 
-// Uneven parts along every axis that the grid cuts, and not all of them of one row.
+// Parts are uneven along every axis that the grid cuts, and at least one has several rows.
 NormCase RandomCase(const SpatialGrid& grid, std::mt19937& random) {
   constexpr DataType kTypes[] = {DataType::kFloat, DataType::kHalf, DataType::kBfloat16,
                                  DataType::kDouble};
@@ -175,7 +175,7 @@ NormCase Plain(const std::vector<int64_t>& heights) {
   return NormCase(DataType::kFloat, 2, 3, extents, heights, random);
 }
 
-// Fills a channel of a slice with whole numbers whose mean is one, and whose unbiased variance is.
+// Fills a channel of a slice with whole numbers, whose mean and unbiased variance are whole, too.
 void FillExactly(HostTensor& x, const Box3& slice, int64_t channel, std::mt19937& random) {
   std::vector<double*> elements;
   for (int64_t n = 0; n < x.extents[0]; ++n) {
@@ -200,7 +200,7 @@ void FillExactly(HostTensor& x, const Box3& slice, int64_t channel, std::mt19937
   }
 }
 
-// Whole numbers, of which every sum and every weighted mean is exact.
+// A case of whole numbers whose sums and weighted means are all exact.
 NormCase ExactCase(const SpatialGrid& grid, DataType type, std::mt19937& random) {
   const AxisExtents parts = PowersOfTwo(grid, {1, 2, 4});
   Spatial extents = {};
@@ -220,7 +220,8 @@ NormCase ExactCase(const SpatialGrid& grid, DataType type, std::mt19937& random)
   return made;
 }
 
-// A running variance has m / (m - 1), which rounds, and 16-bit dx is rounded twice.
+// Leaves out running variances, whose factor m / (m - 1) rounds, and 16-bit dx, which is rounded
+// twice.
 void ExpectToTheLastBit(const NormCase& whole, const std::vector<NormResult>& trained_slices,
                         const std::vector<NormResult>& gradient_slices) {
   const NormResult trained = Undivided(whole, Step::kTraining);
@@ -238,7 +239,7 @@ void ExpectToTheLastBit(const NormCase& whole, const std::vector<NormResult>& tr
   }
 }
 
-// Where no sum rounds.
+// No sum rounds here.
 TEST_P(SplitNorm, OfWholeNumbersIsThatOfTheWholeImageToTheLastBit) {
   RankJob job({.grid = GetParam(), .agrees_each_time = true});
   std::mt19937 random(21);
@@ -262,15 +263,15 @@ INSTANTIATE_TEST_SUITE_P(Grids, SplitNorm,
                                          "n2h2"),
                          [](const auto& grid) { return grid.param; });
 
-// LBANN's DiHydrogen, test_distconv.sh --bn: 16, 15, 63 and 99 positions on four and on eight ranks
-// that share all images; axes that a grid does not cut have 4 here.
+// The list is from LBANN's DiHydrogen, test_distconv.sh --bn: 16, 15, 63 and 99 positions on four
+// and on eight ranks that share all images. Axes that a grid does not cut have 4 positions here.
 TEST(SplitNormPublished, DiHydrogensListIsThatOfTheWholeImage) {
   std::mt19937 random(3);
   for (const char* const grid : {"h4", "w4", "h2w2", "d2h2", "h8", "d2h2w2"}) {
     RankJob job({.grid = grid, .agrees_each_time = true});
     int64_t images = 4, channels = 1;
     for (const int64_t extent : {16, 15, 63, 99}) {
-      // Larger ones only where one axis is cut, which takes no time.
+      // Larger extents are tested only if one axis is cut, which takes no time.
       if (extent > 16 && std::max(job.grid().h, job.grid().w) < job.size()) continue;
       AxisExtents parts;
       Spatial extents = {};
@@ -293,8 +294,8 @@ TEST(SplitNormPublished, DiHydrogensListIsThatOfTheWholeImage) {
   }
 }
 
-// The same whole tensor on every rank, declared so: each makes its own call, of whose statistics
-// and sums no other hears.
+// Every rank has the same whole tensor and declares so: each makes its own call, and no other rank
+// hears of its statistics and sums.
 TEST(SplitNormReplicated, CallsOnWholeTensorsRunAsTheyAre) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h2w2"}, traffic));
@@ -339,7 +340,8 @@ TEST(SplitNormReplicated, OnOneRankAloneIsAnErrorOnAll) {
   ExpectAllFailFromNowOn(job);
 }
 
-// Two numbers of each channel to each other rank, once a call, however large the image.
+// Each rank sends two numbers per channel to each other rank, once per call, however large the
+// image.
 TEST(SplitNormTraffic, IsTwoNumbersOfEachChannel) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h3"}, traffic));
@@ -352,7 +354,7 @@ TEST(SplitNormTraffic, IsTwoNumbersOfEachChannel) {
   RunSlices(job, whole, Step::kGradient);
   EXPECT_EQ(traffic.exchanges, 6);
   EXPECT_EQ(traffic.sent, 2 * once);
-  // And so says the report of each rank, of both kernels.
+  // The report of each rank says the same, for both kernels.
   for (int rank = 0; rank < job.size(); ++rank) {
     const spatial::RankFigures figures = job.rank(rank).calls->kernel_figures();
     ASSERT_EQ(figures.kernels.size(), 2u);
@@ -365,8 +367,8 @@ TEST(SplitNormTraffic, IsTwoNumbersOfEachChannel) {
   }
 }
 
-// Where the program sums gradients itself, each rank has its own part of dscale and dbias, and the
-// dx of the whole.
+// If the program sums gradients itself, each rank has its own part of dscale and dbias, and its
+// part of the whole's dx.
 TEST(SplitNormReduce, NoneLeavesTheSumToTheProgram) {
   RankJob job({.grid = "h2", .sums_gradients = false});
   const NormCase whole = Saved(Plain({4, 3}));
@@ -386,7 +388,7 @@ TEST(SplitNormReduce, NoneLeavesTheSumToTheProgram) {
   }
 }
 
-// What maps of one row on every rank are has to be said: copies have no statistics in common.
+// If each rank has a map of one row, the program must say what it is: copies share no statistics.
 TEST(SplitNormOnes, AreRefusedUntilTheProgramSays) {
   for (const auto ones : {std::optional<SpatialOnes>(), std::optional(SpatialOnes::kSplit),
                           std::optional(SpatialOnes::kReplicated)}) {
@@ -421,7 +423,7 @@ TEST(SplitNormOnes, AreRefusedUntilTheProgramSays) {
   }
 }
 
-// Statistics that never came are NaN, and so is what is normalised by them.
+// Statistics that never came are NaN, and so is what they normalise.
 TEST(SplitNormFault, IsNanWhereNothingCame) {
   class Silent : public CountingChannel {
    public:
@@ -444,7 +446,7 @@ TEST(SplitNormFault, IsNanWhereNothingCame) {
   }
 }
 
-// Where one rank's library fails, no other takes its numbers for statistics.
+// If one rank's library fails, no other rank takes its numbers for statistics.
 TEST(SplitNormFault, IsNanOnTheOthersWhereARankFails) {
   RankJob job({.grid = "h2"});
   const NormCase whole = Plain({4, 3});
@@ -452,7 +454,7 @@ TEST(SplitNormFault, IsNanOnTheOthersWhereARankFails) {
   std::vector<NormResult> results(2);
   job.OnAll([&](RankState& rank) {
     const auto at = static_cast<size_t>(rank.rank);
-    std::mt19937 random(17 + static_cast<unsigned>(at));  // as they lay before
+    std::mt19937 random(17 + static_cast<unsigned>(at));  // the same layout as before
     const NormTensors tensors(SliceOf(whole, at), random);
     cudnn::NormTraining training = tensors.Training(rank.handle);
     if (at == 1) training.scale = nullptr;
@@ -464,7 +466,7 @@ TEST(SplitNormFault, IsNanOnTheOthersWhereARankFails) {
   });
   EXPECT_NE(FailureOf(job), "");
   EXPECT_TRUE(IsNan(results[0].y));
-  // The other one may have heard of it before its call.
+  // The other rank may have heard of the failure before its call.
   EXPECT_TRUE(IsNan(results[0].mean) || results[0].mean == whole.mean);
 }
 

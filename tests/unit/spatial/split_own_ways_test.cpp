@@ -1,5 +1,5 @@
-// What a rank does by itself changes nothing of what ranks do together: micro-batches and pauses of
-// its own, memory that it takes, and how its tensors lie.
+// Tests that a rank's own ways change nothing about what ranks do together: its micro-batches and
+// pauses, the memory that it takes, and the layout of its tensors.
 #include <gtest/gtest.h>
 
 #include <cuda.h>
@@ -13,7 +13,7 @@
 namespace ucudnn::test {
 namespace {
 
-// Makes the rank's own call in micro-batches of these sizes.
+// Makes the rank's own call in micro-batches of `sizes` images.
 cudnnStatus_t RunInPieces(const ConvolutionProblem& problem, const cudnn::ConvolutionCall& call,
                           const std::vector<int>& sizes) {
   static const float one = 1;
@@ -56,7 +56,7 @@ std::vector<int> RandomSizes(int images, std::mt19937& random) {
   return sizes;
 }
 
-// Whether the rank's result is exact where its own call is divided so.
+// Returns whether the rank's result is exact if its own call is divided into `sizes`.
 bool IsExactInPieces(RankState& rank, const SplitLayer& layer, const std::vector<int>& sizes) {
   const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
   const StripeResult result = RunGiven(
@@ -67,7 +67,7 @@ bool IsExactInPieces(RankState& rank, const SplitLayer& layer, const std::vector
 
 TEST(SplitMicroBatches, OfOtherSizesOnEachRankAreExact) {
   const std::vector<std::vector<int>> sizes = {{7}, {1, 1, 1, 1, 1, 1, 1}, {3, 4}};
-  // All images in one exchange, and some at a time.
+  // All images are exchanged at once, and then some at a time.
   for (const size_t bytes : {size_t{64} << 20, size_t{12} << 10}) {
     RankJob job({.grid = "h3", .most_buffer_bytes = bytes});
     for (int i = 0; i < 16; ++i) {
@@ -111,12 +111,12 @@ TEST(SplitMicroBatches, CallerWithoutWorkspaceIsExact) {
   }
 }
 
-// What each rank hands its channel, call by call.
+// What each rank passes to its channel, call by call.
 struct Passed {
   explicit Passed(int ranks) : calls(static_cast<size_t>(ranks)) {}
   std::mutex mutex;
   std::vector<std::vector<std::string>> calls;
-  std::map<std::pair<int, int>, uint64_t> gathers;  // of a rank, as another one hears of them
+  std::map<std::pair<int, int>, uint64_t> gathers;  // by rank and listener
 };
 
 class RecordingChannel : public CountingChannel {
@@ -154,7 +154,8 @@ class RecordingChannel : public CountingChannel {
   std::vector<std::string>& calls_;
 };
 
-// Gaps behind images alone, so that each still begins on 16 bytes, and another declared alignment.
+// Adds gaps behind images alone, so that each still begins at a multiple of 16 bytes, and declares
+// another alignment.
 void LayOut(Stripe& stripe, std::mt19937& random) {
   ConvolutionProblem& p = stripe.problem;
   p.x_strides[0] += 8 * Draw(1, 2, random);
@@ -162,8 +163,8 @@ void LayOut(Stripe& stripe, std::mt19937& random) {
   p.alignment = 1 << Draw(0, 4, random);
 }
 
-// Runs the same calls; `has_own_way`: every rank divides its own calls, pauses, takes device memory
-// and lays out its tensors at random.
+// Runs the same calls every time. If `has_own_way`, every rank divides its own calls, pauses, takes
+// device memory and lays out its tensors at random.
 void RunCalls(const char* grid, bool agrees_each_time, bool has_own_way, unsigned seed,
               Passed& passed) {
   Traffic traffic;
@@ -220,7 +221,7 @@ void RunCalls(const char* grid, bool agrees_each_time, bool has_own_way, unsigne
       EXPECT_EQ(result.output, layer.Part(rank.rank));
       EXPECT_EQ(cuMemFree(taken), CUDA_SUCCESS);
     }
-    // Every rank has heard all others' gathers when they have said goodbye.
+    // When ranks have said goodbye, each has heard of all gathers of the others.
     EXPECT_EQ(rank.calls->Leave(), std::nullopt);
   });
 }

@@ -1,4 +1,4 @@
-// Poolings cut over the ranks of a job, against the undivided library.
+// Tests poolings that are cut over the ranks of a job, against the undivided library.
 #include <array>
 #include <numeric>
 
@@ -7,7 +7,7 @@
 namespace ucudnn::test {
 namespace {
 
-// A random window that keeps its place under the cuts of `grid`.
+// A random window that the cuts of `grid` keep in place.
 ConvolutionProblem RandomWindow(const SpatialGrid& grid, std::mt19937& random) {
   ConvolutionProblem p;
   p.operation = Draw(0, 1, random) == 0 ? Operation::kForward : Operation::kBackwardData;
@@ -53,14 +53,14 @@ std::optional<CutPooling> RandomPooling(const SpatialGrid& grid, const PoolingKi
 class SplitPooling : public testing::TestWithParam<const char*> {};
 
 TEST_P(SplitPooling, IsThatOfTheWholeImage) {
-  // The rows of one rank may be new where another one's are not.
+  // The rows of one rank may be new while another rank's are not.
   RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = SpatialOnes::kSplit});
   const unsigned seed = 20261125;
   std::mt19937 random(seed);
   for (int i = 0; i < 60 && !HasFailure(); ++i) {
     const PoolingKind& kind = kKinds[static_cast<size_t>(i) % std::size(kKinds)];
     SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i));
-    std::vector<CutPooling> groups;  // each has images of its own
+    std::vector<CutPooling> groups;  // each group has images of its own
     while (groups.size() < static_cast<size_t>(job.grid().n)) {
       std::optional<CutPooling> cut = RandomPooling(OfOneGroup(job.grid()), kind, random);
       if (!cut) continue;
@@ -79,8 +79,8 @@ INSTANTIATE_TEST_SUITE_P(Grids, SplitPooling,
                          testing::Values("h2", "h3", "h5", "w2", "h2w2", "d2h2", "n2h2"),
                          [](const auto& grid) { return grid.param; });
 
-// A window that covers the stripe of every rank is no global pooling where the program says that
-// what comes of it are stripes: of 2x2 with stride 2, four ranks with two rows have a row each.
+// A window that covers the stripe of every rank is no global pooling if the program says that
+// results are stripes: with 2x2 windows and stride 2, four ranks with two rows get a row each.
 TEST(SplitPoolingOnes, AWindowThatCoversEachStripeGivesEachRankARow) {
   Traffic traffic;
   RankJob said(Counted({.grid = "h4", .ones = SpatialOnes::kSplit}, traffic));
@@ -112,8 +112,8 @@ TEST(SplitPoolingOnes, AWindowThatCoversEachStripeGivesEachRankARow) {
   EXPECT_EQ(traffic.exchanges, 0);
 }
 
-// The same whole tensor on every rank, declared so: each pools it by itself, a window over all of
-// its positions, too.
+// Every rank has the same whole tensor and declares so: each pools it by itself, also by a window
+// over all of its positions.
 TEST(SplitPoolingReplicated, CallsOnWholeTensorsRunAsTheyAre) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h2w2"}, traffic));
@@ -140,8 +140,8 @@ TEST(SplitPoolingReplicated, CallsOnWholeTensorsRunAsTheyAre) {
   EXPECT_EQ(traffic.exchanges, 0);
 }
 
-// A window over 32 positions of each cut axis of the grid, and 4 of each other one, in even
-// stripes, each group with images of its own.
+// A pooling of an image with 32 positions along each axis that the grid cuts, and 4 along other
+// pooled axes, in even stripes. Each group has images of its own.
 struct PublishedPooling {
   int spatial_rank = 2;
   int window = 3, stride = 1, pad = 0;
@@ -186,7 +186,7 @@ void ExpectPublished(RankJob& job, const PublishedPooling& of, bool is_exact,
   }
 }
 
-// LBANN's DiHydrogen, test_pooling.sh: what of it cuts an image.
+// The list is from LBANN's DiHydrogen, test_pooling.sh, as far as it cuts an image.
 TEST(SplitPoolingPublished, DiHydrogensListIsExact) {
   std::mt19937 random(1);
   for (const char* const grid : {"w2", "h2", "h2w2", "n2w2", "n2h2", "n2d2"}) {
@@ -198,8 +198,9 @@ TEST(SplitPoolingPublished, DiHydrogensListIsExact) {
   }
 }
 
-// NVIDIA's physicsnemo, test_pooling.py: of windows of 4 with a stride of 2, which go on across
-// cuts without padding, nothing as a call of cuDNN.
+// The list is from NVIDIA's physicsnemo, test_pooling.py. Without padding, windows of 4 with a
+// stride of 2 continue across cuts, which no cuDNN call on a stripe can express: such a pooling is
+// not cut.
 TEST(SplitPoolingPublished, PhysicsnemosListIsExactWhereWindowsEndAtCuts) {
   std::mt19937 random(2);
   for (const char* const grid : {"w4", "h2w2"}) {
@@ -216,7 +217,7 @@ TEST(SplitPoolingPublished, PhysicsnemosListIsExactWhereWindowsEndAtCuts) {
   }
 }
 
-// With little room images are exchanged some at a time; with none for one the call is refused.
+// With little room images are exchanged some at a time; without room for one the call is refused.
 TEST(SplitPoolingRoom, DividesTheImages) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
     for (const size_t bytes : {size_t{1} << 10, size_t{40} << 10, size_t{1} << 20}) {
@@ -294,7 +295,7 @@ struct GlobalCase {
   }
 };
 
-// Sums in another order, and a division for each rank: (ranks + 2) roundings of the largest.
+// Sums have another order, and each rank divides: (ranks + 2) roundings of the largest number.
 void ExpectNear(const HostTensor& actual, const HostTensor& expected, double error) {
   ASSERT_EQ(actual.extents, expected.extents);
   double largest = 0;
@@ -318,9 +319,8 @@ double RoundingOf(DataType type) {
   return 0x1p-53;
 }
 
-// A pooling over all of random parts of one of the job's groups; none where its numbers are too
-// many for its type. All are different: which of two equal maxima has the gradient differs between
-// cuts.
+// A pooling over all of random parts of one group; none if its type cannot hold so many numbers.
+// All numbers differ, since cuts decide which of two equal maxima has the gradient.
 std::optional<GlobalCase> RandomGlobal(const SpatialGrid& grid, const PoolingKind& kind,
                                        Operation operation, std::mt19937& random) {
   ConvolutionProblem local;
@@ -336,7 +336,7 @@ std::optional<GlobalCase> RandomGlobal(const SpatialGrid& grid, const PoolingKin
   GlobalCase global(local, kind, grid, PartsOf(grid, local, 2, 5, random), random);
   std::iota(global.whole.x.values.begin(), global.whole.x.values.end(), -100);
   std::shuffle(global.whole.x.values.begin(), global.whole.x.values.end(), random);
-  // Of which each type holds so many.
+  // Each type holds so many different numbers.
   const size_t most = local.type == DataType::kBfloat16 ? 250
                       : local.type == DataType::kHalf   ? 2000
                                                         : 100000;
@@ -391,12 +391,12 @@ TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
       EXPECT_EQ(results[static_cast<size_t>(rank)], results[static_cast<size_t>(first)]);
     }
   }
-  // That dy is the same on all ranks is as it should be.
+  // dy is rightly the same on all ranks, so no warning says so.
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-// An average over a power of two of small whole numbers rounds nowhere: what ranks tell each other
-// of their stripes is added to the undivided one's bits.
+// The average of a power of two of small whole numbers rounds nowhere, so the ranks' messages about
+// their stripes add up to the undivided result's bits.
 TEST_P(GlobalPooling, OfWholeNumbersOverPowersOfTwoIsThatOfTheWholeImageToTheLastBit) {
   RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = SpatialOnes::kReplicated});
   const SpatialGrid grid = OfOneGroup(job.grid());
@@ -429,8 +429,8 @@ TEST_P(GlobalPooling, OfWholeNumbersOverPowersOfTwoIsThatOfTheWholeImageToTheLas
   }
 }
 
-// The element of `box` that comes first of those that hold the largest number of an image's
-// channel; `largest` is what it holds.
+// The first element of `box` with the largest number of the channel; `largest` is set to that
+// number.
 Extents5 FirstLargest(const HostTensor& x, int64_t n, int64_t c, const Box3& box, double& largest) {
   Extents5 first = {n, c, box[0].begin, box[1].begin, box[2].begin};
   largest = x.At(first);
@@ -445,7 +445,7 @@ Extents5 FirstLargest(const HostTensor& x, int64_t n, int64_t c, const Box3& box
   return first;
 }
 
-// All of dy at the first of the largest numbers of the first rank that has one.
+// Puts all of dy at the first largest number of the first rank that has one.
 HostTensor GradientOfFirst(const GlobalCase& global) {
   const HostTensor& x = global.whole.x;
   HostTensor gradient(x.extents);
@@ -483,12 +483,12 @@ TEST_P(GlobalPooling, GivesTheGradientOfEqualMaximaToTheFirstRank) {
         if (grid.Parts()[axis] == 1) local.w[axis] = local.x[axis];
       }
       GlobalCase global(local, kind, grid, PartsOf(grid, local, 2, 5, random), random);
-      // Of two numbers every stripe is likely to have the larger one, and more than once.
+      // With two numbers every stripe probably has the larger one, more than once.
       for (double& value : global.whole.x.values) value = Draw(0, 1, random);
       LayAnyhow(global.stripes, random);
       FillResult(global.whole);
       const HostTensor expected = GradientOfFirst(global);
-      // Where only rows are cut, the first rank's is the first one of the image.
+      // If only rows are cut, the first rank's maximum is the image's first one.
       if (grid.Ranks() == grid.h) {
         EXPECT_EQ(UndividedPooling(global.whole), expected);
       }
@@ -538,7 +538,7 @@ std::vector<cudnnStatus_t> RunWindows(RankJob& job, const std::vector<Convolutio
   return statuses;
 }
 
-// What a case's ranks say, each with its own window over its own rows.
+// A case that is refused: each rank has its own window over its own rows.
 struct Refusal {
   const char* name;
   std::optional<SpatialOnes> ones;
@@ -593,8 +593,8 @@ TEST(SplitPoolingRefusal, NamesWhatCannotBeToldForwardAndBackward) {
   }
 }
 
-// A pooling of the whole image, and one of two rows, of the same stripes: on the rank whose stripe
-// has two rows both are the same call.
+// One pooling is of the whole image, the other of two rows, on the same stripes. On the rank whose
+// stripe has two rows both are the same call.
 TEST(SplitPoolingWindows, TellPoolingsApartThatOneRankCannot) {
   RankJob job({.grid = "h2", .agrees_each_time = true, .ones = SpatialOnes::kReplicated});
   const PoolingKind average = kKinds[2];
@@ -636,7 +636,7 @@ TEST(SplitPoolingReplicated, OnOneRankAloneIsAnErrorOnAll) {
   EXPECT_EQ(RunWindows(job, {local, local}, kMax), Statuses({kBroken, kBroken}));
 }
 
-// Where one rank's library fails, the others have NaN.
+// If one rank's library fails, the other ranks have NaN.
 TEST(SplitPoolingFault, AStripeThatCannotBePooledIsNanOnTheOthers) {
   RankJob job({.grid = "h2", .ones = SpatialOnes::kReplicated});
   ConvolutionProblem local = Window(4, 4, 4);
@@ -671,15 +671,16 @@ TEST(SplitPoolingFault, AStripeThatCannotBePooledIsNanOnTheOthers) {
   EXPECT_NE(FailureOf(job), "");
 }
 
-// Each row beside a cut travels once: of x forward, of dy backward, and of a maximum's gradient of
-// both.
+// Each row beside a cut travels once: rows of x forward, of dy backward, and of both in the
+// gradient of a maximum.
 TEST(SplitPoolingTraffic, IsTheLeast) {
   struct Row {
     PoolingKind kind;
     Operation operation;
-    int64_t rows;  // that each of two ranks receives, of 4 columns, 2 channels and 2 images
+    int64_t rows;  // each of two ranks receives them, with 4 columns, 2 channels, 2 images
   };
-  // 3 rows, stride 1, pad 1: x of one row; dy of one; and with a maximum x of two.
+  // With 3 rows, stride 1 and pad 1 a rank receives one row of x or of dy, and for a maximum two
+  // more of x.
   for (const Row& row :
        {Row{kKinds[2], Operation::kForward, 1}, Row{kKinds[3], Operation::kBackwardData, 1},
         Row{kMax, Operation::kForward, 1}, Row{kMax, Operation::kBackwardData, 3}}) {
@@ -691,7 +692,7 @@ TEST(SplitPoolingTraffic, IsTheLeast) {
     const int64_t arrivals = row.kind.is_maximum() ? 2 * 4 : 0;
     EXPECT_EQ(traffic.received, 2 * row.rows * 4 * 2 * 2 * 4 + arrivals);
     EXPECT_EQ(traffic.sent, traffic.received);
-    // And so says the report of each rank.
+    // The report of each rank says the same.
     for (int rank = 0; rank < job.size(); ++rank) {
       const spatial::RankFigures figures = job.rank(rank).calls->kernel_figures();
       ASSERT_EQ(figures.kernels.size(), 1u);
@@ -704,7 +705,7 @@ TEST(SplitPoolingTraffic, IsTheLeast) {
   }
 }
 
-// Calls that have run: no allocation, and one exchange each.
+// Windows that lie side by side need no exchange.
 TEST(SplitPoolingTraffic, OfAWindowPerStrideIsNone) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h2"}, traffic));
@@ -714,7 +715,7 @@ TEST(SplitPoolingTraffic, OfAWindowPerStrideIsNone) {
   EXPECT_EQ(traffic.exchanges, 0);
 }
 
-// A rank that dies leaves NaN, also behind a maximum that does not propagate it.
+// Once a rank has failed, every call is an error on all ranks.
 TEST(SplitPoolingFault, IsNanOnceTheJobHasFailed) {
   RankJob job({.grid = "h2"});
   EXPECT_EQ(RunWindows(job, {Window(4, 3, 1, 1), Window(4, 3, 1, 1)}, kMax),
@@ -727,7 +728,7 @@ TEST(SplitPoolingFault, IsNanOnceTheJobHasFailed) {
             Statuses({kBroken, kBroken}));
 }
 
-// A channel over which nothing comes, as when the other rank dies behind its call.
+// A channel over which nothing comes, as if the other rank died after its call.
 class SilentChannel : public CountingChannel {
  public:
   using CountingChannel::CountingChannel;

@@ -1,5 +1,5 @@
-// What holds of every split convolution whatever tensors look like in memory: gaps of strided
-// tensors and adjoint operations.
+// Tests properties that every split convolution has: tensors may have gaps in memory, and
+// operations are adjoint to each other.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -62,7 +62,7 @@ double Inner(const HostTensor& a, const HostTensor& b) {
   return std::inner_product(a.values.begin(), a.values.end(), b.values.begin(), 0.0);
 }
 
-// <conv(x), dy> = <x, conv^T(dy)> = <w, dw>, each rank's part of it from its own results alone.
+// <conv(x), dy> = <x, conv^T(dy)> = <w, dw>; each rank's part comes from its own results alone.
 class SplitAdjoint : public testing::TestWithParam<const char*> {};
 
 TEST_P(SplitAdjoint, OperationsAreEachOthersAdjoint) {
@@ -74,7 +74,7 @@ TEST_P(SplitAdjoint, OperationsAreEachOthersAdjoint) {
     ConvolutionProblem problem =
         SameOf(Operation::kForward, job.grid(), i % 2 == 0 ? DataType::kFloat : DataType::kDouble);
     problem.dilation[1] = problem.pad[1] = Draw(1, 2, random);
-    problem.w[2] = 4;  // even, so that its halo is larger on one side
+    problem.w[2] = 4;  // even, so the halo is larger on one side
     problem.stride[2] = 2;
     const AxisExtents extents = PartsOf(job.grid(), problem, 1, 4, random);
     SplitLayer forward(problem, job.grid(), extents, seed + i);

@@ -1,4 +1,4 @@
-// A stripe with the rows that lie beside it on other ranks, against the whole image.
+// Tests a stripe with the rows beside it on other ranks, against the whole image.
 #include "cuda/box_copy.h"
 
 #include <numeric>
@@ -8,7 +8,7 @@
 namespace ucudnn::test {
 namespace {
 
-// A random problem of ReadRowsBeside's kind, whose extents are those of the whole image.
+// A random problem that ReadRowsBeside accepts. Its extents are the whole image's.
 ConvolutionProblem RandomRows(const SpatialGrid& grid, std::mt19937& random) {
   const auto pick = [&](int least, int most) {
     return std::uniform_int_distribution<int>(least, most)(random);
@@ -27,7 +27,8 @@ ConvolutionProblem RandomRows(const SpatialGrid& grid, std::mt19937& random) {
   return p;
 }
 
-// `whole` with zeros around it: the box that begins `pad` before `elements`.
+// The box of `whole` that is `elements`, extended by `pad` on every side, with zeros outside the
+// whole.
 HostTensor Padded(const HostTensor& whole, const Box3& elements, const Spatial& pad) {
   Extents5 extents = whole.extents;
   for (size_t axis = 0; axis < 3; ++axis)
@@ -125,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, RowsBeside,
                          testing::Values("h2", "h4", "w3", "h2w2", "d2h2", "d2h2w2"),
                          [](const auto& grid) { return grid.param; });
 
-// Once the job has failed, all of y is NaN.
+// Expects that once the job has failed all of y is NaN.
 TEST(RowsBesideFault, LeavesNothingThatLooksLikeRows) {
   RankJob job;
   job.OnAll([&](RankState& rank) {

@@ -1,4 +1,4 @@
-// Parts of gradients that nobody sums, and gradients of biases.
+// Tests parts of gradients that are not summed over ranks, and gradients of biases.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -18,7 +18,7 @@ HostTensor SumOf(const std::vector<StripeResult>& results) {
   return sum;
 }
 
-// Each rank has its own part: the program sums them. beta counts on every rank.
+// Each rank has its own part, and the program sums them. beta counts on every rank.
 TEST(SplitUnsummed, PartsOfGradientsAddUpToTheWhole) {
   for (const char* const grid : {"h2", "h3", "h2w2"}) {
     Traffic traffic;
@@ -31,7 +31,7 @@ TEST(SplitUnsummed, PartsOfGradientsAddUpToTheWhole) {
                          {{{1},
                            std::vector<int64_t>(static_cast<size_t>(job.grid().h), 4),
                            std::vector<int64_t>(static_cast<size_t>(job.grid().w), 4)}});
-        const HostTensor gradient = layer.expected;  // with beta 0
+        const HostTensor gradient = layer.expected;  // for beta 0
         layer.whole.beta = beta;
         std::vector<StripeResult> results(static_cast<size_t>(job.size()));
         job.OnAll(
@@ -53,8 +53,8 @@ TEST(SplitUnsummed, PartsOfGradientsAddUpToTheWhole) {
   }
 }
 
-// A strip that is cut along w alone, for a grid of both axes: what each rank holds, a copy of the
-// ranks' beside it along h.
+// Makes the stripes of a strip that is cut along w alone, for a grid that cuts both axes: along h
+// ranks have copies.
 void CopyAlongHeight(const SpatialGrid& grid, SplitLayer& strip) {
   const std::vector<Stripe> parts = strip.stripes;
   strip.stripes.clear();
@@ -63,7 +63,7 @@ void CopyAlongHeight(const SpatialGrid& grid, SplitLayer& strip) {
   }
 }
 
-// The program's sum counts one copy, too: the others' parts are 0.
+// The program's sum counts each copy once: the parts of the other ranks are 0.
 TEST(SplitUnsummed, PartsOfCopiesAddUpToTheWhole) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h2w2", .ones = SpatialOnes::kReplicated, .sums_gradients = false},
@@ -91,7 +91,7 @@ TEST(SplitUnsummed, PartsOfCopiesAddUpToTheWhole) {
   EXPECT_EQ(traffic.reductions, 0);
 }
 
-// The gradient of a bias is that of a filter of one tap over an image of ones.
+// The gradient of a bias equals the gradient of a filter of one tap over an image of ones.
 SplitLayer BiasLayer(const SpatialGrid& grid, const AxisExtents& extents, DataType type,
                      double beta) {
   ConvolutionProblem problem;
@@ -106,7 +106,7 @@ SplitLayer BiasLayer(const SpatialGrid& grid, const AxisExtents& extents, DataTy
   return layer;
 }
 
-// As cudnnConvolutionBackwardBias comes in.
+// Runs the call as cudnnConvolutionBackwardBias would.
 StripeResult RunBias(RankState& rank, const SplitLayer& layer) {
   static const cudnn::Functions functions = StandIn();
   const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
@@ -181,7 +181,7 @@ TEST(SplitBiasGradients, OfMapsOfOneRowAreRefusedUntilTheUserSays) {
   }
 }
 
-// Copies along h of a strip that is cut along w.
+// Ranks have copies along h of a strip that is cut along w.
 TEST(SplitBiasGradients, OfCopiesCountEachOnce) {
   RankJob job({.grid = "h2w2", .ones = SpatialOnes::kReplicated});
   for (int type = 0; type < 4; ++type) {

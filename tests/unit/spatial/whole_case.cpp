@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMargin = 512;
 constexpr unsigned char kPattern = 0xA5;
 
-// Whole numbers that the type holds.
+// Converts whole numbers that the type holds.
 uint16_t HalfOf(double value) {
   if (value == 0) return 0;
   int exponent = 0;
@@ -96,7 +96,7 @@ struct ScaleValue {
 };
 ScaleValue Scale(double value) { return {static_cast<float>(value), value}; }
 
-// Descriptors of what is fused.
+// Descriptors of the fused operands and of the activation.
 struct FusedDescriptors {
   cudnnTensorDescriptor_t bias = nullptr;
   cudnnActivationDescriptor_t activation = nullptr;

@@ -1,6 +1,6 @@
 // A convolution on the stand-in, once undivided and once cut into the ranks' stripes, on the same
-// whole numbers. Host data is double; it is stored in the convolution's type, which holds small
-// whole numbers exactly.
+// whole numbers. Host data are doubles, stored in the convolution's type, which holds small whole
+// numbers exactly.
 #pragma once
 
 #include <cuda.h>
@@ -18,7 +18,7 @@ namespace ucudnn::test {
 using Extents5 = std::array<int64_t, 5>;
 using Box3 = std::array<Interval, 3>;
 
-// A tensor on the host: n, c, d, h, w (k, c, d, h, w of a filter), packed in that order.
+// A tensor on the host: n, c, d, h, w (of a filter k, c, d, h, w), packed in that order.
 struct HostTensor {
   Extents5 extents = {};
   std::vector<double> values;
@@ -31,11 +31,10 @@ struct HostTensor {
   bool operator==(const HostTensor&) const = default;
 };
 
-// Whole numbers from -most to most.
+// A tensor of random whole numbers from -most to most.
 HostTensor RandomTensor(const Extents5& extents, int most, std::mt19937& random);
 
-// A tensor in device memory, in any strides, between margins. What lies between its elements and in
-// the margins holds a pattern.
+// A tensor in device memory with any strides, between margins. Gaps and margins hold a pattern.
 class DeviceTensor {
  public:
   DeviceTensor(const HostTensor& host, const Strides& strides, DataType type);
@@ -45,7 +44,7 @@ class DeviceTensor {
 
   void* data() const;
   HostTensor Read() const;
-  // Nothing but elements was written.
+  // Returns whether nothing but elements was written.
   bool IsIntact() const;
 
  private:
@@ -60,7 +59,7 @@ class DeviceTensor {
   CUdeviceptr address_ = 0;
 };
 
-// What cudnnConvolutionBiasActivationForward takes beside; z has the shape of y.
+// Further arguments of cudnnConvolutionBiasActivationForward; z has the shape of y.
 struct Fused {
   bool is_used = false;
   bool has_activation = true;
@@ -72,7 +71,7 @@ struct Fused {
 struct WholeCase {
   ConvolutionProblem problem;  // of the whole; its strides are packed
   double alpha = 1, beta = 0;
-  HostTensor x, w, y;  // what the operation writes holds what beta reads
+  HostTensor x, w, y;  // the operation's output holds what beta reads
   Fused fused;
 
   static WholeCase Random(const ConvolutionProblem& problem, std::mt19937& random);
@@ -80,7 +79,7 @@ struct WholeCase {
   const HostTensor& Output() const { return const_cast<WholeCase*>(this)->Output(); }
 };
 
-// The stripe of a rank: its part of the image and of the output.
+// A rank's stripe: its part of the image and of the output.
 struct Stripe {
   ConvolutionProblem problem;  // the rank's own, with its strides
   Box3 elements, windows;
@@ -94,12 +93,12 @@ struct StripeResult {
   bool is_intact = true;  // nothing but the output was written
 };
 
-// Makes the call of `stripe` on `handle`, has `run` make it, waits for the handle's stream, and
-// reads the result. The context is current.
+// Prepares the call of `stripe` on `handle`, lets `run` make it, waits for the handle's stream and
+// reads the result. REQUIRES: the context is current.
 StripeResult RunStripe(const WholeCase& whole, const Stripe& stripe, cudnnHandle_t handle,
                        const std::function<cudnnStatus_t(const cudnn::ConvolutionCall&)>& run);
 
-// The undivided convolution's result.
+// Returns the result of the undivided convolution.
 HostTensor Undivided(const WholeCase& whole);
 
 }  // namespace ucudnn::test

@@ -1,4 +1,5 @@
-// Channels that are given up: nothing hangs, and nothing looks as if it had been received.
+// Tests channels that are given up: nothing hangs, and nothing that was not received looks as if it
+// was.
 #include <dirent.h>
 #include <pthread.h>
 
@@ -34,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, AbortedChannels,
                                            AbortedWay{"loopback", OpenLoopbackChannel, 5}),
                          [](const auto& way) { return way.param.name; });
 
-// Whether the stream finishes all it has; it must not take long.
+// Returns whether the stream finishes all its work within 10 s.
 bool Finishes(CUstream stream) {
   const auto deadline = Clock::now() + std::chrono::seconds(10);
   while (cuStreamQuery(stream) != CUDA_SUCCESS) {
@@ -44,7 +45,7 @@ bool Finishes(CUstream stream) {
   return true;
 }
 
-// Byte by byte what was sent, or what nobody sends.
+// Returns whether each byte is what was sent, or 0xff, which nobody sends.
 bool IsContentOrNan(const std::vector<unsigned char>& found,
                     const std::vector<unsigned char>& content) {
   for (size_t i = 0; i < found.size(); ++i) {
@@ -80,7 +81,7 @@ TEST_P(AbortedChannels, ARankThatWaitsForOneThatNeverComesIsLetGo) {
       EXPECT_EQ(self.device.Download<unsigned char>(data + 64, 64),
                 std::vector<unsigned char>(64, 0xff));
     }
-    // The other rank sees it, too: by then it has not come to the exchange.
+    // The other rank, which has not come to the exchange, sees the abort, too.
     const auto deadline = Clock::now() + std::chrono::seconds(10);
     while (channel->Check().ok() && Clock::now() < deadline) {
       std::this_thread::sleep_for(milliseconds(1));
@@ -109,7 +110,7 @@ TEST_P(AbortedChannels, WhatIsReceivedWhileOneRankAbortsIsRightOrNan) {
         rounds.emplace_back(self.device, plan, round, self.rank, kSize);
       }
       ASSERT_EQ(cuStreamSynchronize(self.device.stream), CUDA_SUCCESS);
-      // As the control plane does, all ranks abort, one of them first.
+      // All ranks abort, as the control plane makes them, one of them first.
       const auto moment =
           std::chrono::microseconds(self.rank == 0 ? random() % 4000 : 4000 + random() % 2000);
       std::thread aborting([&] {
@@ -267,7 +268,8 @@ TEST_P(AbortedChannels, OpeningEndsWhenTheMeetingFails) {
   });
 }
 
-// While one lives, the system gives no thread: a stack is larger than the address space.
+// While an object of this class lives, no thread can be started: a stack would exceed the address
+// space.
 class NoThreads {
  public:
   NoThreads() {
@@ -283,7 +285,7 @@ class NoThreads {
   pthread_attr_t before_;
 };
 
-// Heartbeats stop while a callback of the service thread aborts.
+// An abort may run in a callback of the service thread, whose heartbeats stop meanwhile.
 TEST(LoopbackChannel, AnAbortWaitsForNoStreamWhereNoThreadStarts) {
   RunRanks(2, 2, [](RankThread& self) {
     const Result<std::unique_ptr<Channel>> channel = OpenLoopbackChannel(self.setup);
@@ -350,7 +352,7 @@ TEST(LoopbackChannel, LeavesNothingBehind) {
       (*channel)->Abort();
     });
     EXPECT_EQ(OpenFiles(), files);
-    // A thread may still be letting go.
+    // A thread may still be releasing its mappings.
     const auto deadline = Clock::now() + std::chrono::seconds(5);
     while (SharedMappings() > 0 && Clock::now() < deadline) {
       std::this_thread::sleep_for(milliseconds(1));

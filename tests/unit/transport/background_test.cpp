@@ -1,4 +1,4 @@
-// Work in the background that is waited for within bounds.
+// Tests work in the background that is waited for within bounds.
 #include "transport/background.h"
 
 #include <gtest/gtest.h>

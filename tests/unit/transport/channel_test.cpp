@@ -1,5 +1,5 @@
-// What every channel does, over each transport within one process: messages arrive whole, in order
-// with the streams, and sums are the same bits everywhere.
+// Tests what every channel does, for each transport within one process: messages arrive whole and
+// in the order of the streams, and sums have the same bits on all ranks.
 #include "transport/channel.h"
 
 #include <cmath>
@@ -100,7 +100,7 @@ TEST_P(Channels, CallsKeepTheirOrderOverSeveralStreams) {
   });
 }
 
-// 1000 calls ahead of the streams: more than there is room for in what a channel keeps.
+// The host makes 1000 calls ahead of the streams, more than a channel keeps room for.
 TEST_P(Channels, AHostMayBeFarAheadOfItsStream) {
   Run(2, [&](RankThread& self, Channel& channel) {
     constexpr int kRounds = 1000;
@@ -116,7 +116,7 @@ TEST_P(Channels, AHostMayBeFarAheadOfItsStream) {
   });
 }
 
-// A stream waits here until the test lets it pass.
+// A held stream waits until `passing` exceeds `number`.
 struct Gate {
   const std::atomic<int>& passing;
   int number;
@@ -175,7 +175,7 @@ TEST_P(Channels, RoomGrowsWithLargerMessages) {
   });
 }
 
-// Whole numbers, whose sum has no rounding.
+// Whole numbers have sums without rounding.
 template <class Value>
 void ExpectExactSum(RankThread& self, Channel& channel, Element element, size_t count) {
   std::vector<Value> mine(count), sum(count);
@@ -212,7 +212,7 @@ TEST_P(Channels, AReductionOfSeveralPiecesNeedsRoomForOne) {
   });
 }
 
-// Numbers whose sum depends on its order.
+// The sum of these numbers depends on its order.
 TEST_P(Channels, ReductionsAddInTheOrderOfTheRanks) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -283,7 +283,7 @@ TEST_P(Channels, RefuseAReductionWithoutRoom) {
     const CUdeviceptr data = self.device.Allocate(4000);
     self.device.Fill(data, 0, 4000);
     EXPECT_FALSE(channel.AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
-    // What looks like a sum is none.
+    // The buffer does not look like a sum.
     EXPECT_EQ(self.device.Download<unsigned char>(data, 4000),
               std::vector<unsigned char>(4000, 0xff));
   });
@@ -291,7 +291,7 @@ TEST_P(Channels, RefuseAReductionWithoutRoom) {
 
 TEST_P(Channels, FailOnAllRanksWhereOneHasNoRoom) {
   Run(3, [&](RankThread& self, Channel& channel) {
-    // Of the sites on this device, which the ranks may share, one allocation fails.
+    // The process's next allocation fails, whichever rank makes it.
     if (self.rank == 0) hostgpuInjectFault("alloc", 1);
     ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 3, "", "").ok());
     const Status status = channel.Reserve(100, 100000);
@@ -305,7 +305,7 @@ TEST_P(Channels, FailOnAllRanksWhereOneHasNoRoom) {
   });
 }
 
-// What was agreed on before goes on.
+// The room that was agreed on before remains usable.
 TEST_P(Channels, KeepTheRoomThatTheyHadWhereThereIsNoMore) {
   Run(3, [&](RankThread& self, Channel& channel) {
     ASSERT_TRUE(channel.Reserve(100, 4000).ok());

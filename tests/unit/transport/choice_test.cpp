@@ -1,4 +1,4 @@
-// Which transport serves which ranks, as a table, and what a process tells of itself.
+// Tests which transport serves which ranks, as a table, and what a process tells about itself.
 #include "transport/choice.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ struct Row {
   Transport wanted;
   const std::vector<Place>& places;
   Transport chosen;   // kAuto: refused
-  const char* words;  // of the refusal, or of the note
+  const char* words;  // in the refusal, or in the note
 };
 
 TEST(ChooseTransport, FollowsTheTable) {

@@ -1,4 +1,4 @@
-// Frames over a socket pair: whole, in pieces, too large, and garbage.
+// Tests frames over a socket pair: whole, in pieces, too large, and garbage.
 #include "transport/connection.h"
 
 #include <gtest/gtest.h>

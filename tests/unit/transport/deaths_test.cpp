@@ -1,5 +1,5 @@
-// Ranks that are processes and die, or stop, at each stage. The others learn of it within 15 s.
-// Heartbeats are short here, as all times are.
+// Tests ranks that are processes and die, or stop, at each stage. The others learn of it within 15
+// s. Heartbeats, like all times, are short here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 std::string RankText(int rank) { return "rank " + std::to_string(rank); }
 
-// The ranks of `job` but `missing`, as threads of this process.
+// Joins the ranks of `job`, without `missing`, as threads of this process.
 std::vector<std::unique_ptr<JoinResult>> JoinOthers(const Job& job, int missing) {
   std::vector<Meeting> meetings;
   for (int rank = 0; rank < job.size; ++rank) {
@@ -27,7 +27,7 @@ std::vector<std::unique_ptr<JoinResult>> JoinOthers(const Job& job, int missing)
   return JoinThese(meetings);
 }
 
-// The one failure of all.
+// The failure, which must be the same on all ranks.
 std::string FailureOfAll(const std::vector<std::unique_ptr<JoinResult>>& joined) {
   for (const auto& one : joined) {
     EXPECT_TRUE(one->ok()) << one->message();
@@ -158,7 +158,7 @@ TEST_P(Deaths, BetweenPostsThatAreHeardUpToThen) {
 TEST_P(Deaths, InTheMiddleOfAStreamOfPosts) {
   const Job job(3);
   Child child(RankThat(job.Of(victim()), [](Ranks& ranks, const Child::Tell& tell) {
-    // Not before the others listen.
+    // Posts only once the other ranks listen.
     std::atomic<int> heard = 0;
     ranks.OnPost([&](int, std::string_view) { ++heard; });
     while (heard < 2) std::this_thread::sleep_for(Milliseconds(1));
@@ -260,7 +260,7 @@ TEST_P(Deaths, OfAParentWhoseChildHoldsTheSocketsAreFoundByTheirSilence) {
 TEST(DeathsInJoin, OfARankZeroThatListensAndIsStopped) {
   Job job(2);
   Child child(RankThat(job.Of(0), [](Ranks&, const Child::Tell&) {}));
-  // It listens once it answers.
+  // Rank 0 listens once it answers.
   EXPECT_TRUE(Becomes([&] {
     return static_cast<bool>(
         ConnectTo(LoopbackAddress(job.meeting.place.port), Clock::now() + kLong).socket);

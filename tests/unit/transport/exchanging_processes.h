@@ -1,5 +1,5 @@
-// Ranks that are processes, in tests: forked by a program that never touches CUDA itself, which
-// passes on what they gather and tells them when one of them is gone, as the control plane does.
+// Ranks that are processes, in tests. A program that never touches CUDA itself forks them, passes
+// on what they gather and tells them when one of them is gone, as the control plane does.
 #pragma once
 
 #include <signal.h>
@@ -42,7 +42,7 @@ inline bool ReceiveText(int socket, std::string* text) {
   return ReceiveAll(socket, text->data(), bytes);
 }
 
-// A rank's end. Its thread aborts the channel when the parent says that a rank is gone.
+// A rank's gatherer. Its thread aborts the channel when the parent says that a rank is gone.
 class ProcessGatherer : public Gatherer {
  public:
   ProcessGatherer(int texts, int alarm, int size) : texts_(texts), alarm_(alarm), size_(size) {
@@ -85,8 +85,8 @@ struct RankProcess {
   ChannelSetup setup;
 };
 
-// How the ranks ended, as waitpid tells it. `body` returns the exit status of its rank; an
-// expectation that fails makes it 1. Rank r has device r modulo `devices`.
+// Returns how the ranks ended, as waitpid reports it. `body` returns the exit status of its rank; a
+// failed expectation makes it 1. Rank r has device r modulo `devices`.
 inline std::vector<int> RunProcesses(int size, int devices,
                                      const std::function<int(RankProcess&)>& body) {
   struct Ends {
@@ -135,7 +135,7 @@ inline std::vector<int> RunProcesses(int size, int devices,
     close(end.texts[1]);
     close(end.alarm[1]);
   }
-  // Until the first rank is gone; then nobody gathers any more.
+  // Passes texts on until the first rank is gone; then nobody gathers any more.
   std::thread passing_on([&ends, size] {
     std::vector<std::string> texts(size);
     for (bool all = true; all;) {
@@ -147,7 +147,7 @@ inline std::vector<int> RunProcesses(int size, int devices,
       }
     }
   });
-  // A rank that ends in good order is no alarm: it may only be the first to end.
+  // A rank that ends in good order is no alarm: it may simply be the first to end.
   std::vector<int> ended(size, -1);
   for (int left = size; left > 0; --left) {
     int status = 0;

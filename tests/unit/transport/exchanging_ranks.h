@@ -1,4 +1,4 @@
-// Ranks that exchange in tests: their device, their buffers, additions, messages whose content says
+// What ranks that exchange need in tests: devices, buffers, additions, messages whose content says
 // where they belong, and ranks as threads that gather without a control plane. Devices are the
 // stand-in's.
 #pragma once
@@ -34,7 +34,7 @@ inline Status OkIf(CUresult result, const char* action) {
 
 // ---- What a rank has of its own -----------------------------------------------------------------
 
-// A device's primary context, current on this thread, with a stream that waits for nobody.
+// A device's primary context, current on this thread, with a stream that waits for no other.
 class RankDevice {
  public:
   explicit RankDevice(int device) : device_(device) {
@@ -54,7 +54,7 @@ class RankDevice {
   RankDevice(const RankDevice&) = delete;
   RankDevice& operator=(const RankDevice&) = delete;
 
-  // Lives as long as this.
+  // The memory lives as long as this object.
   CUdeviceptr Allocate(size_t bytes) {
     CUdeviceptr buffer = 0;
     EXPECT_EQ(cuMemAlloc(&buffer, bytes), CUDA_SUCCESS);
@@ -67,7 +67,7 @@ class RankDevice {
     EXPECT_EQ(cuMemcpyHtoDAsync(to, values.data(), values.size() * sizeof(Value), stream),
               CUDA_SUCCESS);
   }
-  // Behind everything on the stream.
+  // Reads after everything on the stream.
   template <class Value>
   std::vector<Value> Download(CUdeviceptr from, size_t count) {
     std::vector<Value> values(count);
@@ -87,7 +87,7 @@ class RankDevice {
   std::vector<CUdeviceptr> buffers_;
 };
 
-// Holds the stream for a while.
+// Holds the stream up for `time`.
 inline void Delay(CUstream stream, std::chrono::microseconds time) {
   const auto sleep = [](void* argument) {
     const std::unique_ptr<std::chrono::microseconds> held(
@@ -104,7 +104,8 @@ void Add(void* to, const void* from, size_t count) {
   }
 }
 
-// An addition as the layer above gives it, by the processor. Like a kernel it may be captured.
+// An addition on the processor, in the form in which the layer above passes it. It may be captured
+// like a kernel.
 inline Status AddOnHost(CUdeviceptr to, CUdeviceptr from, size_t count, Element element,
                         CUstream stream) {
   void* const sum = hostgpuHostAlias(reinterpret_cast<void*>(to));
@@ -121,7 +122,7 @@ inline Status AddOnHost(CUdeviceptr to, CUdeviceptr from, size_t count, Element 
 
 // ---- Messages ----------------------------------------------------------------------------------
 
-// What rank `from` sends `to` in a round; never 0xff, which is what nobody sent.
+// What rank `from` sends to `to` in a round. No byte is 0xff, which stands for what nobody sent.
 inline std::vector<unsigned char> Content(int round, int from, int to, size_t bytes) {
   std::vector<unsigned char> content(bytes);
   uint32_t value = round * 7919 + from * 101 + to * 13 + 1;
@@ -132,7 +133,8 @@ inline std::vector<unsigned char> Content(int round, int from, int to, size_t by
   return content;
 }
 
-// Bytes of the message between each pair in each round, the same on all ranks; 0: none.
+// The bytes of the message between each pair of ranks in each round, the same on all ranks; 0: no
+// message.
 class Plan {
  public:
   Plan(unsigned seed, int size, int rounds, size_t most_bytes)
@@ -169,7 +171,7 @@ struct Round {
       }
     }
   }
-  // What is rewritten right behind the exchange must not reach anybody.
+  // Overwrites sent data right behind the exchange: the new bytes must not reach anybody.
   void RewriteSent(RankDevice& device) const {
     for (const Message& message : sends) device.Fill(message.data, 0xdd, message.bytes);
   }
@@ -177,7 +179,7 @@ struct Round {
   std::vector<Message> sends, receives;
 };
 
-// What rank `rank` has received in each round of a plan.
+// Expects what rank `rank` should have received in each round of the plan.
 inline void ExpectArrived(RankDevice& device, const std::vector<Round>& rounds, int rank) {
   for (size_t round = 0; round < rounds.size(); ++round) {
     for (const Message& message : rounds[round].receives) {
@@ -190,7 +192,7 @@ inline void ExpectArrived(RankDevice& device, const std::vector<Round>& rounds, 
 
 // ---- Ranks as threads --------------------------------------------------------------------------
 
-// Gathers between threads. One that fails lets all go, now and later.
+// Gathers between threads. A failure lets all ranks go, now and later.
 class ThreadMeeting {
  public:
   explicit ThreadMeeting(int size) : size_(size), texts_(size), gatherers_(size) {
@@ -250,7 +252,7 @@ struct RankThread {
   ChannelSetup setup;
 };
 
-// Runs `body` on a thread of its own for each rank. Rank r has device r modulo `devices`.
+// Runs `body` for each rank on a thread of its own. Rank r has device r modulo `devices`.
 inline void RunRanks(int size, int devices, const std::function<void(RankThread&)>& body) {
   ThreadMeeting meeting(size);
   std::vector<std::thread> threads;
@@ -272,7 +274,7 @@ inline void RunRanks(int size, int devices, const std::function<void(RankThread&
   for (std::thread& thread : threads) thread.join();
 }
 
-// The rank's channel, opened by `open`; null where that fails.
+// The rank's channel, opened by `open`; null if that fails.
 inline std::unique_ptr<Channel> OpenedBy(
     Result<std::unique_ptr<Channel>> (*open)(const ChannelSetup&), const RankThread& self) {
   Result<std::unique_ptr<Channel>> channel = open(self.setup);

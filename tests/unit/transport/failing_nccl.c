@@ -7,7 +7,7 @@
 
 typedef int Result;
 typedef struct Communicator {
-  atomic_bool ended;  // its memory stays, so that whoever uses it afterwards is counted
+  atomic_bool ended;  // the memory stays, so that later uses are counted
   struct Communicator* before;
 } Communicator;
 typedef struct {
@@ -17,8 +17,8 @@ typedef struct {
 static char failing[64];  // set before ranks begin
 static atomic_int groups_open, communicators_alive, uses_after_end, waiting_calls;
 static _Atomic(Communicator*) last_made;
-static atomic_bool waits_for_abort;          // ncclGroupEnd and ncclAllReduce do
-static _Thread_local Communicator* grouped;  // of the thread's open group
+static atomic_bool waits_for_abort;          // ncclGroupEnd and ncclAllReduce wait
+static _Thread_local Communicator* grouped;  // the communicator of the open group
 
 void failing_nccl_fail(const char* function) { strncpy(failing, function, sizeof failing - 1); }
 int failing_nccl_open_groups(void) { return groups_open; }

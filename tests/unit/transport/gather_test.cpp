@@ -1,4 +1,5 @@
-// Gathers of ranks that are threads: what they give, in which groups, and who does not come.
+// Tests gathers of ranks that are threads: their results, in which groups, and ranks that do not
+// come.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

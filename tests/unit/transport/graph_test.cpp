@@ -1,5 +1,5 @@
-// Calls of channels that are captured into CUDA graphs: they take place at each launch, whatever
-// runs between launches, and nothing waits for ever where a rank gives up.
+// Tests calls of channels that are captured into CUDA graphs: they take place at each launch,
+// whatever runs between launches, and nothing waits for ever if a rank gives up.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ Result<std::unique_ptr<Channel>> OpenNccl(const ChannelSetup& setup) {
 
 // ---- Graphs ------------------------------------------------------------------------------------
 
-// What `body` enqueues on `stream`, which the calling thread captures.
+// A graph of what `body` enqueues on `stream`, which the calling thread captures.
 class Graph {
  public:
   Graph(CUstream stream, const std::function<void()>& body,
@@ -49,8 +49,8 @@ class Graph {
   CUgraphExec exec_ = nullptr;
 };
 
-// Exchanges with all other ranks and sums whose content says in which round they took place, in
-// buffers that stay the same.
+// Exchanges with all other ranks, and sums. Their content says in which round they took place; the
+// buffers stay the same.
 class Traffic {
  public:
   Traffic(RankDevice& device, int rank, int size, size_t bytes, size_t count)
@@ -69,7 +69,7 @@ class Traffic {
     }
     device_.Upload(sum_, std::vector<float>(count_, Summand(rank_, round)));
   }
-  // Who fills what is to be received with NaN sees whether it took place.
+  // Fills what is to be received with NaN first, so that a missing exchange shows.
   Status Exchange(Channel& channel, CUstream stream) const {
     for (const Message& message : receives_) {
       EXPECT_EQ(cuMemsetD8Async(message.data, 0xff, bytes_, stream), CUDA_SUCCESS);
@@ -87,7 +87,7 @@ class Traffic {
           << "round " << round << " from " << message.peer << " to " << rank_;
     }
   }
-  // `times` sums of sums.
+  // Expects the result of `times` sums in a row.
   void ExpectSummed(int round, int times = 1) {
     float sum = 0;
     for (int rank = 0; rank < size_; ++rank) sum += Summand(rank, round);
@@ -119,7 +119,7 @@ class Traffic {
   }
 
  private:
-  // Whole numbers, whose sums have no rounding.
+  // Whole numbers have sums without rounding.
   static float Summand(int rank, int round) { return static_cast<float>(10 * rank + round + 1); }
 
   RankDevice& device_;
@@ -129,7 +129,7 @@ class Traffic {
   CUdeviceptr sum_ = 0;
 };
 
-// Whether the stream finishes all it has; it must not take long.
+// Returns whether the stream finishes all its work within 10 s.
 bool Finishes(CUstream stream) {
   const auto deadline = Clock::now() + std::chrono::seconds(10);
   while (cuStreamQuery(stream) != CUDA_SUCCESS) {
@@ -145,7 +145,7 @@ struct GraphWay {
   int size;
 
   bool is_nccl() const { return open == OpenNccl; }
-  // Without the stand-in for NCCL there is none.
+  // NCCL is there only if its stand-in is.
   bool IsThere() const { return !is_nccl() || access(HOST_DIR "/libnccl.so.2", R_OK) == 0; }
 };
 
@@ -158,7 +158,7 @@ constexpr GraphWay kWays[] = {
 
 // ---- Ranks that are processes, before any other test of this program touches CUDA ---------------
 
-// Replays until the channel fails; all that is received is right or NaN.
+// Replays until the channel fails. Everything received must be right or NaN.
 int ReplayUntilFailure(RankProcess& self, Channel& channel,
                        const std::function<void()>& when_captured) {
   constexpr int kMostRounds = 100000;
@@ -293,7 +293,7 @@ TEST_P(GraphsOfChannels, LaunchesMayBeFarAheadOfTheirStream) {
   });
 }
 
-// Messages of all sizes between some of the ranks, as many as it happens: also an odd number.
+// Messages of all sizes travel between some of the ranks; their number may be odd.
 TEST_P(GraphsOfChannels, ManyMessagesOfOneGraphArriveWhole) {
   constexpr int kLaunches = 6;
   constexpr size_t kMostBytes = 50000;
@@ -333,7 +333,7 @@ TEST_P(GraphsOfChannels, ManyMessagesOfOneGraphArriveWhole) {
           }
         }
       }
-      // A rank that receives nothing has waited for none of its launches.
+      // A rank that receives nothing has not waited for any of its launches yet.
       ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
     });
   }
@@ -409,7 +409,7 @@ TEST_P(GraphsOfChannels, UncapturedCallsGoBetweenLaunches) {
   });
 }
 
-// What a later call waits for was enqueued outside of captures.
+// A later uncaptured call waits only for calls that were enqueued outside of captures.
 TEST_P(GraphsOfChannels, UncapturedCallsOnAnotherStreamFollowUncapturedOnes) {
   Run([](RankThread& self, Channel& channel) {
     ASSERT_TRUE(channel.Reserve(1000, 0).ok());
@@ -460,8 +460,8 @@ TEST_P(GraphsOfChannels, TwoGraphsRunInTurn) {
   });
 }
 
-// Both streams belong to the capture, but nothing of the program's lets the second one's end wait
-// for the first one's.
+// Both streams belong to the capture, but the program makes neither stream wait for the end of the
+// other.
 TEST_P(GraphsOfChannels, CallsOnSeveralStreamsOfACaptureKeepTheirOrder) {
   Run([](RankThread& self, Channel& channel) {
     const CUstream stream = self.device.stream;
@@ -521,7 +521,7 @@ TEST_P(GraphsOfChannels, GraphsRemainGoodWhereRoomGrowsLater) {
   });
 }
 
-// A capture in the driver's strictest mode, which any thread can spoil.
+// The capture is in the driver's strictest mode, which any thread can spoil.
 TEST_P(GraphsOfChannels, UncapturedCallsLeaveOtherThreadsCapturesAlone) {
   RunRanks(1, 1, [](RankThread& self) {
     std::unique_ptr<Channel> channel = Opened(self);
@@ -553,7 +553,7 @@ TEST_P(GraphsOfChannels, ACapturedReductionWithoutMemoryIsAnError) {
     Await(self);
     const Graph graph(stream, [&] {
       const Status status = traffic.Sum(channel, stream);
-      // The ranks' devices may be one: whose allocation fails is open.
+      // The process's next allocation fails, whichever rank makes it.
       if (!status.ok() && status.message().find("abort") == std::string::npos) {
         EXPECT_NE(status.message().find("allocating"), std::string::npos) << status.message();
       }
@@ -569,7 +569,7 @@ TEST_P(GraphsOfChannels, ACapturedReductionWithoutMemoryIsAnError) {
   });
 }
 
-// One rank gives up; the others learn of it, or only ever launch.
+// One rank gives up. The others learn of it, or only go on launching.
 TEST_P(GraphsOfChannels, ARankThatAbortsLetsTheOthersLaunchesPass) {
   constexpr int kMostRounds = 100000;
   for (int repeat = 0; repeat < 3; ++repeat) {
@@ -607,12 +607,12 @@ TEST_P(GraphsOfChannels, ARankThatAbortsLetsTheOthersLaunchesPass) {
       }
       EXPECT_LT(round, kMostRounds) << "no failure was seen";
       if (aborting.joinable()) aborting.join();
-      // NCCL may read what a rank sent for as long as other ranks' calls last, also from one that
-      // has aborted.
+      // NCCL may read what a rank sent until other ranks' calls have ended, even if the rank has
+      // aborted.
       if (GetParam().is_nccl()) Await(self);
       if (repeat % 2 == 0) channel.Abort();
       for (int more = 0; more < 3; ++more) (void)launch();
-      Await(self);  // and only then is the first channel closed
+      Await(self);  // only then is the first channel closed
     });
   }
 }
@@ -679,7 +679,7 @@ TEST(LoopbackGraphs, RunBesideUncapturedCalls) {
   });
 }
 
-// No size is told as no message.
+// No size has the word that means no message.
 TEST(LoopbackGraphs, EverySizeHasAWord) {
   constexpr size_t kWords = size_t{1} << 32;
   EXPECT_EQ(SizeWord(1), 1U);
@@ -690,7 +690,7 @@ TEST(LoopbackGraphs, EverySizeHasAWord) {
   }
 }
 
-// The other rank never comes: whoever waited for it would wait for the timeout.
+// The other rank never comes: a call that waited for it would wait until the timeout.
 TEST(PeerGraphs, AreRefusedBeforeAnyRankIsWaitedFor) {
   for (const bool reduces : {false, true}) {
     RunRanks(2, 1, [reduces](RankThread& self) {
@@ -716,7 +716,7 @@ TEST(PeerGraphs, AreRefusedBeforeAnyRankIsWaitedFor) {
       });
       EXPECT_FALSE((*channel)->Check().ok());
       graph.Launch(stream);
-      // What was to be summed does not look like the sum.
+      // A buffer that was to be summed does not look like the sum.
       const unsigned char expected = reduces ? 0xff : 0;
       EXPECT_EQ(self.device.Download<unsigned char>(data, 64),
                 std::vector<unsigned char>(64, expected));

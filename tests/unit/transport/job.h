@@ -1,4 +1,5 @@
-// Jobs for the tests of this folder: ranks as threads of this process, and as processes of its own.
+// Jobs for the tests of this folder: ranks as threads of this process, and as processes of their
+// own.
 #pragma once
 
 #include <arpa/inet.h>
@@ -19,7 +20,7 @@
 
 namespace ucudnn::transport::test {
 
-inline constexpr Milliseconds kLong{60000};  // nothing that is no fault takes so long
+inline constexpr Milliseconds kLong{60000};  // only a fault takes this long
 
 // A port that was free a moment ago.
 inline uint16_t FreePort() {
@@ -33,7 +34,7 @@ inline uint16_t FreePort() {
   return ntohs(address.sin_port);
 }
 
-// What a fault needs to be found soon. Silence is longer than a loaded machine keeps a thread
+// Times that let faults be found soon. `silence` is longer than a loaded machine keeps a thread
 // waiting.
 inline Times ShortTimes() {
   Times times;
@@ -66,7 +67,7 @@ struct Job {
 
 using JoinResult = Result<std::unique_ptr<Ranks>>;
 
-// All at the same time, each on a thread of its own.
+// Runs `body` for all at the same time, each on a thread of its own.
 inline void OnThreads(int count, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
   for (int i = 0; i < count; ++i) threads.emplace_back([&body, i] { body(i); });
@@ -82,7 +83,7 @@ inline std::vector<std::unique_ptr<JoinResult>> JoinThese(const std::vector<Meet
   return joined;
 }
 
-// All ranks of `job`, as threads of this process.
+// Joins all ranks of `job`, as threads of this process.
 inline std::vector<std::unique_ptr<Ranks>> JoinAll(const Job& job) {
   std::vector<Meeting> meetings;
   for (int rank = 0; rank < job.size; ++rank) meetings.push_back(job.Of(rank));
@@ -95,7 +96,7 @@ inline std::vector<std::unique_ptr<Ranks>> JoinAll(const Job& job) {
   return all;
 }
 
-// Joins and says goodbye at once; the error, if it could not join.
+// Joins and says goodbye at once. Returns the error if it could not join.
 inline std::string JoinAndLeave(const Meeting& meeting) {
   JoinResult joined = Ranks::Join(meeting);
   if (!joined.ok()) return joined.message();
@@ -119,7 +120,7 @@ inline std::string FailureOf(const Ranks& ranks, Milliseconds most = Millisecond
   return ranks.Failure().value_or("none");
 }
 
-// Another process, which tells lines to this one. Started before any thread is.
+// Another process, which tells lines to this one. REQUIRES: no thread was started before.
 class Child {
  public:
   using Tell = std::function<void(const std::string&)>;
@@ -142,7 +143,7 @@ class Child {
     Kill();
     close(pipe_[0]);
   }
-  // The next line that it tells; "ended" when it told no more.
+  // The next line that the child tells, or "ended" if it tells no more.
   std::string Heard() const {
     std::string line;
     char byte;
@@ -165,7 +166,8 @@ class Child {
   pid_t pid_ = 0;
 };
 
-// A rank in another process: joins, tells "joined" or the error, and goes on with `body`.
+// What a rank in another process does: it joins, tells "joined" or the error, and goes on with
+// `body`.
 inline std::function<void(const Child::Tell&)> RankThat(
     const Meeting& meeting, const std::function<void(Ranks&, const Child::Tell&)>& body) {
   return [meeting, body](const Child::Tell& tell) {

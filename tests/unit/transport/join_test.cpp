@@ -1,4 +1,5 @@
-// Meetings that fail: who is told what, and how soon; and places that another job uses.
+// Tests meetings that fail: which ranks are told what, and how soon; and places that another job
+// uses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ using namespace test;  // NOLINT
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Lines of ranks that are meant to fail together: all the same.
+// The line of ranks that must all fail with the same one.
 std::string LineOfAll(const std::vector<Meeting>& meetings) {
   const Clock::time_point begin = Clock::now();
   const auto joined = JoinThese(meetings);
@@ -67,7 +68,7 @@ TEST(Join, ARankThatIsThereTwiceIsNamedOnAll) {
   Job job(3);
   job.meeting.times.refusing = Milliseconds(500);
   auto all = Meetings(job);
-  all[2].membership.rank = 1;  // and nobody is rank 2: rank 0 waits for it to tell it, in vain
+  all[2].membership.rank = 1;  // nobody is rank 2: rank 0 waits in vain to tell it
   EXPECT_THAT(LineOfAll(all), AllOf(HasSubstr("rank 1 is there twice: process "),
                                     HasSubstr(std::to_string(getpid()) + " on host ")));
 }
@@ -145,7 +146,7 @@ TEST(Join, AnotherTokenIsAnotherJob) {
               AllOf(HasSubstr("for rank 1"), HasSubstr("connections with another token")));
 }
 
-// Whoever has another token may be a stranger: it is told of, and the ranks are waited for.
+// A process with another token may be a stranger: it is reported, and the ranks are waited for.
 TEST(Join, AnotherTokenIsToldOfLongBeforeTheTimeout) {
   Job job(3), other = job;
   other.meeting.token = "secres";
@@ -225,7 +226,7 @@ TEST(Join, WithoutATokenRanksOfThisHostMeetOnTheLoopbackInterface) {
 }
 
 TEST(Join, AHostMayBeNamedInAnyWay) {
-  // Of this host; its name may lead to 127.0.1.1, where nobody listens.
+  // All are names of this host. HostName() may lead to 127.0.1.1, where nobody listens.
   for (const std::string& host : {std::string("localhost"), HostName(), std::string("127.0.1.1")}) {
     for (const char* const token : {"", "secret"}) {
       Job job(2);
@@ -268,7 +269,7 @@ TEST(Join, OfAJobOnThisHostAloneIsNotSeenByOthers) {
 TEST(Join, WithoutATokenAnotherHostIsRefusedWithWhatToSet) {
   Job job(2);
   job.meeting.token.clear();
-  job.meeting.place = {"192.0.2.1", 29999, {}};  // of nobody: kept for documents
+  job.meeting.place = {"192.0.2.1", 29999, {}};  // nobody's: reserved for documentation
   for (const int rank : {0, 1}) {
     EXPECT_THAT(Ranks::Join(job.Of(rank)).message(),
                 AllOf(HasSubstr("rank " + std::to_string(rank)),

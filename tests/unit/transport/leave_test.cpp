@@ -1,4 +1,4 @@
-// Goodbyes: last texts, who is waited for, and what is no failure any more.
+// Tests goodbyes: last texts, for whom ranks wait, and what is no failure any more.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,13 +52,13 @@ TEST(Leave, DoesNotWaitLongForARankThatDoesNotCome) {
     all[leaver].reset();
     std::this_thread::sleep_for(Milliseconds(100));
     for (const auto& ranks : all) EXPECT_FALSE(ranks != nullptr && ranks->Failure());
-    // The others still hear who has left before.
+    // The others still hear the last text of a rank that left before.
     all[2]->Post("nobody may hear this");
     EXPECT_THAT(all[2]->Leave("later")[leaver], Optional(std::string("last")));
   }
 }
 
-// Two groups of two ranks.
+// Joins two groups of two ranks.
 auto JoinTwoGroups(const Job& job) {
   std::vector<Meeting> meetings;
   for (int rank = 0; rank < 4; ++rank) {

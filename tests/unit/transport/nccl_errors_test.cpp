@@ -1,5 +1,5 @@
-// What becomes of each error that NCCL may return: said in its own words on all ranks while the
-// channel opens, and an aborted channel afterwards.
+// Tests what becomes of each error that NCCL may return: while the channel opens all ranks report
+// it in NCCL's own words, afterwards the channel is aborted.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -10,7 +10,8 @@
 namespace ucudnn::transport::testing {
 namespace {
 
-// Loaded before the channel looks for one: the process's own NCCL.
+// A function of the failing NCCL, which is loaded before the channel looks for one: it is the
+// process's own NCCL.
 template <class Function>
 Function* OfFailingNccl(const char* name) {
   static void* const library = dlopen(FAILING_NCCL, RTLD_NOW | RTLD_LOCAL);
@@ -27,7 +28,7 @@ int LivingCommunicators() { return OfFailingNccl<int()>("failing_nccl_communicat
 class NcclErrors : public ::testing::Test {
  protected:
   void SetUp() override { FailAt(""); }
-  // Threads of ours may still be ending what failed.
+  // Threads of the channel may still be ending what failed.
   void TearDown() override {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (LivingCommunicators() > 0 && std::chrono::steady_clock::now() < deadline) {
@@ -78,8 +79,8 @@ TEST_F(NcclErrors, OfAnExchangeEndItsGroupAndAbortTheChannel) {
   }
 }
 
-// A call that waits for other ranks ends by the abort, which takes its communicator: what comes
-// behind it looks at that no more, whatever the call returns.
+// A call that waits for other ranks is ended by the abort, which destroys its communicator. Nothing
+// uses the communicator afterwards, whatever the call returns.
 TEST_F(NcclErrors, ACallThatAnAbortEndsLeavesItsCommunicatorAlone) {
   auto* const wait = OfFailingNccl<void(int)>("failing_nccl_wait");
   auto* const waiting_calls = OfFailingNccl<int()>("failing_nccl_waiting_calls");
@@ -142,7 +143,7 @@ TEST_F(NcclErrors, WithoutMoreRoomAReductionHasWhatItHad) {
   });
 }
 
-// NCCL says nothing when it reduces nothing: what was to be summed is not what it was.
+// NCCL does not say that it reduced nothing, but the buffer no longer holds its old numbers.
 TEST_F(NcclErrors, AReductionThatNeverHappensLeavesNan) {
   RunRanks(1, 1, [](RankThread& self) {
     const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");

@@ -1,4 +1,4 @@
-// Finding NCCL, and refusing one that is too old by its name.
+// Tests finding NCCL, and that one that is too old is refused by its name.
 #include "transport/nccl_functions.h"
 
 #include <gtest/gtest.h>
@@ -12,12 +12,12 @@ TEST(NcclFunctions, VersionsAreWrittenAsReleasesAreCalled) {
   EXPECT_EQ(VersionText(2708), "2.7.8");
 }
 
-// The wheels' NCCL lies beside their cuDNN, and goes before the system's.
+// The wheels' NCCL lies beside their cuDNN, and is preferred to the system's.
 TEST(NcclFunctions, OneThatIsTooOldIsRefusedByNameAndPlace) {
   const Result<Functions> found = Load(WHEELS "/cudnn/lib/libcudnn.so.9");
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.message(), "NCCL 2.16.5 (" WHEELS "/nccl/lib/libnccl.so.2) is older than 2.18.0");
-  // It is the process's own from now on.
+  // From now on it is the process's own NCCL.
   EXPECT_EQ(Load("").message(), found.message());
 }
 

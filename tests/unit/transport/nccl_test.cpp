@@ -1,6 +1,6 @@
-// The channel over NCCL, on the stand-in's: between threads and between processes with a device
-// each. This program never touches CUDA itself but in children, save for the ranks that are
-// threads.
+// Tests the channel over NCCL, on the stand-in's NCCL: between threads, and between processes with
+// a device each. Outside of its children and of ranks that are threads this program never touches
+// CUDA.
 #include "transport/nccl.h"
 
 #include <unistd.h>
@@ -63,7 +63,7 @@ void ExchangeAndSum(Rank& self, Channel& channel, const Plan& plan, unsigned see
   EXPECT_TRUE(checked.ok()) << checked.message();
 }
 
-// Before all tests with threads: children are forked from a process without CUDA.
+// Runs before all tests with threads: children are forked from a process without CUDA.
 TEST_F(NcclChannels, AProcesses_ExchangeAndSum) {
   for (int size = 1; size <= 4; ++size) {
     const unsigned seed = std::random_device()();
@@ -138,8 +138,8 @@ TEST_F(NcclChannels, Threads_ExchangeAndSum) {
   }
 }
 
-// NCCL adds in an order of its own. Whatever the order, n - 1 additions, each within half an eps of
-// its exact sum, are off by at most (n - 1) eps/2 of the sum of the magnitudes.
+// NCCL chooses the order of additions. In any order n - 1 additions, each within half an eps of its
+// exact sum, are off by at most (n - 1) eps/2 of the sum of the magnitudes.
 TEST_F(NcclChannels, Threads_SumsOfAnyNumbersAreWithinTheBoundOfTheirRounding) {
   constexpr size_t kCount = 1000;
   for (int size = 2; size <= 5; ++size) {
@@ -218,15 +218,15 @@ TEST_F(NcclChannels, Threads_RanksThatShareADeviceAreRefusedBeforeNcclIs) {
   });
 }
 
-// A rank that never comes to NCCL's own meeting.
+// One rank never comes to NCCL's own meeting.
 TEST_F(NcclChannels, Threads_OpeningEndsInTime) {
   RunRanks(2, 2, [&](RankThread& self) {
-    struct Missing : Gatherer {  // gathers as two ranks would, of which the other does nothing
+    struct Missing : Gatherer {  // gathers for two ranks; the other one does nothing
       int rank = 0;
       std::vector<std::string> answers;
       Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view) override {
         const std::string text(mine);
-        // The other has its version, and all went well.
+        // The other rank has a version, and all goes well.
         return std::vector<std::string>{text,
                                         text == "+" ? text : text.substr(0, text.find('\n') + 1)};
       }

@@ -1,4 +1,4 @@
-// An NCCL of a release before those that ucudnn takes, with all it needs to say so.
+// An NCCL older than those that ucudnn accepts, with just enough to say so.
 int ncclGetVersion(int* version) {
   *version = 21605;
   return 0;

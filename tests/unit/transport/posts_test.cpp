@@ -1,4 +1,4 @@
-// Posts: their order, also among gathers, what they cost, and who keeps them.
+// Tests posts: their order, also among gathers, what they cost, and who keeps them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ namespace {
 
 using namespace test;  // NOLINT
 
-// What one rank does, or is heard to do: "p12", a post, and "g3", its third gather.
+// What one rank does, or is heard to do: "p12" is a post, "g3" its third gather.
 using Deeds = std::vector<std::string>;
 
 TEST(Posts, KeepTheirOrderAmongGathersWhateverTheSchedule) {
@@ -46,7 +46,7 @@ TEST(Posts, KeepTheirOrderAmongGathersWhateverTheSchedule) {
     std::vector<unsigned> seeds;
     for (size_t rank = 0; rank < all.size(); ++rank) {
       seeds.push_back(static_cast<unsigned>(random()));
-      const bool later = random() % 2 == 0;  // posts that come before are kept
+      const bool later = random() % 2 == 0;  // posts that come before the handler are kept
       auto& mine = heard[rank];
       all[rank]->OnGather([&mine](int from, uint64_t number) {
         mine[static_cast<size_t>(from)].push_back("g" + std::to_string(number));
@@ -150,7 +150,7 @@ TEST(Posts, ACallbackMayPostAndFail) {
   EXPECT_EQ(FailureOf(*all[1]), "heard an echo");
 }
 
-// One to all and one to a single rank, in turn.
+// A rank posts to all ranks and sends to a single rank, in turn.
 TEST(Posts, ThoseToOneRankReachItAloneInOrderWithThoseToAll) {
   const Job job(6, 2);
   const auto all = JoinAll(job);

@@ -1,4 +1,4 @@
-// Loopback between processes: all on one device of the stand-in, which is what it is for. This
+// Tests loopback between processes, all on one device of the stand-in, which loopback is for. This
 // program never touches CUDA; the ranks are its children.
 #include <dirent.h>
 
@@ -19,7 +19,7 @@ std::set<std::string> SharedMemoryFiles() {
   std::set<std::string> names;
   if (DIR* const folder = opendir("/dev/shm")) {
     while (const dirent* entry = readdir(folder)) {
-      // Of an OpenMP run-time, in any other process.
+      // OpenMP run-times of other processes have files with this prefix.
       if (!std::string_view(entry->d_name).starts_with("__KMP_")) names.insert(entry->d_name);
     }
     closedir(folder);
@@ -77,7 +77,7 @@ TEST(LoopbackProcesses, RandomMessagesAndSumsArriveWhateverTheDelays) {
   EXPECT_EQ(SharedMemoryFiles(), before);
 }
 
-// Exchanges and sums until the channel fails; everything received is right or NaN.
+// Exchanges and sums until the channel fails. Everything received must be right or NaN.
 int ExchangeUntilFailure(RankProcess& self, Channel& channel, unsigned seed,
                          const std::function<void(int)>& before_round) {
   constexpr size_t kBytes = 20000, kCount = 2000;
@@ -101,7 +101,7 @@ int ExchangeUntilFailure(RankProcess& self, Channel& channel, unsigned seed,
                           .AllReduce(sums + round * kCount * sizeof(float), kCount,
                                      Element::kFloat32, self.device.stream)
                           .ok();
-    // A rank does not run away from the others for ever.
+    // No rank runs ahead of the others for ever.
     if (round % 8 == 7 && good) cuStreamSynchronize(self.device.stream);
     if (!good || !channel.Check().ok()) break;
   }
@@ -123,7 +123,7 @@ int ExchangeUntilFailure(RankProcess& self, Channel& channel, unsigned seed,
       ADD_FAILURE() << "round " << done << " of " << round << ", byte " << i;
       break;
     }
-    // A reduction that was not begun holds the rank's own numbers.
+    // A reduction that was not begun still has the rank's own numbers.
     if (done == round) continue;
     for (const float sum :
          self.device.Download<float>(sums + done * kCount * sizeof(float), kCount)) {
@@ -209,7 +209,7 @@ TEST(LoopbackProcesses, RanksThatShareADeviceAreTold) {
   for (const int status : ended) EXPECT_TRUE(Exited(status, kGood)) << status;
 }
 
-// What another process may write into its key reaches no memory that is not a segment.
+// Whatever another process writes into its key, it opens no memory that is not a segment.
 TEST(SharedSegments, AKeyOpensASegmentOfItsSizeAndNothingElse) {
   Result<SharedSegment> segment = SharedSegment::Make(5000);
   ASSERT_TRUE(segment.ok()) << segment.message();

@@ -1,4 +1,4 @@
-// Who connects and is no rank: port scanners, garbage, slow and silent ones. The job meets all the
+// Tests strangers that connect: port scanners, garbage, slow and silent ones. The job meets all the
 // same.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ void Say(const Descriptor& socket, std::string_view bytes) {
       send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
 
-// Whether the other side closes within `most`, having said nothing.
+// Returns whether the other side closes within `most` without having said anything.
 bool IsDroppedInSilence(const Descriptor& socket, Milliseconds most) {
   pollfd wait = {.fd = socket.get(), .events = POLLIN};
   if (poll(&wait, 1, static_cast<int>(most.count())) != 1) return false;
@@ -105,13 +105,14 @@ TEST_F(StrangersTest, OneWithAnotherTokenLearnsThatAndNoMore) {
       AppendFrame(bytes, {FrameKind::kOtherToken, 0, {}});
       return std::string(bytes.begin(), bytes.end());
     }());
-    Say(socket, std::string(100000, 'x'));  // what it says now is garbage
+    Say(socket, std::string(100000, 'x'));  // everything that it says now is garbage
     EXPECT_TRUE(IsDroppedInSilence(socket, Milliseconds(5000)));
   }
 }
 
 TEST_F(StrangersTest, AGreetingIsNoFurtherReadWithoutItsToken) {
-  // A right beginning, and no right token: whatever follows, even what would not be understood.
+  // The beginning is right and the token is not: what follows is not read, even if it could not be
+  // understood.
   std::string body = PackHello(job_.Of(1), "wrong");
   body.resize(8 + kLongestToken);
   const Descriptor socket = ConnectedTo(job_);
@@ -127,7 +128,7 @@ TEST_F(StrangersTest, CrowdsOfThemDoNotKeepTheRanksOut) {
   ASSERT_TRUE(joined.ok()) << joined.message();
   first_.join();
   EXPECT_TRUE(joined.value()->Failure() == std::nullopt);
-  // The destructor wants a job that waits.
+  // The destructor needs a job that waits.
   ranks_.reset();
   first_ = std::thread([this] { ranks_ = std::move(Ranks::Join(job_.Of(0)).value()); });
 }

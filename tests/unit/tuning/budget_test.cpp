@@ -23,7 +23,7 @@ Tuning Bounds(double kernel_seconds, double process_seconds) {
   return bounds;
 }
 
-// The deadline is asked for before the time is.
+// Asks for the deadline before it asks for the time, so that a deadline of now is over.
 bool IsOver(const Budget& budget, Clock::duration spent) {
   const auto deadline = budget.Deadline(kComparing, spent);
   return deadline <= Clock::now();
@@ -77,7 +77,7 @@ TEST(Budget, BeyondAllTimeIsNoBound) {
   EXPECT_EQ(Budget(std::nullopt).Deadline(kComparing, hours(1000)), Clock::time_point::max());
 }
 
-// What is left for `use`, in whole seconds.
+// The whole seconds that are left for `use`.
 double SecondsFor(Use use, const Budget& budget) {
   return std::round(Seconds(budget.Deadline(use, {}) - Clock::now()).count());
 }

@@ -75,8 +75,8 @@ std::vector<int64_t> Offsets(const Tensor& t) {
   return offsets;
 }
 
-// Random bytes on both sides, alike but for a few elements; compared in random chunks. The oracle
-// decodes every element.
+// Both sides are random bytes, equal but for a few elements, and are compared in random chunks. The
+// oracle decodes every element.
 TEST(CompareChunk, FindsWhatABruteForceFinds) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -170,7 +170,7 @@ TEST(CompareChunk, NothingAgreesWithNanOrInfinity) {
 }
 
 // The magnitudes of the terms of any output element sum to at most what the narrowest type holds
-// exactly: counted by brute force over every reduction set.
+// exactly. The terms are counted by brute force over every reduction set.
 TEST(TestOperands, SumsOfMagnitudesAreExact) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -230,7 +230,7 @@ TEST(Tolerance, DirectEnginesAgreeInEveryBit) {
   EXPECT_TRUE(Discriminates(direct, 1));
 }
 
-// fp32 Winograd is told from a wrong result by far, bf16 Winograd cannot be.
+// In fp32 a wrong result exceeds Winograd's rounding by far, in bf16 it need not.
 TEST(Tolerance, TransformsAreJudgedByTheirType) {
   ConvolutionProblem problem;
   problem.w = {1, 3, 3};
@@ -249,8 +249,9 @@ TEST(Tolerance, TransformsAreJudgedByTheirType) {
   for (const int64_t terms : {1, 9, 128}) EXPECT_FALSE(verdict(NumericClass::kWinograd, terms));
 }
 
-// On real data, direct fp32 engines are told apart at a thousandth of the largest result, with TF32
-// allowed at a hundredth, and gradients of filters over millions of pixels at a fiftieth.
+// On real data the tolerance is a fraction of the largest result: below a thousandth for direct
+// fp32 engines, below a hundredth if TF32 is allowed, below a fiftieth for gradients of filters
+// over millions of pixels.
 TEST(Tolerance, RealDataIsJudgedByItsLargestResult) {
   ConvolutionProblem problem;
   problem.n = 256;

@@ -1,5 +1,5 @@
-// Who may measure a device: threads, processes, processes that die or fork while they hold the
-// lock.
+// Tests who may measure a device: threads, processes, and processes that die or fork while they
+// hold the lock.
 #include "tuning/device_lock.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ using std::chrono::seconds;
 constexpr char kDevice[] = "0123";
 constexpr auto kLong = seconds(60);  // nothing here takes so long
 
-// Another process, and a byte from it when it got so far.
+// A child process, which can tell by a byte that it got so far.
 class Child {
  public:
   explicit Child(const std::function<void(const std::function<void()>& tell)>& body) {
@@ -128,7 +128,7 @@ TEST_F(DeviceLockTest, ProcessesTakeTurns) {
   });
   ASSERT_TRUE(holder.Told());
   EXPECT_FALSE(Acquire(milliseconds(20)));
-  // A holder that dies holds nothing on.
+  // A holder that dies releases the lock.
   holder.Kill();
   EXPECT_TRUE(Acquire(kLong));
 }
@@ -139,13 +139,13 @@ TEST_F(DeviceLockTest, AnotherProcessGetsItWhenItIsFree) {
   EXPECT_TRUE(taker.Wait());
 }
 
-// The copy of a held mutex in a forked child is released by nobody.
+// In a forked child nobody releases the copy of a held mutex.
 TEST_F(DeviceLockTest, AForkedChildOfTheHolderWaitsNoLongerThanItsDeadline) {
   const auto lock = Acquire(kLong);
   ASSERT_TRUE(lock);
   Child child([&](const auto&) { _exit(Acquire(milliseconds(20)) ? 1 : 0); });
   EXPECT_TRUE(child.Wait());
-  // Its end freed nothing of this process's.
+  // The child's end released nothing that this process holds.
   Child other([&](const auto&) {
     const int file = open(Path().c_str(), O_RDWR);
     struct flock held = {};
@@ -156,7 +156,7 @@ TEST_F(DeviceLockTest, AForkedChildOfTheHolderWaitsNoLongerThanItsDeadline) {
   EXPECT_TRUE(other.Wait());
 }
 
-// Not even where the fork happens while the child's parent is about to take one.
+// This holds even if the fork happens while the child's parent is about to take a lock.
 TEST_F(DeviceLockTest, ForksAtAnyTimeLeaveChildrenThatEnd) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer's allocator may be locked in a child for ever";

@@ -1,4 +1,4 @@
-// Measuring on several devices: three of the stand-in's (HOSTGPU_DEVICES=3).
+// Tests measuring on several devices, three of the stand-in's (HOSTGPU_DEVICES=3).
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -30,8 +30,8 @@ std::vector<int> OrdinalsOf(const HeldDevices& held) {
   return ordinals;
 }
 
-// Contexts that convolutions ran in, and how they go: those of the first device wait for another's,
-// those of the others fail.
+// The contexts that convolutions ran in, and what convolutions do there: on the first device they
+// may wait for another device to help, on the other devices they may fail.
 struct Watched {
   std::mutex mutex;
   std::map<CUcontext, size_t> least_free;  // bytes, by context
@@ -83,7 +83,7 @@ class DevicesTest : public MeasuredKernelsTest {
     EXPECT_FALSE(IsActive(1));
     EXPECT_FALSE(IsActive(2));
   }
-  // Engines and sizes, without the times.
+  // Engines, sizes, workspaces and determinism of the rows, without the times.
   static std::set<std::tuple<EngineId, int, size_t, bool>> WhatOf(const Rows& rows) {
     std::set<std::tuple<EngineId, int, size_t, bool>> what;
     for (const MicroConfiguration& row : rows) {
@@ -111,7 +111,7 @@ class DevicesTest : public MeasuredKernelsTest {
 TEST_F(DevicesTest, AllAreHeldAndGivenBack) {
   {
     cudnn::Functions functions = watching_;
-    // That would wait for the device, and break captures on it.
+    // Destroying a handle would wait for the device, and break captures on it.
     functions.cudnnDestroy = [](cudnnHandle_t) {
       ADD_FAILURE() << "a handle is destroyed";
       return CUDNN_STATUS_SUCCESS;
@@ -175,7 +175,7 @@ TEST_F(DevicesTest, SizesSpreadOverDevicesGiveTheRowsOfOne) {
   EXPECT_TRUE(watched.helped);
   EXPECT_EQ(WhatOf(*spread), WhatOf(*alone));
   EXPECT_EQ(measured_, measured_alone);
-  // What was stored is all there is to know.
+  // The store has everything there is to know.
   const auto again = GetWith({}, &store_);
   ASSERT_TRUE(again.ok()) << again.message();
   EXPECT_EQ(measured_, 0);
@@ -250,7 +250,7 @@ TEST_F(DevicesTest, MemoryBoundHoldsOnEachDevice) {
   Tuning bounds{.kernel_seconds = 600, .process_seconds = 600};
   bounds.memory_bytes = 512 << 10;
   MeasuredKernels kernels(nullptr, bounds, kNoFolder, All());
-  const size_t free_before = FreeBytes();  // of each device
+  const size_t free_before = FreeBytes();  // on each device
   const auto rows = Get(kernels);
   ASSERT_TRUE(rows.ok()) << rows.message();
   EXPECT_GE(ContextsUsed(), 2u);

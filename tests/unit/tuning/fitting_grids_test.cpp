@@ -1,4 +1,4 @@
-// Grids that fit a limit, by the workspaces of the real library, without a GPU.
+// Tests which grids fit a limit, by the workspaces of the real library, without a GPU.
 #include "tuning/fitting_grids.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(Grids, DoubleTheTilesAlongTheOutermostAxis) {
   }
 }
 
-// 17 frames in at most 16 parts, and 16 of each of these along h.
+// 17 frames are cut into at most 16 parts; each of these is cut further along h, into at most 16.
 TEST(Grids, GoOnAlongTheNextAxisWherePlacesToCutRunOut) {
   const std::vector<TileGrid> grids = GridsOf(ProblemWith(
       {.spatial_rank = 3, .n = 1, .x = {17, 480, 832}, .w = {3, 3, 3}, .pad = {1, 1, 1}}));
@@ -58,7 +58,7 @@ TEST(Grids, CutOneAxisWherePolicyPowerOfTwoDoes) {
   }
 }
 
-// Padding as wide as the filter leaves channels alone.
+// Padding as wide as the filter leaves only channels to cut.
 TEST(Grids, CutChannelsWhereNoRowsCanBeCut) {
   const std::vector<TileGrid> grids =
       GridsOf(ProblemWith({.n = 1, .c = 8, .k = 8, .groups = 4, .w = {1, 1, 1}, .pad = {0, 1, 1}}));
@@ -66,7 +66,7 @@ TEST(Grids, CutChannelsWhereNoRowsCanBeCut) {
   EXPECT_EQ(grids[1], (TileGrid{.groups = 4}));
 }
 
-// Inside there is no padding; edges have it on one side.
+// Inner tiles have no padding; a tile at an edge has it on one side.
 TEST(Grids, HaveTypicalTilesOfEveryKindAndTheCommonestFirst) {
   const ConvolutionProblem problem =
       ProblemWith({.n = 1, .c = 32, .k = 32, .x = {1, 1024, 1024}, .alignment = 16});
@@ -76,10 +76,10 @@ TEST(Grids, HaveTypicalTilesOfEveryKindAndTheCommonestFirst) {
   EXPECT_TRUE(tiles[0].HasEvenPads());
   EXPECT_EQ(OutputExtents(tiles[0])[1], 1024 / 8);
   for (size_t kind : {1, 2}) EXPECT_FALSE(tiles[kind].HasEvenPads());
-  // 10 rows of x, which are under 8 of y.
+  // 10 rows of x are read by 8 rows of y.
   const int64_t few = int64_t{32} * 1024 * 10;
   EXPECT_EQ(OutputExtents(TypicalTiles(problem, BatchSizePolicy::kAuto, few)[0])[1], 8);
-  // None is so small: those of the last grid.
+  // No tile is so small: these are the tiles of the last grid.
   EXPECT_EQ(OutputExtents(TypicalTiles(problem, BatchSizePolicy::kAuto, 1)[0])[1], 4);
   EXPECT_TRUE(TypicalTiles(ProblemWith({.n = 1, .c = 1, .k = 1, .w = {1, 1, 1}, .pad = {0, 1, 1}}),
                            BatchSizePolicy::kAuto)
@@ -101,15 +101,15 @@ class CountingEngines : public cudnn::GraphEngines {
   size_t plans = 0;
 };
 
-// The copies that engine 62 makes in another layout: of `rows` rows of y, of the rows of x under
-// them, and of the filter.
+// The bytes of the copies that engine 62 makes in another layout: of `rows` rows of y, of the rows
+// of x under them, and of the filter.
 double CopiesOf(const ConvolutionProblem& problem, int rows) {
   const double row = 2.0 * problem.x[2] * problem.c;
   const int read = rows == problem.x[1] ? rows : rows + 2;
   return row * (read + rows) + 2.0 * 9 * problem.c * problem.k;
 }
 
-// The largest kernels of a VAE decoder at 2048 x 2048: which tiles fit.
+// Tests which tiles fit for the largest kernels of a VAE decoder at 2048 x 2048.
 TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
   struct Row {
     int channels, extent, tiles_of_64_mib, tiles_of_512_mib;
@@ -119,7 +119,7 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
                            {128, 1024, 16, 2},
                            {512, 1024, 64, 8},
                            {256, 2048, 128, 16}};
-  constexpr double kBeside = 4096;  // bytes that the engine takes beside its copies, at most
+  constexpr double kBeside = 4096;  // at most so many bytes beside the copies
   for (const Row& row : kRows) {
     const ConvolutionProblem problem = ProblemWith({.n = 1,
                                                     .c = row.channels,
@@ -146,8 +146,8 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
     EXPECT_TRUE(of_64[0].CheckCovers(whole).ok());
     ASSERT_GE(of_64.size(), 2u);
     EXPECT_EQ(of_64[1].tiles->grid.Parts(), 2 * row.tiles_of_64_mib);
-    // Three kinds of each grid that was found, and of one that is about as large as a limit; two
-    // plans of the law.
+    // Plans are made for three kinds of tiles of each grid that was found and of one grid that is
+    // about as large as a limit, and two for the law of workspaces.
     EXPECT_LE(engines.plans, 2 + 3 * (of_64.size() + 1));
     const auto of_512 =
         FittingGrids(engines, whole, read->convolution.engine, {512 * kMiB, 50 * kMiB}).fitting;
@@ -159,7 +159,7 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
   }
 }
 
-// Every grid with the workspace of its division, by plans of all.
+// Every grid with the workspace of its division, found by making all plans.
 using Needs = std::vector<std::pair<TileGrid, size_t>>;
 Needs NeedsByAllPlans(CountingEngines& engines, const ConvolutionProblem& whole,
                       const EngineId& engine) {
@@ -172,7 +172,7 @@ Needs NeedsByAllPlans(CountingEngines& engines, const ConvolutionProblem& whole,
   return needs;
 }
 
-// What FittingGrids finds.
+// The grids that FittingGrids should find.
 std::vector<TileGrid> FoundAmong(Needs fitting, const GridLimits& limits) {
   std::erase_if(fitting, [&](const auto& need) { return need.second > limits.workspace_bytes; });
   std::vector<TileGrid> chosen;
@@ -188,7 +188,8 @@ std::vector<TileGrid> FoundAmong(Needs fitting, const GridLimits& limits) {
   return chosen;
 }
 
-// Two plans give the law, a third confirms it: those of grids that do not fit are not made.
+// Two plans give the law of workspaces and a third confirms it. Plans for grids that do not fit are
+// not made.
 TEST(Grids, AFewPlansFindWhatAllPlansFind) {
   size_t few = 0, all = 0;
   for (const Operation operation : test::kOperations) {
@@ -251,7 +252,7 @@ TEST(Grids, NoneFitsWhereOneWindowDoesNot) {
   const FoundGrids found =
       FittingGrids(engines, whole, read->convolution.engine, {1024, 50 * kMiB});
   EXPECT_TRUE(found.fitting.empty());
-  // One row of y and the three rows of x under it.
+  // One row of y needs three rows of x.
   EXPECT_NEAR(static_cast<double>(found.least_bytes), CopiesOf(problem, 1), 4096.0);
   EXPECT_EQ(found.why, "");
   CountingEngines counted(*read);
@@ -266,7 +267,7 @@ TEST(Grids, NoneFitsWhereOneWindowDoesNot) {
   EXPECT_NE(refused.message().find("graph:62"), std::string::npos) << refused.message();
 }
 
-// Engine 28 takes even paddings alone, which tiles at an edge do not have.
+// Engine 28 serves only even paddings, and tiles at an edge have uneven ones.
 TEST(Grids, NameTheTilesThatAnEngineDoesNotServe) {
   const ConvolutionProblem problem =
       ProblemWith({.n = 1, .c = 64, .k = 64, .x = {1, 64, 64}, .alignment = 16});

@@ -1,5 +1,5 @@
-// Whatever math type a descriptor has, its own engines are measured, also where the library lists
-// them with another one.
+// Tests that a descriptor's own engines are measured whatever its math type, also if the library
+// lists them with another math type.
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -21,7 +21,7 @@ cudnnMathType_t MathOf(cudnnConvolutionDescriptor_t convolution) {
   return math;
 }
 
-// The stand-in, which notes what it runs.
+// The stand-in, with a note of each convolution's math type.
 cudnn::Functions Noting() {
   cudnn::Functions functions = StandIn();
   functions.cudnnConvolutionForward =
@@ -39,8 +39,8 @@ cudnn::Functions Noting() {
   return functions;
 }
 
-// The same, where descriptors with the default math type are answered with FMA: what the library
-// says to others, the default, is none that it says of itself.
+// Like Noting, but the library answers FMA to descriptors with the default math type: what it lists
+// as default for other descriptors, it does not list for these.
 cudnn::Functions SayingOtherwise() {
   cudnn::Functions functions = Noting();
   functions.cudnnGetConvolutionForwardAlgorithm_v7 =

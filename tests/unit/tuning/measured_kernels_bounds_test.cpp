@@ -1,5 +1,5 @@
-// What measuring may take, and what is known when it was not enough. Engines are made slow, so that
-// budgets end where the tests want it.
+// Tests how much time and memory measuring may take, and what is known if that was not enough.
+// Engines are made slow, so that budgets end where the tests want it.
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -13,14 +13,15 @@ namespace {
 
 using planning::Proof;
 
-// Seconds: enough to begin with one engine on a loaded machine, and over when it has run twice.
+// In seconds: enough to begin with one engine on a loaded machine, and used up once it has run
+// twice.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
 
 std::atomic<std::chrono::milliseconds> slow = kSlow;
 std::atomic<size_t> least_free = 0;
 
-// Every convolution takes `slow`, and notes how much memory is left.
+// The stand-in, where a convolution takes `slow` and notes how much memory is left.
 cudnn::Functions SlowStandIn() {
   cudnn::Functions functions = StandIn();
   functions.cudnnConvolutionForward =
@@ -71,7 +72,7 @@ TEST_F(MeasuredKernelsBoundsTest, AKernelStopsAtItsDeadlineWithTheUndividedOneFi
   EXPECT_FALSE(answer.whole_tried);
   EXPECT_EQ(SizesOf(answer.rows), std::set{8});
   EXPECT_FALSE(kernels.HasAllEngines(device_, Problem()));
-  // Its time is used up for good; another kernel has its own.
+  // This kernel's time is used up for good; another kernel has time of its own.
   const long measured = kernels.measured();
   EXPECT_EQ(Ask(kernels, Problem()).rows, answer.rows);
   EXPECT_EQ(kernels.measured(), measured);
@@ -87,7 +88,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatFitsTheUsersLimitComesFirst) {
   for (const MicroConfiguration& row : all) {
     if (row.micro_batch == 8) largest = std::max(largest, row.workspace_bytes);
   }
-  // Undivided, the engine of that row has no chance; its pieces have.
+  // The engine of that row exceeds the limit undivided, but not in pieces.
   const auto needy = std::find_if(all.begin(), all.end(), [&](const auto& row) {
     return row.micro_batch == 8 && row.workspace_bytes == largest;
   });
@@ -114,7 +115,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatFitsTheUsersLimitComesFirst) {
       for (const auto& row : stored->rows) {
         if (everything) continue;
         EXPECT_LT(row.micro.workspace_bytes, largest);
-        // Pieces of what fits undivided would only be faster.
+        // An engine that fits undivided would only be faster in pieces.
         EXPECT_TRUE(row.micro.micro_batch == 8 || !whole.contains(row.micro.engine));
       }
       const auto known =
@@ -123,7 +124,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatFitsTheUsersLimitComesFirst) {
           });
       EXPECT_NE(known, stored->rows.end());
       EXPECT_EQ(stored->complete_sizes.empty(), !everything);
-      // Both times all is tried that there is.
+      // In both cases everything was tried.
       EXPECT_TRUE(kernels.MeasureFitting(device_, question).ok());
       EXPECT_EQ(kernels.measured(), measured);
     }
@@ -139,7 +140,7 @@ TEST_F(MeasuredKernelsBoundsTest, WithoutTimePiecesThatFitAreKnownBeforeTheWhole
     if (row.engine == "legacy:1" && row.micro_batch == 8) needy = row.workspace_bytes;
   }
   ASSERT_GT(needy, 0u);
-  // Only engine 1 serves, whose whole does not fit.
+  // Only engine 1 serves, and its whole does not fit.
   cudnn::Functions one = slow_;
   one.cudnnGetConvolutionForwardAlgorithm_v7 =
       [](cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
@@ -164,7 +165,7 @@ TEST_F(MeasuredKernelsBoundsTest, WithoutTimePiecesThatFitAreKnownBeforeTheWhole
   EXPECT_LE(answer.rows[0].workspace_bytes, needy / 2);
   EXPECT_FALSE(answer.settled);
   EXPECT_TRUE(answer.late);
-  // Without a limit of the user's nothing can be promised of that.
+  // Without the user's limit nothing can be promised of this row.
   question.must_fit.reset();
   question.may_measure = false;
   const MeasuredRows unlimited = kernels.Get(device_, question);
@@ -190,7 +191,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasLateIsReadWhenAnotherProcessMeasuredIt)
   const MeasuredRows all = Ask(patient, Problem());
   EXPECT_TRUE(all.settled);
   EXPECT_GT(patient.measured(), 0);
-  // What is there already is not measured again.
+  // Rows that are already stored are not measured again.
   EXPECT_EQ(patient.measured() + measured, static_cast<long>(all.rows.size()));
   const MeasuredRows read = Ask(hurried, Problem());
   EXPECT_TRUE(read.settled);
@@ -221,7 +222,7 @@ TEST_F(MeasuredKernelsBoundsTest, ASumOfPartialsWithoutTimeIsNotTried) {
 TEST_F(MeasuredKernelsBoundsTest, NothingIsPreparedWithoutTime) {
   static const cudnn::Functions* real = nullptr;
   static int asked = 0;
-  real = &functions_;  // the quick ones
+  real = &functions_;  // the fast functions
   cudnn::Functions counting = *real;
   counting.cudnnGetConvolutionForwardWorkspaceSize = [](auto... arguments) {
     ++asked;
@@ -257,7 +258,7 @@ TEST_F(MeasuredKernelsBoundsTest, AllKernelsTogetherStopAtTheProcesssBudget) {
     EXPECT_EQ(other.status.message(), "the time for measuring is used up");
   }
   EXPECT_EQ(kernels.measured(), measured);
-  // Yet what others have measured by now is found.
+  // Measurements that others have stored by now are still found.
   ASSERT_TRUE(
       store_
           .Write(Other(), device_.platform, {{{"legacy:0", 8, 5, 0, true}, 5, false}}, {1, 2, 4, 8})
@@ -268,7 +269,7 @@ TEST_F(MeasuredKernelsBoundsTest, AllKernelsTogetherStopAtTheProcesssBudget) {
   EXPECT_EQ(kernels.measured(), measured);
 }
 
-// As a turn ends that is no longer than the process's time allows.
+// A call's turn ends like this, although the process has more time.
 TEST_F(MeasuredKernelsBoundsTest, WhatIsCutShortIsMeasuredAtALaterCall) {
   MeasuredKernels kernels(&store_, Seconds(1000, 1000), kNoFolder);
   Question question = Asking(Problem(), true);
@@ -341,7 +342,7 @@ TEST_F(MeasuredKernelsBoundsTest, NoMoreMemoryIsTakenThanAQuarterOfWhatIsFree) {
   ASSERT_EQ(cuMemAlloc(&occupied, free - rest), CUDA_SUCCESS);
   const size_t before = FreeBytes();
   least_free = before;
-  Tuning bounds;  // of memory only
+  Tuning bounds;  // only memory is bounded
   bounds.kernel_seconds = bounds.process_seconds = 3600;
   MeasuredKernels kernels(&store_, bounds, kNoFolder);
   const MeasuredRows answer = Ask(kernels, problem);
@@ -389,7 +390,7 @@ TEST_F(MeasuredKernelsBoundsTest, PolicyAutoAsksUntilItKnowsEnoughAndNeverTwice)
   EXPECT_EQ(warm.measured(), 0);
 }
 
-// Spoils what is computed of fewer images than Problem() has.
+// Spoils the result of a call for fewer images than Problem() has.
 void SpoilPieces(const cudnn::ConvolutionCall& call) {
   cudnnDataType_t type;
   int rank = 0, extents[CUDNN_DIM_MAX], strides[CUDNN_DIM_MAX];

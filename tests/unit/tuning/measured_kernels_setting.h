@@ -1,4 +1,4 @@
-// A kernel, the stand-in as the device, and a store: what tests of MeasuredKernels begin with.
+// A kernel, the stand-in as the device, and a store, for tests of MeasuredKernels.
 #pragma once
 
 #include <cuda.h>
@@ -24,7 +24,7 @@ using test::FreeBytes;
 using test::MemoryStore;
 using Rows = std::vector<MicroConfiguration>;
 
-// Other programs that measure do not wait for this one.
+// Without this folder, other programs that measure do not wait for this one.
 constexpr char kNoFolder[] = "/nonexistent";
 
 using test::StandIn;
@@ -41,7 +41,7 @@ inline std::set<EngineId> EnginesAt(const Rows& rows, int size) {
   return engines;
 }
 
-// What the first legacy algorithm takes for `size` images. REQUIRES: it is among the rows.
+// The row of algorithm 0 for `size` images. REQUIRES: `rows` has it.
 inline MicroConfiguration RowOf(const Rows& rows, int size) {
   return *std::find_if(rows.begin(), rows.end(), [&](const MicroConfiguration& row) {
     return row.micro_batch == size && row.engine == "legacy:0";

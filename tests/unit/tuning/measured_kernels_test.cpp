@@ -32,7 +32,7 @@ TEST_F(MeasuredKernelsTest, IdenticalKernelsAreMeasuredOnce) {
   ASSERT_TRUE(second.ok());
   EXPECT_EQ(*second, *first);
   EXPECT_EQ(kernels.measured(), measured);
-  // Another batch of the same kernel lacks its own size alone.
+  // Another batch of the same kernel lacks only its own size.
   const Result<Rows> larger = Get(kernels, Problem(16));
   ASSERT_TRUE(larger.ok());
   EXPECT_EQ(kernels.measured() - measured, static_cast<long>(EnginesAt(*larger, 16).size()));
@@ -49,7 +49,7 @@ TEST_F(MeasuredKernelsTest, WhatTheStoreHasIsNotMeasured) {
   EXPECT_EQ(*read, *measured);
 }
 
-// A store of other settings, or one that is not true.
+// The store's rows may come from other settings, or be wrong.
 TEST_F(MeasuredKernelsTest, RowsSayNoLessThanTheLibraryNeeds) {
   MeasuredKernels cold(&store_, std::nullopt, kNoFolder);
   const Result<Rows> measured = Get(cold);
@@ -82,7 +82,7 @@ TEST_F(MeasuredKernelsTest, RowsSayNoLessThanTheLibraryNeeds) {
   EXPECT_EQ(warm.measured(), 0);
 }
 
-// Another process measures while this one does: its rows are there only after the first write.
+// Another process measures at the same time: its rows appear only after this process's first write.
 class RacedStore : public MemoryStore {
  public:
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
@@ -155,7 +155,8 @@ TEST_F(MeasuredKernelsTest, EnginesWithoutMemoryAreLeftOut) {
   size_t largest = 0;
   for (const MicroConfiguration& row : *all) largest = std::max(largest, row.workspace_bytes);
   ASSERT_GT(largest, size_t{1} << 20);
-  // Room for the operands (2 x 590 KB and little), not for the largest workspace.
+  // There is room for the operands (2 x 590 KB and a little more), but not for the largest
+  // workspace.
   CUdeviceptr occupied;
   ASSERT_EQ(cuMemAlloc(&occupied, FreeBytes() - largest), CUDA_SUCCESS);
   const size_t before = FreeBytes();
@@ -166,7 +167,7 @@ TEST_F(MeasuredKernelsTest, EnginesWithoutMemoryAreLeftOut) {
   ASSERT_TRUE(some.ok()) << some.message();
   EXPECT_LT(EnginesAt(*some, 64).size(), EnginesAt(*all, 64).size());
   EXPECT_GE(EnginesAt(*some, 64).size(), 1u);
-  // Another process may have the memory: what is missing here must not be missing for ever.
+  // Another process may hold the memory, so what is missing now must not be missing for ever.
   EXPECT_FALSE(narrow.HasAllEngines(device_, problem));
   EXPECT_TRUE(roomy.HasAllEngines(device_, problem));
   MeasuredKernels later(&store_, std::nullopt, kNoFolder);
@@ -259,7 +260,7 @@ TEST_F(MeasuredKernelsTest, RunsOnAStreamOfItsOwnAndKeepsTheContext) {
   EXPECT_EQ(cuStreamDestroy(callers), CUDA_SUCCESS);
 }
 
-// Destroying one would wait for the device, which breaks captures on other threads.
+// Destroying a handle would wait for the device, which breaks captures on other threads.
 TEST_F(MeasuredKernelsTest, HandlesAreUsedAgainAndNeverDestroyed) {
   cudnn::Functions functions = StandIn();
   functions.cudnnDestroy = [](cudnnHandle_t handle) {
@@ -283,7 +284,7 @@ TEST_F(MeasuredKernelsTest, ThreadsShareOneMeasurement) {
   std::array<Rows, 2> found;
   std::vector<std::thread> threads;
   for (Rows& rows : found) {
-    // Threads that never had a context: measuring brings its own.
+    // These threads never had a context: measuring brings its own.
     threads.emplace_back([&] {
       Result<Rows> result = Get(kernels);
       ASSERT_TRUE(result.ok()) << result.message();
@@ -315,7 +316,7 @@ ConvolutionProblem FilterGradient(DataType type) {
   return problem;
 }
 
-// What the store holds of summing partials.
+// The store's measurements of summing partials.
 std::vector<MicroConfiguration> StoredSums(MemoryStore& store, const ConvolutionProblem& problem,
                                            const planning::Platform& platform) {
   std::vector<MicroConfiguration> sums;
@@ -326,7 +327,7 @@ std::vector<MicroConfiguration> StoredSums(MemoryStore& store, const Convolution
   return sums;
 }
 
-// Every smaller size has the sum's workspace and time on top of what was measured.
+// Each size below the mini-batch adds the sum's workspace and time to what was measured.
 TEST_F(MeasuredKernelsTest, PiecesOfSixteenBitFilterGradientsCostTheirSum) {
   for (const DataType type : {DataType::kHalf, DataType::kBfloat16}) {
     const ConvolutionProblem problem = FilterGradient(type);
@@ -355,7 +356,7 @@ TEST_F(MeasuredKernelsTest, PiecesOfSixteenBitFilterGradientsCostTheirSum) {
   }
 }
 
-// Engines that were compared whole say nothing of what sums their partials.
+// A comparison of engines says nothing about the sum of their partials.
 TEST_F(MeasuredKernelsTest, SumsOfPartialsAreTrustedApart) {
   const ConvolutionProblem problem = FilterGradient(DataType::kHalf);
   MeasuredKernels first(&store_, std::nullopt, kNoFolder);
@@ -369,13 +370,13 @@ TEST_F(MeasuredKernelsTest, SumsOfPartialsAreTrustedApart) {
             Trust::Kind::kUnknown);
   EXPECT_EQ(kernels.Verify(device_, problem, {configuration, row(8), Proof::kOnce}).kind,
             Trust::Kind::kTrusted);
-  // The next process finds it compared.
+  // The next process finds that the sum was compared.
   MeasuredKernels next(&store_, std::nullopt, kNoFolder);
   EXPECT_EQ(next.Verify(device_, problem, {configuration, row(8), Proof::kKnown}).kind,
             Trust::Kind::kTrusted);
 }
 
-// What another process compared never ran in this one.
+// Pieces that another process compared have not run in this one.
 TEST_F(MeasuredKernelsTest, WhatWasComparedElsewhereIsNoProofThatItRanHere) {
   MeasuredKernels first(&store_, std::nullopt, kNoFolder);
   const Result<Rows> rows = Get(first);
@@ -393,7 +394,7 @@ TEST_F(MeasuredKernelsTest, WhatWasComparedElsewhereIsNoProofThatItRanHere) {
   EXPECT_EQ(verify(Proof::kKnownHere), Trust::Kind::kTrusted);
 }
 
-// Serves at most four images.
+// Engines that serve at most four images.
 class FewImages : public cudnn::Engines {
  public:
   FewImages(const cudnn::Functions& functions, cudnnHandle_t handle) : all_(functions, handle) {}
@@ -453,8 +454,8 @@ TEST_F(MeasuredKernelsTest, OtherKernelsHaveNoSum) {
   }
 }
 
-// Where engines were measured before there were sums, or the sum found no memory: it alone is
-// measured.
+// The store may have been written before there were sums, or the sum found no memory: then the sum
+// alone is measured.
 TEST_F(MeasuredKernelsTest, AMissingSumIsMeasuredBehindCompleteSizes) {
   const ConvolutionProblem problem = FilterGradient(DataType::kHalf);
   MeasuredKernels first(&store_, std::nullopt, kNoFolder);

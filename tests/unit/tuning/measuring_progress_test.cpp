@@ -1,4 +1,4 @@
-// What MeasuredKernels tells whoever wants to know what a program waits for.
+// Tests what MeasuredKernels tells about what a program waits for.
 #include "tuning/measuring_progress.h"
 
 #include <atomic>

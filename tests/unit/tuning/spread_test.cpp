@@ -12,7 +12,7 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Counts how often each unit was done, and who failed.
+// Counts how often each unit was done, and notes the devices that failed.
 struct Tally {
   explicit Tally(size_t units) : done(units) {}
   DeviceLost Lost() {
@@ -66,7 +66,7 @@ TEST(SpreadTest, DevicesWorkAtTheSameTime) {
       3, 3,
       [&](size_t, size_t) {
         ++begun;
-        while (begun < 3) std::this_thread::yield();  // hangs where one waits for another
+        while (begun < 3) std::this_thread::yield();  // hangs if one device waits for another
         return Status::Ok();
       },
       [](size_t, const Status&) {});
@@ -85,7 +85,7 @@ TEST(SpreadTest, FailedDevicesWorkIsDoneByOthers) {
             ++tried;
             return Status::Error("fell off the bus");
           }
-          while (tried == 0) std::this_thread::yield();  // the bad one has its unit
+          while (tried == 0) std::this_thread::yield();  // until the bad device has a unit
           ++tally.done[unit];
           return Status::Ok();
         },
@@ -102,7 +102,7 @@ TEST(SpreadTest, LastDevicesErrorIsTold) {
   const Status status = SpreadOverDevices(
       2, 4, [](size_t, size_t) { return Status::Error("no engine"); }, tally.Lost());
   EXPECT_EQ(status.message(), "no engine");
-  EXPECT_EQ(tally.lost.size(), 1u);  // nobody takes the last one's work
+  EXPECT_EQ(tally.lost.size(), 1u);  // nobody is left to take the last device's work
 }
 
 TEST(SpreadTest, WhatIsThrownIsAFailure) {

@@ -1,4 +1,4 @@
-// Divisions into tiles as they are measured on the stand-in.
+// Tests divisions into tiles as they are measured on the stand-in.
 #include "tuning/stored_tiles.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 class StoredTilesTest : public TileTest {
  protected:
-  // What the engines of `plans` measure of four tiles along h, without a store.
+  // Measures the engines of `plans` on each kind of `tiles`, without a store.
   Result<RowsOfKinds> Measure(const std::vector<cudnn::GraphTemplate>& plans, const Tiles& tiles,
                               const MeasureLimits& limits = {}) {
     TileEngines engines = {ScopeOf(plans), {}, nullptr};
@@ -60,7 +60,7 @@ TEST_F(StoredTilesTest, EveryKindHasATimeAndAnEngine) {
   }
 }
 
-// Engine 1 needs workspace, engine 0 none.
+// Engine 1 needs workspace, engine 0 needs none.
 TEST_F(StoredTilesTest, OnlyEnginesWithinTheLimitAreTaken) {
   const ConvolutionProblem problem = Image(Operation::kForward, DataType::kFloat);
   const std::vector<cudnn::GraphTemplate> both = {PlanOf(problem, 0), PlanOf(problem, 1)};
@@ -79,7 +79,8 @@ TEST_F(StoredTilesTest, OnlyEnginesWithinTheLimitAreTaken) {
   for (const auto& rows : none->rows) EXPECT_TRUE(rows.empty());
 }
 
-// The second process measures nothing, and other images that are cut into the same tiles find them.
+// A second process measures nothing; other images that are cut into the same tiles find the rows,
+// too.
 TEST_F(StoredTilesTest, WhatAStoreHoldsIsNotMeasuredAgain) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Image(operation, DataType::kBfloat16);
@@ -121,8 +122,8 @@ TEST_F(StoredTilesTest, WhatAStoreHoldsIsNotMeasuredAgain) {
   }
 }
 
-// Tiles whose views span more than engines count, as if they counted to few: each is packed, and
-// its copies are measured under their own name.
+// Engines are said to count so few elements that the tiles' views span too much: each tile is
+// packed, and its copies are measured under their own name.
 TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
   for (const Operation operation : test::kOperations) {
     for (const DataType type : {DataType::kFloat, DataType::kBfloat16}) {
@@ -141,7 +142,7 @@ TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
       const auto first = MeasureStoredKinds(device(), whole, *tiles, engines, {});
       ASSERT_TRUE(first.ok()) << first.message();
       const bool sums = SumsPartials(whole);
-      // Each kind has copies of its own, and a gradient of 16 bits its sum.
+      // Each kind measures its copies and, in a 16-bit gradient, its sum.
       EXPECT_EQ(first->measured, 3 * (2 + 1 + (sums ? 1 : 0)));
       for (size_t kind = 0; kind < tiles->kinds.size(); ++kind) {
         ASSERT_EQ(first->rows[kind].size(), 2u);
@@ -166,7 +167,7 @@ TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
       MeasureLimits limits;
       limits.fit_bytes = PackedBytes(tiles->kinds[1]) - 1;
       EXPECT_FALSE(MeasureStoredKinds(device(), whole, *tiles, engines, limits).ok());
-      // What fits is what is left beside the copies.
+      // The engines get what is left beside the copies.
       limits.fit_bytes = PackedBytes(tiles->kinds[1]) + (sums ? PartialSumBytes(whole) : 0);
       const auto fitting = MeasureStoredKinds(device(), whole, *tiles, engines, limits);
       ASSERT_TRUE(fitting.ok()) << fitting.message();
@@ -177,7 +178,7 @@ TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
   }
 }
 
-// The whole does not fit into what measuring may take, its tiles do.
+// Measuring has too little memory for the whole, but enough for its tiles.
 TEST_F(StoredTilesTest, TakeTheMemoryOfOneTile) {
   const ConvolutionProblem problem = Image(Operation::kForward, DataType::kFloat);
   test::GraphOptions residual;
@@ -197,7 +198,7 @@ TEST_F(StoredTilesTest, TakeTheMemoryOfOneTile) {
   }
 }
 
-// A process that has the store of an earlier one makes no plan before it decides.
+// A process with the store of an earlier one makes no plan before it decides.
 TEST_F(StoredTilesTest, WhatASearchFoundIsNotSoughtAgain) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Image(operation, DataType::kFloat);
@@ -220,7 +221,8 @@ TEST_F(StoredTilesTest, WhatASearchFoundIsNotSoughtAgain) {
       return candidates;
     };
     test::MemoryStore store;
-    // Grids within `limit_bytes`, as a new process finds them; `made` counts its engines.
+    // Finds the grids within `limit_bytes` as a new process does; `made` counts the engines that it
+    // makes.
     const auto find = [&](size_t limit_bytes) {
       MeasuredKernels kernels(&store, std::nullopt, "/nonexistent");
       question.request = planning::RequestFor(question.problem, limit_bytes, false);
@@ -254,7 +256,7 @@ TEST_F(StoredTilesTest, WhatASearchFoundIsNotSoughtAgain) {
       expect_equal(find(kRoom), first);
       EXPECT_GT(made, 0);
     }
-    // A store that lost the rows.
+    // This store has lost the rows.
     test::MemoryStore empty;
     empty.notes = {note};
     MeasuredKernels kernels(&empty, std::nullopt, "/nonexistent");
@@ -264,7 +266,7 @@ TEST_F(StoredTilesTest, WhatASearchFoundIsNotSoughtAgain) {
   }
 }
 
-// Lets the graph API serve the whole by the implicit GEMM alone.
+// Lets the graph API serve the whole only by its implicit GEMM.
 cudnnStatus_t FinalizeWithoutOthersForTheWhole(cudnnBackendDescriptor_t descriptor) {
   const cudnnStatus_t status = test::StandInGraphs().cudnnBackendFinalize(descriptor);
   if (status != CUDNN_STATUS_SUCCESS) return status;

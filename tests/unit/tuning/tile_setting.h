@@ -1,5 +1,4 @@
-// Single images and the stand-in's graph engines on them: what tests of measured and compared tiles
-// begin with.
+// Single images and the stand-in's graph engines on them, for tests of measured and compared tiles.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ class TileTest : public test::DeviceTest {
   TileTest() { EXPECT_EQ(functions_.cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS); }
   ~TileTest() override { EXPECT_EQ(functions_.cudnnDestroy(handle_), CUDNN_STATUS_SUCCESS); }
 
-  // The plan of one of the stand-in's engines.
+  // The plan of engine `engine` of the stand-in.
   cudnn::GraphTemplate PlanOf(const ConvolutionProblem& problem, int engine,
                               const test::GraphOptions& options = {}) {
     const test::Graph graph(problem, options, functions_, {handle_, nullptr});

@@ -53,7 +53,8 @@ class VerifyTest : public ::testing::Test {
     return test::Choices(engines, problem);
   }
 
-  // `engine` at `images`, with the workspace it takes as a piece; no engine when it does not serve.
+  // `engine` at `images` images, with its workspace as a piece; an empty engine if it does not
+  // serve.
   MicroConfiguration Micro(ConvolutionProblem problem, const EngineId& engine, int images) {
     const int n = std::exchange(problem.n, images);
     for (const cudnn::EngineChoice& choice : EnginesOf(problem)) {
@@ -69,7 +70,7 @@ class VerifyTest : public ::testing::Test {
     return VerifyPlan(device_, problem, configuration, undivided, budget, LegacyScope());
   }
 
-  // 4 + 4 + 2 images of `engine`, against algorithm 0.
+  // Verifies 4 + 4 + 2 images of `engine` against algorithm 0.
   Verification VerifyThree(const ConvolutionProblem& problem, const EngineId& engine = "legacy:1",
                            const MeasureLimits& budget = {}) {
     const Configuration configuration = {
@@ -112,7 +113,7 @@ TEST_F(VerifyTest, RightPlansOfEveryOperationAndTypeAreEqual) {
   }
 }
 
-// What the convolution calls of one comparison were: images, and whether they added.
+// The convolution calls of one comparison: their numbers of images, and whether they added.
 std::vector<std::pair<int, bool>> compared;
 void NoteCall(const cudnn::ConvolutionCall& call) {
   cudnnDataType_t type;
@@ -148,7 +149,7 @@ TEST_F(VerifyTest, AWholeFilterGradientIsAddedToItself) {
   EXPECT_EQ(verify({.at = -1, .later = NoteCall}), Verdict::kEqual);
   EXPECT_THAT(compared, testing::ElementsAre(std::pair(10, false), std::pair(10, true),
                                              std::pair(10, false), std::pair(10, true)));
-  // The plan's second run replaces.
+  // In this plan the second run replaces.
   static constexpr float kZero = 0;
   EXPECT_EQ(verify({.at = 3, .before = [](cudnn::ConvolutionCall& call) { call.beta = &kZero; }}),
             Verdict::kDifferent);
@@ -177,8 +178,8 @@ TEST_F(VerifyTest, AWrongElementIsFoundWhereItIs) {
       const ConvolutionProblem problem = ComparedProblem(operation, type);
       static bool corrupt_partial;
       corrupt_partial = SumsPartials(problem);
-      // The lowest bit of one element: the smallest step that the type has; of a partial, whose
-      // lowest bits vanish in the sum, one of the exponent.
+      // Flips the lowest bit of one element, the smallest step of its type. The lowest bits of a
+      // partial vanish in the sum, so in a partial a bit of the exponent is flipped.
       const Verification verification =
           VerifyFaulty(problem,
                        {3,
@@ -214,7 +215,7 @@ TEST_F(VerifyTest, ImagesMixedUpAreDifferent) {
   }
 }
 
-// What rounds, too, is told from wrong results: in fp16 against tiles that are stored in fp16.
+// Rounding is told from wrong results, in fp16 even though tiles are stored in fp16.
 TEST_F(VerifyTest, ImagesMixedUpByWinogradAreDifferent) {
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
     ConvolutionProblem problem = ComparedProblem(Operation::kForward, type);
@@ -231,7 +232,7 @@ TEST_F(VerifyTest, ImagesMixedUpByWinogradAreDifferent) {
   }
 }
 
-// Also where another piece would take it back.
+// The plan is wrong even if another piece would compensate for the overflow.
 TEST_F(VerifyTest, APartialThatOverflowsIsDifferent) {
   for (const DataType type : {DataType::kHalf, DataType::kBfloat16}) {
     static uint16_t infinity;
@@ -253,7 +254,8 @@ TEST_F(VerifyTest, APieceThatWritesBesideItsPartialIsNamed) {
   const ConvolutionProblem problem = ComparedProblem(Operation::kBackwardFilter, DataType::kHalf);
   const Verification verification =
       VerifyFaulty(problem, {1, [](const cudnn::ConvolutionCall& call) {
-                               // Behind 16 filters of 8 channels, 3x3, a multiple of 256 bytes.
+                               // The byte is behind 16 filters of 8 channels and 3x3 taps, a
+                               // multiple of 256 bytes.
                                WriteByte(static_cast<char*>(call.w) + 2 * 16 * 8 * 9);
                              }});
   EXPECT_EQ(verification.verdict, Verdict::kTrespassed);
@@ -279,7 +281,7 @@ TEST_F(VerifyTest, AFilterGradientThatDoesNotAddUpIsDifferent) {
   EXPECT_EQ(verification.verdict, Verdict::kDifferent);
 }
 
-// Writes its images one element too far to the right.
+// Accesses its images one element too far to the right.
 class ShiftedPiece : public cudnn::Piece {
  public:
   explicit ShiftedPiece(std::unique_ptr<cudnn::Piece> right) : right_(std::move(right)) {}
@@ -294,7 +296,7 @@ class ShiftedPiece : public cudnn::Piece {
   const std::unique_ptr<cudnn::Piece> right_;
 };
 
-// Legacy engines whose pieces are shifted, but not the whole.
+// Legacy engines that shift pieces, but not the whole.
 class ShiftedEngines : public cudnn::LegacyEngines {
  public:
   ShiftedEngines(const cudnn::Functions& functions, cudnnHandle_t handle, int whole)
@@ -312,7 +314,7 @@ class ShiftedEngines : public cudnn::LegacyEngines {
   const int whole_;
 };
 
-// What is compared is what executes: the schedule of pieces.
+// The comparison runs the schedule of pieces that executes, too.
 TEST_F(VerifyTest, AFaultOfPiecesAloneIsFound) {
   for (const Operation operation : kOperations) {
     const ConvolutionProblem problem = ComparedProblem(operation);
@@ -452,7 +454,7 @@ TEST_F(VerifyTest, WhatIsNoPlanOfTheProblemIsNoVerdict) {
             Verdict::kNotCompared);
 }
 
-// Every engine of the stand-in at random divisions: a right plan is never rejected.
+// Tries every engine of the stand-in at random divisions.
 TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -462,7 +464,7 @@ TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
   while (problems < kProblems) {
     ConvolutionProblem problem = RandomProblem(random);
     problem.n = 1 + problem.n % 9;
-    if (problems % 2 == 0) {  // what Winograd serves, too
+    if (problems % 2 == 0) {  // a problem that Winograd serves, too
       problem.spatial_rank = 2;
       problem.groups = 1;
       problem.x = {1, 3 + problems % 11, 4 + problems % 7};
@@ -480,7 +482,7 @@ TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
     if (!listed.ok() || listed->empty()) continue;
     ++problems;
     for (const auto& [choice, piece] : *listed) {
-      // Boundaries where every piece stays aligned.
+      // At these boundaries every piece stays aligned.
       problem.alignment = 16;
       const int step = LegalStep(problem);
       Configuration configuration;
@@ -504,7 +506,7 @@ TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
           choice.numeric != NumericClass::kDirect || undivided.numeric != NumericClass::kDirect;
       winograd += rounds ? 1 : 0;
       equal += verification.verdict == Verdict::kEqual ? 1 : 0;
-      // Only what rounding hides is left undecided.
+      // Only results that rounding may hide are left undecided.
       EXPECT_EQ(verification.verdict == Verdict::kNotCompared,
                 rounds && problem.type == DataType::kBfloat16)
           << Describe(problem) << " " << choice.engine << ": " << verification.message;

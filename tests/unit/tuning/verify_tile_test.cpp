@@ -1,5 +1,5 @@
-// Tiles compared one by one on the stand-in: right ones are trusted, also where the whole exceeds
-// the memory for measuring, and an engine that looks or writes beyond its tile is not.
+// Tests tiles compared one by one on the stand-in: correct ones are trusted, also if the whole
+// exceeds the memory for measuring, and an engine that reads or writes beyond its tile is not.
 #include "tuning/verify_tile.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using planning::Proof;
 
 constexpr char kNoFolder[] = "/nonexistent";
 
-// What an engine does wrong with one part, once it has run.
+// What an engine does wrong with one part after it has run.
 using Fault = void (*)(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call);
 
 float* HostOf(const void* pointer, int64_t offset) {
@@ -50,7 +50,7 @@ class FaultyPiece : public cudnn::Piece {
   const Fault fault_;
 };
 
-// Engines whose tiles are at fault, but not the whole.
+// Engines that are wrong in tiles, but not in the whole.
 class FaultyEngines : public cudnn::GraphEngines {
  public:
   FaultyEngines(const cudnn::Functions& functions, cudnnHandle_t handle,
@@ -72,18 +72,18 @@ class FaultyEngines : public cudnn::GraphEngines {
   const Fault fault_;
 };
 
-// Adds zero times the element behind the last row of the first channel, or of all channels.
+// Adds zero times the element behind the last row: of the first channel, or of all channels.
 void ReadOneRowMore(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
   const bool data = part.operation == Operation::kBackwardData;
   const int64_t rows = data ? OutputExtents(part)[1] : part.x[1];
   const float* const beyond =
       HostOf(data ? call.y : call.x, rows * (data ? part.y_strides : part.x_strides)[3]);
-  // Where the tensor ends, the device has no more.
+  // Behind the tensor's end there may be no device memory.
   if (beyond == nullptr) return;
   *HostOf(call.*cudnn::OutputOf(part.operation), 0) += 0 * *beyond;
 }
 
-// Writes a channel that is not its own.
+// Writes into the channel behind its own.
 void WriteOneChannelMore(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
   const bool data = part.operation == Operation::kBackwardData;
   const bool filter = part.operation == Operation::kBackwardFilter;
@@ -95,7 +95,7 @@ void WriteOneChannelMore(const ConvolutionProblem& part, const cudnn::Convolutio
   if (beyond != nullptr) *beyond = 1;
 }
 
-// Computes its channels one place too far.
+// Writes the first channel's first element to the second channel.
 void ShiftChannels(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
   const bool data = part.operation == Operation::kBackwardData;
   const int64_t stride = data ? part.x_strides[1] : part.y_strides[1];
@@ -103,7 +103,7 @@ void ShiftChannels(const ConvolutionProblem& part, const cudnn::ConvolutionCall&
   *HostOf(output, stride) = *HostOf(output, 0);
 }
 
-// Adds zero times the element behind the last row of the first channel of what is fused first.
+// Adds zero times the element behind the last row in the first channel of the first fused operand.
 void ReadOneFusedRowMore(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
   const bool data = part.operation == Operation::kBackwardData;
   const int64_t rows = data ? part.x[1] : OutputExtents(part)[1];
@@ -112,7 +112,7 @@ void ReadOneFusedRowMore(const ConvolutionProblem& part, const cudnn::Convolutio
   if (beyond != nullptr) *HostOf(call.*cudnn::OutputOf(part.operation), 0) += 0 * *beyond;
 }
 
-// Writes what it may only read.
+// Writes an operand that it may only read.
 void WriteFused(const ConvolutionProblem&, const cudnn::ConvolutionCall& call) {
   *HostOf(call.fused->pointers[0], 0) = 3;
 }
@@ -127,7 +127,8 @@ class VerifyTileTest : public TileTest {
     return scope;
   }
 
-  // The plan's engine on all tiles of the grid, untimed; without runs where it does not serve one.
+  // The plan's engine on all tiles of the grid, without times; empty if it does not serve all of
+  // them.
   Division Divide(const ConvolutionProblem& whole, const TileGrid& grid,
                   const cudnn::GraphTemplate& plan, int64_t most_span = kMostViewSpan) {
     auto tiles = CutIntoTiles(whole, grid, most_span);
@@ -150,7 +151,7 @@ class VerifyTileTest : public TileTest {
     return division;
   }
 
-  // Whether every kind of tile is equal; the message of the first that is not.
+  // Compares each kind of tile. Returns the first verification that is not equal, if there is one.
   Verification VerifyKinds(const ConvolutionProblem& whole, const Division& division,
                            const EngineScope& scope, const MeasureLimits& limits = {}) {
     for (size_t kind = 0; kind < division.tiles->kinds.size(); ++kind) {
@@ -194,7 +195,7 @@ TEST_F(VerifyTileTest, RightTilesAreEqual) {
           for (const int engine : {0, 1}) {
             const cudnn::GraphTemplate plan = PlanOf(problem, engine);
             const ConvolutionProblem& whole = plan.convolution.problem;
-            // As views, and with each tensor packed that spans more than a few rows.
+            // Compares tiles as views, and with each tensor packed that spans more than a few rows.
             for (const int64_t most_span : {kMostViewSpan, int64_t{200}}) {
               const Division division = Divide(whole, grid, plan, most_span);
               if (division.tiles == nullptr) continue;
@@ -215,7 +216,7 @@ TEST_F(VerifyTileTest, RightTilesAreEqual) {
 using Reads = test::FusedStep::Reads;
 using Steps = std::vector<test::FusedStep>;
 
-// A residual or, backward, the image of a ReLU, before all that differs by channel or column.
+// A residual and operands that differ by channel and by column; backward the image of a ReLU.
 test::GraphOptions Fused(Operation operation) {
   test::GraphOptions options;
   options.steps = operation == Operation::kBackwardData
@@ -274,7 +275,7 @@ TEST_F(VerifyTileTest, AnEngineThatReadsOneFusedRowMoreOrWritesOneIsRejected) {
   }
 }
 
-// The output of such an engine is right, in place as well: there is a number wherever it looks.
+// In place such an engine's output is correct: there is a number wherever it reads.
 TEST_F(VerifyTileTest, AnEngineThatReadsOneRowMoreIsRejected) {
   for (const Operation operation : test::kOperations) {
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
@@ -306,7 +307,7 @@ TEST_F(VerifyTileTest, AnEngineThatWritesOneChannelOffIsRejected) {
         const Division division = Divide(whole, grid, plan);
         const Verification more =
             VerifyKinds(whole, division, FaultyScope(plan, WriteOneChannelMore));
-        // With channels last the next channel is the first one of the next place.
+        // With channels last, the next channel is the first channel of the next place.
         EXPECT_TRUE(more.verdict == Verdict::kTrespassed || more.verdict == Verdict::kDifferent)
             << more.message;
         if (operation == Operation::kBackwardFilter) continue;
@@ -333,7 +334,7 @@ TEST_F(VerifyTileTest, TakesNoMoreMemoryThanItMay) {
             Verdict::kNotCompared);
 }
 
-// Channels of x lie so far apart that a tile's view spans 2^31 bytes.
+// At 16384 x 16384 the channels of x lie so far apart that a tile's view spans 2^31 bytes.
 TEST_F(VerifyTileTest, LongViewsAreComparedWithTheirOwnStrides) {
   for (const int extent : {8192, 16384}) {
     ConvolutionProblem whole =
@@ -354,7 +355,7 @@ TEST_F(VerifyTileTest, LongViewsAreComparedWithTheirOwnStrides) {
 
 class LongViewTest : public VerifyTileTest {};
 
-// The same with memory: two channels of x that lie 2^31 bytes apart.
+// Compares such a view in memory: its two channels of x lie 2^31 bytes apart.
 TEST_F(LongViewTest, IsComparedBetweenNansToo) {
   if (std::getenv("UCUDNN_TEST_LONG_VIEWS") == nullptr) {
     GTEST_SKIP() << "runs for measured_tiles_full_test, since it takes 6 GiB";
@@ -378,8 +379,8 @@ TEST_F(LongViewTest, IsComparedBetweenNansToo) {
   EXPECT_EQ(wrong.verdict, Verdict::kDifferent) << wrong.message;
 }
 
-// What every kind of tile was compared for alone runs where the whole cannot be compared, but not
-// for a gain in time.
+// If the whole cannot be compared, tiles whose kinds were each compared alone may run to fit a
+// limit, but not to gain time.
 TEST_F(VerifyTileTest, TilesOfAWholeThatExceedsTheMemoryAreTrustedToFit) {
   struct Kernel {
     Operation operation;
@@ -414,7 +415,7 @@ TEST_F(VerifyTileTest, TilesOfAWholeThatExceedsTheMemoryAreTrustedToFit) {
     MeasuredKernels others(nullptr, bounds, kNoFolder);
     EXPECT_EQ(verify(others, false, FaultyScope(plan, ReadOneRowMore)).kind,
               planning::Trust::Kind::kWrong);
-    // The same where the whole fits.
+    // If the whole fits, it is compared with its tiles.
     bounds.memory_bytes = size_t{1} << 30;
     MeasuredKernels roomy(nullptr, bounds, kNoFolder);
     EXPECT_EQ(verify(roomy, true, ScopeOf({plan})).kind, planning::Trust::Kind::kTrusted);
@@ -424,7 +425,7 @@ TEST_F(VerifyTileTest, TilesOfAWholeThatExceedsTheMemoryAreTrustedToFit) {
   }
 }
 
-// What an earlier process compared is not compared again, unless the pieces have to run here.
+// A comparison by an earlier process is not repeated, unless the pieces have to run here.
 TEST_F(VerifyTileTest, AStoreTellsWhatWasCompared) {
   const std::vector<cudnn::GraphTemplate> plans = {
       PlanOf(Image(Operation::kForward, DataType::kFloat), 0)};
@@ -450,7 +451,7 @@ TEST_F(VerifyTileTest, AStoreTellsWhatWasCompared) {
   EXPECT_TRUE(store.notes.empty());
   EXPECT_EQ(verify(right, false, scarce), Kind::kTrusted);
   ASSERT_EQ(store.notes.size(), 1u);
-  // The kinds alone were compared.
+  // So far only the kinds were compared.
   EXPECT_EQ(verify(faulty, false, scarce), Kind::kTrusted);
   EXPECT_EQ(verify(right, false, scarce, Proof::kKnown), Kind::kTrusted);
   EXPECT_EQ(verify(right, true, scarce), Kind::kUnknown);
@@ -458,7 +459,7 @@ TEST_F(VerifyTileTest, AStoreTellsWhatWasCompared) {
   EXPECT_EQ(verify(right, true, kRoom), Kind::kTrusted);
   EXPECT_EQ(verify(faulty, true, kRoom), Kind::kTrusted);
   EXPECT_EQ(verify(faulty, true, kRoom, Proof::kHere), Kind::kWrong);
-  // What has less memory takes nothing back.
+  // A process with less memory takes nothing back.
   EXPECT_EQ(verify(right, false, scarce, Proof::kHere), Kind::kTrusted);
   EXPECT_EQ(verify(faulty, true, kRoom), Kind::kTrusted);
   store.notes[0].note = "nothing that this program says";

@@ -1,6 +1,5 @@
-// Which calls a capture forbids, on which thread, in which mode: every call, the capture's mode,
-// the calling thread's mode, on the capturing thread and on another, against the driver's
-// documented rules.
+// Tests which calls a capture forbids: every call, in each mode of the capture and of the calling
+// thread, on the capturing thread and on another, against the driver's documented rules.
 #include <string>
 #include <utility>
 
@@ -17,7 +16,7 @@ constexpr const char* kModeNames[] = {"global", "thread_local", "relaxed"};
 // What the calls work on, made before the capture begins.
 struct Objects {
   CUstream capturing = nullptr, idle = nullptr;
-  CUevent event = nullptr;  // recorded outside
+  CUevent event = nullptr;  // recorded outside of the capture
   CUmemoryPool pool = nullptr;
   CUdeviceptr memory = 0, spare = 0;
   void* pinned = nullptr;
@@ -29,7 +28,7 @@ struct PreparedCall {
   CUresult (*run)(Objects&);
 };
 
-// "Potentially unsafe": what the modes are about.
+// The driver's documentation calls these "potentially unsafe": the modes are about them.
 const PreparedCall kUnsafe[] = {
     {"cuMemAlloc", [](Objects& o) { return cuMemAlloc(&o.memory, 64); }},
     {"cuMemFree",
@@ -50,7 +49,7 @@ const PreparedCall kUnsafe[] = {
     {"cuEventSynchronize", [](Objects& o) { return cuEventSynchronize(o.event); }},
 };
 
-// In conflict with the capture itself, whatever the mode.
+// These conflict with the capture itself, whatever the mode.
 const PreparedCall kConflicting[] = {
     {"cuStreamSynchronize", [](Objects& o) { return cuStreamSynchronize(o.capturing); }},
     {"cuStreamQuery", [](Objects& o) { return cuStreamQuery(o.capturing); }},
@@ -61,7 +60,7 @@ const PreparedCall kConflicting[] = {
     {"cuMemFreeAsync", [](Objects& o) { return cuMemFreeAsync(o.spare, o.capturing); }},
 };
 
-// Allowed beside any capture.
+// These are allowed beside any capture.
 const PreparedCall kHarmless[] = {
     {"cuStreamSynchronize of another", [](Objects& o) { return cuStreamSynchronize(o.idle); }},
     {"cuStreamQuery of another", [](Objects& o) { return cuStreamQuery(o.idle); }},
@@ -94,7 +93,7 @@ const PreparedCall kHarmless[] = {
     {"the legacy stream", [](Objects& o) { return cuMemsetD8Async(o.spare, 1, 64, nullptr); }},
 };
 
-// The documented rule: whether a thread in `thread_mode` may not make unsafe calls.
+// Returns whether a thread in `thread_mode` may not make unsafe calls, by the documented rule.
 bool Forbidden(CUstreamCaptureMode capture_mode, CUstreamCaptureMode thread_mode,
                bool same_thread) {
   if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;

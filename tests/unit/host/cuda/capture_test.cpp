@@ -1,4 +1,4 @@
-// A capture from its begin to its end: what it records, forks and joins, and every way it fails.
+// Tests captures from begin to end: what they record, forks and joins, and every way to fail.
 #include <atomic>
 
 #include "tests/unit/host/cuda/capturing.h"

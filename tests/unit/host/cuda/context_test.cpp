@@ -1,4 +1,4 @@
-// Which context a thread has, and what happens to it.
+// Tests which context a thread has, and what happens to it.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,7 +47,7 @@ TEST_F(Contexts, RuntimeCallBindsThePrimaryContextOfTheDefaultDevice) {
   });
 }
 
-// The last reference takes what there is with it, and nothing of who comes next.
+// The last release destroys the context that is there, and nothing of the one that comes next.
 TEST_F(Contexts, WhoRetainsWhileTheLastReferenceGoesHasAContextOfItsOwn) {
   constexpr CUdevice kDevice = 1;
   constexpr int kRounds = 20000;
@@ -69,7 +69,7 @@ TEST_F(Contexts, WhoRetainsWhileTheLastReferenceGoesHasAContextOfItsOwn) {
   std::thread second(come_and_go);
   first.join();
   second.join();
-  CUcontext context = nullptr;  // which the runtime still takes for its own
+  CUcontext context = nullptr;  // retained, since the runtime still takes it for its own
   EXPECT_OK(cuDevicePrimaryCtxRetain(&context, kDevice));
 }
 

@@ -1,4 +1,4 @@
-// Copies and fills: where the bytes go, who waits, what is refused.
+// Tests copies and fills: where the bytes go, who waits, what is refused.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -122,7 +122,7 @@ class BoxCopy : public Copy {
  protected:
   static constexpr size_t kWidth = 5, kHeight = 3, kDepth = 2;
 
-  // From `pageable_`, at (2, 1, 1) of 17 x 6, to the device, at (4, 2, 1) of 32 x 8.
+  // The copy from `pageable_`, at (2, 1, 1) of 17 x 6, to the device, at (4, 2, 1) of 32 x 8.
   CUDA_MEMCPY3D ToDevice() {
     CUDA_MEMCPY3D copy = {};
     copy.srcMemoryType = CU_MEMORYTYPE_HOST;

@@ -1,4 +1,4 @@
-// Devices: what they say about themselves and that they are separate.
+// Tests devices: what they say about themselves, and that they are separate.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 namespace hostgpu::testing {
 namespace {
 
-// Before the first CUDA call of the program, which reads them.
+// Sets the variables before the program's first CUDA call, which reads them.
 [[maybe_unused]] const int kEnvironment =
     setenv("HOSTGPU_DEVICES", "2", 1) | setenv("HOSTGPU_MEMORY", "64MiB", 1);
 

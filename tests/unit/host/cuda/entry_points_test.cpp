@@ -1,4 +1,5 @@
-// Finding the driver's functions by their names, and what an export that is missing leaves behind.
+// Tests finding the driver's functions by their names, and the error that a missing export leaves
+// behind.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Error codes, their texts, and the runtime's last error.
+// Tests error codes, their texts, and the runtime's last error.
 #include <thread>
 
 #include "tests/unit/host/cuda/testing.h"

@@ -1,4 +1,4 @@
-// Events: order between streams, and time.
+// Tests events: order between streams, and time.
 #include <stdlib.h>
 
 #include <chrono>
@@ -44,7 +44,7 @@ TEST_F(Events, ElapsedTimeIsTheStreamsNotTheCallers) {
   EXPECT_FLOAT_EQ(backwards, -milliseconds);
 }
 
-// In a process of its own, since the clock is chosen once.
+// Runs in a process of its own, since the clock is chosen once.
 TEST_F(Events, OfProcessorTimeDoNotCountWaiting) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

@@ -1,4 +1,5 @@
-// Graphs: replay does what direct execution does, in its order, on the stream it is launched on.
+// Tests graphs: replay does what direct execution does, in its order, on the stream it is launched
+// on.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -17,7 +18,7 @@ class Graphs : public Capturing {
     for (CUgraphExec exec : execs_) EXPECT_OK(cuGraphExecDestroy(exec));
     Capturing::TearDown();
   }
-  // What `record` gives to `stream`, as an executable graph.
+  // An executable graph of what `record` enqueues on `stream`.
   CUgraphExec Record(CUstream stream, const std::function<void()>& record) {
     Begin(stream);
     record();
@@ -32,7 +33,7 @@ class Graphs : public Capturing {
   std::vector<CUgraphExec> execs_;
 };
 
-// Takes a name down each time it runs: Journal forgets its entry after the first.
+// Writes its name down each time it runs; Journal's own entries are gone after their first run.
 struct Line {
   Journal* journal;
   int name;
@@ -72,7 +73,7 @@ TEST_F(Graphs, ChildGraphsRunBehindWhatTheyDependOn) {
     EXPECT_OK(cuStreamEndCapture(first_, &child));
     EXPECT_OK(cuGraphAddChildGraphNode(&nodes[i], parent, i == 0 ? nullptr : &nodes[i - 1],
                                        i == 0 ? 0 : 1, child));
-    EXPECT_OK(cuGraphDestroy(child));  // the node has its own
+    EXPECT_OK(cuGraphDestroy(child));  // the node has a copy of it
   }
   size_t count = 0;
   EXPECT_OK(cuGraphGetNodes(parent, nullptr, &count));
@@ -84,11 +85,11 @@ TEST_F(Graphs, ChildGraphsRunBehindWhatTheyDependOn) {
   EXPECT_OK(cuGraphChildGraphNodeGetGraph(nodes[1], &inner));
   EXPECT_OK(cuGraphGetNodes(inner, nullptr, &count));
   EXPECT_EQ(count, 1u);
-  // One that others wait for cannot go, the last one can.
+  // A node that others wait for cannot be destroyed; the last one can.
   EXPECT_EQ(cuGraphDestroyNode(nodes[0]), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_OK(cuGraphDestroyNode(nodes[2]));
   EXPECT_EQ(cuGraphChildGraphNodeGetGraph(nodes[2], &inner), CUDA_ERROR_INVALID_VALUE);
-  // A graph of graphs of graphs.
+  // `outer` is a graph of graphs of graphs.
   ASSERT_OK(cuGraphCreate(&outer, 0));
   CUgraphNode node = nullptr;
   EXPECT_OK(cuGraphAddChildGraphNode(&node, outer, nullptr, 0, parent));
@@ -154,7 +155,7 @@ TEST_F(Graphs, ClonesAreUpdatedAloneAndTellWhatTheirNodesWaitFor) {
   EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
   launch();
   EXPECT_EQ(journal.Read(), (std::vector<int>{1, 1, 1, 2}));
-  // One node more, or fewer, is another graph.
+  // Without one of its nodes `parent` is another graph.
   EXPECT_OK(cuGraphDestroyNode(nodes[1]));
   EXPECT_EQ(cuGraphExecUpdate(exec, parent, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
   EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
@@ -164,7 +165,7 @@ TEST_F(Graphs, ClonesAreUpdatedAloneAndTellWhatTheirNodesWaitFor) {
   EXPECT_OK(cuGraphDestroy(child));
 }
 
-// A random program of copies and fills, some on a fork, run directly and replayed.
+// A random program of copies and fills, some on a fork, is run directly and replayed.
 TEST_F(Graphs, ReplayEqualsDirectExecutionBitForBit) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -279,7 +280,7 @@ TEST_F(Graphs, LaunchesOfOneNeverOverlap) {
   EXPECT_EQ(seen.most, 1);
 }
 
-// Each of the two waits, inside its replay, for the other one to have begun.
+// Each graph waits, inside its replay, until the other one has begun.
 TEST_F(Graphs, TwoRunAtOnceOnTwoStreams) {
   struct Meeting {
     std::mutex mutex;
@@ -398,7 +399,7 @@ TEST_F(Graphs, FlagsAreChecked) {
   EXPECT_EQ(cuGraphInstantiate(&exec, graph, 64), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuGraphInstantiate(&exec, nullptr, 0), CUDA_ERROR_INVALID_VALUE);
   ASSERT_OK(cuGraphInstantiate(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY));
-  EXPECT_OK(cuGraphLaunch(exec, first_));  // empty, and it runs
+  EXPECT_OK(cuGraphLaunch(exec, first_));  // an empty graph runs, too
   EXPECT_OK(cuStreamSynchronize(first_));
   EXPECT_OK(cuGraphExecDestroy(exec));
   EXPECT_OK(cuGraphDestroy(graph));

@@ -1,5 +1,5 @@
-// Kernels on the stand-in: registered as nvcc's programs do, launched with an error that names
-// them, or computed where the stand-in knows them.
+// Tests kernels on the stand-in. They are registered as nvcc's programs do it. The stand-in
+// computes those it knows; a launch of any other is an error that names the kernel.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// What nvcc generates for programs with kernels; declared by none of the public headers.
+// nvcc's code for programs with kernels calls these; no public header declares them.
 extern "C" {
 void** __cudaRegisterFatBinary(void*);
 void __cudaRegisterFatBinaryEnd(void**);
@@ -50,7 +50,7 @@ TEST(Kernels, AreAcceptedAndALaunchIsAnErrorThatNamesTheKernelOnce) {
   __cudaUnregisterFatBinary(handle);
 }
 
-// The names that nvcc 13.0 gives what thrust::fill and thrust::copy launch.
+// nvcc 13.0 gives these names to the kernels that thrust::fill and thrust::copy launch.
 constexpr char kFillFloat[] =
     "_ZN3cub17CUB_300001_SM_7506detail8for_each13static_kernelINS2_12policy_hub_t12policy_500_tElN6"
     "thrust23THRUST_300001_SM_750_NS8cuda_cub6__fill7functorINS7_10device_ptrIfEEfEEEEvT0_T1_";

@@ -1,5 +1,5 @@
-// Memory pools: what counts against the device, what a synchronisation gives back, who may use
-// freed memory again.
+// Tests memory pools: what counts against the device, what a synchronisation gives back, and who
+// may use freed memory again.
 #include <cstdint>
 #include <optional>
 
@@ -123,7 +123,7 @@ TEST_F(Pools, AnotherStreamTakesFreshMemoryWhileTheFreeIsToCome) {
   const CUdeviceptr second = Allocate(kMiB, other_);
   EXPECT_NE(second, first);
   gate.Open();
-  while (cudaEventQuery(freed) == cudaErrorNotReady) {  // which gives nothing back
+  while (cudaEventQuery(freed) == cudaErrorNotReady) {  // a query gives nothing back
   }
   const CUdeviceptr third = Allocate(kMiB, other_);
   EXPECT_EQ(third, first);

@@ -1,4 +1,4 @@
-// Allocation: the limit, the guard against the host, the alias, pointers' attributes.
+// Tests allocations: the limit, the guard against the host, the alias, pointers' attributes.
 #include <cstdint>
 
 #include "tests/unit/host/cuda/testing.h"

@@ -1,4 +1,4 @@
-// HOSTGPU_DEVICES and HOSTGPU_MEMORY.
+// Tests HOSTGPU_DEVICES and HOSTGPU_MEMORY.
 #include "shim/host/cuda/settings.h"
 
 #include <gtest/gtest.h>

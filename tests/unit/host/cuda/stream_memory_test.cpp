@@ -1,4 +1,4 @@
-// Stream memory operations: streams that wait for words and write them.
+// Tests stream memory operations: streams that wait for words and write them.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -32,10 +32,10 @@ class StreamMemory : public HostCuda {
   CUdeviceptr Address(int word) { return reinterpret_cast<CUdeviceptr>(words_ + word); }
   CUstream waiter() { return reinterpret_cast<CUstream>(waiter_); }
   CUstream writer() { return reinterpret_cast<CUstream>(writer_); }
-  // A store of the program's own.
+  // A store by the program itself, not by a stream.
   void Store(int word, uint32_t value) { std::atomic_ref(words_[word]).store(value); }
 
-  // Whether a stream that waits for `value` passes while the word is `found`.
+  // Returns whether a stream that waits for `value` passes while the word is `found`.
   bool Passes(uint32_t found, uint32_t value, unsigned flags) {
     Store(0, found);
     EXPECT_OK(cuStreamWaitValue32(waiter(), Address(0), value, flags));
@@ -80,7 +80,7 @@ TEST_F(StreamMemory, ConditionsAreThoseOfTheHeader) {
   };
   for (const Case& pass :
        {Case{5, 5, CU_STREAM_WAIT_VALUE_GEQ}, Case{6, 5, CU_STREAM_WAIT_VALUE_GEQ},
-        Case{2, UINT32_MAX, CU_STREAM_WAIT_VALUE_GEQ},  // it is cyclic
+        Case{2, UINT32_MAX, CU_STREAM_WAIT_VALUE_GEQ},  // the comparison is cyclic
         Case{5, 5, CU_STREAM_WAIT_VALUE_EQ}, Case{6, 2, CU_STREAM_WAIT_VALUE_AND},
         Case{0xf0, 0x0e, CU_STREAM_WAIT_VALUE_NOR},
         Case{9, 8, CU_STREAM_WAIT_VALUE_GEQ | CU_STREAM_WAIT_VALUE_FLUSH}}) {
@@ -121,7 +121,7 @@ TEST_F(StreamMemory, WorksOnDeviceMemory) {
   EXPECT_OK(cuMemFree(word));
 }
 
-// The same page mapped twice, as two processes have it, of which one view is registered.
+// One page is mapped twice, as between two processes, and only one mapping is registered.
 TEST_F(StreamMemory, IsSeenThroughAnotherMappingOfTheMemory) {
   const int file = memfd_create("words", MFD_CLOEXEC);
   ASSERT_GE(file, 0);

@@ -1,5 +1,5 @@
-// Streams: asynchrony, the legacy default stream's ordering, host functions, the stand-ins' own
-// enqueue.
+// Tests streams: asynchrony, the legacy default stream's ordering, host functions, and the
+// stand-ins' own enqueue.
 #include <atomic>
 #include <thread>
 

@@ -20,8 +20,7 @@ namespace hostgpu::testing {
 constexpr size_t kDeviceBytes = size_t{64} << 20;
 constexpr int kDevices = 2;
 
-// Holds whatever stream it is launched on until it is opened, at the latest when it goes out of
-// scope.
+// Holds each stream that it is launched on until it is opened, at the latest by its destructor.
 class Gate {
  public:
   ~Gate() { Open(); }
@@ -35,7 +34,7 @@ class Gate {
   }
 
  private:
-  // Shared: a stream may still be leaving when the gate itself is gone.
+  // Shared, because a stream may still be leaving when the gate itself is gone.
   struct State {
     std::mutex mutex;
     std::condition_variable changed;
@@ -51,7 +50,7 @@ class Gate {
   const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-// Writes down who ran, in the order they ran.
+// Writes down the names of what runs, in the order in which it runs.
 class Journal {
  public:
   void Launch(cudaStream_t stream, int name) {
@@ -79,13 +78,14 @@ class Journal {
   std::vector<int> names_;
 };
 
-// The stand-ins' own enqueue of something that needs no release and no device memory.
+// Enqueues, as the stand-ins do, something that needs no release and no device memory.
 inline int Enqueue(void* stream, void (*run)(void*), void* argument) {
   const hostgpuWork work{run, nullptr, argument, nullptr, 0};
   return hostgpuEnqueue(stream, &work);
 }
 
-// Device 0 selected, no error left over; everything finished and no fault armed afterwards.
+// Before each test device 0 is selected and no error is left over; after it everything is finished
+// and no fault is armed.
 class HostCuda : public ::testing::Test {
  protected:
   void SetUp() override {

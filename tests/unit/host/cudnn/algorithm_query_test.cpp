@@ -1,4 +1,4 @@
-// What the Get, Find and FindEx functions report is what executing does.
+// Tests that what the Get, Find and FindEx functions report is what executing does.
 #include <gtest/gtest.h>
 
 #include <set>

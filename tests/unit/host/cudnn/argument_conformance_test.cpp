@@ -1,8 +1,8 @@
-// Arguments that the functions of a layer refuse: with the real library's status.
+// Tests that the functions of layers refuse arguments with the real library's status.
 //
-// The real library cannot make a handle without a GPU, but it looks at the other arguments
-// first: given a handle of zeros, in a process of its own, it answers what is wrong with them. Only
-// refusals are compared. What each case is about, nothing else is wrong with it.
+// The real library cannot make a handle without a GPU, but it looks at the other arguments first:
+// given a handle of zeros, in a process of its own, it says what is wrong with them. Only refusals
+// are compared. Apart from what a case is about, its arguments are right.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -22,7 +22,7 @@ constexpr auto kD = CUDNN_DATA_DOUBLE;
 constexpr auto kNoMode = static_cast<cudnnBatchNormMode_t>(3);
 constexpr auto kNoOps = static_cast<cudnnBatchNormOps_t>(3);
 
-// The descriptors and pointers of a good call, by `library`; cases replace one of them.
+// The descriptors and pointers of a good call, made by `library`; cases replace some of them.
 struct Arguments {
   explicit Arguments(const Library& library) : l(library) {
     pooling = Pooling();
@@ -364,7 +364,7 @@ const std::vector<Refused> kRefused = {
 
 constexpr int kCrashed = -1;
 
-// The status of the real library, from a process that may die of the empty handle.
+// The real library's status, from a process that may crash on the handle of zeros.
 int RealStatus(const Library& library, const Refused& refused) {
   void* const shared =
       mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -392,7 +392,7 @@ using ArgumentConformance = LibraryPair;
 TEST_F(ArgumentConformance, RefusalsAreTheRealLibrarys) {
   std::vector<int> real;
   for (const Refused& refused : kRefused) real.push_back(RealStatus(real_, refused));
-  // Only now: forking leaves threads behind.
+  // The handle is made only now: forked children would lack its threads.
   cudnnHandle_t handle = nullptr;
   ASSERT_EQ(ours_[CUDNN(Create)](&handle), CUDNN_STATUS_SUCCESS);
   for (size_t i = 0; i < kRefused.size(); ++i) {

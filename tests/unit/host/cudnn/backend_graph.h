@@ -40,7 +40,7 @@ struct TensorOptions {
   bool is_virtual = false, by_value = false;
 };
 
-// Everything a graph is made of lives as long as it.
+// Builds a graph. Everything that the graph is made of lives as long as the builder.
 class GraphBuilder {
  public:
   Descriptor& Tensor(int64_t id, DataType type, const std::vector<int>& dims,
@@ -65,7 +65,7 @@ class GraphBuilder {
     return tensor;
   }
 
-  // x, w and y of the case, whichever of them its operation writes.
+  // Adds the case's convolution. x, w and y are its tensors, whichever of them it writes.
   void Convolve(const ConvolutionCase& c, const Descriptor& x, const Descriptor& w,
                 const Descriptor& y) {
     Descriptor& convolution = parts_.emplace_back(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -86,7 +86,7 @@ class GraphBuilder {
     convolution.Set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, axes(c.stride));
     convolution.Set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, axes(c.dilation));
     EXPECT_EQ(convolution.Finalize(), CUDNN_STATUS_SUCCESS);
-    // ALPHA, BETA, CONV_DESC, W, X, Y from here on, whichever operation it is.
+    // For every operation the attributes from `first` on are ALPHA, BETA, CONV_DESC, W, X and Y.
     const auto [kind, first] = OperationOf(c.operation);
     Descriptor& operation = AddOperation(kind);
     operation.Set(first, CUDNN_TYPE_DOUBLE, std::vector{c.alpha});
@@ -98,9 +98,9 @@ class GraphBuilder {
     EXPECT_EQ(operation.Finalize(), CUDNN_STATUS_SUCCESS);
   }
 
-  // What a pointwise operation's descriptor says beside its mode: attributes and their values.
+  // The attributes of a pointwise operation's descriptor beside its mode, and their values.
   using Parameters = std::vector<std::pair<int, double>>;
-  // By attribute, the operation's tensors.
+  // The operation's tensors, by attribute.
   using Operands = std::vector<std::pair<int, const Descriptor*>>;
   void Apply(int mode, const Parameters& parameters, const Operands& operands, double alpha2 = 1) {
     Descriptor& pointwise = parts_.emplace_back(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -118,7 +118,7 @@ class GraphBuilder {
     EXPECT_EQ(operation.Finalize(), CUDNN_STATUS_SUCCESS);
   }
 
-  // An operation with numbers and tensors for attributes.
+  // Adds an operation that has numbers and tensors as attributes.
   Descriptor& Operate(cudnnBackendDescriptorType_t kind,
                       const std::vector<std::pair<int, int64_t>>& numbers,
                       const std::vector<std::pair<int, std::vector<const Descriptor*>>>& tensors) {
@@ -134,7 +134,7 @@ class GraphBuilder {
     return operation;
   }
 
-  // Before Finish.
+  // REQUIRES: Finish() was not called yet.
   void AllowDynamicShapes() {
     graph_.Set(CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN,
                std::vector<char>{1});
@@ -172,7 +172,7 @@ class GraphBuilder {
   Descriptor graph_{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
 };
 
-// One convolution, its x, w and y by the identifiers 1, 2 and 3.
+// A graph of one convolution, whose x, w and y have the ids 1, 2 and 3.
 struct ConvolutionGraph {
   explicit ConvolutionGraph(const Convolution& c) : graph(Describe(builder, c)) {}
 
@@ -196,7 +196,7 @@ constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardDa
 struct Plan {
   Plan() : descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {}
 
-  // False where the engine does not serve the graph.
+  // Returns false if the engine does not serve the graph.
   bool Build(const Descriptor& graph, int64_t index, int64_t knob) {
     Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR), config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     engine.SetChild(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
@@ -238,7 +238,7 @@ struct Plan {
       return cudnnBackendExecute(handle, descriptor.handle, pack);
     });
   }
-  // What `use` makes of the plan's variant pack.
+  // Returns what `use` returns for a variant pack of these pointers.
   template <class Use>
   cudnnStatus_t With(const std::vector<int64_t>& ids, const std::vector<void*>& pointers,
                      void* workspace, const Use& use) const {
@@ -249,7 +249,7 @@ struct Plan {
     EXPECT_EQ(pack.Finalize(), CUDNN_STATUS_SUCCESS);
     return use(pack.handle);
   }
-  // What the plan's engine says of its behaviour, and of its arithmetic.
+  // What the plan's engine says about its behaviour, and about its arithmetic.
   std::vector<cudnnBackendBehaviorNote_t> BehaviorNotes() const {
     return Notes<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
                                              CUDNN_TYPE_BEHAVIOR_NOTE);

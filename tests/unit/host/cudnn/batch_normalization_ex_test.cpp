@@ -1,4 +1,4 @@
-// Batch normalisation's Ex calls without an activation against the plain calls, and what they
+// Tests batch normalisation's Ex calls without an activation against the plain calls, and what they
 // refuse.
 #include "tests/unit/host/cudnn/layer_test.h"
 
@@ -105,7 +105,7 @@ class BatchNormalizationExTest : public LayerTest {
           is_saved ? norm.saved_inverse() : nullptr);
     });
   }
-  // The sizes that the three queries tell, or `untold` of one that does not.
+  // The sizes that the three queries return; kUntold where a query returns none.
   static constexpr size_t kUntold = 77;
   std::vector<size_t> Sizes(const Norm& norm, cudnnBatchNormOps_t operations,
                             cudnnActivationDescriptor_t activation, cudnnStatus_t expected) {
@@ -125,7 +125,7 @@ class BatchNormalizationExTest : public LayerTest {
     return sizes;
   }
 
-  // Whether all tensors of both hold the same bytes, gaps included.
+  // Expects that all tensors of both hold the same bytes, gaps included.
   static void ExpectEqual(const Norm& one, const Norm& other) {
     const auto left = one.Tensors(), right = other.Tensors();
     for (size_t i = 0; i < left.size(); ++i) {

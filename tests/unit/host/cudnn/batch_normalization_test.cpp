@@ -1,5 +1,5 @@
-// Batch normalisation against its definition in fp64, and its gradients against finite differences
-// of it.
+// Tests batch normalisation against its definition in fp64, and its gradients against finite
+// differences of it.
 #include <cmath>
 #include <map>
 
@@ -21,7 +21,7 @@ Index ParameterOf(const Index& at, cudnnBatchNormMode_t mode) {
 
 struct Statistics {
   Values mean, variance;  // biased
-  double count = 0;       // elements a parameter serves
+  double count = 0;       // elements that share a parameter
 };
 
 Statistics StatisticsOf(const Values& x, cudnnBatchNormMode_t mode) {
@@ -53,7 +53,7 @@ Values Normalized(const Values& x, Statistics statistics, Values scale, Values b
 
 class BatchNormalizationTest : public LayerTest {
  protected:
-  // Values of the parameters' type: fp64 for fp64, else fp32.
+  // A parameter has type fp64 if the data have, else fp32.
   struct Parameter : DeviceTensor {
     Parameter(cudnnBatchNormMode_t mode, DataType type)
         : DeviceTensor(mode == CUDNN_BATCHNORM_PER_ACTIVATION
@@ -139,7 +139,7 @@ TEST_P(BatchNormalizationTest, FirstStepReadsNoRunningStatisticsAndNoOutput) {
   Statistics now = StatisticsOf(ValuesOf(x), mode);
   Download(mean);
   for (const auto& [p, value] : now.mean) EXPECT_NEAR(mean.At(p), value, ParameterTolerance());
-  // Without running statistics altogether.
+  // There may be no running statistics at all.
   EXPECT_EQ(Enqueue([&] {
               return cudnnBatchNormalizationForwardTraining(
                   handle_, mode, Scale(1), Scale(0), Describe(x), x.data, Describe(y), y.data,
@@ -180,7 +180,7 @@ TEST_P(BatchNormalizationTest, InferenceUsesTheEstimates) {
   }
 }
 
-// With the statistics that training saved, and without.
+// Backward is called with the statistics that training saved, and without them.
 TEST_P(BatchNormalizationTest, GradientsAreTheFiniteDifferences) {
   for (const auto mode : kModes) {
     for (const bool saved : {true, false}) {

@@ -1,5 +1,5 @@
-// y = activation(alpha1 * conv(x, w) + alpha2 * z + bias), exactly, with z apart from y and in its
-// place.
+// Tests y = activation(alpha1 * conv(x, w) + alpha2 * z + bias), exactly, with z apart from y and
+// in its place.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Calls on a capturing stream: recorded with their scalars and pointers, and replayed with the
-// memory's contents of that moment.
+// Tests calls on a capturing stream: they are recorded with their scalars and pointers, and a
+// replay reads what the memory holds at that time.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -34,7 +34,7 @@ class Capture : public testing::Test {
     execs_.push_back(exec);
     return exec;
   }
-  // After everything else, fills on the default stream included.
+  // Waits for everything else first, fills on the default stream included.
   void Replay(cudaGraphExec_t exec) {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     EXPECT_EQ(cudaGraphLaunch(exec, other_), cudaSuccess);
@@ -162,7 +162,7 @@ TEST_F(Capture, NothingBehindTheNeededWorkspaceIsTouchedByAReplay) {
   EXPECT_GE(hungry, 1);
 }
 
-// A layer with everything around it: the same calls made directly leave the same bits.
+// A layer with everything around it is captured. The calls made directly leave the same bits.
 TEST_F(Capture, ElementwiseCallsReplayBitForBit) {
   ConvolutionCase c;
   Convolution convolution(c);

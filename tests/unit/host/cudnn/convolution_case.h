@@ -1,5 +1,5 @@
-// One convolution as a test describes it, its operands in device memory, and what naive loops say
-// the result is. Data are small integers: every type and every order of summation is exact.
+// One convolution as a test describes it, its operands in device memory, and the result that naive
+// loops compute. Data are small integers: every type and every order of summation is exact.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -103,7 +103,7 @@ class DeviceTensor {
   void Upload() {
     ASSERT_EQ(cudaMemcpy(data, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), cudaSuccess);
   }
-  // Whether the device holds exactly what the host copy says, gaps included.
+  // Returns whether the device holds exactly what the host copy says, gaps included.
   bool Matches() const {
     std::vector<unsigned char> now(bytes.size());
     EXPECT_EQ(cudaMemcpy(now.data(), data, now.size(), cudaMemcpyDeviceToHost), cudaSuccess);
@@ -136,12 +136,12 @@ inline Values ValuesOf(const DeviceTensor& tensor) {
 struct ConvolutionCase {
   Operation operation = Operation::kForward;
   DataType type = DataType::kFloat;
-  std::optional<DataType> y_type = std::nullopt;  // where it is another one
+  std::optional<DataType> y_type = std::nullopt;  // if it differs from `type`
   int spatial = 2;
   Layout layout = Layout::kNchw;
   Index x = {2, 4, 1, 6, 5};
   Index w = {4, 4, 1, 3, 2};
-  // Behind the last pixel, beside `pad`: of graphs alone.
+  // Padding behind the last pixel in addition to `pad`; only graphs have it.
   std::array<int, 3> more_pad = {0, 0, 0};
   std::array<int, 3> pad = {0, 0, 0}, stride = {1, 1, 1}, dilation = {1, 1, 1};
   int groups = 1;
@@ -225,7 +225,7 @@ class Convolution {
     return RunAt(algorithm, workspace, workspace_bytes, x.data, w.data, y.data);
   }
 
-  // With operands elsewhere.
+  // Runs on operands at other addresses.
   cudnnStatus_t RunAt(int algorithm, void* workspace, size_t workspace_bytes, void* x_data,
                       void* w_data, void* y_data) {
     const float alpha32 = static_cast<float>(problem.alpha),
@@ -262,7 +262,7 @@ class Convolution {
     }
   }
 
-  // Puts what the call must leave in the result's host copy.
+  // Writes what the call must leave into the result's host copy.
   void ComputeExpected() {
     DeviceTensor& result = Result();
     std::vector<double> sums(result.bytes.size(), 0);
@@ -307,7 +307,7 @@ class Convolution {
     });
   }
 
-  // n, c, [d,] h, w.
+  // Returns n, c, [d,] h, w.
   std::vector<int> Pick(const Index& of) const {
     std::vector<int> picked(of.begin(), of.end());
     if (problem.spatial == 2) picked.erase(picked.begin() + 2);

@@ -1,5 +1,5 @@
-// The three convolutions against naive loops, exactly, for every combination the stand-in promises;
-// and that they are asynchronous.
+// Tests the three convolutions against naive loops, exactly, for every combination that the
+// stand-in promises, and that they are asynchronous.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -20,7 +20,7 @@ std::vector<ConvolutionCase> Geometries(int spatial) {
   cases[3].w = {6, 2, 1, 3, 2};
   cases[4].flip = true;
   cases[4].pad = {0, 1, 1};
-  cases[5].groups = 4;  // depthwise, everything at once
+  cases[5].groups = 4;  // depthwise, flipped, strided and dilated at once
   cases[5].w = {4, 1, 1, 2, 2};
   cases[5].flip = true;
   cases[5].stride = {1, 2, 1};

@@ -1,11 +1,11 @@
-// The descriptor functions answer as the real library does: status codes, values, and what a
-// refused call leaves behind. Random calls on a few long-lived descriptors, so that state is
-// compared too.
+// Tests that the descriptor functions answer as the real library does: status codes, values, and
+// what a refused call leaves behind. Random calls work on a few long-lived descriptors, so that
+// state is compared too.
 //
-// Left out, because the real library crashes or reads uninitialised memory there: null arrays
-// and result pointers, a two-dimensional NHWC tensor, a vector layout of fewer than two dimensions,
-// a derived descriptor of no image, reading an activation or an OpTensor descriptor never set,
-// dividing by a stride of 0 that a refused setter left behind.
+// Some calls are left out, because the real library crashes or reads uninitialised memory there:
+// null arrays and result pointers, a two-dimensional NHWC tensor, a vector layout of fewer than two
+// dimensions, a derived descriptor of no image, reading an activation or an OpTensor descriptor
+// that was never set, dividing by a stride of 0 that a refused setter left behind.
 #include "tests/unit/host/cudnn/random_calls.h"
 
 namespace {
@@ -56,7 +56,7 @@ class DescriptorConformance : public RandomCalls {
     Call(CUDNN(GetTensorNdDescriptor), twin, requested, Out<cudnnDataType_t>(), Out<int>(),
          Out<int>{12, requested < 2 ? 1 : -1}, Out<int>{12});
   }
-  // Within what the real library stands; of `least` dimensions.
+  // Sets what the real library survives, in at least `least` dimensions.
   void SetTensorNdEx(const Twin<cudnnTensorDescriptor_t>& twin, int least) {
     const auto format = Format();
     int count = DimCount();
@@ -73,7 +73,7 @@ class DescriptorConformance : public RandomCalls {
   void ConvolutionOutput();
   void PoolingOutput();
 
-  // How often, of the sum of all, a row's calls are made.
+  // A row's calls are made in proportion to its weight.
   struct Row {
     int weight;
     void (*make)(DescriptorConformance&);
@@ -172,7 +172,7 @@ const std::vector<Self::Row> Self::kLayerRows = {
         s.GetTensorNd(derived, 8)),
 };
 
-// False where a refused setter left a stride of 0 behind.
+// Returns false if a refused setter left a stride of 0 behind.
 bool Self::StridesDivide(const Twin<cudnnConvolutionDescriptor_t>& convolution) {
   if (convolution.real == nullptr) return true;
   int count, pad[6], stride[6], dilation[6];

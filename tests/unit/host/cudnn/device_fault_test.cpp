@@ -1,5 +1,5 @@
-// Pointers that would fault on a GPU fault here: a line on stderr, a failed call, and a lost
-// device. Each case runs in a process of its own.
+// Tests that pointers which would fault on a GPU fault here: a line on stderr, a failed call, and a
+// lost device. Each case that faults runs in a process of its own.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -30,7 +30,7 @@ template <class Call>
                  : 1);
 }
 
-// A fast algorithm and its workspace.
+// A fast algorithm that needs workspace, and how much; -1 if there is none.
 int HungryAlgorithm(Convolution& convolution, size_t* needed) {
   for (int algorithm = 1; algorithm < 8; ++algorithm) {
     if (convolution.WorkspaceSize(algorithm, needed) == CUDNN_STATUS_SUCCESS && *needed > 0) {
@@ -64,7 +64,7 @@ TEST_F(DeviceFault, AlgorithmZeroTakesAnyElement) {
   std::mt19937 random(2);
   Convolution c{ConvolutionCase{}};
   c.FillAll(random);
-  // All operands one element further: their slack makes room.
+  // All operands lie one element further on: their slack makes room.
   EXPECT_EQ(c.RunAt(0, nullptr, 0, Offset(c.x.data, 4), Offset(c.w.data, 4), Offset(c.y.data, 4)),
             CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);

@@ -1,4 +1,4 @@
-// AddTensor, SetTensor, ScaleTensor, activations and the bias gradient.
+// Tests AddTensor, SetTensor, ScaleTensor, activations and the bias gradient.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What the stand-in's artificial first-touch cost says of a sequence of runs.
+// Tests the stand-in's artificial first-touch cost over sequences of runs.
 #include "shim/host/cudnn/first_touch.h"
 
 #include <gtest/gtest.h>

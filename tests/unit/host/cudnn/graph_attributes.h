@@ -9,7 +9,7 @@ using Kind = cudnnBackendDescriptorType_t;
 
 struct Known {
   int name, type;
-  Kind child;  // of a descriptor attribute
+  Kind child;  // the kind that a descriptor attribute holds
 };
 
 constexpr Kind kNoChild = CUDNN_BACKEND_ENGINE_DESCRIPTOR;

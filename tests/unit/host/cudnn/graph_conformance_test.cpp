@@ -1,12 +1,12 @@
-// The graph API's descriptors answer as the real library's do: status codes, values, and what a
-// refused call leaves behind. Random calls on a few long-lived descriptors, from tensors to
-// operation graphs and variant packs, so that state is compared too.
+// Tests that the graph API's descriptors answer as the real library's do: status codes, values, and
+// what a refused call leaves behind. Random calls work on a few long-lived descriptors, from
+// tensors to operation graphs and variant packs, so that state is compared too.
 //
-// Left out, because the real library crashes, reads uninitialised memory or mistakes one object
-// for another there: a descriptor of another kind as an attribute, operations passed as another
-// type, masks of pointwise operations, handles, null results, tensors of a negative data type. Left
-// out because the libraries differ by design: which engines a graph has, and in what normalised
-// form the operands of a convolution operation are read back from it.
+// Some calls are left out, because the real library crashes, reads uninitialised memory or mistakes
+// one object for another there: a descriptor of another kind as an attribute, operations passed as
+// another type, masks of pointwise operations, handles, null results, tensors of a negative data
+// type. Others are left out because the libraries differ by design: which engines a graph has, and
+// in what normalised form the operands of a convolution operation are read back from it.
 #include <cstring>
 
 #include "tests/unit/host/cudnn/graph_attributes.h"
@@ -37,7 +37,7 @@ class GraphConformance : public RandomCalls {
       return {
           l[CUDNN(BackendCreateDescriptor)](kind, *side == Sides::kReal ? &twin.real : &twin.ours)};
     });
-    const int knob = CUDNN_KNOB_TYPE_TILE_SIZE;  // uninitialised in the real library
+    const int knob = CUDNN_KNOB_TYPE_TILE_SIZE;  // the real library leaves it uninitialised
     if (kind == kKnobChoice) {
       Set(twin, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &knob);
     }
@@ -120,7 +120,8 @@ class GraphConformance : public RandomCalls {
     }
   }
 
-  // Elements of the attribute's own size, so that arrays of 4-byte and 1-byte values mean the same.
+  // Random elements for an attribute. Types of less than 8 bytes are packed as 4-byte values, so
+  // that arrays of them hold the same numbers.
   Values Words(int name, int type) {
     Values values;
     for (int64_t& word : values.words) word = Word(name, type);
@@ -182,7 +183,8 @@ void GraphConformance::RandomSet(Kind kind) {
   if (Chance(50)) type = Between(0, 30);
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR || type == CUDNN_TYPE_HANDLE) return;
   const Values values = Words(name, type);
-  // Where an attribute cannot be set at all, the real library says so first.
+  // If an attribute cannot be set at all, the real library refuses it before it looks at the
+  // pointer.
   const bool may_be_null =
       name == attribute.name && type == attribute.type && kind != kKnobInfo && kind != kVariantPack;
   Set(twin, name, type, Count(name), may_be_null && Chance(5) ? nullptr : values.words);
@@ -232,7 +234,7 @@ void GraphConformance::Renew(Kind kind) {
 
 GraphTwin GraphConformance::BuildTensor(int64_t id, const std::vector<int64_t>& dims, int type,
                                         bool is_virtual) {
-  // In turn: those of one operation must not replace each other.
+  // Tensors take turns, so that an operation's tensors do not replace each other.
   GraphTwin& twin = pools_.at(kTensor)[next_tensor_++ % kPool];
   Destroy(twin);
   twin = Create(kTensor);
@@ -252,7 +254,8 @@ GraphTwin GraphConformance::BuildTensor(int64_t id, const std::vector<int64_t>& 
   return twin;
 }
 
-// Operands that fit each other are rare by chance: these do, or miss by one thing.
+// Builds a convolution whose operands fit each other, or miss by one thing. Such operands are rare
+// by chance.
 void GraphConformance::BuildConvolution() {
   const int spatial = Between(1, 3);
   const int64_t groups = Chance(70) ? 1 : Between(2, 3);
@@ -297,7 +300,7 @@ void GraphConformance::BuildConvolution() {
   Destroy(operation);
   operation = Create(kind);
   const auto known = AttributesOf(kind);
-  // W, X, Y in the order of the attributes.
+  // The attributes come in the order W, X, Y.
   SetChild(operation, known[2].name, 1, convolution);
   SetChild(operation, known[3].name, 1, tensors[1]);
   SetChild(operation, known[4].name, 1, tensors[0]);

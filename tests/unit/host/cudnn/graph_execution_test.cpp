@@ -1,5 +1,5 @@
-// Plans of the graph API on the stand-in against naive loops: every engine and knob setting, its
-// workspace, and plans re-batched through their JSON.
+// Tests plans of the graph API on the stand-in against naive loops: every engine and knob setting,
+// its workspace, and plans re-batched through their JSON.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ TEST(GraphExecution, EveryEngineAndKnobAgreesWithNaiveLoops) {
               c.type = type;
               c.layout = layout;
               c.spatial = spatial;
-              c.x[0] = 5;  // no multiple of the parts
+              c.x[0] = 5;  // not divisible by the number of parts
               c.alpha = 2;
               c.beta = -1;
               Convolution convolution(c);
@@ -172,7 +172,7 @@ TEST(GraphExecution, RunsInStreamOrderAndIsRecordedInACapture) {
   cudaStreamDestroy(stream);
 }
 
-// As cudnn-frontend's samples of dynamic shapes do.
+// cudnn-frontend's samples of dynamic shapes do this.
 TEST(GraphExecution, GraphsOfDynamicShapesShareAKernelCache) {
   std::mt19937 random(13);
   Descriptor cache(CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR);
@@ -203,8 +203,8 @@ TEST(GraphExecution, GraphsOfDynamicShapesShareAKernelCache) {
   }
 }
 
-// As cudnn-frontend's Graph::deserialize warms a plan up: in a capture that is thrown away, with
-// one small buffer for everything.
+// cudnn-frontend's Graph::deserialize warms a plan up like this: in a capture that is thrown away,
+// with one small buffer for everything.
 TEST(GraphExecution, WrongMemoryInACaptureIsAnErrorOfThatCallAlone) {
   std::mt19937 random(11);
   Convolution convolution{ConvolutionCase{}};

@@ -1,4 +1,4 @@
-// Convolutions of 8-bit integers, exact in every type of result, in both APIs.
+// Tests convolutions of 8-bit integers, exact in every type of result, in both APIs.
 #include "tests/unit/host/cudnn/backend_graph.h"
 
 namespace hostgpu::test {
@@ -15,7 +15,7 @@ ConvolutionCase Int8Case(DataType y_type) {
   return c;
 }
 
-// Sums beyond 2^24, where fp32 would round, and beyond the range of int8.
+// Sums exceed the range of int8.
 void FillLarge(Convolution& c) {
   std::mt19937 random(7);
   std::uniform_int_distribution<int> values(-128, 127);
@@ -68,7 +68,7 @@ TEST(GraphInt8, SumsBeyondTheIntegersOfFp32AreExact) {
   EXPECT_TRUE(convolution.y.Matches());
 }
 
-// As cudnn-frontend's sample has it: the accumulated result is virtual, and copied.
+// cudnn-frontend's sample does this: the accumulated result is virtual, and copied.
 TEST(GraphInt8, AVirtualResultKeepsItsType) {
   Convolution c(Int8Case(DataType::kInt32));
   FillLarge(c);
@@ -104,7 +104,7 @@ TEST(GraphInt8, GradientsAndOtherResultsAreRefused) {
   }
 }
 
-// INT8_CONFIG and INT8_EXT_CONFIG of cuDNN's legacy API.
+// These are INT8_CONFIG and INT8_EXT_CONFIG of cuDNN's legacy API.
 TEST(LegacyInt8, PrecomputedImplicitGemmAgreesWithNaiveLoops) {
   for (const DataType y_type : {DataType::kInt8, DataType::kFloat}) {
     ConvolutionCase c = Int8Case(y_type);

@@ -1,4 +1,4 @@
-// What the stand-in's graphs compute beside the convolution: every activation it accepts, a
+// Tests what the stand-in's graphs compute beside the convolution: every activation it accepts, a
 // residual and a bias fused after a convolution, scalars passed by value.
 #include <cmath>
 #include <functional>
@@ -40,7 +40,7 @@ struct Handle {
   cudnnHandle_t handle = nullptr;
 };
 
-// mode(a) or, with two attributes, mode(a, b), of every element.
+// Computes mode(a) or, with two inputs, mode(a, b) of every element.
 std::vector<float> Compute(int mode, const GraphBuilder::Parameters& parameters, int to,
                            const std::vector<std::pair<int, const std::vector<float>*>>& inputs) {
   Handle handle;
@@ -81,13 +81,13 @@ void ExpectNear(const std::vector<float>& computed, const std::function<double(i
 }
 
 struct Activation {
-  int forward, backward;  // backward 0: has none
+  int forward, backward;  // backward is 0 if there is none
   GraphBuilder::Parameters parameters;
   double (*function)(double);
 };
 
-// Formulas of cuDNN's documentation, in double; none is computed as the stand-in computes it where
-// there is another way.
+// Formulas of cuDNN's documentation, in fp64. Where there is another way to compute one, it is not
+// the stand-in's.
 const std::vector<Activation>& Activations() {
   static const auto* const activations = new std::vector<Activation>{
       {CUDNN_POINTWISE_RELU_FWD,
@@ -141,8 +141,8 @@ const std::vector<Activation>& Activations() {
   return *activations;
 }
 
-// fp32 functions of values up to 3 in magnitude, whose arguments are rounded too: e^x has the
-// largest slope against its value.
+// The bound for fp32 functions of values up to 3 in magnitude, whose arguments are rounded too: e^x
+// has the largest slope against its value.
 constexpr double kTolerance = 16 * 0x1p-24;
 
 TEST(GraphPointwise, EveryActivationIsItsFormula) {
@@ -202,8 +202,8 @@ TEST(GraphPointwise, FunctionsOfPositiveNumbers) {
 
 constexpr int64_t kIdX = 1, kIdW = 2, kIdY = 3, kIdResidual = 4, kIdBias = 5, kIdScale = 6;
 
-// y = relu((convolution + residual_scale * residual) + bias) * scale as a user fuses them, the
-// scale by value.
+// Computes y = relu((convolution + kResidualScale * residual) + bias) * scale as a user fuses it,
+// with the scale passed by value.
 struct FusedPlan {
   static constexpr double kResidualScale = 2;
 
@@ -257,7 +257,7 @@ struct FusedPlan {
         workspace);
   }
 
-  // Puts what a run with `scaled_by` leaves in y's host copy.
+  // Writes what a run with the scale `scaled_by` leaves into y's host copy.
   void ComputeExpected(double scaled_by) {
     convolution.ComputeExpected();
     convolution.y.ForEach([&](const Index& at) {
@@ -285,7 +285,7 @@ TEST(GraphPointwise, ResidualBiasReluAndScaleFusedInEveryEngine) {
             c.type = type;
             c.layout = layout;
             c.spatial = spatial;
-            c.x[0] = 5;  // no multiple of the parts
+            c.x[0] = 5;  // not divisible by the number of parts
             FusedPlan fused(c);
             Plan plan;
             if (!plan.Build(fused.graph, index, knob)) continue;
@@ -353,7 +353,8 @@ TEST(GraphPointwise, NothingBehindTheWorkspaceIsTouched) {
 }
 
 TEST(GraphPointwise, AnOperandTakesThePointersItsAlignmentAllows) {
-  // Declared for single elements: the engine without demands of its own runs, from any of them.
+  // The residual is declared as aligned to single elements: the engine without demands of its own
+  // takes it at any of them.
   FusedPlan fused(ConvolutionCase{}, sizeof(float));
   Plan plan;
   ASSERT_TRUE(plan.Build(fused.graph, 0, 0));

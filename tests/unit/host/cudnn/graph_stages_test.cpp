@@ -1,5 +1,5 @@
-// Graphs with something before the convolution, and with sums over channels or a concatenation
-// behind it, against plain loops on small integers.
+// Tests graphs with something before the convolution, and with sums over channels or a
+// concatenation behind it, against plain loops on small integers.
 #include <algorithm>
 
 #include "tests/unit/host/cudnn/backend_graph.h"
@@ -14,7 +14,7 @@ constexpr auto kStatistics = CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR;
 constexpr auto kConcatenation = CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR;
 constexpr auto kGradients = CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR;
 
-// A graph in the making, and what it runs with.
+// A graph that is being built, and what it runs with.
 struct StagedGraph {
   explicit StagedGraph(const ConvolutionCase& c) : convolution(c) {
     std::mt19937 random(23);
@@ -31,7 +31,7 @@ struct StagedGraph {
     return builder.Tensor(next_virtual++, type, convolution.Pick(like.dims),
                           convolution.Pick(like.strides), {16, true});
   }
-  // One value of every channel.
+  // A tensor with one value for each channel.
   DeviceTensor& Channels(int channels, DataType type) {
     std::mt19937 random(static_cast<unsigned>(per_channel.size()));
     DeviceTensor& tensor =
@@ -39,7 +39,7 @@ struct StagedGraph {
     tensor.Fill(random);
     return tensor;
   }
-  // The graph's one engine, in exactly the workspace that it asks for.
+  // Runs the graph's only engine in exactly the workspace that it asks for.
   void Run() {
     Plan plan;
     ASSERT_TRUE(plan.Build(builder.Finish(), 0, 0));
@@ -139,7 +139,7 @@ TEST(GraphStages, ScaleBiasReluBeforeAGradientOfTheFilter) {
   }
 }
 
-// The convolution's result before a tensor that is there already, or is copied.
+// The convolution's result comes before a tensor that is in its place already, or is copied there.
 TEST(GraphStages, ConcatenationOfChannels) {
   for (const bool in_place : {true, false}) {
     for (const ConvolutionCase& c : StagedCases(Operation::kForward)) {
@@ -225,7 +225,7 @@ TEST(GraphStages, GradientsOfBatchNormalisation) {
     });
     EXPECT_EQ(of_scale, outputs[0]->At(at_channel));
     EXPECT_EQ(of_bias, outputs[1]->At(at_channel));
-    // The three others make dx of dy and x, by the formula of batch normalisation.
+    // The three other outputs make dx from dy and x, by the formula of batch normalisation.
     dy.ForEach([&](const Index& at) {
       if (at[1] != channel) return;
       const double normalised = (x.At(at) - m) * r;
@@ -259,7 +259,7 @@ TEST(GraphStages, ShapesThatDoNotFitAreRefused) {
   EXPECT_EQ(concatenation.Finalize(), CUDNN_STATUS_BAD_PARAM);
 }
 
-// Nothing is where its place would be.
+// A virtual tensor has no memory that could be its place in the output.
 TEST(GraphStages, AVirtualTensorIsNotInPlace) {
   ConvolutionCase c;
   StagedGraph g(c);

@@ -1,5 +1,5 @@
-// The real cuDNN and the stand-in side by side in one process. Descriptor functions of the
-// real library work without a GPU, which makes it the oracle for the stand-in's.
+// The real cuDNN and the stand-in side by side in one process. Descriptor functions of the real
+// library work without a GPU, so that the stand-in's can be compared with them.
 #pragma once
 
 #include <cudnn.h>
@@ -19,7 +19,7 @@ struct CudnnFunction {
 
 class Library {
  public:
-  // The reason it cannot be used, or nothing.
+  // Returns why the library cannot be used, or nothing.
   std::string Load(const char* path) {
     library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     return library_ == nullptr ? dlerror() : std::string();

@@ -1,5 +1,5 @@
-// Plans that describe themselves as CUDA graphs (cudnnBackendPopulateCudaGraph and its update) on
-// the stand-in, against naive loops.
+// Tests plans that describe themselves as CUDA graphs (cudnnBackendPopulateCudaGraph and its
+// update) on the stand-in, against naive loops.
 #include <cuda.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace hostgpu::test {
 namespace {
 
-// An application's graph, with whatever plan in it.
+// An application's CUDA graph, which a plan may fill.
 struct CudaGraph {
   CudaGraph() { EXPECT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS); }
   ~CudaGraph() { cuGraphDestroy(graph); }
@@ -64,7 +64,7 @@ TEST(NativeGraph, OfEveryEngineThatSaysSoComputesWhenItIsLaunched) {
                    std::to_string(index));
       ConvolutionCase c;
       c.operation = operation;
-      c.x = {2, 16, 1, 8, 8};  // what Winograd takes, too
+      c.x = {2, 16, 1, 8, 8};  // Winograd takes it, too
       c.w = {16, 16, 1, 3, 3};
       c.pad = {0, 1, 1};
       c.alpha = 2;
@@ -93,7 +93,7 @@ TEST(NativeGraph, OfEveryEngineThatSaysSoComputesWhenItIsLaunched) {
       populated.Run();
       first.ComputeExpected();
       EXPECT_TRUE(first.Result().Matches());
-      // Other operands, in the same node; what was instantiated before does what it did.
+      // The node gets other operands; what was instantiated before keeps its own.
       ASSERT_EQ(Update(plan, second, other_workspace.data, graph.graph), CUDNN_STATUS_SUCCESS);
       EXPECT_EQ(graph.Nodes(), 1u);
       populated.Run();
@@ -132,7 +132,7 @@ TEST(NativeGraph, TakesOnlyAGraphOfItsOwn) {
             CUDNN_STATUS_BAD_PARAM_CUDA_GRAPH_MISMATCH);
   EXPECT_EQ(Update(plan, convolution, nullptr, empty.graph),
             CUDNN_STATUS_BAD_PARAM_CUDA_GRAPH_MISMATCH);
-  // Nor one without the workspace that it needs.
+  // A plan is not taken without the workspace that it needs, either.
   EXPECT_EQ(Populate(other, convolution, nullptr, empty.graph),
             CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
   EXPECT_EQ(empty.Nodes(), 0u);
@@ -140,7 +140,7 @@ TEST(NativeGraph, TakesOnlyAGraphOfItsOwn) {
   EXPECT_EQ(Populate(plan, convolution, nullptr, empty.graph), CUDNN_STATUS_INTERNAL_ERROR);
   EXPECT_EQ(empty.Nodes(), 0u);
   hostgpuInjectFault("native", 0);
-  // Executable graphs of other kernels are not made of it.
+  // An executable graph cannot be updated to another kernel.
   CudaGraph others;
   ASSERT_EQ(Populate(other, convolution, workspace.data, others.graph), CUDNN_STATUS_SUCCESS);
   const Executable executable(graph);

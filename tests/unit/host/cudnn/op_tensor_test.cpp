@@ -1,4 +1,4 @@
-// cudnnOpTensor against naive loops, exactly: operands are small integers.
+// Tests cudnnOpTensor against naive loops, exactly: operands are small integers.
 #include <cmath>
 
 #include "tests/unit/host/cudnn/layer_test.h"

@@ -1,5 +1,5 @@
-// Pooling against naive loops. Data are small integers and the windows that average hold a power of
-// two elements wherever they stand: every result is exact up to its one rounding.
+// Tests pooling against naive loops. Data are small integers, and the windows that average hold a
+// power of two elements wherever they stand: every result is exact up to its one rounding.
 #include <cmath>
 #include <map>
 
@@ -44,7 +44,8 @@ class PoolingTest : public LayerTest {
       y[i] = 1 + (y[i] + 2 * c.pad[i - 2] - c.window[i - 2]) / c.stride[i - 2];
     return y;
   }
-  // Calls body(input index) for what output `o` looks at, in the order of the image.
+  // Calls body(input index) for each element in the window of output `o`, in the order of the
+  // image.
   template <class Body>
   static void ForEachInput(const PoolingCase& c, const DeviceTensor& x, const Index& o,
                            const Body& body) {
@@ -183,14 +184,14 @@ TEST_P(PoolingTest, NaNsArePropagatedOnlyOnDemand) {
 
 TEST_P(PoolingTest, RefusesWhatItWouldNotComputeAsTheRealLibraryDoes) {
   DeviceTensor x({2, 3, 1, 6, 5}, layout_, type_), y({2, 3, 1, 7, 6}, layout_, type_);
-  // The last window would lie in the padding alone.
+  // A window would lie in the padding alone.
   ASSERT_EQ(cudnnSetPooling2dDescriptor(pooling_, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 1, 1, 1,
                                         1, 1, 1),
             CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(cudnnPoolingForward(handle_, pooling_, Scale(1), Describe(x, 4), x.data, Scale(0),
                                 Describe(y, 4), y.data),
             CUDNN_STATUS_NOT_SUPPORTED);
-  // One row too many.
+  // y has two rows too many.
   ASSERT_EQ(cudnnSetPooling2dDescriptor(pooling_, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 2, 2, 0,
                                         1, 1, 1),
             CUDNN_STATUS_SUCCESS);

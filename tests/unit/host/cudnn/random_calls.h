@@ -16,7 +16,7 @@
 
 constexpr int kUntouched = -77;
 
-// One descriptor, in both libraries. Null in both where a call is made on no descriptor.
+// One descriptor in both libraries; null in both if a call is made on no descriptor.
 template <class Handle>
 struct Twin {
   Handle real = nullptr;
@@ -26,7 +26,7 @@ struct Twin {
 // What a call answered: its status, then every value it may have written.
 using Outcome = std::vector<int64_t>;
 
-// An argument that a call writes: an array of `count` values, of which that at `unread` is not
+// An argument that a call writes: an array of `count` values. The value at `unread` is not
 // compared.
 template <class T>
 struct Out {
@@ -52,7 +52,7 @@ class RandomCalls : public LibraryPair {
   int Between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
   bool Chance(int percent) { return Between(1, 100) <= percent; }
 
-  // Mostly plausible; at times each of the values that make trouble.
+  // Values are mostly plausible; at times they make trouble.
   int Extent() {
     if (Chance(82)) return Pick({1, 1, 2, 3, 4, 5, 7, 8, 16, 32, 64});
     return Pick({0, -1, INT_MIN, INT_MAX, 32768, 65536, 46341, 1 << 20, 33, 12});

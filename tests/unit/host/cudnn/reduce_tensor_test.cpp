@@ -1,4 +1,4 @@
-// cudnnReduceTensor against naive loops, exactly: operands are small integers.
+// Tests cudnnReduceTensor against naive loops, exactly: operands are small integers.
 #include "tests/unit/host/cudnn/layer_test.h"
 
 namespace hostgpu::test {

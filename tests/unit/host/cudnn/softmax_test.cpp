@@ -1,4 +1,4 @@
-// Softmax against its definition in fp64, and its gradient against finite differences of it.
+// Tests softmax against its definition in fp64, and its gradient against finite differences of it.
 #include <cmath>
 
 #include "tests/unit/host/cudnn/layer_test.h"
@@ -35,7 +35,7 @@ TEST_P(SoftmaxTest, ForwardIsTheDefinition) {
   for (const auto algorithm : kAlgorithms) {
     for (const auto mode : kSoftmaxModes) {
       SCOPED_TRACE(testing::Message() << "algorithm " << algorithm << ", mode " << mode);
-      // Another layout for the output.
+      // The output may have another layout than the input.
       DeviceTensor x(kSoftmaxDims, layout_, type_), y(kSoftmaxDims, Layout::kPadded, type_);
       FillReal(x);
       y.Fill(random_);

@@ -1,4 +1,4 @@
-// Workspace is really used, and exactly as much as was reported.
+// Tests that workspace is really used, and exactly as much as was reported.
 #include <gtest/gtest.h>
 
 #include <vector>

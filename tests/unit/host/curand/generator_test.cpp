@@ -1,5 +1,5 @@
-// The stand-in cuRAND: what its numbers are like, that they do not depend on how they are drawn,
-// and what it refuses.
+// Tests the stand-in cuRAND: what its numbers are like, that they do not depend on how they are
+// drawn, and what it refuses.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ std::pair<double, double> Moments(const std::vector<float>& numbers) {
   return {mean, std::sqrt(squares / numbers.size())};
 }
 
-// Five standard errors of the mean of kMany draws, and of their deviation, which vary less.
+// Five standard errors of the mean of kMany draws; their standard deviation varies less.
 double Tolerance(double deviation) { return 5 * deviation / std::sqrt(kMany); }
 
 TEST(Curand, UniformNumbersFillTheUnitInterval) {

@@ -1,4 +1,4 @@
-// Conversions of 16-bit elements against their definition.
+// Tests conversions of 16-bit elements against their definition.
 #include "shim/host/engines/element.h"
 
 #include <gtest/gtest.h>

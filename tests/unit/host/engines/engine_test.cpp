@@ -1,6 +1,6 @@
-// Every engine against a naive convolution, to the bit. A row is one kind of problem, over all
-// operations, types, layouts, both filter modes, several alpha and beta, and every algorithm that
-// serves it.
+// Tests every engine against a naive convolution, to the bit. A row is one kind of problem. It runs
+// with all operations, types, layouts and both filter modes, several alpha and beta, and every
+// algorithm that serves it.
 #include "shim/host/engines/engine.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ bool IsWinograd(Operation operation, int algorithm) {
                                                                : 5);
 }
 
-// All but Winograd, whose transforms round. Returns the algorithms that served any of it.
+// Runs all algorithms but Winograd, whose transforms round. Returns those that served anything.
 std::set<int> CheckEverything(const Problem& problem) {
   std::set<int> served;
   uint32_t seed = 1;
@@ -96,7 +96,7 @@ TEST(Engine, StrideOfAnAxisOfOneElementDoesNotMatter) {
   }
 }
 
-// Large enough that algorithm 0 cuts every axis of its products, at uneven places.
+// The problems are so large that algorithm 0 cuts every axis of its products, at uneven places.
 class EngineTiles : public testing::TestWithParam<Problem> {};
 
 TEST_P(EngineTiles, SumsAcrossThem) {

@@ -1,5 +1,5 @@
-// What engines promise beside the result: workspace, determinism, independence of the batch,
-// alignment, several threads at once, and the looser numbers of Winograd.
+// Tests what engines promise beside the result: workspace, determinism, independence of the batch,
+// alignment, several threads at once, and Winograd's larger tolerance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ TEST(EngineWorkspace, StrideOfAnAxisOfOneElementCostsNothing) {
 }
 
 TEST(EngineWorkspace, ThreeChannelsAreNotPaddedToSixteen) {
-  // What an image adds: y's 16 channels and at most two copies of x's 3.
+  // An image adds y's 16 channels and at most two copies of x's 3.
   constexpr size_t kPlane = 128 * 128 * sizeof(float);
   for (Operation operation : kOperations) {
     for (Layout layout : kLayouts) {
@@ -99,7 +99,7 @@ TEST(EngineDeterminism, IsReportedAsCudnnReportsIt) {
   }
 }
 
-// Thirds: sums that round, so that another order of summation shows.
+// Operands are thirds, whose sums round, so that another order of summation shows.
 Operands Rounding(const ConvolutionShape& shape) {
   Operands operands = MakeOperands(shape, 5);
   for (auto* values : {&operands.x, &operands.w, &operands.y}) {
@@ -110,8 +110,8 @@ Operands Rounding(const ConvolutionShape& shape) {
   return operands;
 }
 
-// What two orders of one element's sum may differ by, in fp32: twice (terms eps / 2) times the sum
-// of the terms' sizes.
+// Two orders of one element's sum in fp32 differ by at most twice (terms eps / 2) times the sum of
+// the terms' sizes.
 double RoundingBound(const ConvolutionShape& shape, const Operands& operands) {
   const auto most = [](const std::vector<double>& values) {
     double largest = 0;
@@ -176,8 +176,8 @@ TEST(EngineDeterminism, RepeatedRunsAgreeToTheBit) {
   }
 }
 
-// Lavin and Gray's transforms for F(4x4, 3x3) multiply by up to 8 and divide by as little as 24;
-// the error is below 100 units of fp32 rounding of the sum of magnitudes, here at most 4 a product.
+// Lavin and Gray's transforms for F(4x4, 3x3) multiply by up to 8 and divide by up to 24; the error
+// is below 100 units of fp32 rounding of the sum of magnitudes, here at most 4 a product.
 TEST(EngineWinograd, ServesThreeByThreeWithinItsTolerance) {
   const Problem problem = Square(4, 32, 48, 14, 3);
   int served = 0;

@@ -62,7 +62,7 @@ int OutputOf(Operation operation) {
   return operation == Operation::kForward ? 2 : operation == Operation::kBackwardData ? 0 : 1;
 }
 
-// Bytes with a guard before and after, exactly as aligned as asked for.
+// Bytes with a guard before and after, aligned to 16 bytes and no more.
 class Block {
  public:
   explicit Block(size_t bytes) : bytes_(bytes), memory_(bytes + 2 * kGuardBytes + 64, kGuard) {
@@ -221,7 +221,8 @@ std::vector<double> NaiveConvolution(const ConvolutionShape& s, const Operands& 
   std::vector<double> result(s.operation == Operation::kForward        ? o.y.size()
                              : s.operation == Operation::kBackwardData ? o.x.size()
                                                                        : o.w.size());
-  // Every (pixel of y, tap) whose pixel of x exists, once; then all images, filters and channels.
+  // Takes every pair (pixel of y, tap) whose pixel of x exists, once; then all images, filters and
+  // channels.
   const auto combine = [&](int64_t yp, int64_t wp, int64_t xp) {
     for (int64_t n = 0; n < s.n; ++n)
       for (int64_t k = 0; k < s.k; ++k)

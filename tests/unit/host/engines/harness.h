@@ -38,7 +38,7 @@ struct Operands {
 // Values -2 … 2 by a fixed rule, so that a failure can be repeated.
 Operands MakeOperands(const ConvolutionShape& shape, uint32_t seed);
 
-// The convolution the operation names, dense, before alpha and beta.
+// The convolution that the operation names, dense, before alpha and beta.
 std::vector<double> NaiveConvolution(const ConvolutionShape& shape, const Operands& operands);
 
 struct Blend {

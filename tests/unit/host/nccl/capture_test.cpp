@@ -1,10 +1,10 @@
-// Operations in CUDA graphs: they run at each launch, not when they are captured.
+// Tests operations in CUDA graphs: they run at each launch, not when they are captured.
 #include "tests/unit/host/nccl/ranks.h"
 
 namespace hostgpu::nccl::testing {
 namespace {
 
-// `body` captured on the rank's stream.
+// An executable graph of `body`, captured on the rank's stream.
 cudaGraphExec_t Captured(const Rank& rank, const std::function<void()>& body) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t exec = nullptr;
@@ -37,7 +37,8 @@ TEST(Capture, RunsAtEachLaunch) {
   });
 }
 
-// An operation enqueued behind a graph on its stream does not keep the graph's own from running.
+// An operation enqueued behind a graph on its stream does not keep the graph's operations from
+// running.
 TEST(Capture, MixesWithCallsOnTheSameStream) {
   WithRanks(2, [](Rank& rank) {
     const Array<int> a(100, 1), b(100, 1);

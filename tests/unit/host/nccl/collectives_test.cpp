@@ -1,5 +1,5 @@
-// Every collective against plain loops, for 1 to 5 ranks, every type and operation, in place and
-// not. Values are small powers of two with signs, so that sums and products are exact in every
+// Tests every collective against plain loops, for 1 to 5 ranks, every type and operation, in place
+// and not. Values are small powers of two with signs, so that sums and products are exact in every
 // type.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -13,7 +13,7 @@
 namespace hostgpu::nccl::testing {
 namespace {
 
-constexpr size_t kCount = 5003;  // in no way a multiple of tiles, parts or ranks
+constexpr size_t kCount = 5003;  // no multiple of tiles, parts or ranks
 
 template <class T>
 struct TypeOf;
@@ -50,7 +50,7 @@ T FromDouble(double value) {
   }
 }
 
-// What `rank` has at `i`.
+// The value of `rank` at `i`.
 template <class T>
 T Value(int rank, size_t i) {
   const size_t mixed = (i * 2654435761u + static_cast<size_t>(rank) * 40503u) >> 7;
@@ -58,7 +58,7 @@ T Value(int rank, size_t i) {
   const bool negative = std::numeric_limits<T>::is_signed && mixed / 2 % 2;
   return FromDouble<T>(negative ? -magnitude : magnitude);
 }
-// std::numeric_limits knows nothing of CUDA's types.
+// std::numeric_limits does not know CUDA's types.
 template <>
 __half Value<__half>(int rank, size_t i) {
   return __half(Value<float>(rank, i));
@@ -94,7 +94,7 @@ double Expected(ncclRedOp_t op, int ranks, size_t i) {
   return std::is_integral_v<T> ? std::trunc(result / ranks) : result / ranks;
 }
 
-// Half of the distance of a type's numbers at 1; 0 for whole numbers.
+// Half of the distance between a type's numbers above 1; 0 for whole numbers.
 template <class T>
 double UnitRoundoff() {
   if constexpr (std::is_same_v<T, __half>) {
@@ -106,8 +106,8 @@ double UnitRoundoff() {
   }
 }
 
-// An average is of rounded shares of at most 2: the share itself, each product and each partial sum
-// (of at most 2 in magnitude) is rounded once. All else is exact.
+// An average sums rounded products with a rounded share: the share itself, each product and each
+// partial sum (of at most 2 in magnitude) is rounded once. All else is exact.
 template <class T>
 double Tolerance(ncclRedOp_t op, int ranks) {
   const bool power_of_two = (ranks & (ranks - 1)) == 0;
@@ -263,7 +263,8 @@ TEST(Collectives, NothingToReduceWaitsForNobody) {
   });
 }
 
-// A group of collectives, and messages between ranks in another order among them on each rank.
+// A group has a collective and messages between ranks, which rank 0 calls in another order than the
+// others.
 TEST(Collectives, OfOneGroupProgressTogetherWithMessages) {
   WithRanks(3, [](Rank& rank) {
     const Array<int> a(Values<int>(rank.rank, kCount)), b(Values<int>(rank.rank, kCount));

@@ -1,4 +1,4 @@
-// Making and ending communicators, and what is left behind of them.
+// Tests making and ending communicators, and what they leave behind.
 #include <dirent.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -161,7 +161,7 @@ TEST(Communicator, ConfigurationIsChecked) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;
   EXPECT_NCCL(ncclCommDestroy(Alone(&config)));
-  // Of a program built with NCCL 2.14, whose configuration ended after the blocking attribute.
+  // In a program built with NCCL 2.14 the configuration ended after the blocking attribute.
   ncclConfig_t old = NCCL_CONFIG_INITIALIZER;
   old.size = offsetof(ncclConfig_t, blocking) + sizeof old.blocking + 4;
   old.version = 21400;
@@ -233,7 +233,7 @@ TEST(Communicator, IsNotThatOfAForkedChild) {
   EXPECT_NCCL(ncclCommDestroy(comm));
 }
 
-// Behind its magic number an id names a process, that one's number of the board's file, and an
+// Behind its magic number an id holds a process, the number of the board's file in it, and an
 // inode.
 TEST(Communicator, AnIdOfNoOpenBoardIsRefused) {
   const ncclUniqueId id = NewId();
@@ -257,9 +257,9 @@ std::set<std::string> FilesIn(const char* folder) {
   return names;
 }
 
-// In a process of its own: other tests' threads do not open or close anything here.
+// Runs in a process of its own: other tests' threads do not open or close anything here.
 int LeaveNothing(Part& part) {
-  WithRanks(kDevices, [](Rank&) {});  // whatever is made once
+  WithRanks(kDevices, [](Rank&) {});  // makes whatever is made once
   const std::set<std::string> shared = FilesIn("/dev/shm");
   const size_t open = FilesIn("/proc/self/fd").size();
   WithRanks(kDevices, [](Rank& rank) {

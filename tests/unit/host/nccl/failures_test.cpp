@@ -1,5 +1,5 @@
-// What goes wrong between ranks: it is an error of the communicator within about a second, nothing
-// hangs, and what was to be received stays as it was.
+// Tests what goes wrong between ranks: it is an error of the communicator within about a second,
+// nothing hangs, and what was to be received stays as it was.
 #include <signal.h>
 
 #include <chrono>
@@ -73,7 +73,7 @@ TEST(Failures, AbortReleasesAStreamThatWaits) {
   });
 }
 
-// In the middle of a collective, on three ranks, of which one never takes part.
+// Rank 2 aborts in the middle of a collective of three ranks, in which it never takes part.
 TEST(Failures, AnAbortedRankFailsThoseThatNeedIt) {
   WithRanks(3, [](Rank& rank) {
     const Array<int> array(kNumbers, kUntouched);
@@ -143,8 +143,8 @@ TEST(Failures, AKilledProcessIsMissed) {
   }
 }
 
-// Rank 1 dies at some moment of an endless exchange: what the other one has received then is whole,
-// or as it was.
+// Rank 1 dies at some moment of an endless exchange. What rank 0 was receiving then is whole, or as
+// it was.
 int Exchange(Part& part) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
@@ -197,7 +197,7 @@ TEST(Failures, AProcessKilledWhileTheCommunicatorIsMadeFailsTheOthers) {
   Rank rank{0, 3, nullptr, nullptr};
   EXPECT_CUDA(cudaSetDevice(0));
   EXPECT_EQ(ncclCommInitRankConfig(&rank.comm, 3, id, 0, &config), ncclInProgress);
-  // One that dies before it came is followed by another.
+  // A process that dies before it has come is followed by another.
   for (int victim = 0; victim < 20 && rank.AsyncError() == ncclInProgress; ++victim) {
     Process({"die while it is made", 1, 3}, id).Wait();
     for (int look = 0; look < 10 && rank.AsyncError() == ncclInProgress; ++look) {

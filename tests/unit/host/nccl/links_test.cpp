@@ -1,5 +1,5 @@
-// HOSTGPU_NCCL_DELAY_US, HOSTGPU_NCCL_BANDWIDTH, HOSTGPU_NCCL_SERIAL and HOSTGPU_NCCL_VERSION, each
-// in processes of its own, since they are read once.
+// Tests HOSTGPU_NCCL_DELAY_US, HOSTGPU_NCCL_BANDWIDTH, HOSTGPU_NCCL_SERIAL and
+// HOSTGPU_NCCL_VERSION, each in processes of its own, since they are read once.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,8 +14,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kMillisecond{1};
 constexpr size_t kMebibyte = 1 << 18;  // of int
 
-// The communicator of a role, whatever it calls between two and in which direction: not done before
-// `argument` milliseconds have passed since this rank was ready.
+// Makes a role's call between two ranks, in whichever direction: it is not done before `argument`
+// milliseconds have passed since this rank was ready.
 int TakeTime(Part& part, const std::function<ncclResult_t(const Rank&)>& call) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
@@ -97,7 +97,8 @@ struct Pair {
   Array<int> a, b;
 };
 
-// The second communicator's operation waits for the first one's, whose other rank comes late.
+// If links are serial, the second communicator's operation waits for the first one's, whose other
+// rank comes late.
 int TakeTurns(Part& part) {
   const bool serial = part.argument == "serial";
   Barrier barrier(2);
@@ -105,12 +106,12 @@ int TakeTurns(Part& part) {
   WithRanks(2, [&](Rank& rank) {
     Pair pair(rank, id);
     if (rank.rank == 0) pair.ReduceOnFirst();
-    std::this_thread::sleep_for(4 * kMoment);  // that one has begun
+    std::this_thread::sleep_for(4 * kMoment);  // the first operation has begun
     pair.ReduceOnSecond();
     std::this_thread::sleep_for(4 * kMoment);
     if (serial) {
       EXPECT_EQ(cudaStreamQuery(pair.second.stream), cudaErrorNotReady);
-      barrier.Wait();  // an abort is an end for the other rank, too
+      barrier.Wait();  // an abort ends it for the other rank, too
       EXPECT_NCCL(ncclCommAbort(pair.second.comm));
     } else {
       EXPECT_EQ(pair.b.Read(pair.second.stream), std::vector<int>(100, 2));
@@ -131,7 +132,7 @@ TEST(Links, OfOneDeviceAreUsedTogether) {
   EXPECT_EQ(RunRanks("take turns", 1, ""), std::vector<int>{0});
 }
 
-// As on a GPU whose multiprocessors the first operation holds.
+// On a GPU the first operation would hold the multiprocessors.
 TEST(Links, OfOneDeviceServeOneOperationAtATimeWhereSerial) {
   EXPECT_EQ(RunRanks("take turns", 1, "serial", {{"HOSTGPU_NCCL_SERIAL", "1"}}),
             std::vector<int>{0});

@@ -1,4 +1,4 @@
-// ncclSend and ncclRecv: what meets what, what waits for what, and what does not.
+// Tests ncclSend and ncclRecv: what meets what, what waits for what, and what does not.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -128,8 +128,8 @@ TEST(Messages, ToOneselfNeedBothSidesInOneGroup) {
   });
 }
 
-// One communicator's operations keep their order on streams that know nothing of each other, as the
-// other rank relies on.
+// One communicator's operations keep their order, on which the other rank relies, on streams that
+// know nothing of each other.
 TEST(Messages, OfSeveralStreamsKeepTheirOrder) {
   WithRanks(2, [](Rank& rank) {
     cudaStream_t other;
@@ -164,7 +164,7 @@ TEST(Messages, OfOneGroupOnTwoStreamsHoldBoth) {
   });
 }
 
-// Two communicators, whose operations the two ranks enqueue in opposite orders, on two streams.
+// The two ranks enqueue the operations of two communicators in opposite orders, on two streams.
 TEST(Messages, OfSeveralCommunicatorsDoNotWaitForEachOther) {
   const ncclUniqueId id = NewId();
   WithRanks(2, [&](Rank& rank) {
@@ -197,7 +197,7 @@ TEST(Messages, WaitForTheirStream) {
       EXPECT_NCCL(SendArray(rank, array, peer));
       EXPECT_NCCL(ReceiveArray(rank, other, peer));
       EXPECT_NCCL(ncclGroupEnd());
-      // The sender's memory is its own again when its stream has come here.
+      // The sender may write its memory again when its stream has come here.
       EXPECT_CUDA(cudaMemsetAsync(array.data(), 255, array.bytes(), rank.stream));
       const std::vector<int> got = other.Read(rank.stream);
       EXPECT_EQ(got, std::vector<int>(100000, 0x01010101 * (round + peer)));
@@ -212,8 +212,8 @@ struct Drawn {
   int first;
 };
 
-// Rounds of random messages between random ranks. Each rank calls for its own in one group, in an
-// order of its own between channels, on two streams.
+// Runs rounds of random messages between random ranks. In each round a rank makes its calls in one
+// group, on two streams; the order of its channels is its own.
 void RunRandomRounds(unsigned seed, int ranks) {
   std::mt19937 random(seed);
   const auto draw = [&](int count) {

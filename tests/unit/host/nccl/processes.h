@@ -1,4 +1,4 @@
-// Ranks as processes: this program, started anew to play a role.
+// Ranks that are processes: this program, started anew to play a role.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@
 
 namespace hostgpu::nccl::testing {
 
-// What a process is started for: it returns its exit code. `rank` has no communicator yet.
+// What a role gets; it returns its process's exit code. `rank` has no communicator yet.
 struct Part {
   Rank rank;
   ncclUniqueId id;
@@ -22,8 +22,8 @@ using Role = int (*)(Part&);
 struct NamedRole {
   NamedRole(const char* name, Role role);
 };
-// For main(): plays the role the arguments name, with a device and a stream. -1 when they name
-// none.
+// For main(): plays the role that the arguments name, with a device and a stream. Returns -1 if
+// they name none.
 int PlayRole(int argc, char** argv);
 
 // Ends a role with 1 and the line that failed.
@@ -55,7 +55,7 @@ class Process {
   pid_t pid_ = -1;
 };
 
-// Ranks 0 to `ranks` - 1 of one role: their exit codes.
+// Runs ranks 0 to `ranks` - 1 of one role. Returns their exit codes.
 std::vector<int> RunRanks(const std::string& role, int ranks, const std::string& argument = {},
                           const Environment& environment = {});
 

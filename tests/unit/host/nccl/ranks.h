@@ -1,4 +1,5 @@
-// Ranks as threads of this process, each with a device of its own, and device memory for them.
+// Ranks that are threads of this process, each with a device of its own, and device memory for
+// them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,11 +40,11 @@ inline ncclUniqueId NewId() {
   return id;
 }
 
-// Runs `body` for each rank on a thread of its own; the communicator is destroyed after, unless the
-// body took it (set it to null).
+// Runs `body` for each rank on a thread of its own. Destroys the communicator afterwards, unless
+// the body took it (set it to null).
 void WithRanks(int ranks, const std::function<void(Rank&)>& body);
 
-// The same threads wait for each other: for bodies that share plain memory.
+// Lets `count` threads wait for each other: for bodies that share plain memory.
 class Barrier {
  public:
   explicit Barrier(int count) : count_(count) {}
@@ -72,7 +73,7 @@ class Array {
 
   T* data() const { return data_; }
   size_t bytes() const { return count_ * sizeof(T); }
-  // What is in it once the stream came here.
+  // The content once the stream has come here.
   std::vector<T> Read(cudaStream_t stream) const {
     std::vector<T> values(count_);
     EXPECT_CUDA(cudaStreamSynchronize(stream));

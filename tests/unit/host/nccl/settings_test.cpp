@@ -1,4 +1,4 @@
-// The HOSTGPU_NCCL_ variables.
+// Tests the HOSTGPU_NCCL_ variables.
 #include "shim/host/nccl/settings.h"
 
 #include <gtest/gtest.h>

@@ -100,7 +100,7 @@ def write_onnx():
         net.save()
 
     def resnet18_v2():
-        """Pre-activation, as fb.resnet.torch's: nothing is behind a sum, and projections read what is activated."""
+        """Pre-activation as in fb.resnet.torch: nothing follows a sum, and projections read the activated state."""
         net = Net("torch_resnet18_v2", ["batch", 3, 224, 224])
         x = net.op("Relu", net.norm(net.conv("input", 3, 64, 7, 2, 3), 64))
         x, c = net.pool(x, "MaxPool", 3, 2, 1), 64
@@ -119,7 +119,7 @@ def write_onnx():
         net.save()
 
     def layers():
-        """Residual steps as kirby-2b has them: convolutions, and a fully connected layer whose features are a map again."""
+        """Residual steps like kirby-2b's: convolutions, and a fully connected layer whose features become a map again."""
         net = Net("torch_layers", ["batch", 1, 12, 12])
         x = net.op("Relu", net.conv("input", 1, 4, 7, 1, 1, bias=True))
         for fully_connected in (False, False, True, False):
@@ -182,7 +182,7 @@ def write_onnx():
         net.save()
 
     def up_and_down():
-        """What U-Nets and their kin have: transposed convolutions, resizing, padding and cropping."""
+        """U-Nets' operators: transposed convolutions, resizing, padding and cropping."""
         net = Net("torch_unet", ["batch", 1, 30, 30])
         skip = net.op("Relu", net.conv("input", 1, 8, 3, bias=True))
         x = net.op("Relu", net.conv(net.pool(skip, "MaxPool", 2, 2), 8, 16, 3, 1, 1, bias=True))
@@ -298,7 +298,7 @@ def write_caffe():
             return name
 
         x = conv("conv1", "data", 64, 7, 2)
-        # As torch rounds: Caffe's own rounding would make 57 rows of these.
+        # This rounds as torch does; Caffe's own rounding would give 57 rows.
         net.layer("pool1", "Pooling", [x], ["pool1"], "pooling_param { pool: MAX kernel_size: 3 stride: 2 pad: 1 round_mode: FLOOR }")
         x = "pool1"
         for stage, k in enumerate((64, 128, 256, 512), 2):

@@ -7,11 +7,11 @@
 
 namespace ucudnn::multigrid {
 
-// Solves for lambda_0..lambda_N behind the states of `forward` as they are when it is made; it
-// stays where it is made. Ends the test where something cannot be made.
+// Solves for lambda_0..lambda_N at the states that `forward` has when this is made. It must not be
+// moved. A failure to make a part ends the test.
 class AdjointSolve {
  public:
-  // `setting` is that of `forward`, but may have another storage. `last` is lambda_N.
+  // `setting` is that of `forward`, but its storage may differ. `last` is lambda_N.
   AdjointSolve(HostSolve& forward, const SolveSetting& setting, const std::vector<double>& last);
 
   Result<Solution> Solve(const SolveOptions& options) {
@@ -19,7 +19,7 @@ class AdjointSolve {
   }
   BlockSystem& system() { return *system_; }
   std::vector<double> Lambda(int number);
-  // d(lambda_N . u_N) / d(weights), of the states and adjoints as they are.
+  // Returns d(lambda_N . u_N) / d(weights) at the current states and adjoints.
   Parameters Gradient(const WeightedChain& chain);
 
  private:
@@ -30,7 +30,7 @@ class AdjointSolve {
   std::optional<BlockSystem> system_;
 };
 
-// All numbers of `parameters`, one behind the other.
+// Returns all numbers of `parameters` in one row.
 std::vector<double> Flat(const Parameters& parameters);
 
 }  // namespace ucudnn::multigrid

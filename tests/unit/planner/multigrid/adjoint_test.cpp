@@ -1,5 +1,5 @@
-// Adjoints of chains and gradients of their weights: against dense Jacobians, central differences
-// and serial backpropagation.
+// Compares adjoints of chains and gradients of their weights with dense Jacobians, central
+// differences and serial backpropagation.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,7 +21,7 @@ Vector ImageOf(const Vector& state, int image, int size) {
   return {state.begin() + image * size, state.begin() + (image + 1) * size};
 }
 
-// Nets of each kind of step, `steps` of it, and one of all kinds.
+// Returns a net of `steps` steps for each kind of step, and one net of all kinds.
 std::vector<NetShape> Shapes(int steps, planner::ActivationKind activation) {
   std::vector<NetShape> shapes;
   for (int kind = 0; kind <= kStepKinds; ++kind) {
@@ -39,7 +39,8 @@ std::vector<NetShape> Shapes(int steps, planner::ActivationKind activation) {
 constexpr planner::ActivationKind kActivations[] = {planner::ActivationKind::kTanh,
                                                     planner::ActivationKind::kRelu};
 
-// lambda_0 of one image: the transposed Jacobians of all steps, the last one first.
+// Returns lambda_0 of one image by applying the transposed Jacobians of all steps, the last one
+// first.
 Vector DenseAdjoint(const DenseChain& dense, const Vector& first, Vector lambda) {
   std::vector<Vector> states = {first};
   for (int step = 0; step + 1 < dense.steps(); ++step) {
@@ -51,7 +52,7 @@ Vector DenseAdjoint(const DenseChain& dense, const Vector& first, Vector lambda)
   return lambda;
 }
 
-// A rounding of each of the sums' 40 terms in each step.
+// Bounds the rounding error: each step rounds each of the 40 terms of its sums.
 double RoundingOf(const Vector& numbers, int steps) {
   return 40 * 0x1p-53 * steps * std::max(1.0, LargestMagnitude(numbers)) * 4;
 }
@@ -82,7 +83,7 @@ TEST(Adjoint, OfEveryKindOfStepIsTheTransposedJacobian) {
   }
 }
 
-// One level, one layer after the other by the stage alone.
+// A solve on one level is compared with the stage, called for one layer after the other.
 TEST(Adjoint, OfOneLevelIsSerialBackpropagationBitForBit) {
   std::mt19937_64 random(22);
   for (const NetShape& shape : Shapes(9, planner::ActivationKind::kRelu)) {
@@ -119,7 +120,7 @@ SolveOptions ToTolerance(SolveOptions options, double tolerance) {
   return options;
 }
 
-// lambda_0 = J^T lambda_N by dense matrices.
+// The expected value is lambda_0 = J^T lambda_N, computed by dense matrices.
 TEST(Adjoint, OfAnyNetAndOptionsIsTheTransposedChain) {
   std::mt19937_64 random(23);
   constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kSum};
@@ -193,7 +194,7 @@ double LossOf(const WeightedChain& chain, double h, const Vector& last) {
   return Dot(last, solve.Serial().back());
 }
 
-// The central difference over `distance` of the loss by one number of the chain.
+// Returns the central difference over `distance` of the loss by one number of the chain.
 double Slope(WeightedChain& chain, double& number, double h, const Vector& last, double distance) {
   const double before = number;
   number = before + distance;
@@ -207,7 +208,7 @@ double Slope(WeightedChain& chain, double& number, double h, const Vector& last,
 TEST(Adjoint, GradientsAreCentralDifferences) {
   std::mt19937_64 random(26);
   for (const auto activation : kActivations) {
-    // A step of relu has kinks, and no curvature between them.
+    // A relu step has kinks, and no curvature between them.
     const double distance = activation == planner::ActivationKind::kRelu ? 1e-6 : 1e-4;
     for (const NetShape& shape : Shapes(8, activation)) {
       SCOPED_TRACE(TextOf(shape));
@@ -227,8 +228,8 @@ TEST(Adjoint, GradientsAreCentralDifferences) {
           const size_t i = random() % numbers.size();
           const double near = Slope(chain, numbers[i], setting.h, last, distance);
           const double far = Slope(chain, numbers[i], setting.h, last, 2 * distance);
-          // The error of a central difference is a quarter at half the distance; its rounding is
-          // that of a loss of 100 over the distance.
+          // Half the distance makes a quarter of a central difference's error. Its rounding error
+          // is that of a loss of 100, divided by the distance.
           const double tolerance = std::abs(far - near) + 100 * 0x1p-50 / distance;
           EXPECT_LT(tolerance, 1e-5);
           EXPECT_NEAR((is_bias ? gradient[node].bias : gradient[node].weights)[i], near, tolerance)
@@ -248,7 +249,7 @@ Vector SerialGradient(const WeightedChain& chain, double h, const Vector& last) 
   return Flat(adjoint.Gradient(chain));
 }
 
-// The relative error of the gradient behind `options` forward and backward.
+// Returns the gradient's relative error after solves with `options`, forward and backward.
 double GradientError(const WeightedChain& chain, const SolveSetting& setting, const Vector& last,
                      const SolveOptions& options) {
   HostSolve forward(chain, setting);
@@ -292,7 +293,8 @@ TEST(Adjoint, GradientsAfterFewCyclesAreNearSerialOnes) {
   }
 }
 
-// Counts steps of layers; of a chain with C-points alone, those are what the adjoint recomputes.
+// Counts steps of layers. In a chain that keeps only C-points, these are what the adjoint
+// recomputes.
 class CountingChain : public HostChain {
  public:
   using HostChain::HostChain;
@@ -304,8 +306,8 @@ class CountingChain : public HostChain {
   std::atomic<int64_t> steps = 0;
 };
 
-// F-relaxation of the adjoint reads all states of a block. Coarse steps and those into C-points
-// read one that is kept.
+// F-relaxation of the adjoint reads all states of a block. Coarse steps and steps into C-points
+// read one state, which is kept.
 TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
   constexpr int kBlocks = 8;
   constexpr int kCoarsening = 4;

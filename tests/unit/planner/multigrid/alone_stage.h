@@ -1,5 +1,4 @@
-// One stage of a chain as a network's solver is made for it, on one rank; it stays where it is
-// made.
+// One stage of a chain on one rank, as a network's solver receives it. It must not be moved.
 #pragma once
 
 #include "planner/multigrid/distributed/stage_solver.h"

@@ -1,5 +1,5 @@
-// The table of docs/multigrid-model.md: what the model says of the paper's networks on the paper's
-// machine, with one setting for all numbers of devices.
+// Tests the table of docs/multigrid-model.md: what the model predicts for the paper's networks on
+// the paper's machine, with one setting for all numbers of devices.
 #include <gtest/gtest.h>
 
 #include "planner/graph/network_file.h"
@@ -19,7 +19,8 @@ class PapersMachine {
         times_(machine_.device, layers_.kinds),
         model_(layers_, times_, machine_) {}
 
-  // Two cycles with FCF-relaxation and injection, a stream for each block, every kernel launched.
+  // A run has two cycles with FCF-relaxation and injection, a stream per block, and a launch per
+  // kernel.
   ModelledRun Multigrid(int coarsening, int levels, Workload workload, int devices) const {
     MultigridSetting setting = {.coarsening = {coarsening}, .levels = levels};
     SolvePlan plan;
@@ -55,7 +56,7 @@ class PapersMachine {
   const NetworkModel model_;
 };
 
-constexpr double kPrinted = 0.006;  // of numbers printed with two digits behind the point
+constexpr double kPrinted = 0.006;  // for numbers that are printed with two decimals
 
 TEST(PapersMachine, ThreeMillionParameters) {
   const PapersMachine kirby("kirby-3m");

@@ -1,4 +1,4 @@
-// What models of solves are made of: balanced runs, kernels of layers, their times, convergence,
+// Tests the parts of solve models: balanced runs, kernels of layers, their times, convergence and
 // stand-ins.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -175,8 +175,8 @@ TEST(MeasuredTimes, LayersOfACoreRunOneAfterTheOther) {
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 3, 1}).ms, 3);
 }
 
-// One step takes 4, sixteen side by side 10, eight of one input 5.5; what is not measured is the
-// model's.
+// One step takes 4, sixteen side by side 11.5, and eight of one input 5.5. What is not measured
+// comes from the model.
 TEST(MeasuredBatches, GrowByWhatOneMoreAdds) {
   const MeasuredTimes model({{{1, 2, 3, 40}, 0.5}, {{7, 7, 7, 7}, 7}});
   MeasuredBatches::Kind kind = {.is_measured = true, .ms = {4, 8, 6, 0}, .together = {8, 5.5}};
@@ -195,7 +195,7 @@ TEST(MeasuredBatches, GrowByWhatOneMoreAdds) {
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {1, 2, 1}).ms, 14);
 }
 
-// Counts the layers that it is asked for.
+// Its times are the number of layers that it is asked for.
 class CountingTimes : public LayerTimes {
  public:
   RunCost Cost(LayerPass, const LayerBatch& batch) const override {
@@ -212,14 +212,14 @@ TEST(LevelCosts, CoarseStepsApplyWhatTheirOperatorSays) {
     EXPECT_DOUBLE_EQ(costs.InRow(1, 0, 4).ms, 4 * layers) << NameOf(coarse);
     EXPECT_DOUBLE_EQ(costs.StepsAtOnce(1, 0, 4).ms, 4 * layers) << NameOf(coarse);
     EXPECT_DOUBLE_EQ(costs.InRow(0, 3, 9).ms, 6);
-    // The block behind the last C-point has one layer.
+    // The last C-point's block has one layer.
     EXPECT_DOUBLE_EQ(costs.AtOnce(0, 0, 5, 0).ms, 5);
     EXPECT_DOUBLE_EQ(costs.AtOnce(0, 0, 5, 1).ms, 4);
   }
 }
 
 TEST(LevelCosts, AdjointStepsBeginWithTheLastLayer) {
-  // Layers of kind 0 but for the last two.
+  // All layers are of kind 0 but the last two, which are of kind 1.
   const MeasuredTimes times({{{1, 1, 1, 1}, 0}, {{1, 10, 1, 1}, 0}});
   const auto hierarchy = Hierarchy::Make(8, {2}, 2);
   const std::vector<int> kinds = {0, 0, 0, 0, 0, 0, 1, 1};
@@ -300,7 +300,8 @@ TEST(StandIn, WeightsThatAreGivenStayAsTheyAre) {
   EXPECT_EQ(stand_in.chain.Steps(), 128);
   EXPECT_THAT(std::vector<int>(stand_in.layers.begin(), stand_in.layers.begin() + 3),
               ElementsAre(0, 8, 16));
-  // Of 3 taps at 16 positions 46 see the map, at 4 positions 10 of 12; two axes, and the root.
+  // With 3 taps, 46 of 48 taps at 16 positions read the map, and 10 of 12 at 4 positions. Two axes
+  // would square this ratio, and its square root counts.
   EXPECT_NEAR(stand_in.h_factor, 8 * (46.0 / 48) / (10.0 / 12), 1e-12);
 }
 

@@ -1,4 +1,4 @@
-// Solves modelled on devices, with schedules worked out by hand, and bounds that hold of all.
+// Compares modelled solves on devices with schedules worked out by hand, and with general bounds.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -11,7 +11,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-constexpr double kTiny = 1e-6;  // ms: what the bytes of tiny states take
+constexpr double kTiny = 1e-6;  // ms: what sending the bytes of tiny states takes
 
 struct Made {
   NetworkLayers layers;
@@ -44,7 +44,7 @@ TEST(AnalysisSchedules, SerialPropagationIsTheSumOfItsLayers) {
   const Made made(8, 0.25, 2, true);
   const NetworkModel model = made.model();
   EXPECT_DOUBLE_EQ(model.Serial(Workload::kInference, Launching::kEach)->ms, 8);
-  // Adjoint and gradient of each, and one update of all.
+  // Training adds each layer's adjoint and gradient, and one update of all.
   EXPECT_DOUBLE_EQ(model.Serial(Workload::kTraining, Launching::kEach)->ms, 8 + 8 + 8 + 1);
 }
 
@@ -56,12 +56,12 @@ TEST(AnalysisSchedules, APartitionRunsSeriallyAndSendsAStatePerBoundary) {
   EXPECT_EQ(inference->messages, 3);
   EXPECT_NEAR(inference->computing_share, 2 / (8 + 3 * 0.25), kTiny);
   EXPECT_NEAR(inference->message_path_ms, 3 * 0.25, kTiny);
-  // Both ways, and the first device's update at the end.
+  // Training goes both ways, and the first device's update comes last.
   const auto training = model.Partitioned(Workload::kTraining, 4);
   EXPECT_NEAR(training->ms, 8 + 2 * 8 + 6 * 0.25 + 1, kTiny);
 }
 
-// 2 devices with 2 of 4 blocks each, c = 2. Times of device 0 and 1:
+// Two devices have 2 of 4 blocks each, c = 2. The times of device 0 and 1:
 //   the first state goes to device 1            -          0.25
 //   F, Advance and a coarse step of each block  0..6       0.25..6.25
 //   coarse steps in a row, with a message       6..8       8.25..10.25
@@ -74,14 +74,14 @@ TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunOneBlockAtATime) {
   EXPECT_NEAR(run.computing_share, (10 + 10) / (2 * 12.25), kTiny);
 }
 
-// The same where all blocks of a device run at once:
-//   0..3 and 0.25..3.25, 3..5 and 5.25..7.25, 5..6 and 7.25..8.25
+// Where all blocks of a device run at once, the same phases take
+//   0..3 and 0.25..3.25, 3..5 and 5.25..7.25, 5..6 and 7.25..8.25.
 TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunAllBlocksAtOnce) {
   const Made made(8, 0.25, 2, false);
   EXPECT_NEAR(Modelled(made.model(), Setting(2, 2, 0, 1), 2).ms, 8.25, kTiny);
 }
 
-// Of device 0 and 1, one block at a time:
+// Devices 0 and 1 run one block at a time:
 //   F and Advance           0..4, block 1 first: its state is sent at 2   0.25..4.25
 //   F, Advance, coarse step 4..10                                         4.25..10.25
 //   coarse steps            10..12                                        12.25..14.25
@@ -93,11 +93,11 @@ TEST(AnalysisSchedules, OneCycleOfFcfRelaxationSendsOneMoreState) {
   EXPECT_EQ(run.messages, 3);
 }
 
-// 3 devices with 4 blocks each, one at a time, and 12 ms a message. Device 2:
-//   its first state is there at 12, F and Advance 12..20;
-//   device 1 does the same, and sends the state of its last block at 14, not at 20: it is there at
-//   26. Blocks that need it not run 20..29, and the one that does 29..32;
-//   the coarse solve on device 0 begins at 44 and ends at 56, its states are there at 68, F 68..72.
+// Three devices run 4 blocks each, one at a time, and a message takes 12 ms. On device 2:
+//   its first state arrives at 12, and F and Advance take 12..20;
+//   device 1 does the same, but sends the state of its last block at 14, not at 20, so it arrives
+//   at 26. The blocks that do not need it run 20..29, and the one that does 29..32;
+//   the coarse solve on device 0 begins at 44 and ends at 56, its states arrive at 68, F 68..72.
 TEST(AnalysisSchedules, AStateIsSentBeforeTheOtherBlocksAreRelaxed) {
   const Made made(24, 12, 3, true);
   MultigridSetting setting = Setting(2, 2, 1, 1);
@@ -109,8 +109,8 @@ TEST(AnalysisSchedules, CoarseLevelsMayGoToOneDevice) {
   const Made made(8, 0.25, 2, true);
   MultigridSetting setting = Setting(2, 2, 0, 1);
   setting.solve.coarse = CoarsePlace::kCoarsestOnOne;
-  // Phases end at 6 and 6.25; two right sides go to device 0: 6.5; 4 coarse steps: 10.5; the states
-  // are at device 1 at 10.75; F: 12.5 and 12.75.
+  // The first phases end at 6 and 6.25. Two right sides reach device 0 at 6.5, 4 coarse steps end
+  // at 10.5, the states reach device 1 at 10.75, and F ends at 12.5 and 12.75.
   EXPECT_NEAR(Modelled(made.model(), setting, 2).ms, 12.75, kTiny);
 }
 
@@ -124,7 +124,8 @@ TEST(AnalysisSchedules, CoarserLevelsAreRelaxedOnTheWayUpToo) {
   EXPECT_NEAR(Modelled(made.model(), Setting(2, 3, 1, 1), 1).ms, 8 + 12 + 4 + 6 + 2 + 2 + 4, kTiny);
 }
 
-// A second cycle begins with the relaxed level 0: F of its first phase is that of the first's end.
+// A second cycle begins with level 0 relaxed: F of its first phase is the F that ended the first
+// cycle.
 TEST(AnalysisSchedules, CyclesShareARelaxation) {
   const Made made(8, 0.25, 2, true);
   const double one = Modelled(made.model(), Setting(2, 2, 0, 1), 1).ms;
@@ -137,8 +138,8 @@ TEST(AnalysisSchedules, ANestedStartIsACoarseSolveInPlaceOfABroadcast) {
   const Made made(8, 0.25, 2, true);
   MultigridSetting setting = Setting(2, 2, 0, 1);
   setting.solve.start = Start::kNested;
-  // Coarse steps 0..2 and 2.25..4.25, then as from a broadcast that ends then; but device 0 begins
-  // at 2 and waits for nothing of device 1.
+  // Coarse steps take 0..2 and 2.25..4.25. The rest is as after a broadcast that ends then, but
+  // device 0 begins at 2 and waits for nothing from device 1:
   //   2..8 and 4.25..10.25; 8..10 and 10.25..12.25; 10..12 and 12.25..14.25
   EXPECT_NEAR(Modelled(made.model(), setting, 2).ms, 14.25, kTiny);
 }
@@ -146,8 +147,8 @@ TEST(AnalysisSchedules, ANestedStartIsACoarseSolveInPlaceOfABroadcast) {
 TEST(AnalysisSchedules, AMeasuredResidualHoldsUpAllDevices) {
   const Made made(8, 0.25, 2, true);
   MultigridSetting setting = Setting(2, 2, 0, 1);
-  // As without until F at the end, which Advance follows: 8..12 and 10.25..14.25; then the sum goes
-  // to device 0 and back.
+  // The last F is followed by Advance, 8..12 and 10.25..14.25; all before it is as without
+  // measuring. Then the sum goes to device 0 and back.
   setting.solve.measures_residuals = true;
   EXPECT_NEAR(Modelled(made.model(), setting, 2).ms, 14.25 + 0.25 + 0.25, kTiny);
 }
@@ -172,8 +173,8 @@ TEST(AnalysisSchedules, LaunchesTakeTheHostsTimeUnlessCaptured) {
   setting.launching = Launching::kCaptured;
   const double captured = Modelled(made.model(), setting, 1).ms;
   setting.launching = Launching::kEach;
-  // One launch to fill the states; 4 blocks of 3 layers, 4 coarse steps, 4 blocks of 1, the last of
-  // which runs when it has been launched.
+  // One launch fills the states. Then come 4 blocks of 3 layers, 4 coarse steps and 4 blocks of one
+  // layer; the last one runs once it has been launched.
   EXPECT_NEAR(Modelled(made.model(), setting, 1).ms, 2 * (1 + 12 + 4 + 4) + 1, kTiny);
   // The graphs of start and cycle are launched one after the other, while the first runs.
   EXPECT_NEAR(captured, 2 + 2 + 3 + 4 + 1, kTiny);
@@ -182,13 +183,13 @@ TEST(AnalysisSchedules, LaunchesTakeTheHostsTimeUnlessCaptured) {
 TEST(AnalysisSchedules, MemoryIsThatOfTheDeviceWithMost) {
   const Made made(8, 0.25, 2, true);
   const NetworkModel model = made.model();
-  // 10 parameters each of 8 layers and two states of one number; in fp32.
+  // 8 layers have 10 parameters each, and two states have one number each, all in fp32.
   EXPECT_EQ(model.Serial(Workload::kInference, Launching::kEach)->memory_bytes, 4 * (80 + 2));
-  // Weights, gradients, velocities, what layers keep, a state of each.
+  // Training holds weights, gradients, velocities, what layers keep, and a state per layer.
   EXPECT_EQ(model.Serial(Workload::kTraining, Launching::kEach)->memory_bytes,
             4 * (3 * 80 + 8 * 3 + 8));
   EXPECT_EQ(model.Partitioned(Workload::kInference, 2)->memory_bytes, 4 * (40 + 2));
-  // Half of 9 + 2 * 4 states.
+  // A device holds half of the 9 + 2 * 4 states.
   EXPECT_EQ(Modelled(model, Setting(2, 2, 0, 1), 2).memory_bytes, 4 * 40 + 34);
 }
 
@@ -213,7 +214,8 @@ TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {
     for (const Workload workload : {Workload::kInference, Workload::kTraining}) {
       const auto run =
           test::Must(multigrid->Run(workload, devices, setting.solve, Launching::kCaptured));
-      // Grouped blocks of UnitTimes cost less work than its sums: there the chain alone bounds.
+      // UnitTimes counts less work for grouped blocks than the sum over layers, so LeastMs is no
+      // bound there.
       if (setting.solve.blocks == BlocksAtOnce::kStreams) {
         const double least = multigrid->LeastMs(workload, devices, setting.solve.cycles);
         EXPECT_GE(run.ms, least * (1 - 1e-12)) << "draw " << draw;
@@ -255,11 +257,13 @@ TEST(AnalysisSchedules, AFullDeviceGainsNothingByMultigrid) {
 
 TEST(AnalysisSchedules, StagesFollowEachOtherAndShortOnesRunSerially) {
   Made made(8, 0.25, 2, true);
-  // A section of one layer, the stage, a section, a stage too short for two levels of c = 2.
+  // The layers are a section of one layer, the stage, another such section, and a stage that is too
+  // short for two levels of c = 2.
   made.layers.sections = {
       {false, {0}, 1}, made.layers.sections[0], {false, {0}, 1}, {true, {0, 0, 0}, 1}};
   const ModelledRun run = Modelled(made.model(), Setting(2, 2, 0, 1), 2);
-  // The first layer on device 0, 12.25 from then on, and the rest where the stage ended.
+  // The first layer runs on device 0, the stage takes 12.25 from then on, and the rest runs where
+  // the stage ended.
   EXPECT_NEAR(run.ms, 1 + 12.25 + 1 + 3, kTiny);
 }
 

@@ -1,5 +1,5 @@
-// Which settings are found to be the fastest, how fast solves are found to converge, and what one
-// layer is measured to take.
+// Tests the choice of the fastest setting, the estimate of how fast solves converge, and the
+// measured times of single layers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A number of cycles for each setting that is like none of others, and reproducible.
+// Returns a made-up but reproducible number of cycles for a setting, and none for some settings.
 std::optional<int> MadeCycles(const MultigridSetting& setting) {
   const int mixed = setting.coarsening[0] + 3 * setting.levels + 5 * setting.solve.c_sweeps +
                     static_cast<int>(setting.coarse);
@@ -120,7 +120,8 @@ TEST_F(Analysed, WhatPaysIsComparedWithTheFastestSerialRunThatFits) {
 }
 
 TEST(AnalysisCandidates, AreThoseThatTheLayersAllow) {
-  // 40 layers: 64 and 32 are too many for two coarse ones; 16 and 8 leave two levels either way.
+  // With 40 layers, coarsening by 64 or 32 leaves fewer than two coarse layers; by 16 and by 8 each
+  // choice of levels gives two.
   const auto candidates = CandidatesFor(PlainLayers(40), {});
   std::map<int, int> counts;
   for (const MultigridSetting& setting : candidates) ++counts[setting.coarsening[0]];
@@ -132,13 +133,14 @@ TEST(AnalysisModel, LayersAppliedAreCounted) {
   const auto hierarchy = Hierarchy::Make(64, {4}, 3);
   MultigridSetting setting;
   setting.solve.c_sweeps = 1;
-  // 64 layers three times, 16 four times, 4 made and solved.
+  // The 64 layers are applied three times, the 16 four times, and the 4 twice: to make right sides
+  // and to solve.
   EXPECT_DOUBLE_EQ(LayersApplied(setting, *hierarchy, 2), 2 * (3 * 64 + 4 * 16 + 2 * 4));
   setting.coarse = CoarseOperator::kSum;
   EXPECT_DOUBLE_EQ(LayersApplied(setting, *hierarchy, 2), 2 * (3 * 64 + 4 * 64 + 2 * 64));
 }
 
-// Two cycles of the stage as it is are those of a solve.
+// The probe runs two cycles of the stage itself, so they equal a solve's.
 TEST(RateProbe, OfASmallStageIsTheStageItself) {
   const WeightedChain chain = DrawCase(1, {.steps = 64}).chain;
   ProbeSettings settings = {.h = 1.0 / 64, .scale = ResidualScale::kLargestState};
@@ -157,7 +159,7 @@ TEST(RateProbe, OfASmallStageIsTheStageItself) {
   const auto solution = test::Must(solve.Solve(options));
   const auto cycles = CyclesFor(estimate, tolerance);
   ASSERT_TRUE(cycles);
-  // Another first state, and a rate that is that of one cycle.
+  // The probe starts from another state, and its rate is that of a single cycle.
   EXPECT_NEAR(*cycles, solution.cycles, 2);
 }
 
@@ -201,7 +203,7 @@ TEST(MeasuredLayers, EveryKindTakesTime) {
   EXPECT_EQ(measured.notes, "");
 }
 
-// 15 layers of 1 GB each in double precision.
+// The network has 15 such layers, of 1 GB each in double precision.
 TEST(MeasuredLayers, OfLargeFullyConnectedLayersSomeOutputsAreTimed) {
   auto graph = test::Must(planner::LoadNetwork("kirby-2b"));
   const auto chain = MakeResidualChain(graph, BatchNorms::kRefused);

@@ -20,7 +20,7 @@ struct Matrix {
   int columns;
   Vector numbers;  // by row
 };
-// Calls visit(place in d, h and w, its number) for each place of such extents.
+// Calls visit(place in d, h and w, its number) for each place within `extents`.
 template <typename Visit>
 void ForEachPlace(const Spatial& extents, Visit&& visit) {
   int number = 0;
@@ -30,7 +30,7 @@ void ForEachPlace(const Spatial& extents, Visit&& visit) {
     }
   }
 }
-// The pixel that tap `tap` of the window of output `place` reads; -1 in the padding.
+// Returns the pixel that tap `tap` of the window of output `place` reads, or -1 in the padding.
 template <typename Window>
 int PixelOf(const Window& op, const Spatial& dilation, const planner::Shape& in,
             const Spatial& place, const Spatial& tap) {
@@ -42,7 +42,8 @@ int PixelOf(const Window& op, const Spatial& dilation, const planner::Shape& in,
   }
   return pixel;
 }
-// How many a channel has; and those that a pooling's window reads.
+// The first returns the number of pixels of a channel, the second those that a pooling's window
+// reads.
 inline int PixelsOf(const planner::Shape& shape) {
   return static_cast<int>(shape.Features()) / shape.c;
 }
@@ -58,22 +59,22 @@ inline std::vector<int> PixelsOf(const planner::Pooling& op, const planner::Shap
 // y[k][o] += sum of w[k][c][t] x[group of k, c][o stride - pad + t dilation], of one image.
 Matrix MatrixOf(const planner::Convolution& op, const planner::Shape& in, const planner::Shape& out,
                 const Vector& weights);
-// One number a channel, repeated over its pixels; `otherwise` where there are none.
+// Repeats each channel's number over its pixels. Where there are no numbers, all are `otherwise`.
 Vector Repeated(const Vector& of_channels, const planner::Shape& shape, double otherwise);
 
 Matrix Identity(int size);
 Matrix Product(const Matrix& a, const Matrix& b);
 Vector Product(const Matrix& a, const Vector& x);
 Vector TransposedProduct(const Matrix& a, const Vector& x);
-// The largest sum of magnitudes in a row.
+// Returns the largest sum of magnitudes in a row.
 double RowNorm(const Matrix& a);
 double Dot(const Vector& a, const Vector& b);
 double LargestMagnitude(const Vector& a);
 
 class DenseChain {
  public:
-  // Ends the test for a layer that is none of convolution, fully connected, scale, average pooling,
-  // relu and tanh.
+  // Ends the test for a layer other than convolution, fully connected, scale, average pooling, relu
+  // and tanh.
   DenseChain(const WeightedChain& chain, double h);
 
   int steps() const { return static_cast<int>(steps_.size()); }
@@ -82,7 +83,7 @@ class DenseChain {
   // u + h F(u) of one image.
   Vector Step(int step, const Vector& u) const;
   Matrix Jacobian(int step, const Vector& u) const;
-  // By how much at most a step enlarges the L2 distance of two states.
+  // Returns a bound on the factor by which a step enlarges the L2 distance of two states.
   double Growth(int step) const;
 
  private:

@@ -1,5 +1,5 @@
-// What a cycle on a device costs the host: calls of libraries, each counted, and no allocation. The
-// device does nothing, so that all allocations are the solver's own.
+// Tests what a cycle on a device costs the host: a known number of library calls, and no
+// allocation. The device does nothing, so all allocations are the solver's own.
 #include <gtest/gtest.h>
 
 #include "planner/multigrid/device/device_solvers.h"
@@ -16,8 +16,7 @@ constexpr int kLanes = 3;
 
 class DeviceCalls : public test::DeviceTest {
  protected:
-  // What is read of a device that does nothing is what was sent last: zeros, so that no solve is
-  // given up.
+  // A device that does nothing returns what was sent last. This is zeros, so no solve is given up.
   DeviceCalls() {
     chain.parameters = ZerosLike(chain.parameters);
     chain.first.assign(chain.first.size(), 0);
@@ -32,14 +31,14 @@ class DeviceCalls : public test::DeviceTest {
     EXPECT_TRUE(made->LoadWeights().ok());
     return made;
   }
-  // Too few for relaxation alone to be exact, so that no residual must be measured.
+  // REQUIRES: relaxation alone is not exact after `cycles`, so no residual must be measured.
   static SolveOptions Cycles(int cycles, bool measures) {
     SolveOptions options = {
         .start = Start::kPrevious, .cycles = cycles, .measures_cycles = measures};
     return options;
   }
-  // Makes, and records, what comes again: the first cycle of a solve is of a kind of its own, and
-  // is recorded in the second solve.
+  // Makes and records what later solves reuse. The first cycle of a solve is of its own kind, and
+  // the second solve records it.
   void Warm(StageSolver& solver, bool measures) {
     for (int solve = 0; solve < 2; ++solve) Solve(solver, 4, measures);
   }
@@ -56,7 +55,7 @@ class DeviceCalls : public test::DeviceTest {
     work();
     return bench::Allocations() - before;
   }
-  // Of each of so many more cycles.
+  // Returns the calls of one cycle, from solves that differ in the number of cycles.
   long CallsOfACycle(StageSolver& solver) {
     constexpr int kFew = 3;
     constexpr int kMany = 7;
@@ -88,7 +87,7 @@ TEST_F(DeviceCalls, ACycleAllocatesNothing) {
         EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
                   AllocationsOf([&] { Solve(*solver, 3, true); }));
         for (int solve = 0; solve < 2; ++solve) SolveBackward(*solver, 4);
-        Warm(*solver, true);  // with the adjoint's room
+        Warm(*solver, true);  // now with the adjoint's memory
         EXPECT_EQ(AllocationsOf([&] { SolveBackward(*solver, 7); }),
                   AllocationsOf([&] { SolveBackward(*solver, 3); }));
         EXPECT_EQ(AllocationsOf([&] { Solve(*solver, 7, true); }),
@@ -98,8 +97,8 @@ TEST_F(DeviceCalls, ACycleAllocatesNothing) {
   }
 }
 
-// 16 blocks of 4 layers and 16 coarse layers. A step is a convolution with bias and relu, and a
-// sum.
+// The chain has 16 blocks of 4 layers and 16 coarse layers. A step is a convolution with bias and
+// relu, and a sum.
 TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
   constexpr int kStep = 2;
   constexpr int kRelaxation = 3 * kStep;           // of the F-points, which C-relaxation follows
@@ -115,7 +114,7 @@ TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
 TEST_F(DeviceCalls, ARecordedCycleIsOneLaunch) {
   const std::unique_ptr<StageSolver> grouped = Solver(Way::kGrouped, Launch::kGraph);
   EXPECT_EQ(CallsOfACycle(*grouped), 1);
-  // And the other streams wait for it.
+  // Beside the launch, an event is recorded and each of the other streams waits for it.
   const std::unique_ptr<StageSolver> solver = Solver(Way::kStreams, Launch::kGraph);
   EXPECT_EQ(CallsOfACycle(*solver), 1 + 1 + (kLanes - 1));
   const long before = test::NullGraphLaunches();

@@ -1,4 +1,4 @@
-// Numbers of two bytes: all of them, and what rounds to them.
+// Tests numbers of two bytes: all of them, and the numbers that round to them.
 #include <gtest/gtest.h>
 
 #include <cmath>

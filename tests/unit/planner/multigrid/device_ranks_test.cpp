@@ -1,5 +1,5 @@
-// A network whose ranks have a device each, or share one, against the same network on one device:
-// the same numbers, to the bit.
+// A network whose ranks have a device each, or share one, is compared with the network on one
+// device: streams give the same numbers to the bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// The stand-in's devices, as many as HOSTGPU_DEVICES says.
+// The stand-in's devices; HOSTGPU_DEVICES says how many there are.
 class Devices {
  public:
   Devices() {
@@ -47,7 +47,7 @@ class Devices {
 
 class DeviceRanks : public ::testing::Test {
  protected:
-  // Rank r's solvers, on device r, or all on the first.
+  // Runs the solvers of rank r on device r, or all of them on the first device if `share`.
   Result<PassResults> Run(int ranks, Way way, bool share, const WeightedChain& net,
                           const NetworkSettings& settings,
                           const Precision& precision = kSinglePrecision,
@@ -123,7 +123,7 @@ TEST_F(DeviceRanks, OneLayerAfterTheOtherIsSerialPropagation) {
   }
 }
 
-// Small adjoints, which half precision holds scaled alone.
+// The adjoints are so small that half precision holds them only scaled.
 TEST_F(DeviceRanks, InHalfPrecisionAllScaleAlike) {
   const WeightedChain net = DrawCase(42, {.steps = 16, .channels = 2, .extent = 4}).chain;
   NetworkSettings settings = SettingsOf(net);
@@ -133,7 +133,7 @@ TEST_F(DeviceRanks, InHalfPrecisionAllScaleAlike) {
   EXPECT_TRUE(passes == alone);
 }
 
-// Blocks of a rank side by side: how many they are may change the engine, and so the rounding.
+// A rank's blocks run side by side. Their number may change the engine, and so the rounding.
 TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
   std::mt19937_64 random(45);
   for (const int batch : {1, 2}) {
@@ -161,7 +161,7 @@ TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
                        NameOf(solve.coarse) + ", distributed " + std::to_string(distributed));
           const PassResults passes =
               test::Must(Run(ranks, Way::kGrouped, ranks % 2 == 0, net, settings));
-          // Single precision's rounding at each of 45 layers, both ways.
+          // Single precision rounds at each of 45 layers, both ways.
           constexpr double kRounding = 2e-5;
           EXPECT_LT(RelativeError(passes.output, alone.output), kRounding);
           EXPECT_LT(RelativeError(passes.gradient, alone.gradient), kRounding);
@@ -185,7 +185,7 @@ TEST_F(DeviceRanks, WhatThreadsCannotRecordIsRefusedByAll) {
   }
 }
 
-// One that fails while others wait for its states, on the host and on their streams.
+// A rank fails while others wait for its states, on the host and on their streams.
 TEST_F(DeviceRanks, OneThatFailsEndsAll) {
   const WeightedChain net = DrawCase(44, {.steps = 32, .channels = 2, .extent = 4}).chain;
   for (const bool share : {false, true}) {

@@ -1,5 +1,6 @@
-// Chains, their adjoints and gradients on the stand-in's device against the reference on the host:
-// rounded to single precision once, every later difference is single precision's own.
+// Compares chains, their adjoints and gradients on the stand-in's device with the reference on the
+// host. Both begin with numbers rounded to single precision, so every difference arises on the
+// device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -84,7 +85,7 @@ TEST_F(DeviceChains, AnFRelaxationSideBySideIsOneCallForEachPlace) {
   }
 }
 
-// A forward and a backward solve, with what they give.
+// The results of a forward and a backward solve.
 struct BothWays {
   std::vector<double> last;   // the last state
   std::vector<double> first;  // lambda_0
@@ -97,7 +98,7 @@ SolveOptions Cycles(int cycles) {
   return options;
 }
 
-// Appends those that were measured.
+// Appends the residuals that were measured.
 void AppendResiduals(const Result<Solution>& solved, std::vector<double>& residuals) {
   ASSERT_TRUE(solved.ok()) << solved.message();
   std::copy_if(solved->residuals.begin(), solved->residuals.end(), std::back_inserter(residuals),
@@ -117,7 +118,7 @@ BothWays OnTheHost(const WeightedChain& chain, const SolveSetting& setting,
   return found;
 }
 
-// With the weights that the solver has.
+// Solves with the weights that the solver already has.
 BothWays SolveBothWays(StageSolver& solver, const WeightedChain& chain,
                        const std::vector<double>& last_adjoint, const SolveOptions& options) {
   BothWays found;
@@ -150,7 +151,7 @@ struct DeviceWay {
   std::unique_ptr<StageSolver> solver;
 };
 
-// What `ranks` says of the implicit GEMM, the first of all algorithms.
+// Returns what `ranks` answers about the implicit GEMM, the first algorithm, alone.
 template <typename Ranks, typename Handle, typename A, typename B, typename C, typename D,
           typename Performance>
 cudnnStatus_t OneEngine(Ranks ranks, Handle handle, A a, B b, C c, D d, int, int* found,
@@ -166,8 +167,8 @@ cudnnStatus_t OneEngine(Ranks ranks, Handle handle, A a, B b, C c, D d, int, int
   return status;
 }
 
-// Of 9 * 4 products and as many sums, a state's rounding of 2^-24 at each of some 40 steps. Where
-// relu's slope jumps, rounding may take the other side.
+// Each of some 40 steps sums 9 * 4 products and rounds its state by 2^-24. Where relu's slope
+// jumps, rounding may take the other side.
 constexpr double kRounding = 1e-5;
 
 void ExpectNear(const BothWays& found, const BothWays& expected, double tolerance) {
@@ -190,8 +191,8 @@ void ExpectSame(const BothWays& found, const BothWays& expected) {
   EXPECT_EQ(found.residuals, expected.residuals);
 }
 
-// Solves both ways on the host and in every way on the device. Recorded
-// cycles change no bit: below.
+// Solves both ways on the host and in every way on the device. RecordedCyclesChangeNoBit tests
+// recorded cycles.
 void ExpectTheHosts(const DeviceTarget& target, const WeightedChain& chain,
                     const SolveSetting& setting, const std::vector<double>& last, int cycles) {
   SolveOptions options = {.start = setting.levels == 0 ? Start::kNested : Start::kBroadcast,
@@ -224,7 +225,7 @@ TEST_F(DeviceChains, AdjointsAndGradientsAreTheHostsInEveryWay) {
   }
 }
 
-// Steps of all kinds but those that pool, each by itself and all in a row.
+// Returns nets of each kind of step that does not pool, and nets of several kinds in a row.
 std::vector<NetShape> NetsOfAllKinds(planner::ActivationKind activation) {
   constexpr StepKind kInPlane[] = {StepKind::kConvolution, StepKind::kTwoConvolutions,
                                    StepKind::kGroups, StepKind::kPreActivation};
@@ -293,7 +294,7 @@ TEST_F(DeviceChains, RecordedCyclesChangeNoBit) {
       if (way == Way::kGrouped && storage == Storage::kCPoints) continue;
       DeviceWay one(target, chain, setting, way, Launch::kEach);
       DeviceWay other(target, chain, setting, way, Launch::kGraph);
-      // The first solve records, the others replay, with the room of the adjoint as well.
+      // The first solve records and the others replay, by then with the adjoint's memory.
       for (int solve = 0; solve < 3; ++solve) {
         SCOPED_TRACE(std::string(NameOf(way)) + ", solve " + std::to_string(solve));
         const BothWays expected = one.Solve(chain, last, Cycles(4));
@@ -320,7 +321,7 @@ TEST_F(DeviceChains, LanesAndStorageChangeNoBit) {
   }
 }
 
-// One engine of the stand-in computes groups as it computes each by itself.
+// With one engine of the stand-in, groups that are computed together have the bits of each alone.
 TEST_F(DeviceChains, SideBySideIsBlockByBlockBitForBitWithOneEngine) {
   cudnn::Functions one_engine = functions;
   one_engine.cudnnGetConvolutionForwardAlgorithm_v7 = [](auto... arguments) {
@@ -358,7 +359,7 @@ TEST_F(DeviceChains, ACoarseSumIsOneConvolutionOfAllItsLayers) {
     ASSERT_TRUE(system->Advance(0).ok());
     ASSERT_TRUE(system->Restrict(0).ok());
   }
-  // Level 1 has 16 steps of 4 layers in blocks of 4.
+  // Level 1 has 16 steps of 4 layers each, in blocks of 4.
   const int64_t before = lanes.propagator->convolution_calls();
   ASSERT_TRUE(lanes.system->RelaxF(1, LayerSystem::Source::kRestricted).ok());
   EXPECT_EQ(lanes.propagator->convolution_calls() - before, 4 * 3);
@@ -375,7 +376,7 @@ TEST_F(DeviceChains, EveryPrecisionSolvesAsWellAsItRounds) {
   for (const char* name : {"fp32", "tf32", "fp16", "bf16"}) {
     DeviceTarget narrow = target;
     narrow.precision = *ParsePrecision(name);
-    // A state is rounded at each step, and what is added to it once more.
+    // Each step rounds the state and what is added to it.
     const double rounding = 2 * 32 * narrow.precision->unit_roundoff;
     for (const Way way : kWays) {
       SCOPED_TRACE(std::string(name) + ", " + NameOf(way));
@@ -401,7 +402,7 @@ TEST_F(DeviceChains, SmallAdjointsLoseNothingInHalfPrecision) {
   }
   EXPECT_EQ(found.first, expected.first);
   EXPECT_EQ(found.gradient, expected.gradient);
-  // Two residuals of the forward solve, then two of the adjoint.
+  // The residuals are two of the forward solve, then two of the adjoint.
   ASSERT_EQ(found.residuals.size(), 4);
   EXPECT_EQ(found.residuals[3], expected.residuals[3] * 0x1p-40);
 }
@@ -429,7 +430,7 @@ TEST_F(DeviceChains, ANetworksGradientIsTheHosts) {
   EXPECT_LT(RelativeError(Flat(gradients[1]), Flat(gradients[0])), kRounding);
 }
 
-// Two solves, the second from the states of the first and another first state.
+// The second of two solves begins with the states of the first and another first state.
 TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
   std::mt19937_64 random(33);
   const WeightedChain chain = DrawnChain({.steps = 43, .extent = 4}, random, 1, std::nullopt, 2);
@@ -464,8 +465,8 @@ TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
   }
 }
 
-// Against the same steps on the host from the gradients that the device has: so the descent alone
-// differs, by what single precision rounds, whatever the weights' precision is.
+// The host takes the same steps from the gradients that the device has. So only the descent
+// differs, by single precision's rounding, whatever the precision of the weights is.
 TEST_F(DeviceChains, DescendsInSinglePrecisionAsTheHostWould) {
   const auto [chain, by_last] = DrawCase(34, {.steps = 43, .extent = 4}, 2);
   const SolveSetting setting = {.coarsening = {4}, .levels = 3, .h = 1.0 / 43};
@@ -507,7 +508,7 @@ CUresult CountedUpload(CUdeviceptr to, const void* from, size_t bytes, CUstream 
   return real_upload(to, from, bytes, stream);
 }
 
-// The first state goes to the device, and nothing else, in steps that train, too.
+// Solves send the first state to the device and nothing else, in training steps, too.
 TEST_F(DeviceChains, SolvesMoveNoWeights) {
   const WeightedChain chain = DrawCase(35, {.steps = 16, .extent = 4}).chain;
   cuda::Driver driver = *target.driver;
@@ -543,7 +544,7 @@ TEST_F(DeviceChains, TheCoarseOperatorFollowsFromWhatIsMeasured) {
   EXPECT_EQ(FittingOperator(2.1), CoarseOperator::kInject);
   EXPECT_EQ(FittingOperator(4), CoarseOperator::kInject);
   const DeviceSolvers solvers(target, {.way = Way::kStreams});
-  // Nothing of a block that is more than half the stage is measured.
+  // A block that is more than half the stage is not measured.
   EXPECT_EQ(solvers.MeasureOperator(chain.chain, chain.stage(), 1, 9), CoarseOperator::kInject);
   const CoarseOperator measured = solvers.MeasureOperator(chain.chain, chain.stage(), 1, 4);
   EXPECT_TRUE(measured == CoarseOperator::kInject || measured == CoarseOperator::kSum);
@@ -588,14 +589,14 @@ TEST_F(DeviceChains, CPointsAloneAreOfLanes) {
   EXPECT_EQ(refused.message(),
             "--storage c-points: --way grouped keeps all states, side by side; streams is "
             "expected");
-  // So without a way there is one.
+  // If no way is named, streams is the only one left.
   DeviceSolvers solvers(target, {.lanes = 2});
   ASSERT_TRUE(solvers.Make(stage.ToSolve()).ok());
   EXPECT_EQ(solvers.chosen().measured.size(), 1U);
   EXPECT_EQ(solvers.chosen().way, Way::kStreams);
 }
 
-// What is not told by itself is measured, or follows from what can be recorded.
+// A way or launch that is not named is measured, or follows from what can be recorded.
 TEST_F(DeviceChains, WayAndLaunchFitTheStage) {
   const WeightedChain chain = DrawCase(37, {.steps = 16, .extent = 4}).chain;
   AloneStage alone(chain, {.coarsening = {4}, .h = 1.0 / 16});

@@ -1,5 +1,5 @@
-// A small residual network with its opening and closing layers, and images for it, as the tests of
-// training on the host use them.
+// A small residual network with its opening and closing layers, and images for it, for tests of
+// training on the host.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct DigitNetShape {
 // A 3 x 3 convolution with ReLU, steps u + relu(K * u + b), a fully connected layer and softmax.
 ResidualChain DigitNet(const DigitNetShape& shape);
 
-// Images of which each class has a pattern of its own, under noise.
+// Draws images: those of a class share a pattern, and each has noise of its own.
 Examples DigitExamples(const DigitNetShape& shape, int count, uint64_t seed);
 
 }  // namespace ucudnn::multigrid

@@ -1,5 +1,5 @@
-// A network on several ranks, each with its own layers alone, against the same network on one: the
-// same numbers, to the bit.
+// A network on several ranks, each with only its own layers, gives the same numbers, to the bit, as
+// the network on one rank.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -45,7 +45,7 @@ NetworkSettings DrawnSettings(std::mt19937& random, int steps) {
     options->cycles = OneOf(random, {3, 40});  // some reach it, others end serially
     if (random() % 2 == 0) options->scale = ResidualScale::kLargestState;
   }
-  // Levels: by themselves, or any number that fits.
+  // 0 leaves the number of levels open; a drawn number is taken where it fits.
   settings.levels = OneOf(random, {0, 0, 2, 3});
   if (!Hierarchy::Make(steps, settings.coarsening, settings.levels).ok()) settings.levels = 0;
   return settings;
@@ -102,7 +102,7 @@ class CountingPeers : public SomePeers {
   size_t state_size_;
 };
 
-// Of four cycles (two passes) on 64, 16 and 4 layers, with FCF on the first level and FCFCF on the
+// Two passes of two cycles run on 64, 16 and 4 layers, with FCF on the first level and FCFCF on the
 // second.
 TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
   constexpr int kRanks = 3;
@@ -125,18 +125,19 @@ TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
     return *made;
   });
   ASSERT_TRUE(passes.ok()) << passes.message();
-  constexpr int kSolves = 2;  // each way
+  constexpr int kSolves = 2;  // both forward and backward
   constexpr int kOfCycles = kSolves * kCycles * (1 + 2);
-  // The first solve begins with a broadcast from the first rank to each, the second one does not.
+  // The first solve begins with a broadcast from the first rank to each, and the second does not.
   constexpr int kBroadcast = 1;
   EXPECT_EQ(counting[0]->onwards, kOfCycles + kBroadcast);
   EXPECT_EQ(counting[1]->onwards, kOfCycles);
   EXPECT_EQ(counting[2]->back, kOfCycles + kBroadcast);
-  // Rank 0 has two layers of the gathered level, and the others one, whose right sides they send in
-  // every cycle, and whose states, at which the adjoint is linearised, once for each of its solves.
+  // Rank 0 has two layers of the gathered level, and the others have one each. They send its right
+  // side in every cycle, and its state, at which the adjoint is linearised, once for each adjoint
+  // solve.
   constexpr int kRightSides = kSolves * kCycles;
   EXPECT_EQ(counting[1]->back, kOfCycles + 2 * kRightSides + kSolves);
-  // Where the adjoint begins it sends its first state with the right side, and gets one back.
+  // Rank 2, where the adjoint begins, sends its first state with the right side and gets one back.
   EXPECT_EQ(counting[2]->other, kBroadcast + kRightSides + kSolves);
   EXPECT_EQ(counting[0]->other, kBroadcast + kSolves * kCycles);
   EXPECT_EQ(counting[2]->onwards + counting[0]->back, 0);
@@ -189,8 +190,8 @@ TEST(Distributed, DrawnWeightsAreThoseOfOneRank) {
   }
 }
 
-// Kirby's network of two billion parameters: 4,097 convolutions, and 15 fully connected layers with
-// nearly all of them, too few for two levels.
+// Kirby's network of two billion parameters has 4,097 convolutions. Its 15 fully connected layers
+// hold nearly all parameters, and are too few for two levels.
 TEST(Distributed, NoRankHasTheParametersOfAll) {
   const ResidualChain chain =
       *MakeResidualChain(*planner::LoadNetwork("kirby-2b"), BatchNorms::kRefused);
@@ -207,7 +208,8 @@ TEST(Distributed, NoRankHasTheParametersOfAll) {
     parameters[placement.owners[id]] += counts.weights + counts.bias;
   }
   EXPECT_EQ(std::accumulate(parameters.begin(), parameters.end(), int64_t{0}), 2'071'328'150);
-  constexpr int64_t kFullyConnected = 11520 * 11521;  // four of them, and a quarter of the rest
+  constexpr int64_t kFullyConnected = 11520 * 11521;  // a rank has four of them, and a quarter of
+                                                      // the rest
   constexpr int64_t kMost = 4 * kFullyConnected + (1 << 25);
   for (const int64_t of_rank : parameters) EXPECT_LT(of_rank, kMost);
 }
@@ -270,8 +272,8 @@ class NotingExchange : public StateExchange {
   Log& log_;
 };
 
-// Before the rest of its blocks is relaxed a rank has sent its boundary's state, and what it gets
-// is awaited for its first block alone, which comes last.
+// A rank sends its boundary's state before it relaxes the rest of its blocks. Only its first block,
+// which comes last, waits for the state that it receives.
 TEST(Distributed, BoundariesAreSentBeforeTheRestIsRelaxed) {
   const Hierarchy hierarchy = *Hierarchy::Make(8, {4}, 2);
   for (const bool is_reversed : {false, true}) {

@@ -51,7 +51,8 @@ std::vector<Operator> OperatorsOf(StepKind kind, const NetShape& shape) {
   return {};
 }
 
-// Of a layer between shapes, as large as keeps what it gives as large as what it reads.
+// Draws a layer's weights so large that, for a gain of 1, its output is about as large as its
+// input.
 NodeWeights DrawWeights(const HostLayer& layer, std::mt19937_64& random, double gain) {
   const WeightCounts counts = WeightCountsOf(layer);
   int64_t outputs = layer.output.c;

@@ -14,7 +14,7 @@ enum class StepKind {
   kGroups,           // 3 x 3 dilated by 2 in two groups, activation
   kPreActivation,    // scale, activation, 1 x 3 and 3 x 1
   kPooled,           // average of 3 x 3, 3 x 3, activation
-  kFullyConnected,   // activation behind
+  kFullyConnected,   // activation after it
   kBottleneck,       // fully connected to fewer numbers, activation, and back
 };
 constexpr int kStepKinds = 7;
@@ -27,13 +27,13 @@ struct NetShape {
   int batch = 1;
 };
 
-// A chain whose steps have these operators, one after the other. Weights come from N(0, gain^2 /
-// inputs of an output), biases from N(0, 0.01), u0 from N(0, 1).
+// Returns a chain whose steps have these operators, one after the other. Weights come from N(0,
+// gain^2 / inputs of an output), biases from N(0, 0.01), u0 from N(0, 1).
 WeightedChain ChainOf(const std::vector<std::vector<planner::Operator>>& steps,
                       const NetShape& shape, std::mt19937_64& random, double gain);
 WeightedChain DrawnNet(const NetShape& shape, std::mt19937_64& random, double gain);
 
-// `steps` steps of one kind or of several, of a small shape.
+// Draws a small shape with `steps` steps of one kind or of several.
 NetShape DrawNetShape(std::mt19937_64& random, int steps);
 
 std::string TextOf(const NetShape& shape);

@@ -1,4 +1,4 @@
-// Hierarchies and options of a solve drawn at random, as property tests go through them.
+// Draws hierarchies and options of a solve at random, for property tests.
 #pragma once
 
 #include <random>
@@ -20,10 +20,10 @@ struct DrawnSolve {
   std::string Text() const;
 };
 
-// Of 4 to `most_steps` layers and two levels or more; factors need not divide.
+// Draws 4 to `most_steps` layers and at least two levels; the factors need not divide the layers.
 DrawnSolve DrawSolve(std::mt19937_64& random, int most_steps);
 
-// A number from `low` to `high`, both included.
+// Draws a number from `low` to `high`, both included.
 int DrawNumber(std::mt19937_64& random, int low, int high);
 
 }  // namespace ucudnn::multigrid

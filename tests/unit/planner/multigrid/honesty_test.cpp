@@ -1,5 +1,5 @@
-// What a solve says of itself: that it converged, to a tolerance or to rounding, that it ended
-// early or was direct, or that it was given up and solved serially; never a wrong answer.
+// Tests what a solve reports: that it converged, to a tolerance or to rounding, that it ended early
+// or was direct, or that it was given up and solved serially. It never gives a wrong answer.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ SolveOptions WithTolerance(double tolerance, int cycles, ResidualScale scale) {
 constexpr ResidualScale kAbsolute = ResidualScale::kAbsolute;
 constexpr ResidualScale kRelative = ResidualScale::kLargestState;
 
-// The same bits, or both not a number.
+// Expects that numbers are equal, or both not a number.
 void ExpectSameStates(const std::vector<double>& a, const std::vector<double>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
@@ -30,7 +30,7 @@ void ExpectSameStates(const std::vector<double>& a, const std::vector<double>& b
   }
 }
 
-// States 0..N of a solve that was given up equal serial propagation.
+// Expects that states 0..N of a solve that was given up equal serial propagation.
 void ExpectGivenUp(HostSolve& solve, const Result<Solution>& solved, const std::string& reason) {
   ASSERT_TRUE(solved.ok()) << solved.message();
   EXPECT_EQ(solved->outcome, Outcome::kSerial);
@@ -102,11 +102,11 @@ TEST(Honesty, StatesThatGrowTo1e8ConvergeInTheRelativeNorm) {
     HostSolve solve(chain, {.h = 50.0 / 256});
     const Solution solved = test::Must(solve.Solve(WithTolerance(tolerance, 30, kRelative)));
     EXPECT_EQ(solved.outcome, Outcome::kConverged);
-    EXPECT_LT(solved.cycles, 32);  // of a direct solve
+    EXPECT_LT(solved.cycles, 32);  // the cycles of a direct solve
     EXPECT_GT(solved.largest_state, 1e7);
     EXPECT_LE(solved.residuals.back(), tolerance);
-    // What 64 residuals add to the last state, which is the largest. Errors of early blocks would
-    // grow with the states, but relaxation has made those exact by then.
+    // The tolerance bounds what 64 residuals add to the last state, which is the largest. Errors of
+    // early blocks would grow with the states, but relaxation has made those exact by then.
     EXPECT_LT(RelativeError(solve.Last(), solve.Serial().back()), 64 * tolerance);
   }
 }
@@ -147,7 +147,7 @@ TEST(Honesty, AStateBehindTheLastCPointThatIsNotFiniteIsSeen) {
   }
 }
 
-// u -> factor * u of one number, with factors of fine and of coarse steps.
+// Solves with u -> factor * u on one number; fine and coarse steps have their own factors.
 template <typename Number = double>
 VectorSolve<Number> Scaling(const Hierarchy& hierarchy, double fine, double coarse) {
   return VectorSolve<Number>(hierarchy, {Number{1}},
@@ -176,7 +176,7 @@ TEST(Honesty, AResidualThatRisesTwiceIsGivenUp) {
   EXPECT_EQ(solve.Last(), near);
 }
 
-// F of a coarse operator whose errors fall by (0.9 - 0.3) / (1 - 0.3) a cycle.
+// With F and this coarse operator, errors fall by (0.9 - 0.3) / (1 - 0.3) a cycle.
 TEST(Honesty, AResidualThatFallsSlowlyIsGivenUpAfterThreeJudgedCycles) {
   VectorSolve<double> solve = Scaling(*Hierarchy::Make(1024, {4}, 2), std::pow(0.9, 0.25), 0.3);
   SolveOptions options = WithTolerance(1e-9, 100, kAbsolute);
@@ -185,7 +185,7 @@ TEST(Honesty, AResidualThatFallsSlowlyIsGivenUpAfterThreeJudgedCycles) {
   EXPECT_EQ(solved.fallback, kSlow);
   EXPECT_EQ(solved.cycles, 4);
   EXPECT_EQ(solve.Last(), solve.Serial());
-  // The same without a tolerance.
+  // A solve without a tolerance is judged alike.
   options.tolerance.reset();
   const Solution early = test::Must(solve.Solve(options));
   EXPECT_EQ(early.outcome, Outcome::kSerial);
@@ -228,7 +228,8 @@ TEST(Honesty, ATailThatRelaxationMakesExactIsDirectNotConverged) {
   EXPECT_EQ(unasked.outcome, Outcome::kDirect);
 }
 
-// Relaxation makes each block exact but for its rounding, and the coarse operator makes 1e13 of it.
+// Relaxation makes each block exact but for its rounding, which the coarse operator enlarges to
+// 1e13 times as much.
 TEST(Honesty, DirectIsNotSaidWhereTheCoarseOperatorAmplifiesRounding) {
   VectorSolve<double> solve = Scaling(*Hierarchy::Make(320, {4}, 2), 0.9, kUnstable);
   SolveOptions options = {.cycles = CyclesOfDirectSolve(solve.hierarchy.level(0), 1),
@@ -239,7 +240,7 @@ TEST(Honesty, DirectIsNotSaidWhereTheCoarseOperatorAmplifiesRounding) {
   EXPECT_GT(solved.residuals.back(), 1e-6);
 }
 
-// 256 steps of 64 floats.
+// Makes a chain of 256 steps of 64 floats.
 VectorSolve<float> FloatChain() {
   std::mt19937_64 random(3);
   std::normal_distribution<float> normal(0, 1);
@@ -264,7 +265,7 @@ TEST(Honesty, FloatsFloorAndAreConvergedToRounding) {
   EXPECT_EQ(solved.outcome, Outcome::kRounding);
   EXPECT_EQ(solved.fallback, "");
   EXPECT_LT(solved.cycles, 12);
-  // A rounding of each of 65 states of norm 8.
+  // Each of 65 states of norm 8 is rounded.
   EXPECT_LT(solved.residuals.back(), 0x1p-24 * 8.5 * std::sqrt(65));
   EXPECT_GT(solved.residuals.back(), 5e-7);
 }
@@ -286,8 +287,8 @@ TEST(Honesty, AToleranceBelowThePrecisionIsRefusedAtTheStart) {
   }
 }
 
-// What a start holds says nothing of the solution: a coarse operator that diverges, or an earlier
-// solve of another system.
+// What a start holds says nothing about the solution: a coarse operator that diverges may have made
+// it, or an earlier solve of another system.
 TEST(Honesty, AStartWithHugeStatesIsNoReasonToRefuseATolerance) {
   VectorSolve<double> nested = Scaling(*Hierarchy::Make(1024, {16}, 2), 0.5, -7);
   SolveOptions options = WithTolerance(1e-9, 30, kAbsolute);
@@ -307,8 +308,9 @@ TEST(Honesty, AStartWithHugeStatesIsNoReasonToRefuseATolerance) {
   EXPECT_EQ(previous.Last(), previous.Serial());
 }
 
-// The first number grows to 1e22, exactly so on the coarse level; the second decays and feeds it,
-// and converges slowly. Its residuals are nothing beside the last state, and all of the first ones.
+// The first number grows to 1e22, exactly so on the coarse level. The second decays, feeds the
+// first and converges slowly. Its residuals vanish beside the last state, but not beside the first
+// ones.
 TEST(Honesty, AStateThatGrowsDoesNotHideTheResidualsOfEarlyOnes) {
   const auto step = [](int level, int, const auto& from, auto& to) {
     to = from;
@@ -325,7 +327,7 @@ TEST(Honesty, AStateThatGrowsDoesNotHideTheResidualsOfEarlyOnes) {
     const Solution solved = test::Must(solve.Solve(options));
     EXPECT_GT(solved.largest_state, 1e22);
     EXPECT_EQ(solved.fallback, "");
-    // What 1e-9 of each of 256 C-points makes, and a hundred times that of early ones.
+    // The bound is what 1e-9 at each of 256 C-points makes, times a hundred for early ones.
     const double serial = solve.Serial()[0];
     EXPECT_LT(std::abs(solve.Last()[0] - serial), 256 * 100 * 1e-9 * serial);
   }
@@ -342,7 +344,7 @@ TEST(Honesty, AChainOfZerosConverges) {
   }
 }
 
-// 20 of the 36 configurations of the note have a first cycle that raises the residual.
+// The first cycle raised the residual in 20 of the 36 configurations that were measured.
 TEST(Honesty, AFirstCycleThatRaisesTheResidualIsNotHeldAgainstASolve) {
   const WeightedChain chain = SmoothChain(256, 0.5);
   HostSolve solve(chain, {.coarsening = {16}, .h = 10.0 / 256});

@@ -1,5 +1,5 @@
-// The layers of the reference on the host: forward against the definition, transposed Jacobians and
-// gradients against forward. Data are integers, so that what is linear is equal, not near.
+// Tests the reference layers on the host: forward against the definition, transposed Jacobians and
+// gradients against forward. Data are integers, so results of linear layers are equal, not near.
 #include "planner/multigrid/host/layers.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using planner::Shape;
 
 constexpr int kBatch = 2;
 
-// `number` draws from -`most` to `most`, times `factor`.
+// Draws `number` integers from -`most` to `most`, each times `factor`.
 Vector Integers(std::mt19937_64& random, int64_t number, int most, double factor = 1) {
   Vector drawn;
   for (int64_t i = 0; i < number; ++i) drawn.push_back(factor * DrawNumber(random, -most, most));
@@ -40,7 +40,7 @@ Vector Difference(const Vector& a, const Vector& b) {
   return difference;
 }
 
-// A layer with numbers, for a batch of images.
+// A layer with numbers for a batch of images.
 struct Case {
   HostLayer layer;
   NodeWeights weights;
@@ -100,7 +100,7 @@ Vector ByDefinition(const Convolution& op, const Case& made) {
                       Repeated(made.weights.bias, layer.output, 0), made.x);
 }
 
-// The largest of the window's pixels, or their mean; what is padding is none of them.
+// Returns the largest or the mean of each window's pixels; padding is excluded.
 Vector ByDefinition(const Pooling& op, const Case& made) {
   const Shape& in = made.layer.input;
   Vector y;
@@ -178,7 +178,7 @@ std::vector<ShapedPooling> Poolings() {
   return all;
 }
 
-// Sums are exact, and the one division is the same.
+// Sums are exact, and both sides divide once.
 TEST(HostLayers, PoolingIsItsDefinition) {
   std::mt19937_64 random(2);
   for (const auto& [op, input] : Poolings()) {
@@ -219,7 +219,7 @@ std::vector<Case> LinearCases(std::mt19937_64& random) {
   return all;
 }
 
-// Those whose pieces are linear: numbers are far enough apart that +-1 leaves the piece.
+// Returns cases that are linear in pieces. Numbers are so far apart that +-1 stays within a piece.
 std::vector<Case> PiecewiseLinearCases(std::mt19937_64& random) {
   std::vector<Case> all;
   const Shape plane = {1, 3, {1, 4, 2}, 2};
@@ -253,7 +253,7 @@ TEST(HostLayers, TransposedJacobiansAreTransposed) {
   }
 }
 
-// Each share of a window is rounded once, and summed over at most all of them.
+// Each share of a window is rounded once, and sums have at most all of the shares.
 TEST(HostLayers, AveragesAreTransposedButForRounding) {
   std::mt19937_64 random(6);
   std::vector<Case> all = {MakeCase(planner::GlobalPooling{}, {1, 3, {1, 5, 3}, 2}, random)};
@@ -295,7 +295,7 @@ TEST(HostLayers, GradientsAreThoseOfForward) {
       const Vector lambda = Integers(random, made.out(), 7);
       const double change =
           Dot(lambda, Difference(made.Forward(moved, made.x), made.Forward(made.weights, made.x)));
-      // What a gradient holds is kept, and the factor applies to what is added.
+      // A gradient is added to what is there already, and the factor applies to what is added.
       NodeWeights gradient = {Vector(weights, 100), Vector(bias, 100)};
       Vector scratch;
       AddGradient(made.Call(made.weights, scratch), made.x.data(), lambda.data(), 0.5, gradient);
@@ -317,7 +317,7 @@ TEST(HostLayers, ANanIsPassedOnByEveryLayerForward) {
   for (Case& made : all) {
     for (double& number : made.x) number = std::nan("");
     for (double& number : made.weights.weights) number = number == 0 ? 1 : number;
-    // A window that lies in the padding alone has nothing to pass on.
+    // A window that lies in the padding alone passes nothing on.
     const Vector y = made.Forward(made.weights, made.x);
     EXPECT_TRUE(std::any_of(y.begin(), y.end(), [](double number) { return std::isnan(number); }))
         << TextOf(made.layer);

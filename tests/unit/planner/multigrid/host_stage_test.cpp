@@ -1,4 +1,4 @@
-// What a stage on the host refuses: weights that do not fit.
+// A stage on the host refuses weights that do not fit.
 #include "planner/multigrid/host/stage.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Which rank gets which layers.
+// Tests how layers are divided between ranks.
 #include <gtest/gtest.h>
 
 #include "planner/multigrid/distributed/partition.h"
@@ -30,7 +30,7 @@ TEST(Partition, DistributesCoarseLevelsWhereMessagesAreCheap) {
   // from device to device.
   EXPECT_EQ(MakePartition(hierarchy, 4, costs, {.message = 4}, std::nullopt)->distributed, 2);
   EXPECT_EQ(MakePartition(hierarchy, 4, costs, {.message = 100}, std::nullopt)->distributed, 1);
-  // The coarser levels have too few blocks for all.
+  // The coarser levels have too few blocks for all devices.
   EXPECT_EQ(MakePartition(hierarchy, 9, costs, {}, std::nullopt)->distributed, 1);
 }
 

@@ -1,4 +1,4 @@
-// Chains of one convolution a step, with weights, as the tests of multigrid solve them.
+// Chains of one convolution a step, with weights, for tests of multigrid.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace ucudnn::multigrid {
 
-// From N(0, deviation^2).
+// Draws numbers from N(0, deviation^2).
 std::vector<double> DrawnNumbers(size_t count, double deviation, std::mt19937_64& random);
 
 struct ChainShape {
@@ -27,11 +27,11 @@ struct ChainShape {
   planner::ActivationKind activation = planner::ActivationKind::kRelu;
 };
 
-// Steps of such operators in a row, without opening and closing. The nodes of step 2 are step2.0,
-// step2.1, ... and step2.add.
+// Makes a chain of steps with these operators, without opening or closing layers. The nodes of step
+// 2 are step2.0, step2.1, ... and step2.add.
 ResidualChain ChainOfSteps(const planner::Input& images,
                            const std::vector<std::vector<planner::Operator>>& steps);
-// u + act(K * u + b), `shape.steps` times.
+// Makes a chain that applies u + act(K * u + b) `shape.steps` times.
 ResidualChain PlainChain(const ChainShape& shape);
 
 // A chain with its numbers. `first` is u0.
@@ -43,12 +43,13 @@ struct WeightedChain {
 
   const Stage& stage() const { return std::get<Stage>(chain.sections[0]); }
   NodeWeights& step(int number) { return parameters[stage().steps[number].transformation.front()]; }
-  // Each step's first node gets as many of these numbers as each other.
+  // Divides these numbers in equal parts between the first nodes of the steps, in their order.
   void SetSteps(const std::vector<double>& weights, const std::vector<double>& bias);
 };
 
-// Weights drawn from N(0, gain^2 2 / (window^2 channels)), biases from N(0, 0.01), the first state
-// from N(0, 1): each step its own ("iid"), or `knots` of them interpolated over the depth.
+// Draws weights from N(0, gain^2 2 / (window^2 channels)), biases from N(0, 0.01) and the first
+// state from N(0, 1): for each step its own ("iid"), or `knots` weights interpolated over the
+// depth.
 WeightedChain DrawnChain(const ChainShape& shape, std::mt19937_64& random, double gain = 1,
                          std::optional<int> knots = std::nullopt, int batch = 1);
 
@@ -59,7 +60,7 @@ struct DrawnCase {
 };
 DrawnCase DrawCase(uint64_t seed, const ChainShape& shape, int batch = 1, double gain = 1);
 
-// The weights interpolated as numpy.interp does, from `knots` rows of `width` numbers.
+// Interpolates weights as numpy.interp does, from `knots` rows of `width` numbers.
 std::vector<double> Interpolated(const std::vector<double>& knots, int width, int steps);
 
 struct SolveSetting {
@@ -71,10 +72,10 @@ struct SolveSetting {
   int lanes = 1;
 };
 
-// Everything that a forward solve of a chain on the host needs; it stays where it is made.
+// Holds everything that a forward solve of a chain on the host needs. It must not be moved.
 class HostSolve {
  public:
-  // `chain` outlives it. Ends the test where something cannot be made.
+  // `chain` must outlive this. A failure to make a part ends the test.
   HostSolve(const WeightedChain& chain, const SolveSetting& setting);
 
   Result<Solution> Solve(const SolveOptions& options) {
@@ -82,7 +83,7 @@ class HostSolve {
   }
   std::vector<double> State(int number);  // of the finest level
   std::vector<double> Last() { return Copy(system_->last()); }
-  // u_0..u_N, one layer after the other by `stage` alone.
+  // Returns u_0..u_N, computed by the stage alone, one layer after the other.
   std::vector<std::vector<double>> Serial();
 
   BlockSystem& system() { return *system_; }

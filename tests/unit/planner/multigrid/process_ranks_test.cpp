@@ -1,5 +1,5 @@
-// Ranks that are processes: the same bits as of one, and a rank that is killed, stopped or late is
-// named on all others. Heartbeats are short here, as all times are.
+// Ranks that are processes compute the same bits as one process, and a rank that is killed or late
+// is named on all others. Heartbeats are short here, as all times are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,8 @@ using transport::Milliseconds;
 using transport::test::Child;
 using transport::test::Job;
 
-// All numbers that a rank has of a pass forward and one backward, as text of their bits.
+// Returns the numbers of a rank's gradient after a forward and a backward pass, as text of their
+// bits.
 Result<std::string> BitsOf(Peers& peers, const WeightedChain& net) {
   NetworkSettings settings;
   settings.batch = net.batch;
@@ -40,7 +41,7 @@ Result<std::string> BitsOf(Peers& peers, const WeightedChain& net) {
   if (logits != nullptr) output.assign(logits, logits + network->output_size() * net.batch);
   Parameters gradient = ZerosLike(own);
   UCUDNN_RETURN_IF_ERROR(network->Backward(output.data(), gradient));
-  // Each rank's nodes, which others do not have.
+  // A rank has its own nodes alone, so each number is listed by one rank.
   std::ostringstream text;
   text << std::hexfloat;
   for (size_t id = 0; id < gradient.size(); ++id) {
@@ -49,7 +50,7 @@ Result<std::string> BitsOf(Peers& peers, const WeightedChain& net) {
   return text.str();
 }
 
-// What so many processes computed, in any order.
+// Returns the numbers that this many processes computed, in any order.
 std::multiset<std::string> NumbersOf(int ranks, const WeightedChain& net) {
   const Job job(ranks);
   std::vector<std::unique_ptr<Child>> children;
@@ -103,7 +104,8 @@ TEST(ProcessRanks, CarryMessagesOfAnyLength) {
   EXPECT_EQ(other.Heard(), "done");
 }
 
-// What ranks 0 and 1 hear while they wait for rank 2, directly or not, with which `harm` is done.
+// Returns what ranks 0 and 1 hear while they wait for rank 2, directly or not, to which `harm` is
+// done.
 std::vector<std::string> HeardWhile(const Job& job, const std::function<void(Child&)>& harm) {
   Child third([&](const Child::Tell& tell) {
     const auto peers = ProcessRanks::Join(job.Of(2));

@@ -39,7 +39,7 @@ Result<PassResults> RunOn(int ranks, const WeightedChain& net, const NetworkSett
         const std::lock_guard lock(mutex);
         passes.output = last;
       }
-      for (double& number : last) number = number / 2 + 1;  // some gradient by the output
+      for (double& number : last) number = number / 2 + 1;  // depends on the output
       UCUDNN_RETURN_IF_ERROR(network->Backward(last.data(), mine));
       if (peers.rank() != 0) continue;
       for (const auto* solutions :

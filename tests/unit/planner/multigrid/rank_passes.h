@@ -1,4 +1,5 @@
-// Passes through a network on several ranks that are threads, as tests compare them to the bit.
+// Runs passes through a network on several ranks that are threads, for tests that compare their
+// bits.
 #pragma once
 
 #include <functional>
@@ -10,11 +11,11 @@
 
 namespace ucudnn::multigrid {
 
-// What a pass forward and one backward came to.
+// The results of forward and backward passes.
 struct PassResults {
   std::vector<double> output;
   std::vector<double> gradient;   // of all layers
-  std::vector<double> residuals;  // of both
+  std::vector<double> residuals;  // of both directions
   std::vector<Outcome> outcomes;
 };
 
@@ -23,9 +24,10 @@ bool operator==(const PassResults& a, const PassResults& b);
 using PeersOf = std::function<Peers&(Peers&)>;
 using SolversOf = std::function<StageSolvers*(int rank)>;
 
-// On as many ranks as threads; each is given its own layers' parameters, and adds its gradient to
-// the result. Two passes each: the second one begins with the states of the first where `options`
-// do so. `peers_of` and `solvers_of` replace a rank's peers and what solves its stages.
+// Runs on as many threads as ranks. Each is given its own layers' parameters, and adds its gradient
+// to the result. Each makes two passes; the second begins with the states of the first if the
+// settings say so. `peers_of` and `solvers_of` replace a rank's peers and the solvers of its
+// stages.
 Result<PassResults> RunOn(int ranks, const WeightedChain& net, const NetworkSettings& settings,
                           const PeersOf& peers_of = nullptr, const SolversOf& solvers_of = nullptr);
 

@@ -1,4 +1,4 @@
-// Training on several ranks, and of several replicas.
+// Tests training on several ranks and with several replicas.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -36,14 +36,14 @@ TrainingSettings Settings() {
 
 struct Trained {
   std::vector<double> parameters;
-  std::vector<double> numbers;  // losses, tops and what was checked, of each epoch
+  std::vector<double> numbers;  // losses, tops and checked values of each epoch
 };
 
 bool operator==(const Trained& a, const Trained& b) {
   return a.parameters == b.parameters && a.numbers == b.numbers;
 }
 
-// Two epochs on `ranks` threads for each replica.
+// Trains for two epochs on `ranks` threads for each replica.
 Result<Trained> TrainOn(int ranks, int replicas, const WeightedChain& net,
                         const TrainingSettings& settings, const Examples& examples) {
   ThreadRanks job(ranks * replicas);
@@ -72,7 +72,7 @@ Result<Trained> TrainOn(int ranks, int replicas, const WeightedChain& net,
     UCUDNN_ASSIGN_OR_RETURN(const Parameters* const own_parameters, trainer->ReadParameters());
     const std::lock_guard lock(mutex);
     if (peers.rank() == 0) result.numbers = numbers;
-    // All ranks say the same of an epoch's loss.
+    // All ranks report the same loss of an epoch.
     if (result.numbers.size() == numbers.size() && result.numbers[0] != numbers[0]) {
       return Status::Error("ranks differ in the loss");
     }
@@ -101,7 +101,7 @@ TEST(TrainingOnRanks, TrainsTheSameParametersOnAnyNumberOfRanks) {
     const Trained alone = test::Must(TrainOn(1, 1, net, settings, examples));
     EXPECT_NE(alone.parameters, Flat(net.parameters));
     for (const int ranks : {2, 3, 5}) {
-      // Coarse levels where their layers are, and on one rank, which is sent the weights anew.
+      // Coarse levels lie where their layers are, or on one rank, which is sent the weights anew.
       settings.network.distributed = ranks == 3 ? std::optional(1) : std::nullopt;
       const Trained together = test::Must(TrainOn(ranks, 1, net, settings, examples));
       EXPECT_TRUE(together == alone) << ranks;
@@ -135,8 +135,8 @@ TEST(TrainingOnRanks, StartsFromTheStatesOfTheStepBeforeOnAnyNumberOfRanks) {
   }
 }
 
-// By one network that sees the replicas' mini-batches one after the other, and sums the gradients
-// in that order.
+// Trains one network, which sees the replicas' mini-batches one after the other and sums the
+// gradients in that order.
 std::vector<double> TrainedInTurn(const WeightedChain& net, const TrainingSettings& settings,
                                   const Examples& examples, int replicas) {
   Parameters parameters = net.parameters;
@@ -194,8 +194,8 @@ TEST(TrainingOnRanks, ReplicasSumTheirGradientsInOrder) {
   }
 }
 
-// Of as many images together the gradient is the same but for the order of sums: of a weight over
-// the images and 36 places at most, each after as many products in a step as there are layers.
+// One mini-batch of all images has the same gradient but for the order of sums. A weight's sum goes
+// over the images and at most 36 places, and each term has as many products as there are layers.
 TEST(TrainingOnRanks, ReplicasTrainAsOneMiniBatchDoes) {
   const WeightedChain net = DrawnStages();
   const Examples examples = DrawnExamples(net, 12);

@@ -1,10 +1,10 @@
-// How fast residuals of linear chains fall, against the bound of two-level MGRIT.
+// Compares the rates at which residuals of linear chains fall with the bound of two-level MGRIT.
 //
 // Steps multiply by lambda, c of them by lambda^c, and a coarse step by mu. With S the shift by one
 // C-point (of M, without u0), the C-points solve A u = f with A = 1 - lambda^c S, and a coarse
-// solve inverts B = 1 - mu S. A cycle of F-relaxation changes their error by
+// solve inverts B = 1 - mu S. A cycle of F-relaxation multiplies their error by
 //     E = 1 - B^-1 A = B^-1 (B - A) = (lambda^c - mu) sum_k mu^k S^(k + 1),
-// each C-relaxation before it by lambda^c S. All are polynomials in S, so
+// and each C-relaxation before it by lambda^c S. All are polynomials in S, so
 // they commute and the residual A e changes by the same factor; |S| = 1 and S^M = 0 give
 //     |E| <= |lambda^c - mu| (1 - |mu|^(M - 1)) / (1 - |mu|),
 // the bound of Dobrev, Kolev, Petersson, Schroder, "Two-level convergence theory for multigrid
@@ -44,7 +44,8 @@ double BoundOf(const Mode& mode, const Setting& setting) {
          std::pow(block, setting.c_sweeps);
 }
 
-// Residuals above what rounding leaves, of a solve of all `modes` at once from a broadcast.
+// Solves all `modes` at once from a broadcast. Returns the residuals that exceed the rounding
+// error.
 std::vector<double> ResidualsOf(const std::vector<Mode>& modes, const Setting& setting) {
   std::vector<double> first;
   for (size_t i = 0; i < modes.size(); ++i) {
@@ -78,19 +79,20 @@ double LargestRate(const std::vector<double>& residuals) {
   return largest;
 }
 
-// Eigenvalues a of F in u + h F(u), with |1 + h a| and |1 + c h a| up to 1: decay and rotation.
+// Eigenvalues a of F in u + h F(u), where |1 + h a| and |1 + c h a| are at most 1: decay and
+// rotation.
 const std::vector<Complex> kEigenvalues = {{-0.1, 0}, {-0.5, 0}, {-1, 0},    {-2, 0},
                                            {-4, 0},   {-1, 1},   {-2, -1.5}, {-0.3, 0.4}};
 
 Mode Injected(const Complex& eigenvalue, double h, int coarsening) {
   return {1.0 + h * eigenvalue, 1.0 + h * coarsening * eigenvalue};
 }
-// A coarse step that is two halves of a block, one behind the other.
+// The coarse step consists of two halves of a block, one after the other.
 Mode Halved(const Complex& eigenvalue, double h, int coarsening) {
   return {1.0 + h * eigenvalue, std::pow(1.0 + h * coarsening / 2 * eigenvalue, 2)};
 }
 
-// What rounding adds to a ratio of residuals: 1e-15 in each of them, above 1e-10.
+// Bounds what rounding adds to a ratio of residuals: 1e-15 in each of them, which exceed 1e-10.
 constexpr double kRounding = 2e-5;
 
 TEST(Rates, OfEachModeAreBounded) {
@@ -121,8 +123,8 @@ TEST(Rates, OfAWholeSpectrumAreAtMostThatOfItsSlowestMode) {
   }
 }
 
-// Over many blocks the residual of a mode that decays is nearly the same in all, and the sum over
-// mu^k is all of it but for the first blocks.
+// Over many blocks, the residual of a mode that decays is nearly the same in each block, and the
+// sum over mu^k is complete but for the first blocks.
 TEST(Rates, ReachTheirBound) {
   for (const Complex eigenvalue : {-0.5, -1.0, -2.0, -4.0}) {
     const Mode mode = Injected(eigenvalue, 0.05, 4);
@@ -131,7 +133,7 @@ TEST(Rates, ReachTheirBound) {
     const double rate = LargestRate(ResidualsOf({mode}, f));
     EXPECT_GT(rate, 0.85 * BoundOf(mode, f));
     EXPECT_GT(LargestRate(ResidualsOf({mode}, fcf)), 0.85 * BoundOf(mode, fcf));
-    // The bound of FCF is none of F.
+    // The bound of FCF does not hold for F.
     if (eigenvalue.real() <= -1) {
       EXPECT_GT(rate, BoundOf(mode, fcf));
     }

@@ -1,5 +1,5 @@
-// The solver on the host against residual histories of an independent NumPy implementation
-// (data/README.md), and against what relaxation makes exact.
+// Compares the solver on the host with residual histories of an independent NumPy implementation
+// (data/README.md), and with what relaxation makes exact.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +33,7 @@ nlohmann::json ReadExpected() {
 constexpr int kWeights = 4 * 4 * 3 * 3;
 constexpr int kBias = 4;
 
-// The chain of a row of residuals.json.
+// Makes the chain of a row of residuals.json.
 WeightedChain ChainOf(const nlohmann::json& row) {
   const int steps = row["N"];
   ChainShape shape = {.steps = steps};
@@ -68,10 +68,10 @@ SolveOptions OptionsOf(const nlohmann::json& row) {
   return options;
 }
 
-// Another order of the same sums gives 1e-7 of a residual that is near what rounding leaves.
+// Sums in another order differ by 1e-7 of a residual that is near the rounding error.
 void ExpectHistory(const Solution& solution, const nlohmann::json& row) {
   const std::vector<double> expected = row["residuals"];
-  // NumPy's cycles go on where ours are given up.
+  // NumPy's cycles continue where the solver gives up.
   if (solution.fallback.empty()) {
     ASSERT_EQ(solution.residuals.size(), expected.size());
   } else {
@@ -83,7 +83,7 @@ void ExpectHistory(const Solution& solution, const nlohmann::json& row) {
   }
 }
 
-// What a nested start leaves, before any cycle.
+// Makes the states that a nested start leaves before any cycle.
 void StartNested(HostSolve& forward) {
   BlockSystem& system = forward.system();
   constexpr auto kNone = LayerSystem::Source::kNone;
@@ -142,16 +142,16 @@ TEST(Reference, ResidualHistoriesAreThoseOfNumPy) {
     }
   }
   EXPECT_EQ(rows, 66);
-  // T = 10, c = 16, F, with inject: residuals that hardly fall.
+  // The solve of T = 10, c = 16, F with inject is given up: its residuals hardly fall.
   EXPECT_EQ(given_up, 1);
 }
 
-// The table of cycles to 1e-9 (multilevel V, c = 4, coarsest below 8 layers) at the depths for
-// which there are no fixtures: with other weights, drawn the same way, so one cycle more or less.
+// The expected cycles are the table's to 1e-9 (multilevel V, c = 4, coarsest below 8 layers). At
+// these depths there are no fixtures, so weights differ, and with them a number of cycles by one.
 TEST(Reference, CyclesDoNotDependOnDepth) {
   const struct {
     double time;
-    std::optional<int> knots;  // smooth weights; none: each layer its own
+    std::optional<int> knots;  // of smooth weights; none if each layer has its own
     CoarseOperator coarse;
     int c_sweeps;
     int cycles;
@@ -166,7 +166,7 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
               {5, 8, CoarseOperator::kInject, 1, 9},
               {5, 8, CoarseOperator::kSum, 1, 7}};
   for (const int layers : {1024, 4096}) {
-    // Each tools/check solves one deeper chain of drawn weights and one of smooth ones.
+    // Each run of tools/check solves one deeper chain of drawn weights and one of smooth ones.
     const size_t every = layers == 1024 ? 1 : static_cast<size_t>(test::Cases(1, 7));
     std::mt19937_64 random(layers);
     const WeightedChain drawn = DrawnChain({.steps = layers}, random);
@@ -189,8 +189,8 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
   }
 }
 
-// The adjoint's cycles to 1e-9 (two levels, c = 4, FCF, T = 2) at 1024 layers, whose own weights
-// are not among the fixtures.
+// The adjoint's cycles to 1e-9 (two levels, c = 4, FCF, T = 2) are tested at 1024 layers, whose own
+// weights are not among the fixtures.
 TEST(Reference, AdjointsOfDeepChainsTakeAsManyCycles) {
   constexpr int kLayers = 1024;
   constexpr double kStep = 2.0 / kLayers;

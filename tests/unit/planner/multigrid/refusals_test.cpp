@@ -1,4 +1,4 @@
-// What hierarchies and solves refuse, with the line that says so.
+// Tests what hierarchies and solves refuse, and the messages.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -113,7 +113,7 @@ TEST(Lanes, AreOneOrMore) {
   EXPECT_EQ(none.message(), "0 lanes; 1 and more are expected");
 }
 
-// A step that fails ends the solve with its line, whichever lane it fails in.
+// A step that fails ends the solve with its message, whichever lane it fails in.
 TEST(Solve, EndsWithTheErrorOfAStep) {
   class Failing : public RingChain {
    public:

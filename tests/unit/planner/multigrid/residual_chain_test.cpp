@@ -28,7 +28,7 @@ std::string Names(const Graph& graph, const std::vector<NodeId>& nodes) {
   return Join(names, " ");
 }
 
-// "serial NODES", or "SHAPE from INPUT: NODES + SUM, ...".
+// Returns "serial NODES" or "SHAPE from INPUT: NODES + SUM, ..." for each section.
 std::vector<std::string> Sections(const ResidualChain& chain) {
   std::vector<std::string> texts;
   for (const auto& section : chain.sections) {
@@ -54,7 +54,7 @@ std::vector<std::string> SectionsOf(const Result<Graph>& graph) {
   return chain.ok() ? Sections(*chain) : std::vector<std::string>{chain.message()};
 }
 
-// "2 of 1x64x56x56" for every stage.
+// Returns a text such as "2 of 1x64x56x56" for each stage.
 std::vector<std::string> StagesOf(const std::string& network) {
   const auto chain = MakeResidualChain(*BuildNetwork(network), BatchNorms::kFrozen);
   if (!chain.ok()) return {chain.message()};
@@ -69,7 +69,7 @@ std::string Refusal(const std::string& network, BatchNorms norms = BatchNorms::k
   return MakeResidualChain(*BuildNetwork(network), norms).message();
 }
 
-// Sections hold every node once, and each node stands behind its inputs.
+// Expects that sections hold every node once, and each node after its inputs.
 void ExpectOrdered(const ResidualChain& chain) {
   std::set<NodeId> done;
   const auto run = [&](NodeId node) {
@@ -150,7 +150,7 @@ TEST(ResidualChain, BlocksThatChangeTheShapeRunSerially) {
   EXPECT_EQ(sections[8], "serial bn5 relu5 pool5 fc prob");
 }
 
-// Networks put together by hand. Maps have 4 channels and 6 x 6 pixels.
+// Builds networks by hand. Maps have 4 channels and 6 x 6 pixels.
 class Net {
  public:
   Net() : net_("net", 4, 6) {}
@@ -169,7 +169,7 @@ class Net {
     return *this;
   }
   Net& Conv(const std::string& name) { return Op(name, Square(4, 3, 1, 1, true)); }
-  // NAME.conv, then `more` as NAME.more, and NAME.add.
+  // Appends NAME.conv, then `more` as NAME.more, and NAME.add.
   Net& Step(const std::string& name, const std::vector<Operator>& more = {}) {
     const NodeId input = last();
     Conv(name + ".conv");
@@ -220,7 +220,7 @@ TEST(ResidualChain, WhatRunsBesidesAStageRunsBeforeIt) {
                           "1x4x6x6 from first: a.conv + a.add, b.conv + b.add", "serial sum"));
 }
 
-// Their nodes by turns.
+// The nodes of both stages alternate.
 TEST(ResidualChain, StagesBesideEachOther) {
   Net net;
   const NodeId data = net.last();
@@ -252,7 +252,7 @@ TEST(ResidualChain, ShapesAreOfOneImage) {
   EXPECT_EQ(Describe(chain.shapes.back()), "1x10x1x1");
 }
 
-// A file of its own under the test's folder, removed at the end.
+// Reads `text` from a file of its own in the test's folder, which is removed at the end.
 Result<Graph> LoadText(const std::string& text) {
   const std::string path = ::testing::TempDir() + "/residual_chain_test.json";
   std::ofstream(path) << text;
@@ -274,7 +274,7 @@ TEST(ResidualChainFile, Json) {
     {"name": "fc", "op": "fully_connected", "inputs": ["sum2"], "outputs": 10}]})")),
               ElementsAre("serial data", "1x2x5x5 from data: conv1 tanh1 + sum1, fc2 map2 + sum2",
                           "serial fc"));
-  // Shapes that do not fit are the file's fault.
+  // The file is to blame for shapes that do not fit.
   EXPECT_THAT(
       LoadText(begin + R"({"name": "sum2", "op": "add", "inputs": ["sum1", "fc2"]}]})").message(),
       HasSubstr("node 'sum2': adds 1x2x5x5 and 1x50x1x1; expected equal shapes"));
@@ -361,7 +361,7 @@ TEST(ResidualChainRefusal, StepsThatStandAlone) {
   EXPECT_THAT(Net().Step("a").Conv("conv").Step("b").Refusal(), HasSubstr("node 'a.add'"));
 }
 
-// Chains of everything there is, with what they must be taken apart into.
+// Draws chains of everything there is, with the sections into which they must be taken apart.
 class RandomChains {
  public:
   explicit RandomChains(unsigned seed) : random_(seed) {}
@@ -421,7 +421,7 @@ class RandomChains {
     return Activation{Chance() ? ActivationKind::kTanh : ActivationKind::kRelu};
   }
 
-  // At least one operator that an activation is not: single steps with less between them are
+  // Adds at least one operator besides activations: single steps with less between them count as
   // post-activated.
   void AddSerial() {
     for (const NodeId node : later_) {
@@ -452,7 +452,7 @@ class RandomChains {
     }
     if (Chance()) Serial(Append("drop", Dropout{}));
   }
-  // A sum that is no step: neither input is the other's.
+  // Adds a sum that is no step: neither input is the other's.
   void AddProjection() {
     Serial(Append("act", Function()));
     const NodeId input = net_->last();
@@ -468,7 +468,7 @@ class RandomChains {
     Serial(Join(inputs));
   }
 
-  // The nodes of one F.
+  // Adds the nodes of one F and returns their names.
   std::vector<std::string> AddTransformation() {
     std::vector<std::string> nodes;
     for (int layer = Draw(1, 2); layer > 0; --layer) {
@@ -493,7 +493,7 @@ class RandomChains {
     }
     return nodes;
   }
-  // A node between those of a step that has nothing to do with it.
+  // Adds an unrelated node between the nodes of a step.
   std::string AppendBeside() {
     const NodeId last = net_->last();
     net_->ContinueFrom(data_);
@@ -502,7 +502,7 @@ class RandomChains {
     return name;
   }
 
-  // `whole`: the first two steps are not parted.
+  // If `whole`, the first two steps are not parted.
   void AddStage(int steps, bool whole) {
     std::vector<std::string> texts;
     std::string input = Last();
@@ -523,7 +523,7 @@ class RandomChains {
       texts.push_back(nodes + " + " + sum);
       ++steps_;
       if (step == steps || (whole && step == 1) || !Chance()) continue;
-      end();  // as others read the state
+      end();  // since others read the state
       if (Draw(0, 1) == 0) {
         later_.push_back(net_->last());
       } else {
@@ -534,14 +534,14 @@ class RandomChains {
     }
     end();
   }
-  // The name of the node that the next one reads.
+  // Returns the name of the node that the next one reads.
   std::string Last() {
     const Graph graph = *net_->Build();
     return graph.nodes[static_cast<size_t>(net_->last())].name;
   }
 
   std::mt19937 random_;
-  Chain* net_ = nullptr;  // being drawn
+  Chain* net_ = nullptr;  // the chain being drawn
   NodeId data_ = 0;
   int32_t channels_ = 1;
   int32_t extent_ = 1;
@@ -549,7 +549,7 @@ class RandomChains {
   int steps_ = 0;
   std::vector<std::string> sections_;
   std::vector<std::string> beside_;
-  std::vector<NodeId> later_;  // states that are read behind their stage
+  std::vector<NodeId> later_;  // states that are read after their stage
 };
 
 TEST(ResidualChain, RandomChainsAreTakenApartAsTheyWerePutTogether) {

@@ -12,7 +12,7 @@ constexpr uint64_t kQuarter = uint64_t{1} << 29;  // 4 * kQuarter = 1 modulo kPr
 static_assert(4 * kQuarter % kPrime == 1);
 constexpr size_t kWidth = 3;
 
-// A number that depends on all of `value` (SplitMix64).
+// Returns a number that depends on all bits of `value` (SplitMix64).
 uint64_t Mixed(uint64_t value) {
   value += 0x9e3779b97f4a7c15;
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;

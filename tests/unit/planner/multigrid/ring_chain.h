@@ -1,6 +1,6 @@
 // Chains over the integers modulo a prime. A solve adds, subtracts and steps, so all of it has a
 // meaning there, and nothing is rounded: states are equal or they are not. Steps are nonlinear, and
-// those of coarse levels have nothing to do with the layers they stand for.
+// the steps of coarse levels are unrelated to the layers they stand for.
 #pragma once
 
 #include <atomic>
@@ -25,11 +25,11 @@ class RingChain : public Propagator {
   Status Step(int level, int step, State from, State to, int lane) override;
   // REQUIRES: `a` and `b` are multiples of 1/4.
   Status Combine(State to, double b, double a, State x, int lane) override;
-  // How many numbers differ, or differ from 0.
+  // The result is how many numbers differ, or differ from 0.
   Status SquaredDistance(State x, State y, double* result, int lane) override;
   double UnitRoundoff() const override { return 0x1p-53; }
 
-  // u_0..u_N, one layer after the other.
+  // Returns u_0..u_N, computed one layer after the other.
   std::vector<Numbers> Serial(int steps);
   static Numbers& Of(State state) { return *static_cast<Numbers*>(state); }
 
@@ -49,9 +49,9 @@ class RingChain : public Propagator {
   std::atomic<int64_t> stepped_[kMostLevels] = {};
 };
 
-// A system over a chain in a ring, and what it needs; it stays where it is made.
+// A system over a chain in a ring, and what it needs. It must not be moved.
 struct RingSolve {
-  // Ends the test where the hierarchy is none. The chain is that of `seed`.
+  // Ends the test if `levels` is no hierarchy. `seed` determines the chain.
   RingSolve(const Hierarchy& levels, uint64_t seed, Storage storage, int lane_count);
 
   std::vector<RingChain::Numbers> States();  // of the finest level

@@ -5,8 +5,8 @@
 
 namespace ucudnn::multigrid {
 
-// Of 19, 6 and 3 residual steps, for images of 6 x 6 in five classes, with drawn weights and a
-// mini-batch of two images.
+// The stages have 19, 6 and 3 residual steps. Images have 6 x 6 pixels and five classes; weights
+// are drawn, and the mini-batch has two images.
 WeightedChain DrawnStages();
 
 }  // namespace ucudnn::multigrid

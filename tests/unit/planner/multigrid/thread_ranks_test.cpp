@@ -1,4 +1,5 @@
-// Messages between ranks of one process, and what a rank that fails or does not come is to others.
+// Tests messages between ranks of one process, and what others learn of a rank that fails or is
+// late.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -48,7 +49,7 @@ TEST(ThreadRanks, TheFirstErrorEndsAllWaits) {
   EXPECT_EQ(status.message(), "no memory for rank 1");
 }
 
-// Rank 0 waits for 1, and 1 for 2: that is the late one.
+// Rank 0 waits for 1, and 1 for 2, so rank 2 is the late one.
 TEST(ThreadRanks, NamesTheRankThatIsLate) {
   ThreadRanks job(3, std::chrono::milliseconds(200));
   const Status status = RunOnThreads(job, 3, [&](Peers& peers) -> Status {

@@ -1,4 +1,4 @@
-// Timelines of cycles: what ran on which lane, in which order.
+// Tests timelines of cycles: which steps ran on which lane, in which order.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -11,7 +11,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// A solve of a chain over a ring, timed.
+// A timed solve of a chain over a ring.
 struct TimedSolve {
   explicit TimedSolve(int lane_count)
       : hierarchy(*Hierarchy::Make(35, {4}, 3)),
@@ -77,8 +77,8 @@ TEST(Timeline, SpansOfALaneFollowEachOther) {
   EXPECT_LE(timeline.MeanConcurrency(), 3);
 }
 
-// The finest level is relaxed three times: F-points of 9 blocks, the last one of 3 steps without a
-// C-point behind it.
+// The finest level is relaxed three times: the F-points of 9 blocks, where the last block has 3
+// steps and no C-point after them.
 TEST(Timeline, ABlocksFPointsAreOneSpan) {
   TimedSolve solve(2);
   solve.Solve(2);
@@ -88,7 +88,7 @@ TEST(Timeline, ABlocksFPointsAreOneSpan) {
   }
   std::map<std::pair<int, int>, int> expected;
   for (int block = 0; block < 8; ++block) {
-    // The first F-relaxation of the second cycle is what ended the first one.
+    // The first F-relaxation of the second cycle is the one that ended the first cycle.
     expected[{4 * block, 3}] = 2;
     expected[{4 * block + 3, 1}] = 2;
   }

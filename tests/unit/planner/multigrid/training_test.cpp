@@ -1,5 +1,5 @@
-// Training on the host: what its solves come to, where they start, and that those that are given up
-// train as serial propagation does.
+// Tests training on the host: the results of its solves, where they start, and that solves that are
+// given up train as serial propagation does.
 #include "planner/multigrid/host/training.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kSteps = 48;
 constexpr int kExamples = 18;
-// With h = 1 states of so many steps grow to 1e15 and adjoints with them. A logit changes by about
-// the learning rate times the square of the last state.
+// With h = 1, states grow to 1e15 over this many steps, and adjoints with them. A logit changes by
+// about the learning rate times the square of the last state.
 constexpr int kUnscaledSteps = 96;
 constexpr double kUnscaledRate = 1e-17;
 
@@ -49,7 +49,7 @@ struct Trained {
   std::vector<EpochResult> results;
 };
 
-// Faster than eight cycles, of twelve that would be exact, can follow.
+// States grow faster than eight cycles can follow; twelve cycles would be exact.
 TEST(Training, SolvesThatAreGivenUpTrainAsSerialPropagationBitForBit) {
   TrainingSettings settings = Settings(1, 8);
   settings.learning_rate = kUnscaledRate;
@@ -84,7 +84,7 @@ TEST(Training, SolvesThatStopFarFromSerialPropagationAreCounted) {
   EXPECT_GT(near.results[0].backward_residual.value(), 0);
 }
 
-// Of the last step of an epoch.
+// Returns the residual of the last step of an epoch.
 double LastResidual(const std::vector<StageSolution>& solutions) {
   return solutions.front().solution.residuals.back();
 }
@@ -144,7 +144,7 @@ TEST(Training, AMiniBatchIsRepeatedBeforeTheNext) {
       repeated.trainer->RunEpoch(repeated.examples, [&](int step) { steps.push_back(step); });
   ASSERT_TRUE(result.ok()) << result.message();
   EXPECT_EQ(steps, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
-  // Of a mini-batch of all examples, epochs and repetitions are the same but for the order of sums.
+  // With a mini-batch of all examples, epochs and repetitions differ in the order of sums alone.
   settings.network.batch = kExamples;
   const Trained once(settings, 1);
   settings.repeats = 1;

@@ -1,4 +1,4 @@
-// Layers that all take the same on a device, so that schedules can be worked out by hand.
+// Layers that all take the same time on a device, so that schedules can be worked out by hand.
 #pragma once
 
 #include "planner/machine/machine.h"
@@ -18,8 +18,8 @@ class UnitTimes : public LayerTimes {
   const double share_;
 };
 
-// `steps` layers of one kind in one stage, with nothing before or behind. States are so small that
-// a message takes its latency alone.
+// Returns `steps` layers of one kind in one stage, with nothing before or after it. States are so
+// small that a message takes only its latency.
 inline NetworkLayers PlainLayers(int steps) {
   NetworkLayers layers;
   layers.name = "plain";
@@ -30,7 +30,7 @@ inline NetworkLayers PlainLayers(int steps) {
   return layers;
 }
 
-// `latency_ms` for each message; nothing else but layers takes time.
+// Each message takes `latency_ms`; apart from it only layers take time.
 inline planner::Machine LatencyMachine(double latency_ms, int devices, int kernels_at_once) {
   planner::Machine machine;
   machine.name = "made";

@@ -1,5 +1,5 @@
-// Chains whose steps are functions on vectors of `Number`, float or double: what a caller's own
-// propagator looks like to the solver.
+// Chains whose steps are functions on vectors of `Number`, float or double, as a caller's own
+// propagator looks to the solver.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ template <typename Number>
 class VectorChain : public Propagator {
  public:
   using Numbers = std::vector<Number>;
-  // `to` has the size of a state; it is another one than `from`.
+  // `to` has the size of a state and is never `from`.
   using StepFunction = std::function<void(int level, int step, const Numbers& from, Numbers& to)>;
 
   VectorChain(size_t size, StepFunction function) : size_(size), function_(std::move(function)) {}
@@ -60,7 +60,7 @@ class VectorChain : public Propagator {
   std::vector<std::unique_ptr<Numbers>> states_;
 };
 
-// A system over a chain of vectors, and what it needs; it stays where it is made.
+// A system over a chain of vectors, and what it needs. It must not be moved.
 template <typename Number>
 struct VectorSolve {
   using Numbers = std::vector<Number>;
@@ -78,7 +78,7 @@ struct VectorSolve {
     return multigrid::Solve(system, hierarchy, options);
   }
   Numbers Last() { return VectorChain<Number>::Of(system.last()); }
-  // u_N, one layer after the other.
+  // Returns u_N, computed one layer after the other.
   Numbers Serial() const {
     Numbers state = first;
     for (int i = 0; i < hierarchy.level(0).steps; ++i) {

@@ -80,7 +80,7 @@ def slicing(net, rng):
 
 @step(1)
 def slice_by_shape(net, rng):
-    """The first half of an axis, with an end that Shape's output says."""
+    """Slices the first half of an axis; the end comes from Shape's output."""
     need(net.opset >= 10)
     x = pick(net, rng)
     axis = pick_axis(net, rng, x, lambda extent: extent >= 2)
@@ -122,7 +122,7 @@ def transposition(net, rng):
 def reshaping(net, rng):
     x = pick(net, rng, lambda t: t.batch.splits)
     tensor = net[x]
-    digits = []  # (extent, is batch) row-major, and where axes end
+    digits = []  # (extent, is batch), row-major; axes end where digits are not joined
     for axis, extent in enumerate(tensor.extents()):
         if axis == tensor.batch.axis:
             parts = [(tensor.batch.outer, False)] * (tensor.batch.outer > 1) + [(1, True)]
@@ -154,7 +154,7 @@ def reshaping(net, rng):
 
 @step(1)
 def rearranged(net, rng):
-    """Other extents that are no products of the axes' parts: [6, 4] as [4, 6]."""
+    """Reshapes to extents that are no products of the axes' parts, such as [6, 4] to [4, 6]."""
     x = pick(net, rng, lambda t: leads(t) and t.rank == 3)
     _, a, b = net[x].extents()
     need(a != b)

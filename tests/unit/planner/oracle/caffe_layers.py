@@ -11,14 +11,14 @@ def is_image(extents):
 
 
 def _axis(rng, axis, rank, default):
-    """The field of an axis, left out where it is the default, perhaps negative."""
+    """Returns the field of an axis, which is left out where it is the default and may be negative."""
     if axis == default and rng.random() < 0.5:
         return []
     return [("axis", axis - rank if rng.random() < 0.3 else axis)]
 
 
 def _window(rng, extents):
-    """(fields, window, stride, pad, dilation) of a convolution along these extents."""
+    """Returns (fields, window, stride, pad, dilation) of a convolution along these extents."""
     rank = len(extents)
     fields, values = [], []
     for name, short, choices, default in (("kernel_size", "kernel", [1, 2, 3, 3], None), ("stride", "stride", [1, 1, 2], 1),
@@ -136,7 +136,7 @@ def inner_product(net, rng):
 
 @step(4)
 def same_shape(net, rng):
-    """Layers without numbers of their own whose top is as large as their bottom."""
+    """Layers without trained numbers, whose top has the shape of their bottom."""
     kind, fields, test = rng.choice([
         ("LRN", [("lrn_param", [("local_size", rng.choice([3, 5]))])], is_image),
         ("LRN", [("lrn_param", [("local_size", 3), ("norm_region", Word("WITHIN_CHANNEL"))])], is_image),
@@ -167,7 +167,7 @@ def activation(net, rng):
 
 
 def _is_made(net, blob):
-    """Whether a layer that computes makes the blob, and so one may work in its place."""
+    """Returns whether a layer with bottoms makes the blob, so that another may work in its place."""
     return any(blob in layer.tops and layer.bottoms for layer in net.layers)
 
 
@@ -222,7 +222,7 @@ def reshape(net, rng):
     for a in free:
         if written[a] != -1 and a < len(inside) and inside[a] == target[a] and rng.random() < 0.3:
             written[a] = 0
-    need(len(extents) - len(inside) + len(target) <= 5)  # as many axes as graphs have
+    need(len(extents) - len(inside) + len(target) <= 5)  # graphs have at most five axes
     fields = [("shape", dims(written))]
     if first:
         fields.append(("axis", first - rank - 1 if rng.random() < 0.3 else first))
@@ -286,7 +286,7 @@ def eltwise(net, rng):
 
 @step(3)
 def residual(net, rng):
-    """A branch of the same shape, added."""
+    """Adds a branch of the same shape."""
     x = net.pick(is_image)
     n, c, h, w = net.blobs[x]
     (y,) = net.layer("Convolution", [x], [[n, c, h, w]],
@@ -346,7 +346,7 @@ def _of_two_bottoms(net, rng, kind, x, bias):
 
 @step(2)
 def gate(net, rng):
-    """What squeeze and excite nets do in Caffe: a Scale whose second bottom is [n, c]."""
+    """Squeeze and excite as Caffe nets have it: a Scale whose second bottom is [n, c]."""
     x = net.pick(is_image)
     n, c, h, w = net.blobs[x]
     (mean,) = net.layer("Pooling", [x], [[n, c, 1, 1]], [("pooling_param", [("pool", Word("AVE")), ("global_pooling", True)])])
@@ -417,7 +417,7 @@ def silence(net, rng):
 
 @step(1)
 def other_phase(net, rng):
-    """A layer that another phase, stage or level has."""
+    """Adds a copy of a layer for another phase, stage or level."""
     layers = [layer for layer in net.layers if layer.bottoms and layer.tops and layer.type not in ("ReLU", "Dropout")]
     need(layers)
     net.decoy(rng.choice(layers))

@@ -22,11 +22,11 @@ class Layer:
 
 
 class Net:
-    """blobs: extents by name, of the batch's axis the part that is no batch. Layers are written as they came."""
+    """blobs: extents by name, without the batch in its axis. Layers are written in the order in which they were added."""
 
     def __init__(self, rng):
         self.rng, self.layers, self.blobs, self.order = rng, [], {}, []
-        self.counted = {}    # who owns numbers -> how many, of those that are trained
+        self.counted = {}  # owner of numbers -> how many of them are trained
         self.shared = {}     # name of shared numbers -> (extents, fields of ParamSpec)
         self.features = set()
         self.state = []
@@ -53,7 +53,7 @@ class Net:
         return names[-1] if self.rng.random() < 0.75 else self.rng.choice(names[-5:])
 
     def layer(self, kind, bottoms, shapes, fields=(), numbers=(), in_place=False):
-        """Adds a layer with a top of each of these shapes and returns the tops; numbers: extents of its own."""
+        """Adds a layer with a top of each of these shapes and returns the tops; numbers: the extents of its own numbers."""
         name = self.fresh(kind.lower())
         for shape in shapes:
             need(0 < math.prod(shape) <= 20000 and all(extent > 0 for extent in shape))
@@ -103,7 +103,7 @@ class Net:
         return params
 
     def _rules(self):
-        """Rules that the network of the training phase meets."""
+        """Returns rules that the network of the training phase meets."""
         stage = [value for name, value in self.state if name == "stage"]
         level = next((value for name, value in self.state if name == "level"), 0)
         good = [[("include", [("phase", Word("TRAIN"))])], [("exclude", [("phase", Word("TEST"))])],
@@ -114,7 +114,7 @@ class Net:
         return self.rng.choice(good) if self.rng.random() < 0.08 else []
 
     def decoy(self, layer):
-        """The same layer as another phase or stage has it."""
+        """Adds a copy of the layer under a rule that the training phase's network does not meet."""
         stage = [value for name, value in self.state if name == "stage"]
         bad = [[("include", [("phase", Word("TEST"))])], [("exclude", [("phase", Word("TRAIN"))])],
                [("include", [("stage", "absent")])], [("include", [("phase", Word("TRAIN")), ("max_level", -1)])],

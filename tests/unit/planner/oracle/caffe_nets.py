@@ -1,6 +1,6 @@
 """Random valid small Caffe nets as prototxt, with the shape of every blob and the number of trained parameters of the network
-of the training phase. The rules are those of Caffe's schema and of the layers' LayerSetUp and Reshape (BVLC/caffe). A net
-follows from its Recipe alone, and a recipe without some of its steps is one, too."""
+of the training phase. The rules come from Caffe's schema and from the layers' LayerSetUp and Reshape (BVLC/caffe). A net
+follows from its Recipe alone, and a recipe without some of its steps is a recipe, too."""
 
 import dataclasses
 import random
@@ -16,14 +16,14 @@ STEPS = steps_of(caffe_layers)
 class Made:
     recipe: Recipe
     text: str
-    blobs: dict              # name -> extents, of which the first is times the batch
+    blobs: dict  # name -> extents; the first one is to be multiplied by the batch
     parameters: int
     features: set
     inputs: set              # the blobs that the net is given
 
 
 def inputs(net, rng):
-    """Where the images come from."""
+    """Adds the layers that provide the images."""
     extent = lambda: rng.choice([6, 7, 8, 9, 10, 12])
     image = [1, rng.choice([1, 2, 3, 4, 6]), extent(), extent()]
     net.batch = batch = rng.choice([1, 2, 3])
@@ -89,7 +89,7 @@ def make(recipe):
     given = set(net.blobs)
     grow(net, STEPS, recipe.steps)
     for layer in net.layers:
-        if layer.type == "Split" and layer.bottoms[0] in given:  # which computes nothing
+        if layer.type == "Split" and layer.bottoms[0] in given:  # a Split computes nothing
             given.update(layer.tops)
     blobs = {n: e for n, e in net.blobs.items() if n not in net.unlisted}
     text = text_of(net, random.Random(recipe.seed + 1))

@@ -1,10 +1,10 @@
 """Compares what ucudnn's readers make of random ONNX and Caffe nets with what is right. The program graph_dump reads each
-file; shapes, trained parameters, the places of every tensor's elements and what each part of a node's output needs are held
-against the net's own books and against onnx.reference.
+file; shapes, trained parameters, the places of every tensor's elements and what each part of a node's output needs are
+compared with the net's own records and with onnx.reference.
 
     check.py GRAPH_DUMP --format onnx|caffe [--count N] [--seed S] [--workers W]
 
-Prints every kind of difference once, with its seed and with the net as text, shrunk. Exit code 1 where there is any."""
+Prints every kind of difference once, with its seed and the shrunk net as text. The exit code is 1 if there is any."""
 
 import argparse
 import collections
@@ -27,8 +27,8 @@ BATCHES = (2, 4)  # at which graph_dump reads every file
 AT_ONCE = 100     # files of one call of graph_dump
 SHRUNK = 12       # kinds of difference whose nets are shrunk and printed
 
-# What a reader may refuse, as planner/graph/FORMAT.md has it: an operator or a layer, or a feature of one. Whatever is not
-# here must be read.
+# A reader may refuse these operators, layers or features of them, according to planner/graph/FORMAT.md. It must read everything
+# else.
 REFUSED = {
     "onnx": ("If", "Loop", "RandomNormal", "RandomNormalLike", "Einsum", "Constant.sparse_value"),
     "caffe": ("Pooling.mask",),
@@ -43,7 +43,7 @@ class Onnx:
         self.content = made.content(with_values=not made.recipe or made.recipe.seed % 5 != 0)
 
     def extents(self, at):
-        """Extents of every tensor that a node of the file computes, by name."""
+        """Returns the extents of every tensor that a node of the file computes, by name."""
         return {name: self.made.net[name].at[at].shape for name in self.made.net.order}
 
     def must_be_listed(self):
@@ -69,7 +69,7 @@ class Caffe:
         return {name: (extents[0] * BATCHES[at], *extents[1:]) for name, extents in self.made.blobs.items()}
 
     def must_be_listed(self):
-        return [name for name in self.made.blobs if name not in self.made.inputs]  # which nothing may read
+        return [name for name in self.made.blobs if name not in self.made.inputs]  # nothing need read an input
 
     def check_parts(self, dump, at, source, workers):
         extents = self.extents(at)
@@ -87,7 +87,7 @@ FORMATS = {"onnx": Onnx, "caffe": Caffe}
 
 
 def refusal(error, features, may_refuse):
-    """Which feature of the net an error names and may name; raises Wrong where there is none."""
+    """Returns the feature of the net that an error names and may name; raises Wrong where there is none."""
     def is_named(feature):
         return any(re.search(rf"\b{re.escape(word)}\b", error) for word in {feature, feature.split(".")[-1].split("=")[-1]})
 
@@ -104,7 +104,7 @@ def refusal(error, features, may_refuse):
 
 
 def check(case, dump, at, may_refuse, source, workers):
-    """The feature that the dump refuses, rightly, or None; raises Wrong at the first difference."""
+    """Returns the feature that the dump rightly refuses, or None; raises Wrong at the first difference."""
     if "crash" in dump:
         raise Wrong("crash", dump["crash"])
     if "error" in dump:
@@ -137,7 +137,7 @@ class Run:
         self.divisible, self.listed, self.seen = collections.Counter(), collections.Counter(), collections.Counter()
 
     def verdicts(self, recipes):
-        """For every recipe (case, {batch: (dump, refused feature or Wrong)})."""
+        """Returns (case, {batch: (dump, refused feature or Wrong)}) for every recipe."""
         cases = [self.kind(self.kind.make(recipe)) for recipe in recipes]
         files = []
         for index, case in enumerate(cases):
@@ -148,7 +148,7 @@ class Run:
         for at, batch in enumerate(BATCHES):
             for recipe, (case, by_batch), dump in zip(recipes, found, dumps(self.arguments.dump, batch, files)):
                 source = numpy.random.default_rng(recipe.seed)
-                # Slices cost most: those of one of the batches, by turns, unless the run is thorough.
+                # Slices cost most, so each recipe has them checked at one of the batches alone unless the run is thorough.
                 workers = self.arguments.workers if (recipe.seed + at) % 2 == 0 or self.arguments.workers > 1 else 0
                 try:
                     by_batch[batch] = dump, check(case, dump, at, self.may_refuse, source, workers)
@@ -177,7 +177,7 @@ class Run:
         self.listed["all"] += len(case.extents(0))
 
     def shrunk(self, recipe, kind):
-        """A recipe of fewer steps that shows the same kind of difference."""
+        """Returns a recipe of fewer steps that shows the same kind of difference."""
         steps = list(recipe.steps)
         for index in reversed(range(len(steps))):
             shorter = steps[:index] + steps[index + 1:]

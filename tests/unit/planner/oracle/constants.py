@@ -10,7 +10,7 @@ from steps import Unfit
 
 
 def drawn(net, rng, shape, depth=2, positive=False):
-    """A constant float tensor of this shape: a new weight, one that is there, or an expression of weights."""
+    """Returns a constant float tensor of this shape: a new weight, an existing one, or an expression of weights."""
     shape = tuple(int(extent) for extent in shape)
     draw = rng.random()
     if positive or depth == 0 or draw < 0.6 or math.prod(shape) == 1:
@@ -44,7 +44,7 @@ def _with(shape, axis, extent):
 
 
 def axes_of(net, rng, op, inputs, axes, since=13, **attributes):
-    """A node whose axes are an attribute below opset `since`, and an input from there on."""
+    """Adds a node whose axes are an attribute below opset `since`, and an input from there on."""
     if net.opset < since:
         return net.add(op, inputs, axes=list(axes), **attributes)
     return net.add(op, [*inputs, net.integers(*axes)], **attributes)
@@ -139,7 +139,7 @@ def _where(net, rng, shape, depth):
 
 
 def _lower(rng, shape):
-    """A shape that is broadcast to `shape`."""
+    """Returns a shape that can be broadcast to `shape`."""
     kept = rng.randrange(len(shape) + 1) if rng.random() < 0.4 else 0
     return tuple(1 if rng.random() < 0.3 else extent for extent in shape[kept:])
 
@@ -168,7 +168,7 @@ def _gemm(net, rng, shape, depth):
 
 
 def _reshape(net, rng, shape, depth):
-    """From some arrangement of the same numbers, with 0 and -1 in the new shape."""
+    """Reshapes another arrangement of the same numbers, with 0 and -1 in the new shape."""
     if len(shape) > 1 and rng.random() < 0.5:
         at = rng.randrange(len(shape) - 1)
         source = (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2:])
@@ -249,7 +249,7 @@ def _clipped(net, rng, shape, depth):
 
 
 def _one_hot(net, rng, shape, depth):
-    """Rows of a table, as einsum's tables are looked up: its parameters are those of the product."""
+    """Looks rows of a table up by a product, as einsum's tables are; the parameters belong to the product."""
     if net.opset < 9 or len(shape) != 2:
         raise Unfit
     rows = rng.choice([2, 3])

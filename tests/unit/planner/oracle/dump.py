@@ -1,5 +1,5 @@
-"""What the program graph_dump says of a file: its nodes, and which element of which node each element of a tensor of the file
-is. A box is five ranges (begin, end), of n, c, d, h and w."""
+"""Reads what the program graph_dump says of a file: its nodes, and for each element of a tensor of the file, which element of
+which node it is. A box is five ranges (begin, end), of n, c, d, h and w."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ LETTERS = "ncdhw"
 
 
 class Wrong(Exception):
-    """The dump contradicts the net. kind: what sort of difference, of few words, the same for every net that shows it."""
+    """The dump contradicts the net. kind: the sort of difference in a few words, equal for every net that shows it."""
 
     def __init__(self, kind, detail=""):
         super().__init__(f"{kind}: {detail}" if detail else kind)
@@ -18,7 +18,7 @@ class Wrong(Exception):
 
 
 def dumps(program, batch, files):
-    """The JSON object of every file, in order. {"crash": how} stands for a file on which the program died."""
+    """Returns the JSON object of every file, in order. {"crash": how} stands for a file on which the program died."""
     try:
         run = subprocess.run([program, "--batch", str(batch), *files], capture_output=True, text=True,
                              timeout=60 + len(files))
@@ -41,7 +41,7 @@ def box(pairs):
 
 
 def inside(places, shape, boxes):
-    """Which elements, given by their places in a node of this shape, lie in one of the boxes."""
+    """Returns which elements, given by their places in a node of this shape, lie in one of the boxes."""
     # numpy 2.4 is wrong on an array of several axes and more than 8,192 elements.
     coordinates = [of_axis.reshape(places.shape) for of_axis in numpy.unravel_index(places.reshape(-1), shape)]
     found = numpy.zeros(places.shape, bool)
@@ -54,8 +54,8 @@ def inside(places, shape, boxes):
 
 
 def places_of(name, entry, node, extents):
-    """For every element of a tensor of these extents its place among the elements of its node, row-major in n, c, d, h, w;
-    raises Wrong where the dump's factors are no such map, one to one and onto."""
+    """Returns the place of every element of a tensor of these extents among the elements of its node, row-major in n, c, d, h,
+    w. Raises Wrong if the dump's factors are no map onto the node, one to one."""
     axes, shape = entry["axes"], node["shape"]
     sizes = [int(numpy.prod([size for _, size, _ in axis], dtype=numpy.int64)) for axis in axes]
     if sizes != list(extents):

@@ -63,7 +63,7 @@ def slope(net, rng):
 
 
 def _broadcast_shape(net, rng, x):
-    """The shape of a constant that is broadcast to x: 1 along its batch."""
+    """Returns the shape of a constant that is broadcast to x: 1 along its batch."""
     tensor = net[x]
     shape = [1 if a == tensor.batch.axis or rng.random() < 0.4 else e for a, e in enumerate(tensor.extents())]
     if rng.random() < 0.4:
@@ -98,7 +98,7 @@ def division_of_constant(net, rng):
 
 @step(1)
 def larger_than_computed(net, rng):
-    """A constant with more axes, or larger ones, than the computed tensor beside it."""
+    """Combines a computed tensor with a constant of more axes or larger ones."""
     x = pick(net, rng, lambda t: t.batch.axis == 0 and t.rank in (2, 3, 4) and 1 in t.extents()[1:])
     shape = [1] + [e if e > 1 else rng.choice([2, 3]) for e in net[x].extents()[1:]]
     return net.add(rng.choice(["Add", "Mul"]), [x, drawn(net, rng, shape)])
@@ -188,7 +188,7 @@ def same(net, rng):
 
 @step(1)
 def filled_by_shape(net, rng):
-    """Zeros or ones of a shape that Shape says, added."""
+    """Adds zeros or ones whose shape comes from Shape."""
     need(net.opset >= 9)
     x = pick(net, rng)
     value = helper.make_tensor("value", TensorProto.FLOAT, [1], [1.0])

@@ -1,5 +1,5 @@
-// What the importers read of files, as JSON for check.py: graph_dump [--batch N] FILE...
-// One line for each file, in order.
+// Prints what the importers read from files, as JSON for check.py: graph_dump [--batch N] FILE...
+// It prints one line for each file, in order.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -35,7 +35,7 @@ json BoxesOf(const Parts& parts) {
   return boxes;
 }
 
-// The smallest division of the node along each axis, and what its parts need.
+// Adds the smallest division of the node along each axis, and what its parts need.
 void AddDivisions(const PlannedLayer& layer, json& node) {
   const std::map<std::string, int Degrees::*> axes = {
       {"n", &Degrees::n}, {"c", &Degrees::c}, {"h", &Degrees::h}, {"w", &Degrees::w}};
@@ -71,7 +71,7 @@ json Described(const ImportedTensor& tensor, int batch) {
   for (const Digits& digits : tensor.view) {
     json axis = json::array();
     for (const Digit& digit : digits) {
-      // Whatever the batch of the file is, it is this one now.
+      // The places are those at `batch`, whatever the batch of the file is.
       const bool is_whole = digit.axis == ViewAxis::kBatch && parts_of_batch == 1;
       const int64_t size = is_whole ? batch : digit.size;
       if (size == 1) continue;

@@ -10,7 +10,7 @@ from steps import divisors, image, leads, need, pick, step, volume, written
 
 
 def _window(net, rng, x, dilations, most=3):
-    """Attributes of a window over x that fits, with its extents."""
+    """Returns attributes of a window over x that fits, with its extents."""
     extents = net[x].extents()[2:]
     rank = len(extents)
     window = [rng.choice([1, 2, 3, 3][:most + 1]) for _ in extents] if rng.random() < 0.5 else [rng.choice([1, 2, 3])] * rank
@@ -107,7 +107,7 @@ def normalisation(net, rng):
     need(channels >= 2)
     ops = ["BatchNormalization"] * 3
     ops += ["InstanceNormalization", "LRN"] * (rank == 4)
-    ops += ["GroupNormalization"] * 2 * (rank >= 3 and net.opset >= 21)  # onnx.checker refuses that of opset 18
+    ops += ["GroupNormalization"] * 2 * (rank >= 3 and net.opset >= 21)  # onnx.checker refuses opset 18's
     op = rng.choice(ops)
     weights = lambda: drawn(net, rng, (channels,))
     if op == "BatchNormalization":
@@ -184,7 +184,7 @@ def _resize_to(net, rng, x, roi, target, given):
 
 
 def _scaled_extents(net, x, target):
-    """The extents of an image as a tracer computes them, in 32-bit floats: about those of `target`."""
+    """Computes the extents of an image as a tracer does, in 32-bit floats: they are about the extents of `target`."""
     extents = net[x].extents()
     factors = numpy.array([to / of for to, of in zip(target[2:], extents[2:])], numpy.float32)
     whole = sliced(net, net.add("Shape", [x]), [2], [len(target)], [0])
@@ -194,7 +194,7 @@ def _scaled_extents(net, x, target):
 
 @step(2)
 def resize_like(net, rng):
-    """To the size of another image, as a decoder's skip connections want it."""
+    """Resizes to the size of another image, as a decoder's skip connections need."""
     need(net.opset >= 13)
     x = pick(net, rng, image)
     other = pick(net, rng, image)
@@ -240,7 +240,7 @@ def blocks(net, rng):
 
 @step(3)
 def gate(net, rng):
-    """Squeeze and excite: channels are multiplied by what their means say."""
+    """Squeeze and excite: channels are multiplied by gates that depend on their means."""
     x = pick(net, rng, image)
     c = net[x].extent(1)
     need(c >= 2)

@@ -1,5 +1,5 @@
-"""An ONNX net that is built node by node and evaluated as it grows, at two batches, so that whoever builds it sees shapes
-and numbers, and that keeps its own books of parameters. Knows nothing of ucudnn."""
+"""An ONNX net that is built node by node and evaluated at two batches as it grows, so that its shapes and numbers are known
+while it is built. It counts its own parameters and knows nothing of ucudnn."""
 
 import collections
 import functools
@@ -13,7 +13,7 @@ from steps import Unfit
 BATCHES = (2, 4)  # at which every net is evaluated
 LARGEST = 1e4     # numbers beyond this, and those that are not finite, make a node unfit
 
-# Inputs that are read for their numbers and are not trained: by operator, the positions.
+# Inputs that are read for their numbers but are not trained: positions by operator.
 NOT_TRAINED = {"BatchNormalization": (3, 4), "Resize": (1, 2), "Upsample": (1,), "QuantizeLinear": (1, 2),
                "DequantizeLinear": (1, 2), "Dropout": (1,), "Clip": (1, 2)}
 # Operators whose output has the numbers of their input in the same order, up to a permutation.
@@ -24,14 +24,14 @@ PICKS = ("Expand", "Gather", "GatherND", "Pad", "Slice", "Split", "Tile")
 SHAPE_READERS = ("Shape", "Size", "RandomNormalLike", "ConstantOfShape", "RandomNormal")
 
 
-# The batch within one axis: its extent is outer * batch * inner, and row-major in that order. splits: whether a Reshape
-# may take it apart.
+# The batch within one axis: the axis's extent is outer * batch * inner, row-major in that order. splits: whether a Reshape may
+# take the axis apart.
 Batch = collections.namedtuple("Batch", "axis outer inner splits")
 
 
 class Tensor:
-    """One tensor of the file. at: its numbers at BATCHES. root: whose numbers a constant has, the name of a tensor, or
-    None. is_weight: some of its numbers were trained. numbers: how many of a constant's elements are no copies of others."""
+    """One tensor of the file. at: its numbers at BATCHES. root: the tensor whose numbers a constant has, or None. is_weight:
+    some of its numbers were trained. numbers: how many of a constant's elements are not copies of others."""
 
     def __init__(self, name, at, root=None, batch=None, is_weight=False, numbers=None):
         self.name, self.at, self.root, self.batch, self.is_weight = name, at, root, batch, is_weight
@@ -50,7 +50,7 @@ class Tensor:
         return self.at[0].ndim
 
     def extent(self, axis):
-        """The extent of an axis without batch; of the batch's axis, the part that is no batch."""
+        """Returns the extent of an axis, without the batch in the batch's axis."""
         return self.at[0].shape[axis] // (BATCHES[0] if self.batch and self.batch.axis == axis % self.rank else 1)
 
     def extents(self):
@@ -58,13 +58,13 @@ class Tensor:
 
 
 class Net:
-    """opset; batch: that of the file, or None where it is a symbol. Every method that adds a node returns the name of its
-    output (a list of names where outputs is given) or raises Unfit and leaves the net as it was."""
+    """opset; batch: the file's, or None where it is a symbol. Every method that adds a node returns the name of its output (a
+    list of names where outputs is given), or raises Unfit and leaves the net as it was."""
 
     def __init__(self, opset, batch, rng):
         self.opset, self.batch, self.rng = opset, batch, rng
         self.tensors, self.nodes, self.inputs, self.initializers, self.listed_inputs = {}, [], [], [], []
-        self.order = []     # computed tensors as they came
+        self.order = []  # computed tensors in the order in which they were added
         self.features = set()
         self.counter = 0
         self.evaluators = {}
@@ -87,7 +87,7 @@ class Net:
         return self.rng.choice([f"{kind}_{self.counter}", f"/{kind}/{kind}_{self.counter}_output_0", f"{self.counter}"])
 
     def data(self, extents, like=0.0):
-        """A graph input of the batch and these extents."""
+        """Adds a graph input of the batch and these extents."""
         name = self.fresh("input")
         at = [(self._numbers((batch, *extents)) + like).astype(numpy.float32) for batch in BATCHES]
         self.tensors[name] = Tensor(name, at, batch=Batch(0, 1, 1, True))
@@ -100,13 +100,13 @@ class Net:
         return source.standard_normal(shape, numpy.float32)
 
     def weight(self, *shape, positive=False):
-        """A trained constant: random numbers, none of them 0 or 1."""
+        """Adds a trained constant: random numbers, none of them 0 or 1."""
         values = self._numbers(shape) / numpy.float32(max(1, numpy.prod(shape[1:])) ** 0.5)
         values = numpy.abs(values) + numpy.float32(0.5) if positive else values
         return self.constant(values, is_weight=True)
 
     def constant(self, values, is_weight=False, at_batches=None):
-        """A constant, in one of the ways in which a file can hold it. at_batches: its values at BATCHES and in the file,
+        """Adds a constant in one of the ways in which a file can hold it. at_batches: its values at BATCHES and in the file,
         where those differ."""
         values = numpy.asarray(values)
         if values.dtype == numpy.float64:
@@ -146,8 +146,8 @@ class Net:
         return self.constant(numpy.array(values, numpy.int64))
 
     def sizes(self, dims):
-        """An int64 constant of dims, each a number or a Tensor's axis as (name, axis); needs a batch in the file where one
-        of them has it."""
+        """Adds an int64 constant of dims, each a number or a Tensor's axis as (name, axis). The file needs a fixed batch where
+        one of these axes has it."""
         rows = []
         for batch in (*BATCHES, self.batch):
             rows.append([])
@@ -195,7 +195,7 @@ class Net:
                 raise Unfit
 
     def _kind(self, op, name, given, at):
-        """(root, batch, is_weight, numbers) of an output."""
+        """Returns (root, batch, is_weight, numbers) of an output."""
         if all(t.is_constant for t in given):
             root = given[0].root if op in VIEWS else name
             numbers = sum(t.numbers for t in given) if op == "Concat" else at[0].size
@@ -211,13 +211,13 @@ class Net:
         return None, Batch(axes[0], size, 1, False), False, None
 
     def drop_unread(self):
-        """Takes out the constants that nothing reads, which attempts that did not fit may have left."""
+        """Removes the constants that nothing reads, which attempts that did not fit may have left."""
         read = {n for node in self.nodes for n in reference.reads_of(node)}
         self.nodes = [n for n in self.nodes if n.op_type != "Constant" or n.output[0] in read]
         self.initializers = [i for i in self.initializers if i.name in read]
         self.listed_inputs = [n for n in self.listed_inputs if n in read]
 
-    # ---- The books.
+    # ---- Counting parameters.
 
     @functools.cached_property
     def producers(self):
@@ -225,7 +225,7 @@ class Net:
 
     @functools.cached_property
     def depending(self):
-        """The tensors whose numbers depend on those of the inputs; others have shapes and constants alone."""
+        """Returns the tensors whose numbers depend on the inputs' numbers; others depend on shapes and constants alone."""
         found = set(self.inputs)
         for node in self.nodes:
             if node.op_type not in SHAPE_READERS and found.intersection(reference.reads_of(node)):
@@ -233,9 +233,9 @@ class Net:
         return found
 
     def parameters(self, outputs):
-        """Trained numbers by name of the tensor that has them, of all that the numbers of `outputs` depend on: constants of
-        more than one number that a node reads beside what it computes on. A constant that other constants make counts
-        with its own shape, but for copies of one number, and what it was made of does not."""
+        """Returns how many trained numbers each tensor has, by its name, of all tensors on which the numbers of `outputs`
+        depend. These are constants of more than one number that a node reads beside what it computes on. A constant made
+        from others counts with its own shape, without copies of one number, and in place of what it was made from."""
         counted, seen, waiting = {}, set(), [name for name in outputs if name in self.depending]
         while waiting:
             name = waiting.pop()
@@ -255,7 +255,7 @@ class Net:
                     counted[tensor.root] = self[tensor.root].numbers
         return counted
 
-    # ---- The file.
+    # ---- Writing the file.
 
     def _info(self, name, with_shape=True):
         tensor = self[name]
@@ -269,7 +269,7 @@ class Net:
         return helper.make_tensor_value_info(name, kind, shape)
 
     def model(self, outputs, with_shapes, with_all_shapes=False):
-        """The file. with_shapes: it says the shapes of its outputs; with_all_shapes: of all that it computes."""
+        """Returns the file. with_shapes: it states the shapes of its outputs; with_all_shapes: of all that it computes."""
         inputs = [self._info(n) for n in [*self.inputs, *self.listed_inputs]]
         inside = [n for n in self.order if n not in self.inputs and n not in outputs] if with_all_shapes else []
         graph = helper.make_graph(self.nodes, "random", inputs, [self._info(n, with_shapes) for n in outputs],

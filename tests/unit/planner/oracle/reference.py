@@ -1,5 +1,5 @@
-"""Evaluates ONNX nodes one at a time on numpy arrays: onnx.reference's operators, except where those differ from the
-operator specification or are slow (the functions below, each with its reason). Pure functions."""
+"""Evaluates ONNX nodes one at a time on numpy arrays by onnx.reference's operators. Those that differ from the operator
+specification or are slow are replaced by the functions below, each with its reason. Pure functions."""
 
 import functools
 import itertools
@@ -19,7 +19,7 @@ def attributes_of(node):
 
 
 def outer_reads(node):
-    """The tensors that a node's subgraphs (If, Loop) read from outside of them."""
+    """Returns the tensors that a node's subgraphs (If, Loop) read from outside of them."""
     reads = []
     for graph in (a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH):
         inside = {i.name for i in graph.input} | {i.name for i in graph.initializer}
@@ -31,12 +31,12 @@ def outer_reads(node):
 
 
 def reads_of(node):
-    """Names of all tensors that a node reads; an input that is left out is ''."""
+    """Returns the names of all tensors that a node reads; an input that is left out is ''."""
     return [*node.input, *outer_reads(node)]
 
 
 def evaluator(node, opset):
-    """A function from the arrays that reads_of(node) names (None where left out) to the list of output arrays."""
+    """Returns a function from the arrays that reads_of(node) names (None where left out) to the list of output arrays."""
     attributes = attributes_of(node)
     if node.op_type in OWN:
         return functools.partial(OWN[node.op_type], opset, attributes)
@@ -47,7 +47,7 @@ def evaluator(node, opset):
     return lambda *arrays: list(operator.run(*arrays))
 
 
-# Operators that onnx.reference has only as function bodies, which a model of one node expands.
+# onnx.reference has these operators only as function bodies, which a model of one node expands.
 FUNCTIONS = ("Gelu", "HardSwish", "Swish")
 
 
@@ -62,7 +62,7 @@ def _run_as_model(node, opset, *arrays):
 
 
 def window_geometry(extents, window, attributes):
-    """(output extents, pads at the begin, pads at the end) of Conv, MaxPool and AveragePool. The last window of
+    """Returns (output extents, pads at the begin, pads at the end) of Conv, MaxPool and AveragePool. The last window of
     ceil_mode starts inside the image or the pads before it."""
     rank = len(extents)
     stride = attributes.get("strides", [1] * rank)
@@ -115,7 +115,7 @@ def _conv(_, attributes, x, w, b=None):
 
 
 def transposed_geometry(extents, window, attributes):
-    """(output extents, cut off at the begin) of ConvTranspose."""
+    """Returns (output extents, cut off at the begin) of ConvTranspose."""
     rank = len(extents)
     stride = attributes.get("strides", [1] * rank)
     dilation = attributes.get("dilations", [1] * rank)
@@ -133,7 +133,7 @@ def transposed_geometry(extents, window, attributes):
     return list(out), [t // 2 if auto_pad == "SAME_UPPER" else t - t // 2 for t in total]
 
 
-# onnx.reference mistakes the groups, and takes 30 ms for a small image.
+# onnx.reference handles groups wrongly, and takes 30 ms for a small image.
 def _conv_transpose(_, attributes, x, w, b=None):
     rank = x.ndim - 2
     group = attributes.get("group", 1)
@@ -162,7 +162,7 @@ def _max_pool(_, attributes, x):
     return [y.astype(x.dtype)]
 
 
-# onnx.reference puts what ceil_mode adds before the image, too.
+# onnx.reference adds ceil_mode's extra padding before the image, too.
 def _average_pool(_, attributes, x):
     window = attributes["kernel_shape"]
     total = sum(part for _, part in _windows(x, window, attributes, 0))
@@ -174,19 +174,19 @@ def _average_pool(_, attributes, x):
         attributes = {k: v for k, v in attributes.items() if k not in ("auto_pad", "pads")}
         attributes["pads"] = [0] * 2 * rank
     count = sum(part for _, part in _windows(counted, window, attributes, 0))
-    # Where the pads are part of the image, a window of ceil_mode may start in those behind it.
+    # Where the pads count as part of the image, a window of ceil_mode may start in the pads after it.
     count = count[(slice(None), slice(None), *map(slice, total.shape[2:]))]
     return [(total / numpy.maximum(count, 1)).astype(x.dtype)]
 
 
-# onnx.reference takes the statistics of the batch below opset 14.
+# onnx.reference uses the statistics of the batch below opset 14.
 def _batch_normalization(_, attributes, x, scale, bias, mean, variance):
     ends = (-1, *[1] * (x.ndim - 2))
     scale = scale / numpy.sqrt(variance + attributes.get("epsilon", 1e-5))
     return [((x - mean.reshape(ends)) * scale.reshape(ends) + bias.reshape(ends)).astype(x.dtype)]
 
 
-# onnx.reference goes through as many channels as there are images.
+# onnx.reference iterates over as many channels as there are images.
 def _lrn(_, attributes, x):
     size = attributes["size"]
     before, after = (size - 1) // 2, size // 2
@@ -206,7 +206,7 @@ def _group_normalization(_, attributes, x, scale, bias):
     return [(parts.reshape(x.shape) * scale.reshape(-1, *ends) + bias.reshape(-1, *ends)).astype(x.dtype)]
 
 
-# Below opset 13 all axes from `axis` on are one; onnx.reference takes one axis at every opset.
+# Below opset 13 all axes from `axis` on count as one; onnx.reference takes one axis at every opset.
 def _softmax(logarithm, opset, attributes, x):
     axis = attributes.get("axis", -1 if opset >= 13 else 1)
     axes = (axis,) if opset >= 13 else tuple(range(axis % x.ndim, x.ndim))
@@ -215,7 +215,7 @@ def _softmax(logarithm, opset, attributes, x):
     return [(shifted - numpy.log(total) if logarithm else numpy.exp(shifted) / total).astype(x.dtype)]
 
 
-# onnx.reference refuses negative pads, which cut off.
+# onnx.reference refuses negative pads, which crop.
 def _pad(opset, attributes, x, pads=None, value=None, axes=None):
     pads = list(attributes["pads"] if pads is None else pads)
     value = attributes.get("value", 0.0) if value is None else value.reshape(-1)[0]
@@ -230,7 +230,7 @@ def _pad(opset, attributes, x, pads=None, value=None, axes=None):
     return [numpy.pad(x, width, mode, **({"constant_values": value} if mode == "constant" else {}))]
 
 
-# onnx.reference knows Resize from opset 11 on alone; its forebears are asymmetric and round down.
+# onnx.reference knows Resize only from opset 11 on; earlier versions are asymmetric and round down.
 def _early_resize(_, attributes, x, scales=None):
     scales = numpy.array(attributes["scales"] if scales is None else scales, numpy.float32)
     node = helper.make_node("Resize", ["x", "roi", "scales"], ["y"], mode=attributes.get("mode", b"nearest").decode(),

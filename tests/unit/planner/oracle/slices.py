@@ -1,5 +1,5 @@
-"""Whether what a dump calls divisible is: a part of a node's output must follow from the needed parts of its inputs alone.
-The nodes of the file between the two are evaluated with other numbers wherever an input is not needed."""
+"""Checks what a dump calls divisible: a part of a node's output must follow from the needed parts of its inputs alone. The
+nodes of the file between the two are evaluated with other numbers wherever an input is not needed."""
 
 import numpy
 
@@ -10,7 +10,7 @@ POISONS = 2
 
 
 def poisoned(values, needed, source):
-    """values, but where they are not needed: numbers of the same sign and kind, in another order."""
+    """Returns values with those that are not needed replaced by numbers of the same sign and kind, in another order."""
     shuffled = source.permutation(values.reshape(-1)).reshape(values.shape)
     if values.dtype.kind == "f":
         shuffled = (shuffled * source.uniform(0.5, 1.5, values.shape)).astype(values.dtype)
@@ -23,7 +23,7 @@ def largest(values):
 
 
 class Slices:
-    """One dump of one net, both at the batch reference.BATCHES[at]."""
+    """Checks one dump of one net, both at the batch reference.BATCHES[at]."""
 
     def __init__(self, net, dump, at):
         self.net, self.dump, self.at = net, dump, at
@@ -42,7 +42,8 @@ class Slices:
         return self.net[name].at[self.at]
 
     def between(self, output, stop):
-        """(nodes of the file in order, tensors at which they begin): what makes `output` of tensors that stop(name)."""
+        """Returns (nodes of the file in order, tensors at which they begin): what makes `output` from tensors that meet
+        stop(name)."""
         made, begin, waiting = set(), set(), [output]
         while waiting:
             name = waiting.pop()
@@ -58,7 +59,8 @@ class Slices:
         return nodes, sorted(begin, key=self.position.get)
 
     def behind_unlisted(self, node):
-        """Nodes that are read through nodes of which the file has no tensor: where a reader moves axes by a node of its own."""
+        """Returns the nodes that are read through nodes without a tensor in the file, as where a reader's own node moves
+        axes."""
         listed = {self.tensors[n]["node"] for n in self.listed}
         behind, waiting = set(), [i for i in node["inputs"] if i not in listed]
         while waiting:
@@ -89,7 +91,8 @@ class Slices:
                 self._check_node(index, output, source, most_workers)
 
     def _check_same(self, one, other, source):
-        """Two tensors of a node have the same numbers at the same places, or numbers that follow from those place by place."""
+        """Checks that two tensors of a node have the same numbers at the same places, or numbers that follow from them place by
+        place."""
         node = self.node(one)
         numbers = numpy.empty(self.values(one).size, self.values(one).dtype)
         numbers[self.places[one].reshape(-1)] = self.values(one).reshape(-1)
@@ -135,7 +138,7 @@ class Slices:
         needed = {}
         for position, given in enumerate(node["inputs"]):
             needed.setdefault(given, []).append(box(node["needed"][letter]["inputs"][position][worker]))
-        for index in self.behind_unlisted(node):  # whose boxes the dump does not say: all of it
+        for index in self.behind_unlisted(node):  # the dump does not say their boxes, so all of them are needed
             needed.setdefault(index, []).append([(0, extent) for extent in self.nodes[index]["shape"]])
         masks = {n: inside(self.places[n], self.node(n)["shape"], needed[self.tensors[n]["node"]]) for n in begin}
         if all(mask.all() for mask in masks.values()):

@@ -1,5 +1,5 @@
-"""What the steps are of which random nets are made, and how those of ONNX nets choose. A step takes a net and a
-random.Random, appends nodes that read what is there, and raises Unfit where it cannot."""
+"""The steps that make up random nets, and how the steps of ONNX nets choose tensors. A step takes a net and a random.Random,
+appends nodes that read what is there, and raises Unfit where it cannot."""
 
 import dataclasses
 import random
@@ -11,9 +11,10 @@ class Unfit(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """A net follows from it alone. Without some of its steps it is one, too, so that a net with a fault can be shrunk."""
+    """A net follows from its recipe alone. Without some of its steps it is a recipe, too, so that a net with a fault can be
+    shrunk."""
 
-    seed: int     # of what the net begins with
+    seed: int  # of the net's beginning
     steps: tuple  # seeds, one a step
 
 
@@ -23,7 +24,7 @@ def recipe_of(seed):
 
 
 def step(weight):
-    """Makes a function a step; weight: how often it is drawn."""
+    """Makes a function a step; weight: how often it is drawn, relative to others."""
     def mark(function):
         function.weight = weight
         return function
@@ -35,7 +36,7 @@ def steps_of(*modules):
 
 
 def grow(net, steps, seeds, tries=6):
-    """Appends one step for every seed: the first of `tries` that are drawn that fits."""
+    """Appends one step for every seed: the first one that fits of `tries` drawn steps."""
     for seed in seeds:
         net.rng = rng = random.Random(seed)
         for function in rng.choices(steps, [step.weight for step in steps], k=tries):
@@ -53,14 +54,14 @@ def need(condition):
 
 
 def pick(net, rng, test=lambda t: True):
-    """A computed float tensor, mostly one of the last."""
+    """Returns a computed float tensor, mostly one of the last."""
     names = [n for n in net.order if net[n].is_float and net[n].batch and test(net[n])]
     need(names)
     return names[-1] if rng.random() < 0.75 else rng.choice(names[-6:])
 
 
 def leads(tensor):
-    """Whether the first axis is the batch and nothing else."""
+    """Returns whether the first axis is the batch and nothing else."""
     return tensor.batch[:3] == (0, 1, 1)
 
 
@@ -77,7 +78,7 @@ def tokens(tensor):
 
 
 def pick_axis(net, rng, x, test=lambda extent: True):
-    """An axis that is not the batch's."""
+    """Returns an axis that is not the batch's."""
     tensor = net[x]
     axes = [a for a in range(tensor.rank) if a != tensor.batch.axis and test(tensor.extent(a))]
     need(axes)
@@ -85,7 +86,7 @@ def pick_axis(net, rng, x, test=lambda extent: True):
 
 
 def written(net, rng, axis, rank):
-    """An axis as a file may write it: negative ones are allowed from opset 11 on."""
+    """Returns an axis as a file may write it: negative ones are allowed from opset 11 on."""
     return axis - rank if net.opset >= 11 and rng.random() < 0.35 else axis
 
 

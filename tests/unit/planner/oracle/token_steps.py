@@ -77,7 +77,7 @@ def layer_normalisation(net, rng):
 
 
 def normalised(net, rng, x):
-    """Over the last axis: as one operator or of the primitive ones."""
+    """Normalises over the last axis, as one operator or with primitive ones."""
     width = net[x].extent(-1)
     need(width >= 2)
     rank = net[x].rank
@@ -133,7 +133,7 @@ def class_token(net, rng):
     token = net.weight(1, 1, c)
     if net.batch == 1 and rng.random() < 0.5:
         spread = net.add("Expand", [token, net.sizes([(x, 0), 1, c])])
-        net[spread].root = token  # of one image, it is what it was
+        net[spread].root = token  # with one image it is unchanged
     else:
         size = sliced(net, net.add("Shape", [x]), [0], [1], [0])
         spread = net.add("Expand", [token, net.add("Concat", [size, net.integers(1, c)], axis=0)])
@@ -182,7 +182,7 @@ def _projected(net, rng, x, width):
 
 
 def _heads_apart(net, rng, y, heads):
-    """[n, t, heads * d] as [n, heads, t, d]."""
+    """Returns [n, t, heads * d] as [n, heads, t, d]."""
     t, width = net[y].extents()[1:]
     batch = net[y].batch
     y = reshaped(net, rng, y, [tensor_part(net, y), t, heads, width // heads], batch)
@@ -190,7 +190,7 @@ def _heads_apart(net, rng, y, heads):
 
 
 def _fused(net, rng, x, heads):
-    """Queries, keys and values of one matrix, [n, heads, t, d] each."""
+    """Returns queries, keys and values from one matrix, [n, heads, t, d] each."""
     t, c = net[x].extents()[1:]
     y = _projected(net, rng, x, 3 * c)
     if rng.random() < 0.3:
@@ -242,7 +242,7 @@ def _relative_bias(net, rng, heads, t):
 
 
 def rolled(net, x, axis, by):
-    """numpy.roll by -by: two slices and a concatenation."""
+    """Applies numpy.roll by -by: two slices and a concatenation."""
     extent = net[x].extent(axis)
     parts = [sliced(net, x, [by], [extent], [axis]), sliced(net, x, [0], [by], [axis])]
     return net.add("Concat", parts, axis=axis)
@@ -250,7 +250,7 @@ def rolled(net, x, axis, by):
 
 @step(2)
 def window_attention(net, rng):
-    """Swin's: attention within windows of an image, which may be rolled before."""
+    """Swin's attention within windows of an image, which may be rolled before."""
     x = pick(net, rng, image)
     c, h, w = net[x].extents()[1:]
     side = rng.choice([2, 3, 4])

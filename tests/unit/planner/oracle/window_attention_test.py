@@ -1,5 +1,5 @@
-"""Two blocks of window attention, the second on a rolled image, in a file of batch 2: where every tensor's elements lie in the
-planner's nodes, as worked out by hand, and that the parts of every node's output follow from what it is said to need.
+"""Tests two blocks of window attention, the second on a rolled image, in a file of batch 2: every tensor's elements lie in the
+planner's nodes as worked out by hand, and the parts of every node's output follow from what they are said to need.
 
 The image has 8 x 8 positions of 6 channels, a window 4 x 4, and there are two heads of 3 channels."""
 
@@ -18,7 +18,7 @@ from net import Net
 
 DUMP = os.environ.get("ORACLE_GRAPH_DUMP", "")
 
-# The digits of which an axis of a tensor consists, outer to inner: (letter, how many, how far one is from the next).
+# An axis of a tensor consists of digits, outer to inner: (letter, how many, distance from one to the next).
 N, C, H, W = [("n", "batch", 1)], [("c", 6, 1)], [("h", 8, 1)], [("w", 8, 1)]
 ROWS, ROW, COLUMNS, COLUMN = [("h", 2, 4)], [("h", 4, 1)], [("w", 2, 4)], [("w", 4, 1)]
 HEAD, OF_HEAD = [("c", 2, 3)], [("c", 3, 1)]
@@ -56,7 +56,7 @@ class Named(Net):
 
 
 def shape(net, *dims):
-    """A constant of a Reshape; the first number is for one image. The file's batch is 2."""
+    """Returns the constant of a Reshape. The first of `dims` is for one image. The file's batch is 2."""
     rows = [numpy.array([dims[0] * batch, *dims[1:]]) for batch in (2, 4, 2)]
     return net.constant(rows[0], at_batches=rows)
 
@@ -107,7 +107,7 @@ def network():
 
 
 def joined(factors, batch):
-    """Factors as the dump has them; neighbours that are one digit are one, and those of size 1 are left out."""
+    """Returns factors in the dump's form: neighbours that form one digit are joined, and those of size 1 are left out."""
     found = []
     for letter, size, stride in factors:
         size = batch if size == "batch" else size
@@ -127,7 +127,7 @@ class WindowAttention(unittest.TestCase):
         self.case = check.Onnx(onnx_nets.Made(None, self.net, ("image_out",), model, PARAMETERS))
 
     def test_factors_worked_out_by_hand_are_the_numbers_of_the_reference(self):
-        """The expected places themselves: tensors that only rearrange others have their numbers there."""
+        """Tests the expected places themselves: tensors that only rearrange others have their numbers there."""
         for name, source in (("flat", "last"), ("back", "image"), ("first_tokens", "image"), ("first_heads", "first_qkv"),
                              ("second_tokens", "roll_columns"), ("first_image", "first_projected"),
                              ("first_merged", "first_mixed"), ("image_out", "second_sum")):
@@ -135,7 +135,7 @@ class WindowAttention(unittest.TestCase):
             numpy.testing.assert_array_equal(found, expected, name)
 
     def by_place(self, name):
-        """The numbers of a tensor in the order n, c, h, w, by its expected factors."""
+        """Returns the numbers of a tensor in the order n, c, h, w, by its expected factors."""
         values = self.net[name].at[0]
         keys = []
         for position, axis in enumerate(EXPECTED[name]):

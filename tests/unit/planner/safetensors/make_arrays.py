@@ -17,7 +17,7 @@ def path(name):
 
 
 def types():
-    """-3, -2, ... as far as the type goes, in the shape [2, 3, 4]; and values at the ends of types."""
+    """Returns -3, -2, ... as far as the type goes, in the shape [2, 3, 4], and values at the ends of types."""
     arrays = {kind: (np.arange(24) - (0 if kind[0] == "u" else 3)).astype(kind).reshape(2, 3, 4)
               for kind in ("f8", "f4", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")}
     arrays["half"] = np.array([0, 2.0**-24, 1023 * 2.0**-24, 2.0**-14, 1 / 3, 1, 65504, np.inf, np.nan], "f2")
@@ -41,7 +41,7 @@ def chain():
 
 
 def scaled_digits():
-    """The first three test images in 28 x 28, by NumPy's own linear interpolation along one axis and then the other."""
+    """Returns the first three test images in 28 x 28, by NumPy's linear interpolation along one axis and then the other."""
     with open(DIGITS, "rb") as file:
         images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 8, 8)[:3]
     places = (np.arange(28) + 0.5) * 8 / 28 - 0.5

@@ -1,4 +1,4 @@
-// Plans and their schedules for tests.
+// Makes plans and their schedules for tests.
 #pragma once
 
 #include <random>
@@ -9,7 +9,7 @@
 
 namespace ucudnn::planner {
 
-// A network, its plan and all that was asked for it.
+// A network, its plan and everything that was asked for it.
 struct Planned {
   Graph graph;
   Machine machine;
@@ -21,15 +21,15 @@ struct Planned {
   }
 };
 
-// Costs are DeePa's; the assignment is left to the caller.
+// Makes a planned network with DeePa's costs; the caller sets the assignment.
 Planned Pose(const Graph& graph, int batch, const Machine& machine,
              const ConfigurationOptions& configurations = {});
 
-// Some configuration of every layer.
+// Picks a random configuration for every layer.
 Assignment RandomAssignment(const PlanningProblem& problem, std::mt19937& random);
 
-// Convolutions with groups, a transposed one, normalizations, two readers of one sum (one behind
-// its normalization), a concatenation and a classifier.
+// Returns a graph of convolutions with groups, a transposed one, normalizations, two readers of one
+// sum (one after its normalization), a concatenation and a classifier.
 Graph ManyOperators();
 
 }  // namespace ucudnn::planner

@@ -1,4 +1,4 @@
-// Parts of parameters against the weights that a device's outputs are computed from, one by one.
+// Compares parts of parameters with the weights that a device's outputs need, one by one.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -21,7 +21,7 @@ const DeviceBox* BoxOn(const std::vector<DeviceBox>& boxes, int device) {
   return nullptr;
 }
 
-// Weights that `node` multiplies on a device, from what it computes and what it needs for that.
+// Returns the weights that `node` multiplies on a device, from what it computes and needs there.
 std::set<Index> Multiplied(const Operator& op, const ScheduledNode& node, const Shape& input,
                            int device) {
   const std::vector<DeviceBox>& computed = node.partial.empty() ? node.boxes : node.partial;
@@ -68,7 +68,7 @@ TEST(Parameters, ADeviceHasTheWeightsThatItMultiplies) {
           for (const ParameterPart& part : parameter.parts) {
             if (part.device == device) own = &part;
           }
-          if (parameter.shape.size() == 1) {  // a bias or a scale: of the channels that it keeps
+          if (parameter.shape.size() == 1) {  // a bias or a scale has the channels that it keeps
             const DeviceBox* const kept = BoxOn(node.boxes, device);
             ASSERT_EQ(own != nullptr, kept != nullptr) << node.name;
             if (own != nullptr) {
@@ -91,7 +91,7 @@ TEST(Parameters, ADeviceHasTheWeightsThatItMultiplies) {
   EXPECT_GE(layers, 200);
 }
 
-// Sums of a schedule cover each trained number on each device that shares it, and no other.
+// A schedule's sums cover each trained number on each device that shares it, and no other.
 TEST(GradientSums, AddUpOverExactlyTheDevicesThatShare) {
   std::mt19937 random(29);
   const ConfigurationOptions options = {
@@ -101,7 +101,8 @@ TEST(GradientSums, AddUpOverExactlyTheDevicesThatShare) {
     planned.assignment = RandomAssignment(planned.problem, random);
     const Result<Schedule> schedule = planned.Scheduled();
     if (!schedule.ok()) continue;
-    std::map<std::tuple<NodeId, int, int>, std::vector<int>> summed;  // node, parameter, device
+    std::map<std::tuple<NodeId, int, int>, std::vector<int>> summed;  // by node, parameter and
+                                                                      // device
     for (const GradientSum& sum : schedule->sums) {
       int64_t elements = 0;
       for (const auto& [node, at] : sum.parameters) {
@@ -137,7 +138,8 @@ TEST(GradientSums, AddUpOverExactlyTheDevicesThatShare) {
   }
 }
 
-// Who has whose part of each element, as the messages of a sum add it up and return it.
+// Follows the messages that add up each element and return it. At the end all devices must have the
+// part of each.
 void ExpectAllHaveAll(const Schedule& schedule, const GradientSum& sum, const std::string& what) {
   const auto phases = PhasesOf(schedule, sum);
   const auto elements = static_cast<size_t>(sum.elements);
@@ -189,7 +191,7 @@ TEST(GradientSums, EveryDeviceGetsTheSumOfAllOnceFromEach) {
   }
 }
 
-// On four nodes of four devices a flat owner takes 24 W between nodes, level by level 6 W.
+// On four nodes of four devices, a flat owner takes 24 W between nodes and level by level 6 W.
 TEST(GradientSums, LevelByLevelLeastCrossesNodes) {
   Schedule schedule;
   schedule.levels = {4, 4};
@@ -239,12 +241,12 @@ TEST(GradientSums, AreBundledPerDevicesAndTakenAsTheBackwardPassMakesThemReady) 
     }
     return text;
   };
-  // Four devices add up 69 MiB, and bundle a quarter of that.
+  // Four devices sum 69 MiB, and bundle up to a quarter of that.
   EXPECT_EQ(sums(""), (std::vector<std::string>{"4: narrow", "4: wide", "4: e d c b a"}));
-  // Two of them add up 5 MiB: a second layer would exceed a quarter of that.
+  // Two of them sum 5 MiB: a second layer would exceed a quarter of that.
   EXPECT_EQ(sums("a b c d e"), (std::vector<std::string>{"4: narrow", "4: wide", "2: e", "2: d",
                                                          "2: c", "2: b", "2: a"}));
-  // A bundle waits for the last of its layers, whatever others are ready between them.
+  // A bundle waits for the last of its layers, whatever other layers are ready in the meantime.
   EXPECT_EQ(sums("b d"),
             (std::vector<std::string>{"4: narrow", "4: wide", "2: d", "2: b", "4: e c a"}));
 }

@@ -1,4 +1,4 @@
-// Krizhevsky's schemes as schedules: section 4 of his paper.
+// Tests schedules by Krizhevsky's schemes, section 4 of his paper.
 #include "planner/schedule/passes.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr int kWorkers = 4;
-constexpr int kImages = 8;  // of one worker
+constexpr int kImages = 8;  // per worker
 
 Result<Schedule> AlexNet(char scheme, int passes = 0, Strategy strategy = Strategy::kOwt) {
   Planned planned = Pose(*BuildNetwork("alexnet"), kWorkers * kImages, FlatMachine(kWorkers));
@@ -63,9 +63,9 @@ TEST(Passes, TakeOneWorkersImagesAfterTheOtherOrAShareOfEach) {
   EXPECT_EQ(AlexNet('c', 3)->passes.images[2][0], (Interval{6, 8}));
 }
 
-// In images that leave or reach one worker: a pass of (b) takes K - 1 times a worker's batch
-// through the sender's port, one of (c) a K-th of that through each; the step of a worker is the
-// same.
+// Counts images that leave or reach a worker. A pass of (b) takes K - 1 times a worker's batch
+// through the sender's port, and a pass of (c) takes a K-th of that through each port. A worker's
+// whole step is the same.
 TEST(Passes, TheBusiestPortIsTheSendersInTurnsAndAllAreAlikeInShares) {
   for (const char scheme : {'b', 'c'}) {
     const Result<Schedule> schedule = AlexNet(scheme);
@@ -99,11 +99,12 @@ TEST(Passes, MoveWhatOnePassMovesAndKeepLess) {
     EXPECT_EQ(elements.transfer, whole.transfer);
     EXPECT_EQ(elements.update, whole.update);
     const int64_t features = NodeOf(*schedule, Feeding(*schedule).node).shape.Features();
-    const int64_t hidden = 2 * 4096;  // inputs of fc7 and fc8, of which a worker computes a K-th
+    const int64_t hidden = 2 * 4096;  // inputs of fc7 and fc8; a worker computes a K-th of them
     for (int device = 0; device < kWorkers; ++device) {
       const auto at = static_cast<size_t>(device);
       EXPECT_EQ(whole.devices[at].copies, (kWorkers - 1) * kImages * (features + hidden));
-      // Two passes' inputs at a time: of (b) two other workers' batches, of (c) two shares.
+      // A device holds the inputs of two passes: in (b) two other workers' batches, in (c) two
+      // shares.
       const int64_t fed = scheme == 'b' ? 2 * kImages * features
                                         : 2 * (kWorkers - 1) * kImages / kWorkers * features;
       EXPECT_EQ(elements.devices[at].copies, fed + (kWorkers - 1) * kImages / kWorkers * hidden);
@@ -112,8 +113,7 @@ TEST(Passes, MoveWhatOnePassMovesAndKeepLess) {
   }
 }
 
-// Pass after pass: the next one's images are on their way while a pass computes, forward and
-// backward.
+// While a pass computes, the next one's images are on their way, forward and backward.
 TEST(Passes, TheNextPassIsFedWhileOneComputes) {
   const Result<Schedule> schedule = AlexNet('b');
   ASSERT_TRUE(schedule.ok()) << schedule.message();

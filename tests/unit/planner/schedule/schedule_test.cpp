@@ -1,4 +1,4 @@
-// Schedules against brute force over elements, and against what plans are said to move and keep.
+// Compares schedules with brute force over elements, and with what plans are said to move and keep.
 #include "planner/schedule/schedule.h"
 
 #include <gtest/gtest.h>
@@ -17,8 +17,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// A device's memory as plans count it: no device needs more of any layer, or of any copy. Momentum
-// and gradient beside each trained number.
+// Returns a device's memory as plans count it: for each layer and each copy, what the device with
+// most has. Momentum and gradient are beside each trained number.
 int64_t PlannedMemory(const Schedule& schedule) {
   const auto most = [&](const auto& add) {
     std::vector<int64_t> elements(static_cast<size_t>(schedule.devices));
@@ -80,14 +80,14 @@ void ExpectTheFiguresOfThePlan(const Planned& planned, const std::string& what) 
   }
 }
 
-// Networks whose best layout is found within a second.
+// The best layouts of these networks are found within a second.
 const std::set<std::string> kSearched = {"alexnet",  "vgg16",        "resnet18", "resnet18-v2",
                                          "resnet50", "inception-v3", "unet"};
 
 TEST(Schedule, MovesAndKeepsWhatThePlanOfEveryBuiltInNetworkSays) {
   std::mt19937 random(7);
   int plans = 0, pairs = 0;
-  // Networks take turns with the machines.
+  // Each network is tested on every `every`-th machine, by turns.
   const int every = test::Cases(1, 2);
   for (const std::string& name : NetworkNames()) {
     if (name.rfind("kirby", 0) == 0) continue;  // thousands of equal layers
@@ -131,7 +131,6 @@ TEST(Schedule, MovesWhatPlansWithReductionsAndPlacementsSay) {
   }
 }
 
-// What a device has of a tensor after an exchange, element by element: the number of the element.
 using Values = std::map<std::pair<int, int64_t>, int>;  // times filled, by device and element
 
 template <typename Visit>
@@ -147,7 +146,8 @@ void ForEach(const Box& box, const Shape& shape, const Visit& visit) {
   }
 }
 
-// Every element that a device needs and has not arrives once, from the one that computed it.
+// Every element that a device needs and does not hold arrives once, from the device that computed
+// it.
 TEST(Schedule, EveryElementArrivesOnceWhereItIsNeeded) {
   std::mt19937 random(5);
   const ConfigurationOptions options = {
@@ -195,7 +195,8 @@ TEST(Schedule, EveryElementArrivesOnceWhereItIsNeeded) {
   EXPECT_GE(scheduled, 20);
 }
 
-// Each device keeps the sums of all that it computed a part of, once from each.
+// Each device keeps the sums of its elements, with one addend from each device that computed a
+// part.
 TEST(Schedule, PartialSumsMeetWhereTheyAreKept) {
   std::mt19937 random(17);
   Planned planned = Pose(ManyOperators(), 4, FlatMachine(8), {.reduction = true, .pins = {}});
@@ -230,7 +231,7 @@ TEST(Schedule, PartialSumsMeetWhereTheyAreKept) {
   EXPECT_GE(reductions, 20);
 }
 
-// Steps of the order, each of which finds what it needs.
+// Each step of the order finds what it needs.
 TEST(Schedule, TheOrderWaitsForWhatItReadsAndPostsWhatItHas) {
   std::mt19937 random(23);
   const ConfigurationOptions options = {
@@ -288,7 +289,7 @@ TEST(Schedule, TheOrderWaitsForWhatItReadsAndPostsWhatItHas) {
   }
 }
 
-// The two readers of one sum read two nodes: the sum itself, and what stands behind it.
+// The two readers of one sum read two nodes: the sum itself, and the normalization after it.
 TEST(Schedule, ExchangesNameTheNodeThatIsRead) {
   Planned planned = Pose(ManyOperators(), 8, FlatMachine(4));
   for (const auto& configurations : planned.problem.configurations) {
@@ -398,8 +399,8 @@ TEST(Schedule, NumbersOfDividedNormalizationsAndClassesAreBroughtTogether) {
   EXPECT_EQ(ElementsOf(*schedule).statistics, 2 * 2 * (8 + 8) + 2 * 2 * 12 + 2 * 3);
 }
 
-// The schedule of a network whose node `norm` normalizes 12 channels of 6 x 6 positions and has
-// these degrees.
+// Returns the schedule of a network whose node `norm` normalizes 12 channels of 6 x 6 positions and
+// has these degrees.
 Schedule WithNorm(const GroupNormalization& norm, const Degrees& degrees) {
   GraphBuilder net("norms");
   const NodeId first =
@@ -515,7 +516,7 @@ TEST(Schedule, ReadersOfOneTensorNeedItOnTheSameDevices) {
       continue;
     }
     ASSERT_TRUE(schedule.ok()) << schedule.message();
-    ASSERT_EQ(schedule->sums.size(), 1u);  // once, when the first one's gradient is there
+    ASSERT_EQ(schedule->sums.size(), 1u);  // once, when the gradient of "first" is there
     EXPECT_EQ(schedule->sums[0].elements, 20);
     EXPECT_EQ(NodeOf(*schedule, schedule->sums[0].parameters[0].node).name, "first");
   }

@@ -1,4 +1,4 @@
-// Simulated steps against closed forms, and orders that stall.
+// Compares simulated steps with closed forms, and tests orders that stall.
 #include "planner/schedule/simulate_step.h"
 
 #include <gmock/gmock.h>
@@ -37,10 +37,10 @@ TEST(SimulateStep, RefusesThreeRanksWhosePairsAgreeAndWhoStall) {
   ASSERT_FALSE(stalled.ok());
   EXPECT_THAT(stalled.message(), HasSubstr("the devices' orders stall: "));
   EXPECT_THAT(stalled.message(), HasSubstr("a on device 0"));
-  // The same messages in one order of all.
+  // In one order for all ranks the same messages do not stall.
   program.devices = {{Posts(0), Posts(1)}, {Posts(0), Posts(2)}, {Posts(1), Posts(2)}};
   EXPECT_TRUE(SimulateStep(program, FlatMachine(3)).ok());
-  // Two communicators do not stand in each other's way.
+  // Two communicators do not block each other.
   program.devices = {{Posts(0), Posts(1)},
                      {Posts(2, Communicator::kSums), Posts(0)},
                      {Posts(1), Posts(2, Communicator::kSums)}};
@@ -58,13 +58,14 @@ TEST(SimulateStep, MessagesRunWhileDevicesCompute) {
 }
 
 TEST(SimulateStep, MessagesShareThePortsOfTheLevelsBetweenThem) {
-  // Two nodes of two devices; 8 and 1 GB/s, half a millisecond between nodes.
+  // Two nodes have two devices each; the levels have 8 and 1 GB/s, and half a millisecond between
+  // nodes.
   const Machine machine = MadeMachine({{"inner", 2, 8, 0}, {"outer", 2, 1, 500}});
   StepProgram program;
   program.batches = {{"a", {{0, 2, kMegabyte}, {1, 3, kMegabyte}}}};
   program.devices = {{Posts(0)}, {Posts(0)}, {Posts(0)}, {Posts(0)}};
   EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 2.5);
-  program.batches[0].messages[1] = {2, 1, kMegabyte};  // the other way: its own ports
+  program.batches[0].messages[1] = {2, 1, kMegabyte};  // the other way has its own ports
   EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 1.5);
   program.batches[0].messages = {{0, 1, kMegabyte}};
   program.devices = {{Posts(0)}, {Posts(0)}, {}, {}};
@@ -106,8 +107,8 @@ TEST(SimulateStep, OfAChainWithoutOverlapIsEquation1) {
   }
 }
 
-// Whatever the plan, one order of all exchanges stalls nowhere; nothing takes less than what one
-// device computes, and waiting for each message takes no less.
+// Whatever the plan, one order of all exchanges never stalls. No step takes less than what one
+// device computes, and waiting for each message takes no less time.
 TEST(SimulateStep, NoScheduleStalls) {
   std::mt19937 random(41);
   const Machine machine = MadeMachine({{"inner", 3, 8, 2}, {"outer", 2, 1, 20}});
@@ -137,7 +138,7 @@ TEST(SimulateStep, NoScheduleStalls) {
   EXPECT_GE(simulated, 20);
 }
 
-// Bytes that each device sends and receives in a program are those of the schedule.
+// The devices of a program send and receive as many bytes as the schedule's devices.
 TEST(SimulateStep, ProgramsMoveWhatSchedulesDo) {
   for (const char scheme : {'a', 'b', 'c'}) {
     Planned planned = Pose(*BuildNetwork("alexnet"), 64, *MachineByName("k20x8"));

@@ -1,5 +1,5 @@
-// Graphs of a million tasks: none takes recursion, and none time that grows by more than a
-// logarithm.
+// Simulates graphs of a million tasks, none of them by recursion, and none in a time that grows by
+// more than a logarithm.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ TEST(LargeGraphs, AMillionTasksThatShareADeviceAllAtOnce) {
     sum_ms += graph.tasks.back().duration_ms;
   }
   const Timeline timeline = Simulated(graph);
-  // 1,000 ends, each with a few roundings.
+  // Each of 1,000 ends has a few roundings.
   EXPECT_NEAR(timeline.makespan_ms, sum_ms, sum_ms * 1'000 * 1e-15);
   EXPECT_EQ(timeline.resources[0].most_at_once, kMillion - kMillion / 1'000);
 }

@@ -29,12 +29,12 @@ class RandomGraphs {
   std::mt19937 random_;
 };
 
-// Over dependencies and the order of queues, as if each task had its resource for itself.
-// REQUIRES: all dependencies point to tasks that were added before.
+// Returns the longest chain of dependencies and queue orders, as if each task had its resource to
+// itself. REQUIRES: all dependencies point to tasks that were added before.
 double LongestChainMs(const TaskGraph& graph);
 
-// Fails the test unless the critical path leads from 0 to the makespan without a gap, by tasks that
-// did hold each other up.
+// Fails the test unless the critical path leads from 0 to the makespan without a gap, through tasks
+// that did hold each other up.
 void ExpectPathExplains(const TaskGraph& graph, const Timeline& timeline);
 
 }  // namespace ucudnn::simulate

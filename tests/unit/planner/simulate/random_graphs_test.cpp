@@ -1,4 +1,4 @@
-// Simulations against a slow reference, over random graphs.
+// Compares simulations with a slow reference, over random graphs.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -44,7 +44,7 @@ class ReferenceSimulation {
     return false;
   }
 
-  // What is on no resource begins at once, and may end at once.
+  // Tasks that use no resource begin at once, and may end at once.
   void EndAndUnblock() {
     std::vector<size_t> ready;
     for (bool is_changed = true; is_changed;) {
@@ -112,7 +112,7 @@ class ReferenceSimulation {
     return std::max(1.0, shares);
   }
 
-  // To the next end. Returns whether there was one.
+  // Goes on to the next end. Returns whether there was one.
   bool Advance() {
     double step_ms = std::numeric_limits<double>::infinity();
     std::vector<double> slowdowns;

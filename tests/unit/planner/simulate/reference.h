@@ -1,5 +1,5 @@
-// What a graph of tasks does over time, found by going from end to end and looking at every task
-// each time. Slow, and written from the meaning of resources, queues and dependencies alone.
+// Finds what a graph of tasks does over time by going from end to end and looking at every task
+// each time. It is slow, and written from the meaning of resources, queues and dependencies alone.
 #pragma once
 
 #include <vector>
@@ -15,11 +15,11 @@ struct ReferenceTimeline {
 
 ReferenceTimeline Reference(const TaskGraph& graph);
 
-// From the spans alone.
+// These results follow from the spans alone.
 double ReferenceBusyMs(const TaskGraph& graph, const std::vector<Span>& tasks, ResourceId resource);
 int ReferenceMostAtOnce(const TaskGraph& graph, const std::vector<Span>& tasks,
                         ResourceId resource);
 ActivityUse ReferenceActivity(const TaskGraph& graph, const std::vector<Span>& tasks,
-                              Activity activity);  // without the path
+                              Activity activity);  // without its share of the path
 
 }  // namespace ucudnn::simulate

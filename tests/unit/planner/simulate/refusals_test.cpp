@@ -1,4 +1,4 @@
-// Graphs that cannot be simulated, and what is said of them.
+// Tests graphs that cannot be simulated, and the messages about them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

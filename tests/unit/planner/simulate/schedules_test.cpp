@@ -1,4 +1,4 @@
-// Schedules worked out by hand: the times are written beside each task.
+// Tests schedules that were worked out by hand: the times are written beside each task.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -138,7 +138,7 @@ TEST(Schedules, ATaskOfNoDurationStillWaitsForItsSlot) {
 }
 
 // R. L. Graham, "Bounds on Multiprocessing Timing Anomalies", 1969: nine tasks on three processors
-// take 12; all of them one shorter they take 13, and on four processors 15.
+// take 12. If each is one shorter they take 13, and on four processors 15.
 double GrahamMakespan(int processors, double shorter) {
   TaskGraph graph;
   const ResourceId machine = graph.AddResource("processors", processors);
@@ -204,7 +204,8 @@ TEST(Schedules, AMessageHoldsTheStreamsOfSenderAndReceiver) {
               ElementsAre(Span{0, 2}, Span{0, 5}, Span{5, 8}, Span{8, 9}, Span{8, 9}));
 }
 
-// Four blocks of five kernels each, a stream per block, all blocks together fill the device.
+// Launches four blocks of five kernels each, on a stream per block; all blocks together fill the
+// device.
 enum class Launching { kOneThread, kThreadPerBlock, kCaptured };
 
 Timeline LaunchedBlocks(Launching launching, double launch_ms, double kernel_ms) {
@@ -237,12 +238,12 @@ Timeline LaunchedBlocks(Launching launching, double launch_ms, double kernel_ms)
 }
 
 TEST(Schedules, AThreadPerBlockLaunchesFasterThanOneThread) {
-  // Kernels shorter than launches: the last of 20, or of 5, launches and its kernel.
+  // Kernels are shorter than launches: the last of 20, or of 5, launches and its kernel count.
   EXPECT_EQ(LaunchedBlocks(Launching::kOneThread, 2, 1).makespan_ms, 20 * 2 + 1);
   EXPECT_EQ(LaunchedBlocks(Launching::kThreadPerBlock, 2, 1).makespan_ms, 5 * 2 + 1);
   EXPECT_EQ(LaunchedBlocks(Launching::kCaptured, 2, 1).makespan_ms, 2 + 5 * 1);
-  // Kernels long enough to hide them: one launch (four where one thread comes to the last block
-  // after the others) and five kernels.
+  // Kernels are long enough to hide launches: one launch (four where one thread comes to the last
+  // block after the others) and five kernels count.
   EXPECT_EQ(LaunchedBlocks(Launching::kOneThread, 2, 8).makespan_ms, 4 * 2 + 5 * 8);
   EXPECT_EQ(LaunchedBlocks(Launching::kThreadPerBlock, 2, 8).makespan_ms, 2 + 5 * 8);
   EXPECT_EQ(LaunchedBlocks(Launching::kCaptured, 2, 8).makespan_ms, 2 + 5 * 8);

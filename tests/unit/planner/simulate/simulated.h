@@ -1,4 +1,4 @@
-// What tests of simulations begin with.
+// Helpers for tests of simulations.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ inline void PrintTo(const ActivityUse& use, std::ostream* out) {
        << " on the path";
 }
 
-// Fails the test where the graph is refused.
+// Fails the test if the graph is refused.
 inline Timeline Simulated(const TaskGraph& graph) {
   Result<Timeline> timeline = Simulate(graph);
   EXPECT_TRUE(timeline.ok()) << timeline.message();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Says whether the tables hold what MIOpen publishes, no more and no less, of the convolutions they name.
+"""Says whether the tables hold exactly what MIOpen publishes about the convolutions that they name.
 
     compare_with_source.py CLONE_OF_MIOPEN
 
@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 COMMIT = "2d1fd997a6fcf801ac4ca7a63e0656ef1cb9f488"
-# The number of compute units is decimal or hexadecimal in a file's name.
+# The number of compute units in a file's name is decimal or hexadecimal.
 FILES = {"gfx906-60cu": "gfx906_60", "gfx908-120cu": "gfx90878", "gfx90a-104cu": "gfx90a68", "gfx90a-110cu": "gfx90a6e"}
 TABLES = ("gpu-tables.csv.gz", "gfx90a-110cu.csv.gz")
 SHAPE = ("c", "h", "w", "k", "r", "s", "pad_h", "pad_w", "stride_h", "stride_w")
@@ -24,7 +24,7 @@ LARGEST_BATCH = 256
 
 
 def committed():
-    """(device, shape, operation, mini-batch, solver): (time, workspace), as texts."""
+    """Maps (device, shape, operation, mini-batch, solver) to (time, workspace), both as texts."""
     rows = {}
     for table in TABLES:
         with gzip.open(os.path.join(os.path.dirname(os.path.abspath(__file__)), table), "rt", encoding="utf-8") as file:
@@ -36,19 +36,19 @@ def committed():
 
 
 def problem(key):
-    """(shape, operation, mini-batch) of a find database's key; None where it is no convolution like ours."""
+    """Returns (shape, operation, mini-batch) from a find database's key, or None if the tables hold no such convolutions."""
     match = KEY.fullmatch(key)
     if not match:
         return None
     c, h, w, r, s, k, y_h, y_w, n, pad_h, pad_w, stride_h, stride_w = map(int, match.groups()[:-1])
-    if match[14] != "F":  # what a backward key names first is y
+    if match[14] != "F":  # a backward key names y first
         c, h, w, k, y_h, y_w = k, y_h, y_w, c, h, w
     fits = (h + 2 * pad_h - r) // stride_h + 1 == y_h and (w + 2 * pad_w - s) // stride_w + 1 == y_w
     return ((c, h, w, k, r, s, pad_h, pad_w, stride_h, stride_w), OPERATIONS[match[14]], n) if fits else None
 
 
 def solvers(value):
-    """(solver, time, workspace) of each record: SOLVER:TIME,BYTES,… or, of gfx906, ALGORITHM:SOLVER,TIME,BYTES,…"""
+    """Yields (solver, time, workspace) for each record: SOLVER:TIME,BYTES,… or, for gfx906, ALGORITHM:SOLVER,TIME,BYTES,…"""
     for record in value.split(";"):
         name, _, rest = record.partition(":")
         fields = rest.split(",")
