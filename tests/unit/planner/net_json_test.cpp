@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/graph/networks.h"
+#include "planner/graph/shapes.h"
 #include "unit/planner/imports.h"
 
 namespace ucudnn::planner {

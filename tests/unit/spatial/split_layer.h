@@ -107,11 +107,18 @@ inline bool HasNan(const HostTensor& output) {
                      [](double value) { return std::isnan(value); });
 }
 
-inline bool IsRightOrNan(const HostTensor& output, const HostTensor& expected) {
-  for (size_t i = 0; i < output.values.size(); ++i) {
-    if (!std::isnan(output.values[i]) && output.values[i] != expected.values[i]) return false;
+inline testing::AssertionResult IsRightOrNan(const HostTensor& output, const HostTensor& expected) {
+  if (output.values.size() != expected.values.size()) {
+    return testing::AssertionFailure() << output.values.size() << " elements";
   }
-  return output.values.size() == expected.values.size();
+  for (size_t i = 0; i < output.values.size(); ++i) {
+    if (!std::isnan(output.values[i]) && output.values[i] != expected.values[i]) {
+      return testing::AssertionFailure()
+             << "element " << i << " of " << output.values.size() << " is " << output.values[i]
+             << ", and not " << expected.values[i];
+    }
+  }
+  return testing::AssertionSuccess();
 }
 
 inline void ExpectExactOnAll(RankJob& job, const SplitLayer& layer) {
