@@ -1,5 +1,6 @@
 """Helpers for tests that run AlexNet's convolutions under `ucudnn run`, on the stand-in."""
 
+import contextlib
 import os
 
 from command import FolderTest
@@ -16,6 +17,8 @@ class AlexnetTest(FolderTest):
         return self.ended(0, *words, process={"timeout": 1500}, **self.MEASURED | variables)
 
     def step(self, *arguments, options=(), **variables):
-        """Returns what alexnet_step prints, line by line, and the errors."""
+        """Returns what alexnet_step prints, line by line, and the errors. A report of an earlier step is gone."""
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(f"{self.folder}/report.json")
         result = self.run_measured("run", "--host", *options, "--", ALEXNET_STEP, *arguments, **variables)
         return result.stdout.splitlines(), result.stderr

@@ -241,7 +241,7 @@ class Bench(FolderTest):
                   "extra_pad": [1, 0]},
                  {"name": "up", "op": "transposed_convolution", "inputs": ["conv"], "filters": 4, "window": [2, 2],
                   "stride": [2, 2]}]
-        kernels = self.kernels_of(self.write_net(nodes), "2")
+        kernels = self.kernels_of(self.write("net.json", {"format": "ucudnn-net", "version": 1, "nodes": nodes}), "2")
         self.assertEqual([("conv", "forward", 10, 9), ("up", "backward_data", 16, 14)],
                          [(k["name"], k["op"], k["problem"]["h"], k["problem"]["w"]) for k in kernels])
 

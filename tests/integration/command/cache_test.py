@@ -143,9 +143,9 @@ class Cache(CommandTest):
         whole = self.exported()
         self.assertEqual(len(ROWS) + 3, len(whole))
         other = f"{self.folder}/{self.id()}-other.db"
-        self.assertEqual("3 measurements imported; 3 promises imported\n", self.cache("import", "out/rows.csv", "--db", other))
+        self.assertEqual("3 measurements imported; 3 promises imported\n", self.cache("import", "out/of/rows.csv", "--db", other))
         self.assertEqual("0 measurements imported, 3 known before; 0 promises imported, 3 known before\n",
-                         self.cache("import", "out/rows.csv", "--db", other))
+                         self.cache("import", "out/of/rows.csv", "--db", other))
         self.store = other
         self.assertEqual(whole, self.exported())
 

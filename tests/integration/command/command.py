@@ -167,9 +167,9 @@ class FolderTest(unittest.TestCase):
         self.output("cache", "import", self.write("rows.csv", text), "--db", store or self.store)
 
     def exported(self, store=None):
-        """Exports a store to out/rows.csv. Returns its rows."""
-        self.ended(0, "cache", "export", "out/rows.csv", "--db", store or self.store)
-        return list(csv.DictReader(io.StringIO(self.read("out/rows.csv"))))
+        """Exports a store to out/of/rows.csv. Returns its rows."""
+        self.ended(0, "cache", "export", "out/of/rows.csv", "--db", store or self.store)
+        return list(csv.DictReader(io.StringIO(self.read("out/of/rows.csv"))))
 
     def rows_in_store(self, store=None):
         return self.printed_json("cache", "show", "--json", "--db", store or self.store)["measurements"]

@@ -253,6 +253,9 @@ class Multigrid(MultigridTest):
         self.chain(steps=1)
         self.refused(("chain", "--weights", "w.safetensors"), "chain: ...'step1.add'...no residual step follows it at once, "
                      "nor any other; expected two or more of one shape in a row")
+        self.weights({name: one for name, one in PixelChain(16).arrays().items() if name != "K"})
+        self.refused(("chain", "--weights", "w.safetensors"), "w.safetensors: no array 'K' among 'b', 'u0'; expected 'K' "
+                     "[N, C, C, k, k], 'b' [N, C] and 'u0' [C, H, W]")
         self.refused(("chain", "--weights", "nowhere.safetensors"), "nowhere.safetensors: cannot be opened: No such file or directory")
         self.refused(("chain",), "chain: --weights FILE.safetensors is expected, with its arrays K, b and u0")
 

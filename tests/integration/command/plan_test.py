@@ -34,6 +34,7 @@ class Plan(CommandTest):
     def test_the_papers_costs_make_its_table_2(self):
         text = self.plan(*ALEXNET, "--cost", "deepa-paper", "--what-if", "fc6")
         self.assertRegex(text, r"(?m)^ +{n=1, c=16, h=1, w=1} +16 +134\.4 +1\.275 +0 +135\.7 ")
+        self.assertRegex(text, r"(?m)^ +{n=16, c=1, h=1, w=1} +16 +0 +1\.275 +1075 +1076 ")
 
     def test_json_holds_what_the_format_says(self):
         document = self.planned(*ALEXNET, "--json")

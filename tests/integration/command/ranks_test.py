@@ -412,7 +412,7 @@ class Signals(RanksTest):
         started.send_signal(signal.SIGTSTP)
         wait_for(lambda: [state(pid) for pid in [started.pid, *pids]] == ["T"] * 3)
         started.send_signal(signal.SIGCONT)
-        wait_for(lambda: "T" not in [state(pid) for pid in [started.pid, *pids]])
+        wait_for(lambda: not {*"TX"} & {state(pid) for pid in [started.pid, *pids]})
         started.terminate()
         started.communicate(timeout=10)
         self.assertEqual(143, started.returncode)

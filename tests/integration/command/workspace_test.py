@@ -401,7 +401,7 @@ class FromARecordedStore(CommandTest):
         self.output("bench", "--layers", "layers.csv", "--host", "--policy", "all", "--db", "recorded.db", "--json")
         self.command = bare
         self.exported("recorded.db")
-        self.output("cache", "import", "out/rows.csv", "--db", "elsewhere.db")
+        self.output("cache", "import", "out/of/rows.csv", "--db", "elsewhere.db")
         for budget in ([], ["--workspace-limit", "16KiB"], ["--total-workspace", "100KiB"],
                        ["--total-workspace", "100KiB", "--division", "disjoint"]):
             for form in (["--json", "-o", "plan.json"], ["--desirable-set"]):
