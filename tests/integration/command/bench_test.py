@@ -1,23 +1,19 @@
 """`ucudnn bench` on the CPU stand-in: tests what it measures, stores and refuses."""
 
-import csv
 import json
 import math
 import os
-import pty
-import select
 import subprocess
 import unittest
 from fractions import Fraction
 
-import command
-from command import CommandTest
+from command import COMMAND, FolderTest, measurements
 
 LAYERS = """name,n,c,h,w,k,r,s,pad_h,pad_w
 small,5,4,9,9,8,3,3,1,1
 strided,4,3,15,15,8,5,5,2,2
 """
-
+SMALL = "4,9,9,8,3,3,1,1"
 
 # The forward pass of this cuDNN doubles its result for a part of the first mini-batch in LAYERS.
 WRONG_CUDNN = r"""
@@ -37,18 +33,16 @@ int cudnnConvolutionForward(void* handle, const void* alpha, void* x_descriptor,
 """
 
 
-class Bench(CommandTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.bare_command, cls.command = cls.command, command.COMMAND
-
+class Bench(FolderTest):
     def setUp(self):
+        super().setUp()
         self.layers = self.write("layers.csv", LAYERS)
-        self.store = f"{self.folder}/{self.id()}.db"
+
+    def words(self, *words):
+        return ("bench", "--layers", self.layers, "--host", "--db", self.store, *words)
 
     def bench(self, *words):
-        return self.printed_json("bench", "--layers", self.layers, "--host", "--json", "--db", self.store, *words)
+        return self.printed_json(*self.words("--json", *words))
 
     def test_cold_measures_and_warm_measures_nothing(self):
         cold = self.bench()
@@ -58,8 +52,7 @@ class Bench(CommandTest):
         self.assertEqual(cold["kernels"], warm["kernels"])
 
     def engines_in_store(self):
-        shown = json.loads(self.run_command("cache", "show", "--json", "--db", self.store).stdout)["measurements"]
-        return {row["engine"].split(":")[0] for row in shown} - {"sum"}
+        return {row["engine"].split(":")[0] for row in self.rows_in_store()} - {"sum"}
 
     def test_engines_are_measured_as_asked_and_caught_up_with(self):
         legacy = self.bench("--engines", "legacy")
@@ -80,69 +73,51 @@ class Bench(CommandTest):
 
     def test_graph_engines_alone_divide_what_legacy_algorithms_run_whole(self):
         graph = self.bench("--engines", "graph", "--policy", "powerOfTwo")
-        shown = json.loads(self.run_command("cache", "show", "--json", "--db", self.store).stdout)["measurements"]
-        for row in shown:
+        for row in self.rows_in_store():
             if row["engine"].startswith("legacy:"):
                 self.assertIn(row["micro_batch"], (4, 5), row)
         self.assertIn("graph", self.engines_in_store())
         self.assertEqual(6, len(graph["kernels"]))
 
     def test_devices_measure_in_parallel_what_one_does(self):
-        policy = ("--ops", "forward,backward_data,backward_filter", "--policy", "powerOfTwo")
-        self.bench(*policy, "--engines", "legacy")
-        rows = self.rows_in_store()
+        policy = ("--ops", "forward,backward_data,backward_filter", "--policy", "powerOfTwo", "--engines", "legacy")
+        self.bench(*policy)
+        rows = self.untimed_rows()
         self.store += ".parallel"
-        result = self.run_command("bench", "--layers", self.layers, "--host", "--json", "--db", self.store, *policy,
-                                  "--engines", "legacy", "--devices", "1,0,2,5", HOSTGPU_DEVICES="3")
-        self.assertEqual(0, result.returncode, result.stderr)
-        self.assertEqual("ucudnn bench: device 5 is left out: there are devices 0 to 2\n", result.stderr)
+        result = self.run_command(*self.words("--json", *policy, "--devices", "1,0,2,5"), HOSTGPU_DEVICES="3")
+        self.assertEqual((0, "ucudnn bench: device 5 is left out: there are devices 0 to 2\n"),
+                         (result.returncode, result.stderr))
         report = json.loads(result.stdout)
         self.assertEqual(3, report["devices"])
-        self.assertEqual(rows, self.rows_in_store())
+        self.assertEqual(rows, self.untimed_rows())
         self.assertEqual(len(rows), report["measured"])
         self.assertEqual([(layer, op) for layer in ("small", "strided") for op in ("forward", "backward_data", "backward_filter")],
                          [(kernel["name"], kernel["op"]) for kernel in report["kernels"]])
-        again = json.loads(self.run_command("bench", "--layers", self.layers, "--host", "--json", "--db", self.store, *policy,
-                                            "--engines", "legacy", "--devices", "all", HOSTGPU_DEVICES="2").stdout)
+        again = self.printed_json(*self.words("--json", *policy, "--devices", "all"), HOSTGPU_DEVICES="2")
         self.assertEqual((0, 2), (again["measured"], again["devices"]))
 
     def test_layer_that_no_device_can_measure_is_the_layers_own_error(self):
-        huge = self.write("huge.csv", LAYERS + "huge,64,64,256,256,64,3,3,1,1\n")
+        self.write("layers.csv", LAYERS + "huge,64,64,256,256,64,3,3,1,1\n")
+        self.store = "none"
+        words = self.words("--ops", "forward", "--policy", "undivided", "--engines", "legacy")
         for devices in ("0", "0,1"):
-            result = self.run_command("bench", "--layers", huge, "--host", "--db", "none", "--ops", "forward", "--policy", "undivided",
-                                      "--engines", "legacy", "--devices", devices, HOSTGPU_DEVICES="2", HOSTGPU_MEMORY="256MiB")
-            self.assertEqual(1, result.returncode, result.stdout)
+            result = self.ended(1, *words, "--devices", devices, HOSTGPU_DEVICES="2", HOSTGPU_MEMORY="256MiB")
             self.assertEqual(1, result.stderr.count("\n"), result.stderr)
             self.assertIn("ucudnn bench: huge: ", result.stderr)
 
     def test_terminal_sees_progress_and_the_time_left(self):
-        controller, terminal = pty.openpty()
-        environment = os.environ | {"XDG_RUNTIME_DIR": self.folder, "HOSTGPU_DEVICES": "2", "TERM": "xterm"}
+        self.store = "none"
         for devices in ("0", "0,1"):
-            done = subprocess.run([self.command, "bench", "--layers", self.layers, "--host", "--db", "none", "--devices", devices,
-                                   "--policy", "undivided"], env=environment, stdout=subprocess.DEVNULL, stderr=terminal, timeout=60)
-            seen = self.read_terminal(controller, "\r\x1b[K")
-            self.assertEqual(0, done.returncode, seen)
+            seen = self.on_terminal(*self.words("--devices", devices, "--policy", "undivided"), stdout=subprocess.DEVNULL,
+                                    HOSTGPU_DEVICES="2")
             several = " on 2 devices" if devices == "0,1" else ""
             self.assertRegex(seen, rf"\r\x1b\[Kmeasuring 1/6{several}: (small|strided) \w+\r")
             self.assertRegex(seen, rf"\r\x1b\[Kmeasuring 6/6{several}: (small|strided) \w+, about \d+ (s|min) left\r")
             self.assertTrue(seen.endswith("\r\x1b[K"), seen)
-        os.close(controller)
-        os.close(terminal)
 
-    def read_terminal(self, controller, end):
-        """Returns what a program wrote, up to `end`, which it wrote last: a terminal passes it on after the program has
-        ended."""
-        seen = b""
-        while not seen.endswith(end.encode()) and select.select([controller], [], [], 20)[0]:
-            seen += os.read(controller, 65536)
-        return seen.decode()
-
-    def rows_in_store(self):
-        """Returns the measurements without the times."""
-        shown = json.loads(self.run_command("cache", "show", "--json", "--db", self.store).stdout)["measurements"]
+    def untimed_rows(self):
         timed = ("piece_ms", "samples", "verified")
-        return sorted(json.dumps({key: value for key, value in row.items() if key not in timed}) for row in shown)
+        return sorted(json.dumps({key: row[key] for key in row if key not in timed}) for row in self.rows_in_store())
 
     def test_another_limit_is_another_choice_from_the_same_measurements(self):
         # Policy auto looks for sizes that fit the limit, and measures only those graph engines that may win within it.
@@ -150,13 +125,12 @@ class Bench(CommandTest):
         self.assertGreater(self.bench(*choice)["measured"], 0)
         self.assertEqual(0, self.bench(*choice, "--workspace-limit", "0")["measured"])
 
-    def report(self, *kernels, version=2):
+    def report(self, *kernels):
         """Writes a run's report of kernels, each given by what differs from one of 4 images."""
         columns = {"n": 4, "c": 4, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1, "align": 16}
         plan = [{"engine": "legacy:0", "micro_batch": 4, "count": 1, "workspace_bytes": 0, "piece_ms": None}]
         listed = [{"op": op, "problem": columns | changes, "calls": 1, "workspace_bytes": 0, "plan": plan} for op, changes in kernels]
-        return self.write("report.json", json.dumps(
-            {"format": "ucudnn-report", "version": version, "device": "any", "kernels": listed}))
+        return self.write("report.json", {"format": "ucudnn-report", "version": 2, "device": "any", "kernels": listed})
 
     def test_kernels_of_a_report_are_measured_once_each(self):
         trace = self.report(("forward", {}), ("backward_data", {"k": 6}), ("forward", {}), ("forward", {"align": 4}))
@@ -169,12 +143,8 @@ class Bench(CommandTest):
                          kernels())
         self.assertEqual([("kernel 2", "backward_data", 6, 6, 16)], kernels("--ops", "backward_data", "--batch", "6"))
         for words, expected in ((("--ops", "backward_filter"), "it has no kernels of backward_filter"),
-                                (("--net", "alexnet"), "exactly one of --layers FILE.csv, --net NAME|FILE and --trace FILE.json"),
                                 (("--batch", "0"), "--batch '0'")):
             self.assert_refused(["bench", "--trace", trace, "--host", *words], expected)
-        self.assert_refused(["bench", "--trace", self.layers, "--host"], "--trace ", "no JSON")
-        self.assert_refused(["bench", "--trace", self.report(("forward", {}), version=1), "--host"],
-                            "--trace ", "version is 1; expected 2: an older ucudnn wrote it; run the program again with --report")
 
     def test_every_layer_appears_once_per_operation(self):
         kernels = self.bench("--ops", "backward_filter,forward")["kernels"]
@@ -199,7 +169,7 @@ class Bench(CommandTest):
         rows = [("legacy:1", 5, 9, 8 << 20), ("legacy:0", 5, 9, 0)]
         rows += [(engine, n, 1, 2 << 20 if engine == "legacy:1" else 0)
                  for engine in ("legacy:0", "legacy:1") for n in (1, 2, 4)]
-        self.import_rows(rows)
+        self.measure(SMALL, rows)
         self.write("layers.csv", "\n".join(LAYERS.splitlines()[:2]) + "\n")
 
     def test_divisions_are_compared_so_that_runs_find_them_verified(self):
@@ -208,18 +178,12 @@ class Bench(CommandTest):
         self.assertTrue(kernel["divided"]["verified"])
         pieces = {(piece["engine"], piece["micro_batch"]) for piece in kernel["divided"]["plan"]}
         self.assertGreater(sum(piece["count"] for piece in kernel["divided"]["plan"]), 1)
-        shown = json.loads(self.run_command("cache", "show", "--json", "--db", self.store).stdout)["measurements"]
-        self.assertEqual(pieces, {(row["engine"], row["micro_batch"]) for row in shown if row["verified"]})
+        self.assertEqual(pieces, {(row["engine"], row["micro_batch"]) for row in self.rows_in_store() if row["verified"]})
 
     def image_by_hand(self):
         """Makes a store whose fastest engine exceeds the limit; the one that fits takes a thousand times as long."""
         self.write("layers.csv", "name,n,c,h,w,k,r,s,pad_h,pad_w\nimage,1,32,64,64,32,3,3,1,1\n")
-        with open(f"{self.folder}/rows.csv", "w") as file:
-            file.write("op,n,c,h,w,k,r,s,pad_h,pad_w,align,engine,micro_batch,time_ms,workspace_bytes,deterministic,cudnn,"
-                       "driver,device\n")
-            for engine, time, workspace in (("legacy:0", 1000, 0), ("legacy:1", 1, 8 << 20)):
-                file.write(f"forward,1,32,64,64,32,3,3,1,1,16,{engine},1,{time},{workspace},1,{self.platform()}\n")
-        self.assertEqual(0, self.run_command("cache", "import", f"{self.folder}/rows.csv", "--db", self.store).returncode)
+        self.measure("32,64,64,32,3,3,1,1", [("legacy:0", 1, 1000, 0), ("legacy:1", 1, 1, 8 << 20)])
 
     def test_tiles_of_a_single_image_bring_its_fastest_engine_under_the_limit(self):
         self.image_by_hand()
@@ -234,12 +198,10 @@ class Bench(CommandTest):
         self.assertEqual(kernel["divided"]["time_ms"], sum(run["piece_ms"] * run["count"] for run in plan))
         again = self.bench(*words)
         self.assertEqual((0, kernel), (again["measured"], again["kernels"][0]))
-        table = self.run_command("bench", "--layers", self.layers, "--host", "--db", self.store, *words).stdout
+        table = self.run_command(*self.words(*words)).stdout
         self.assertRegex(table.splitlines()[-1], r" h \d+x\d+ \+ 2 edges +graph:")
         # The rows of that plan's tiles are verified. They are CSV like any others, and show edges apart.
-        self.run_command("cache", "export", f"{self.folder}/out.csv", "--db", self.store)
-        with open(f"{self.folder}/out.csv", newline="") as file:
-            tiles = [row for row in csv.DictReader(file) if row["verified"] == "1"]
+        tiles = [row for row in self.exported() if row["verified"] == "1"]
         pads = {(row["pad_h"], row["pad_h_post"] or row["pad_h"]) for row in tiles}
         self.assertEqual({("1", "0"), ("0", "0"), ("0", "1")}, pads)
         # There are no tiles if the user wants none.
@@ -249,28 +211,27 @@ class Bench(CommandTest):
 
     def test_division_that_computes_something_else_is_told_of(self):
         self.divided_by_hand()
-        host = os.path.join(os.path.dirname(os.path.dirname(command.COMMAND)), "lib/ucudnn/host")
+        host = os.path.join(os.path.dirname(os.path.dirname(COMMAND)), "lib/ucudnn/host")
         # It is linked to a name without symbol versions, under which the stand-in with another soname is then found.
-        real = self.build("", f"{self.folder}/librealdnn.so", "-shared", "-Wl,-soname,librealdnn.so")
-        wrong = self.build(WRONG_CUDNN, f"{self.folder}/wrong_cudnn.so", "-D_GNU_SOURCE", "-shared",
+        real = self.build_library("", "librealdnn.so")
+        wrong = self.build(WRONG_CUDNN, "wrong_cudnn.so", "-D_GNU_SOURCE", "-shared",
                            f"-Wl,-soname,libcudnn.so.9,-rpath,{self.folder},--no-as-needed", real)
         with open(f"{host}/libcudnn.so.9", "rb") as file:
-            renamed = file.read().replace(b"libcudnn.so.9\0", b"librealdnn.so\0")
-        with open(real, "wb") as file:
-            file.write(renamed)
-        result = self.run_command("bench", "--layers", self.layers, "--ops", "forward", "--policy", "powerOfTwo", "--json",
-                                  "--engines", "legacy", "--db", self.store, UCUDNN_REAL_CUDNN=wrong, LD_LIBRARY_PATH=host)
-        self.assertEqual(1, result.returncode, result.stderr)
+            self.write(real, file.read().replace(b"libcudnn.so.9\0", b"librealdnn.so\0"))
+        result = self.ended(1, "bench", "--layers", self.layers, "--ops", "forward", "--policy", "powerOfTwo", "--json",
+                            "--engines", "legacy", "--db", self.store, UCUDNN_REAL_CUDNN=wrong, LD_LIBRARY_PATH=host)
         self.assertIn("ucudnn bench: small forward: a division is wrong and not used: 4 + 1: ", result.stderr)
         kernel, = json.loads(result.stdout)["kernels"]
         if kernel["divided"]:
             self.assertEqual([5], [piece["micro_batch"] for piece in kernel["divided"]["plan"]])
-        shown = json.loads(self.run_command("cache", "show", "--json", "--db", self.store).stdout)["measurements"]
-        self.assertEqual([], [row for row in shown if row["verified"]])
+        self.assertEqual([], [row for row in self.rows_in_store() if row["verified"]])
+
+    def kernels_of(self, net, batch):
+        return self.printed_json("bench", "--net", net, "--batch", batch, "--ops", "forward", "--policy", "undivided",
+                                 "--host", "--json", "--db", self.store)["kernels"]
 
     def test_network_gives_its_layers(self):
-        kernels = self.printed_json("bench", "--net", "alexnet", "--batch", "1", "--ops", "forward", "--policy", "undivided",
-                                  "--host", "--json", "--db", self.store)["kernels"]
+        kernels = self.kernels_of("alexnet", "1")
         self.assertEqual(["conv1", "conv2", "conv3", "conv4", "conv5"], [kernel["name"] for kernel in kernels])
         self.assertEqual([64, 192, 384, 256, 256], [kernel["problem"]["k"] for kernel in kernels])
 
@@ -280,14 +241,11 @@ class Bench(CommandTest):
                   "extra_pad": [1, 0]},
                  {"name": "up", "op": "transposed_convolution", "inputs": ["conv"], "filters": 4, "window": [2, 2],
                   "stride": [2, 2]}]
-        net = self.write("net.json", json.dumps({"format": "ucudnn-net", "version": 1, "nodes": nodes}))
-        kernels = self.printed_json("bench", "--net", net, "--batch", "2", "--ops", "forward", "--policy", "undivided",
-                                  "--host", "--json", "--db", self.store)["kernels"]
+        kernels = self.kernels_of(self.write("net.json", {"format": "ucudnn-net", "version": 1, "nodes": nodes}), "2")
         self.assertEqual([("conv", "forward", 10, 9), ("up", "backward_data", 16, 14)],
                          [(k["name"], k["op"], k["problem"]["h"], k["problem"]["w"]) for k in kernels])
 
     def test_network_files_are_refused_in_a_line(self):
-        self.assert_refused(["bench", "--net", self.write("bad.json", "[]"), "--batch", "1"], "bad.json: 'format'")
         layers = 'input: "x" input_dim: [1, 3, 8, 8] layer { name: "a" type: "Mish" bottom: "x" top: "y" } ' \
             'layer { name: "c" type: "Convolution" bottom: "y" top: "c" convolution_param { num_output: 0 } }'
         net = self.write("net.prototxt", layers)
@@ -338,7 +296,8 @@ class Bench(CommandTest):
         """Within a limit, ucudnn runs the least of all grids whose rows the store has, by the engines that it runs."""
         self.image_by_hand()
         limit = 512 << 10
-        kernel, = self.bench("--cliff", "--ops", "forward", "--workspace-limit", "512KiB")["kernels"]
+        words = ("--cliff", "--ops", "forward", "--workspace-limit", "512KiB")
+        kernel, = self.bench(*words)["kernels"]
         self.assertEqual((8 << 20, limit), (kernel["best"]["workspace_bytes"], kernel["limit_bytes"]))
         self.assertEqual(("legacy:0", 1000), (kernel["real"]["plan"][0]["engine"], kernel["real"]["planned_ms"]))
         plan = kernel["ucudnn"]["plan"]
@@ -346,49 +305,34 @@ class Bench(CommandTest):
         self.assertLess(kernel["ucudnn"]["run_ms"], 1000)
         engines = {run["engine"] for run in plan}
         least = {}  # by kind: rows computed, padding on both sides
-        self.run_command("cache", "export", f"{self.folder}/out.csv", "--db", self.store)
-        with open(f"{self.folder}/out.csv", newline="") as file:
-            for row in csv.DictReader(file):
-                pads = (int(row["pad_h"]), int(row["pad_h_post"] or row["pad_h"]))
-                if row["engine"] in engines and int(row["workspace_bytes"]) <= limit:
-                    kind = (int(row["h"]) - 2 + sum(pads), pads)
-                    least[kind] = min(float(row["time_ms"]), least.get(kind, math.inf))
+        for row in self.exported():
+            pads = (int(row["pad_h"]), int(row["pad_h_post"] or row["pad_h"]))
+            if row["engine"] in engines and int(row["workspace_bytes"]) <= limit:
+                kind = (int(row["h"]) - 2 + sum(pads), pads)
+                least[kind] = min(float(row["time_ms"]), least.get(kind, math.inf))
         sums = {parts: sum(count * least.get((64 // parts, pads), math.inf)
                            for count, pads in ((1, (1, 0)), (parts - 2, (0, 0)), (1, (0, 1))) if count)
                 for parts in (2, 4, 8, 16, 32, 64)}
         self.assertGreater(sum(math.isfinite(ms) for ms in sums.values()), 1)
         self.assertAlmostEqual(min(sums.values()), kernel["ucudnn"]["planned_ms"])
         self.assertEqual(sum(run["count"] for run in plan), min(sums, key=sums.get))
-        line = self.run_command("bench", "--layers", self.layers, "--host", "--db", self.store, "--cliff", "--ops", "forward",
-                                "--workspace-limit", "512KiB").stdout
-        self.assertRegex(line, r"within 512 KiB: .*\n(.*\n)*image +forward +8 MiB .* h \d+x\d+ \+ 2 edges\n")
-        whole, = self.bench("--cliff", "--ops", "forward", "--workspace-limit", "512KiB", "--tiles", "off")["kernels"]
+        self.assertRegex(self.run_command(*self.words(*words)).stdout,
+                         r"within 512 KiB: .*\n(.*\n)*image +forward +8 MiB .* h \d+x\d+ \+ 2 edges\n")
+        whole, = self.bench(*words, "--tiles", "off")["kernels"]
         self.assertEqual(whole["real"]["plan"], whole["ucudnn"]["plan"])
         fits, = self.bench("--cliff", "--ops", "forward", "--workspace-limit", "8MiB")["kernels"]
         self.assertEqual((None, None, None), (fits["limit_bytes"], fits["real"], fits["ucudnn"]))
 
-    def import_rows(self, rows):
-        """Makes up the times and workspace (more than they need) of the first layer's forward engines."""
-        with open(f"{self.folder}/rows.csv", "w") as file:
-            file.write("op,n,c,h,w,k,r,s,pad_h,pad_w,align,engine,micro_batch,time_ms,workspace_bytes,deterministic,cudnn,"
-                       "driver,device\n")
-            for engine, images, ms, workspace in rows:
-                file.write(f"forward,5,4,9,9,8,3,3,1,1,16,{engine},{images},{ms},{workspace},1,{self.platform()}\n")
-        self.assertEqual(0, self.run_command("cache", "import", f"{self.folder}/rows.csv", "--db", self.store).returncode)
+    def measure(self, shape, rows):
+        """Makes up the times and workspace (more than they need) of a kernel's engines on the stand-in."""
+        report = self.printed_json("bench", "--layers", self.layers, "--host", "--json", "--db", "platform.db")
+        self.import_rows(measurements(shape, rows, platform=f"{report['cudnn']},{report['driver']},{report['device']}"))
 
     def cliff_from(self, rows):
         """Returns the line of --cliff for a kernel with these measurements."""
-        self.import_rows(rows)
-        result = self.run_command("bench", "--layers", self.layers, "--host", "--cliff", "--ops", "forward",
-                                  "--policy", "powerOfTwo", "--db", self.store)
-        self.assertEqual((0, ""), (result.returncode, result.stderr))
-        return next(line for line in result.stdout.splitlines() if line.startswith("small"))
-
-    def platform(self):
-        """Returns cudnn, driver and device of the stand-in, as in a measurements file."""
-        other = f"{self.folder}/platform.db"
-        report = json.loads(self.run_command("bench", "--layers", self.layers, "--host", "--json", "--db", other).stdout)
-        return f"{report['cudnn']},{report['driver']},{report['device']}"
+        self.measure(SMALL, rows)
+        text = self.output(*self.words("--cliff", "--ops", "forward", "--policy", "powerOfTwo"))
+        return next(line for line in text.splitlines() if line.startswith("small"))
 
     def test_cliff_divides_where_undivided_is_slower(self):
         line = self.cliff_from([("legacy:1", 5, 1, 8 << 20), ("legacy:0", 5, 9, 0), ("legacy:1", 4, 0.8, 4 << 20),
@@ -402,26 +346,15 @@ class Bench(CommandTest):
         self.assertRegex(line, r"^small +forward +0 B .*no cliff")
 
     def test_table_names_what_was_measured(self):
-        result = self.run_command("bench", "--layers", self.layers, "--host", "--db", "none", "--ops", "forward")
-        self.assertEqual((0, ""), (result.returncode, result.stderr))
-        self.assertIn("stand-in", result.stdout.splitlines()[0])
-        self.assertEqual(["small", "strided"], [line.split()[0] for line in result.stdout.splitlines()[3:]])
-        self.assertNotIn("\r", result.stderr)
+        self.store = "none"
+        lines = self.output(*self.words("--ops", "forward")).splitlines()
+        self.assertIn("stand-in", lines[0])
+        self.assertEqual(["small", "strided"], [line.split()[0] for line in lines[3:]])
 
     def test_table_tells_the_gains_of_a_better_engine_and_of_division_apart(self):
         self.divided_by_hand()
-        result = self.run_command("bench", "--layers", self.layers, "--host", "--db", self.store, "--ops", "forward",
-                                  "--policy", "powerOfTwo", "--engines", "legacy")
-        self.assertEqual((0, ""), (result.returncode, result.stderr))
-        self.assertRegex(result.stdout, r"\nsmall +forward +9 +9 +2 +1\.00x +4\.50x +(0 B|2 MiB) +4 \+ 1 +IMPLICIT_\w+ \(legacy:[01]\)")
-
-    def test_installation_without_the_stand_ins(self):
-        os.remove(f"{self.host}/libcudnn.so.9")
-        self.command, real = self.bare_command, self.command
-        try:
-            self.assert_refused(["bench", "--layers", self.layers, "--host"], "libcudnn.so.9' is missing")
-        finally:
-            self.command = real
+        self.assertRegex(self.output(*self.words("--ops", "forward", "--policy", "powerOfTwo", "--engines", "legacy")),
+                         r"\nsmall +forward +9 +9 +2 +1\.00x +4\.50x +(0 B|2 MiB) +4 \+ 1 +IMPLICIT_\w+ \(legacy:[01]\)")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """`ucudnn cache`: what was imported is shown and exported again, and errors of bad files name the place."""
 
-import csv
+import contextlib
 import json
 import os
 import shutil
 import sqlite3
 import unittest
 
-from command import CommandTest
+from command import CommandTest, ordinary_user
 
 ROWS = [
     {"name": "conv2", "n": "256", "c": "64", "h": "27", "w": "27", "k": "192", "r": "5", "s": "5", "pad_h": "2", "pad_w": "2",
@@ -19,37 +19,29 @@ ROWS = [
 
 class Cache(CommandTest):
     def setUp(self):
-        self.store = f"{self.folder}/{self.id()}.db"
+        super().setUp()
         self.file = self.write_rows("rows.csv", ROWS)
 
-    def write_rows(self, name, rows):
-        path = f"{self.folder}/{name}"
-        with open(path, "w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0].keys())
-            writer.writeheader()
-            writer.writerows(rows)
-        return path
-
     def cache(self, *words, **variables):
-        result = self.run_command("cache", *words, **variables)
-        self.assertEqual(0, result.returncode, result.stderr)
-        return result.stdout
+        return self.ended(0, "cache", *words, **variables).stdout
 
-    def exported(self):
-        self.cache("export", f"{self.folder}/out.csv", "--db", self.store)
-        with open(f"{self.folder}/out.csv", newline="") as file:
-            return list(csv.DictReader(file))
+    @staticmethod
+    def sql(store, statement, *values):
+        """Runs a statement once for each of `values`. Returns what the last one found."""
+        with contextlib.closing(sqlite3.connect(store)) as connection, connection:
+            for one in values or ((),):
+                found = connection.execute(statement, one).fetchall()
+        return found
 
-    def test_round_trip_loses_nothing(self):
+    def test_round_trip_loses_nothing_and_makes_the_folder_that_is_missing(self):
+        shutil.rmtree(f"{self.folder}/out", ignore_errors=True)
         self.assertEqual("3 measurements imported\n", self.cache("import", self.file, "--db", self.store))
         rows = self.exported()
         self.assertEqual(len(ROWS), len(rows))
         for row, given in zip(rows, ROWS):
             self.assertEqual({**given, "time_ms": float(given["time_ms"])},
                              {k: v if k != "time_ms" else float(v) for k, v in row.items() if k in given})
-
-    def test_second_import_adds_nothing(self):
-        self.cache("import", self.file, "--db", self.store)
+        # A second import adds nothing.
         self.assertEqual("0 measurements imported, 3 known before\n", self.cache("import", self.file, "--db", self.store))
 
     def test_show_groups_by_device_and_kernel(self):
@@ -83,15 +75,6 @@ class Cache(CommandTest):
         self.assert_refused(["cache", "import", file, "--db", self.store], "anywhere.csv:2", "device", "--device NAME")
         self.cache("import", file, "--device", "K80", "--db", self.store)
         self.assertEqual({"K80"}, {row["device"] for row in self.exported()})
-
-    def test_bad_file_is_named_with_line_and_column_and_nothing_is_imported(self):
-        file = self.write_rows("bad.csv", ROWS[:2] + [{**ROWS[2], "time_ms": "fast"}])
-        self.assert_refused(["cache", "import", file, "--db", self.store], "bad.csv:4", "time_ms", "fast")
-        self.assertFalse(os.path.exists(self.store))
-
-    def ordinary_user(self):
-        """Returns a user to whom permissions apply: nobody, if the tests run as root."""
-        return {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
 
     def store_with(self, name, rows):
         path = f"{self.folder}/{self.id()}.{name}.db"
@@ -133,25 +116,18 @@ class Cache(CommandTest):
 
     def test_merge_and_prune_look_after_promises(self):
         first, second = self.store_with("first", ROWS), self.store_with("second", ROWS)
-        for store, cudnn, bytes_ in ((first, 91900, 4096), (first, 90000, 4096), (second, 91900, 2048)):
-            with sqlite3.connect(store) as connection:
-                connection.execute("INSERT INTO promises VALUES(1, 256, 'A', ?, 13000, 'graph:38', 8192, ?, 'graph:0', 0)",
-                                   (cudnn, bytes_))
-            connection.close()
+        for store, *rows in ((first, (91900, 4096), (90000, 4096)), (second, (91900, 2048))):
+            self.sql(store, "INSERT INTO promises VALUES(1, 256, 'A', ?, 13000, 'graph:38', 8192, ?, 'graph:0', 0)", *rows)
         self.assertIn("known before; 2 new promises, 0 known before\n", self.cache("merge", first, "--db", self.store))
         self.assertIn("known before; 0 new promises, 1 known before\n", self.cache("merge", second, "--db", self.store))
         self.assertIn("; 2 promises\n", self.cache("verify", "--db", self.store))
         self.assertIn("  A, cuDNN 9.0.0, driver 13.0: 0 measurements\n", self.cache("prune", "--device", "A", "--db", self.store))
-        with sqlite3.connect(self.store) as connection:
-            self.assertEqual([(91900, 4096)], connection.execute("SELECT cudnn, workspace_bytes FROM promises").fetchall())
-        connection.close()
+        self.assertEqual([(91900, 4096)], self.sql(self.store, "SELECT cudnn, workspace_bytes FROM promises"))
 
     def test_promises_are_shown_and_move_as_csv(self):
         first = self.store_with("first", ROWS)
-        with sqlite3.connect(first) as connection:
-            for promise in (("graph:38[k2=1]", 4096, "graph:0", 1), ("graph:67", 0, "graph:0", 0), ("graph:68", 2048, "", 0)):
-                connection.execute("INSERT INTO promises VALUES(1, 256, 'A', 91900, 13000, ?, 8192, ?, ?, ?)", promise)
-        connection.close()
+        self.sql(first, "INSERT INTO promises VALUES(1, 256, 'A', 91900, 13000, ?, 8192, ?, ?, ?)",
+                 ("graph:38[k2=1]", 4096, "graph:0", 1), ("graph:67", 0, "graph:0", 0), ("graph:68", 2048, "", 0))
         self.cache("merge", first, "--db", self.store)
         text = self.cache("show", "--db", self.store)
         self.assertIn("\n    graph:38[k2=1], 4 KiB workspace within 8 KiB, undivided graph:0\n  promised: ", text)
@@ -167,9 +143,9 @@ class Cache(CommandTest):
         whole = self.exported()
         self.assertEqual(len(ROWS) + 3, len(whole))
         other = f"{self.folder}/{self.id()}-other.db"
-        self.assertEqual("3 measurements imported; 3 promises imported\n", self.cache("import", f"{self.folder}/out.csv", "--db", other))
+        self.assertEqual("3 measurements imported; 3 promises imported\n", self.cache("import", "out/of/rows.csv", "--db", other))
         self.assertEqual("0 measurements imported, 3 known before; 0 promises imported, 3 known before\n",
-                         self.cache("import", f"{self.folder}/out.csv", "--db", other))
+                         self.cache("import", "out/of/rows.csv", "--db", other))
         self.store = other
         self.assertEqual(whole, self.exported())
 
@@ -184,33 +160,18 @@ class Cache(CommandTest):
         own = f"{self.folder}/own"
         os.makedirs(own)
         os.chmod(own, 0o777)
-        user = self.ordinary_user()
-        result = self.run_command("cache", "merge", f"{shared}/all.db", "--db", f"{own}/own.db", process=user)
-        self.assertEqual((0, f"{shared}/all.db: 3 new measurements, 0 known before\n"),
-                         (result.returncode, result.stdout), result.stderr)
+        user = ordinary_user()
+        self.assertEqual(f"{shared}/all.db: 3 new measurements, 0 known before\n",
+                         self.cache("merge", f"{shared}/all.db", "--db", f"{own}/own.db", process=user))
         self.assertEqual(["all.db"], os.listdir(shared))
-        result = self.run_command("cache", "import", self.file, "--db", f"{shared}/all.db", process=user)
-        self.assertEqual(1, result.returncode)
+        result = self.ended(1, "cache", "import", self.file, "--db", f"{shared}/all.db", process=user)
         self.assertIn("all.db: is read-only", result.stderr)
-
-    def test_a_store_that_cannot_be_merged_is_named_and_nothing_is(self):
-        good = self.store_with("good", ROWS)
-        bad = f"{self.folder}/bad.db"
-        with open(bad, "w") as file:
-            file.write("no database")
-        for path, reason in ((bad, "it is damaged"), (f"{self.folder}/none.db", "No such file")):
-            result = self.run_command("cache", "merge", good, path, "--db", self.store)
-            self.assertEqual(1, result.returncode)
-            self.assertIn(path, result.stderr)
-            self.assertIn(reason, result.stderr)
-            self.assertFalse(os.path.exists(self.store))
 
     def test_verify_tells_what_is_there(self):
         self.cache("import", self.file, "--db", self.store)
         text = self.cache("verify", "--db", self.store)
-        self.assertIn(f"{self.store}: sound\n", text)
-        self.assertIn("1 kernel, 3 measurements: 3 imported, 0 verified by runs", text)
-        self.assertIn("Some GPU, cuDNN 9.19.0, driver 13.0: 3 measurements\n", text)
+        self.assert_has(text, f"{self.store}: sound\n", "1 kernel, 3 measurements: 3 imported, 0 verified by runs",
+                        "Some GPU, cuDNN 9.19.0, driver 13.0: 3 measurements\n")
 
     def test_verify_names_what_is_wrong(self):
         damages = {
@@ -224,43 +185,26 @@ class Cache(CommandTest):
         for damage, expected in damages.items():
             with self.subTest(damage):
                 path = self.store_with("damaged" + str(len(damage)), ROWS)
-                with sqlite3.connect(path) as store:
-                    store.execute(f"UPDATE measurements SET {damage} WHERE id=1")
-                store.close()
-                result = self.run_command("cache", "verify", "--db", path)
-                self.assertEqual(1, result.returncode)
+                self.sql(path, f"UPDATE measurements SET {damage} WHERE id=1")
+                result = self.ended(1, "cache", "verify", "--db", path)
                 self.assertIn("1 store of 1 not sound", result.stderr)
-                self.assertIn(f"{path}: NOT sound\n", result.stdout)
-                self.assertIn(expected, result.stdout)
+                self.assert_has(result.stdout, f"{path}: NOT sound\n", expected)
                 os.remove(path)
         path = self.store_with("kernel", ROWS)
-        with sqlite3.connect(path) as store:
-            store.execute("UPDATE families SET stride_h=0")
-        store.close()
-        self.assertIn("'stride_h'", self.run_command("cache", "verify", "--db", path).stdout)
-        with sqlite3.connect(path) as store:
-            store.execute("UPDATE families SET stride_h=1, pad_h_post=-1")
-        store.close()
-        self.assertIn("'pad_h_post'", self.run_command("cache", "verify", "--db", path).stdout)
+        for damage, column in (("stride_h=0", "'stride_h'"), ("stride_h=1, pad_h_post=-1", "'pad_h_post'")):
+            self.sql(path, f"UPDATE families SET {damage}")
+            self.assertIn(column, self.run_command("cache", "verify", "--db", path).stdout)
 
     def test_verify_names_foreign_newer_and_damaged_files(self):
         self.cache("import", self.file, "--db", self.store)
         foreign, newer, damaged = (f"{self.folder}/{name}.db" for name in ("foreign", "newer", "damaged"))
-        with sqlite3.connect(foreign) as store:
-            store.execute("CREATE TABLE bookmarks(url TEXT)")
-        store.close()
-        shutil.copy(self.store, newer)
-        with sqlite3.connect(newer) as store:
-            store.execute("PRAGMA user_version=99")
-        store.close()
-        with open(self.store, "rb") as file, open(damaged, "wb") as out:
-            out.write(file.read()[:5000])
-        result = self.run_command("cache", "verify", "--db", f"{self.store}:{foreign}:{newer}:{damaged}")
-        self.assertEqual(1, result.returncode)
+        self.sql(foreign, "CREATE TABLE bookmarks(url TEXT)")
+        self.sql(shutil.copy(self.store, newer), "PRAGMA user_version=99")
+        os.truncate(shutil.copy(self.store, damaged), 5000)
+        result = self.ended(1, "cache", "verify", "--db", f"{self.store}:{foreign}:{newer}:{damaged}")
         self.assertIn("3 stores of 4 not sound", result.stderr)
-        self.assertIn(f"{foreign}: NOT sound\n  it is another program's database\n", result.stdout)
-        self.assertIn(f"{newer}: NOT sound\n  its schema version is 99 ", result.stdout)
-        self.assertIn(f"{damaged}: NOT sound\n  it is damaged: ", result.stdout)
+        self.assert_has(result.stdout, f"{foreign}: NOT sound\n  it is another program's database\n",
+                        f"{newer}: NOT sound\n  its schema version is 99 ", f"{damaged}: NOT sound\n  it is damaged: ")
 
     def test_prune_keeps_the_newest_platform_of_each_device(self):
         rows = []
@@ -292,30 +236,25 @@ class Cache(CommandTest):
         self.assertEqual(before, open(store, "rb").read())
         os.chmod(self.folder, 0o755)
         os.chmod(store, 0o444)
-        self.output("cache", "prune", "--dry-run", "--db", store, process=self.ordinary_user())
+        self.output("cache", "prune", "--dry-run", "--db", store, process=ordinary_user())
         os.chmod(store, 0o644)
         self.assertIn("3 measurements and 1 kernel without any removed; ", self.cache("prune", "--db", store))
         self.assertIn("schema 4, 1 kernel, 3 measurements", self.cache("verify", "--db", store))
 
     def test_prune_tells_the_size_of_the_file_it_pruned(self):
-        with open(self.store, "w") as file:
-            file.write("no database" * 1000)
+        self.write(self.store, "no database" * 1000)
         sibling = f"{self.store[:-3]}-2.db"
         self.run_command("cache", "import", self.file, "--db", self.store)
         size = os.path.getsize(sibling)
         self.assertEqual(0, size % 1024)
-        told = self.run_command("cache", "prune", "--db", self.store)
-        self.assertEqual(0, told.returncode, told.stderr)
-        self.assertIn(f"; {sibling}: {size // 1024} KiB before, {os.path.getsize(sibling) // 1024} KiB now\n", told.stdout)
-        with open(self.store) as file:
-            self.assertEqual("no database" * 1000, file.read())
+        told = self.cache("prune", "--db", self.store)
+        self.assertIn(f"; {sibling}: {size // 1024} KiB before, {os.path.getsize(sibling) // 1024} KiB now\n", told)
+        self.assertEqual("no database" * 1000, self.read(self.store))
 
     def test_prune_removes_kernels_without_rows(self):
         self.cache("import", self.file, "--db", self.store)
-        with sqlite3.connect(self.store) as store:
-            store.execute("DELETE FROM measurements")
-            store.execute("DELETE FROM complete_sizes")
-        store.close()
+        for table in ("measurements", "complete_sizes"):
+            self.sql(self.store, f"DELETE FROM {table}")
         self.assertIn("0 measurements and 1 kernel without any removed", self.cache("prune", "--db", self.store))
         self.assertIn(" 0 kernels, ", self.cache("verify", "--db", self.store))
 
@@ -326,18 +265,9 @@ class Cache(CommandTest):
         self.assertEqual({"Other GPU"}, {row["device"] for row in self.exported()})
 
     def test_a_damaged_store_is_named_with_the_one_used_instead(self):
-        with open(self.store, "w") as file:
-            file.write("no database")
-        result = self.run_command("cache", "import", self.file, "--db", self.store)
-        self.assertEqual(0, result.returncode)
-        self.assertIn(f"{self.store} is left alone", result.stderr)
-        self.assertIn(f"{self.store[:-3]}-2.db is used instead", result.stderr)
-
-    def test_export_makes_folders_that_are_missing(self):
-        self.cache("import", self.file, "--db", self.store)
-        self.cache("export", f"{self.folder}/no/such/folder.csv", "--db", self.store)
-        with open(f"{self.folder}/no/such/folder.csv") as file:
-            self.assertEqual(4, len(file.readlines()))
+        self.write(self.store, "no database")
+        result = self.ended(0, "cache", "import", self.file, "--db", self.store)
+        self.assert_has(result.stderr, f"{self.store} is left alone", f"{self.store[:-3]}-2.db is used instead")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
 """A ucudnn installation of the test's own: the real command beside libraries that do nothing, so that what it sets and refuses
 is tested independently of what those libraries do."""
 
+import csv
+import io
 import json
 import os
+import pty
+import select
 import shutil
 import subprocess
 import tempfile
@@ -10,6 +14,8 @@ import unittest
 
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 CC = os.environ["UCUDNN_TEST_CC"]
+ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
+MIB = 1 << 20
 STAND_INS = ("libcuda.so.1", "libcudart.so.13", "libcudnn.so.9", "libnccl.so.2", "libcurand.so.10")
 
 PRINT_ENVIRONMENT = r"""
@@ -28,6 +34,26 @@ def clean_environment(**variables):
     return {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))} | variables
 
 
+# Nobody knows one operator of this network.
+UNHEARD_NET = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }
+layer { name: "odd" type: "Unheard" bottom: "data" top: "odd" }
+layer { name: "conv" type: "Convolution" bottom: "odd" top: "conv" convolution_param { num_output: 4 kernel_size: 3 pad: 1 } }
+"""
+
+
+def ordinary_user():
+    """Returns arguments of subprocess.run for a user to whom permissions apply: nobody, if the tests run as root."""
+    return {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+def measurements(shape, rows, op="forward", platform="91900,13000,Toy GPU"):
+    """Returns a file of measurements of one kernel: `rows` of (engine, micro-batch, ms, bytes of workspace)."""
+    lines = ["c,h,w,k,r,s,pad_h,pad_w,op,engine,micro_batch,time_ms,workspace_bytes,deterministic,align,cudnn,driver,device"]
+    lines += [f"{shape},{op},{engine},{size},{ms},{bytes_},1,16,{platform}" for engine, size, ms, bytes_ in rows]
+    return "\n".join(lines) + "\n"
+
+
 class FolderTest(unittest.TestCase):
     """Has a folder of its own, in which the command runs that was built with the stand-ins beside it."""
     command = COMMAND
@@ -36,6 +62,9 @@ class FolderTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = os.path.realpath(tempfile.mkdtemp(prefix="ucudnn-command-"))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
+
+    def setUp(self):
+        self.store = f"{self.folder}/{self.id()}.db"
 
     @classmethod
     def write(cls, name, content, mode=None):
@@ -52,6 +81,20 @@ class FolderTest(unittest.TestCase):
             os.chmod(path, mode)
         return path
 
+    @classmethod
+    def write_rows(cls, name, rows):
+        """Writes a CSV file of dictionaries that have the same keys."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return cls.write(name, text.getvalue())
+
+    @classmethod
+    def write_net(cls, nodes, name="net.json"):
+        cls.write(name, {"format": "ucudnn-net", "version": 1, "name": "net", "nodes": nodes})
+        return name
+
     def read(self, name):
         with open(os.path.join(self.folder, name), encoding="utf-8") as file:
             return file.read()
@@ -63,8 +106,42 @@ class FolderTest(unittest.TestCase):
         """`process`: further arguments of subprocess.run."""
         # Locks are the test's own, so that another program that measures on this machine is not waited for.
         environment = clean_environment(XDG_RUNTIME_DIR=self.folder) | variables
-        return subprocess.run([self.command, *words], env=environment, cwd=self.folder, capture_output=True, text=True,
-                              **({"timeout": 240} | (process or {})))  # for sanitizers on a busy machine
+        return subprocess.run([self.command, *words], env=environment, cwd=self.folder, capture_output=True,
+                              **({"text": True, "timeout": 240} | (process or {})))  # for sanitizers on a busy machine
+
+    @classmethod
+    def build(cls, source, path, *options):
+        path = os.path.join(cls.folder, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        subprocess.run([CC, "-x", "c", "-fPIC", "-", "-x", "none", "-o", path, *options], input=source.encode(), check=True)
+        return path
+
+    @classmethod
+    def build_library(cls, source, path, *options):
+        return cls.build(source, path, "-shared", f"-Wl,-soname,{os.path.basename(path)}", *options)
+
+    def ended(self, code, *words, **variables):
+        """Returns the result of a command, which must have this exit code."""
+        result = self.run_command(*words, **variables)
+        self.assertEqual(code, result.returncode, result.stdout + result.stderr)
+        return result
+
+    def on_terminal(self, *words, stdout=None, **variables):
+        """Returns what a command that succeeds writes to its terminal: stderr, and stdout unless that goes elsewhere."""
+        controller, terminal = pty.openpty()
+        self.addCleanup(os.close, controller)
+        environment = clean_environment(XDG_RUNTIME_DIR=self.folder, TERM="xterm") | variables
+        program = subprocess.Popen([self.command, *words], stdout=stdout or terminal, stderr=terminal, env=environment,
+                                   cwd=self.folder)
+        os.close(terminal)
+        text = b""
+        try:
+            while select.select([controller], [], [], 120)[0]:
+                text += os.read(controller, 65536)
+        except OSError:
+            pass  # everything is read, and nobody has the terminal open
+        self.assertEqual(0, program.wait(120), text)
+        return text.decode()
 
     def output(self, *words, **variables):
         """Returns the output of a command that succeeds and writes nothing to stderr."""
@@ -74,6 +151,28 @@ class FolderTest(unittest.TestCase):
 
     def printed_json(self, *words, **variables):
         return json.loads(self.output(*words, **variables))
+
+    def assert_refused(self, words, *expected, code=2, **variables):
+        """Expects this exit code, nothing on stdout, and one line on stderr that contains all of `expected`."""
+        result = self.ended(code, *words, **variables)
+        self.assertEqual("", result.stdout)
+        self.assertEqual(1, result.stderr.count("\n"), result.stderr)
+        self.assert_has(result.stderr, *expected)
+
+    def assert_has(self, text, *parts):
+        for part in parts:
+            self.assertIn(part, text)
+
+    def import_rows(self, text, store=None):
+        self.output("cache", "import", self.write("rows.csv", text), "--db", store or self.store)
+
+    def exported(self, store=None):
+        """Exports a store to out/of/rows.csv. Returns its rows."""
+        self.ended(0, "cache", "export", "out/of/rows.csv", "--db", store or self.store)
+        return list(csv.DictReader(io.StringIO(self.read("out/of/rows.csv"))))
+
+    def rows_in_store(self, store=None):
+        return self.printed_json("cache", "show", "--json", "--db", store or self.store)["measurements"]
 
 
 class CommandTest(FolderTest):
@@ -86,37 +185,19 @@ class CommandTest(FolderTest):
         libraries = f"{cls.folder}/installed/lib/ucudnn"
         cls.drop_in = f"{libraries}/libcudnn.so.9"
         cls.host = f"{libraries}/host"
-        os.makedirs(cls.host)
-        ours = cls.build("int ucudnn_test_library;", f"{cls.folder}/installed/lib/libucudnn.so.1", "-shared",
-                         "-Wl,-soname,libucudnn.so.1")
-        cls.build("int ucudnn_test_drop_in;", cls.drop_in, "-shared", "-Wl,-soname,libcudnn.so.9", "-Wl,--no-as-needed",
-                  ours, "-Wl,-rpath,$ORIGIN/..")
+        ours = cls.build_library("int ucudnn_test_library;", "installed/lib/libucudnn.so.1")
+        cls.build_library("int ucudnn_test_drop_in;", cls.drop_in, "-Wl,--no-as-needed", ours, "-Wl,-rpath,$ORIGIN/..")
         cls.dlsym_hook = cls.build("int ucudnn_test_hook;", f"{libraries}/libucudnn_dlsym.so", "-shared")
         for name in STAND_INS:
-            cls.build("int stand_in;", f"{cls.host}/{name}", "-shared", f"-Wl,-soname,{name}")
-        cls.program = cls.build(PRINT_ENVIRONMENT, f"{cls.folder}/program")
+            cls.build_library("int stand_in;", f"{cls.host}/{name}")
+        cls.program = cls.build(PRINT_ENVIRONMENT, "program")
         # If this machine has no driver, `run` finds this one, and has nothing to say.
         cls.driver = f"{cls.folder}/driver"
         os.mkdir(cls.driver)
         shutil.copy(f"{cls.host}/libcuda.so.1", cls.driver)
-
-    @classmethod
-    def build(cls, source, path, *options):
-        subprocess.run([CC, "-x", "c", "-fPIC", "-", "-x", "none", "-o", path, *options], input=source.encode(),
-                       check=True)
-        return path
 
     def environment_of(self, *words, **variables):
         """Returns what the started program saw, by variable name."""
         paths = [path for path in (variables.pop("LD_LIBRARY_PATH", ""), self.driver) if path]
         output = self.output(*words, LD_LIBRARY_PATH=":".join(paths), **variables)
         return dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
-
-    def assert_refused(self, words, *expected, code=2, **variables):
-        """Expects this exit code, nothing on stdout, and one line on stderr that contains all of `expected`."""
-        result = self.run_command(*words, **variables)
-        self.assertEqual(code, result.returncode, result.stdout + result.stderr)
-        self.assertEqual("", result.stdout)
-        self.assertEqual(1, result.stderr.count("\n"), result.stderr)
-        for text in expected:
-            self.assertIn(text, result.stderr)

@@ -1,7 +1,6 @@
 """Mistakes that people type, of every subcommand: each gives one line that says what is wrong and what would be right, and the
 exit code that scripts rely on, and changes no file."""
 
-import csv
 import itertools
 import os
 import re
@@ -19,6 +18,7 @@ ROW = LAYER | {"op": "forward", "engine": "legacy:1", "micro_batch": "8", "time_
                "deterministic": "1", "cudnn": "91900", "driver": "13000", "device": "Some GPU"}
 
 SIZE = "(accepted: caller, auto or a size: bytes, or with KiB, MiB, GiB)"
+UNCUT = "it cuts no image, as d, h or w of 2 parts do"
 GRID = "(accepted: n, d, h and w, each at most once and with its number of parts, as in h4, h2w2, d2h2w2 or n2h4)"
 NETWORKS = "expected one of alexnet, … video-vae, or a file that ends in .onnx, .prototxt or .json"
 SOURCES = "exactly one of --layers FILE.csv, --net NAME|FILE and --trace FILE.json is needed"
@@ -35,7 +35,6 @@ MISTAKES = [
     # ---- Words that are no command, or stand in the wrong place.
     ("", 2, "which command? One of run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor; see --help"),
     ("rum -- true", 2, "'rum' is not a command; the commands are run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor"),
-    ("--hepl", 2, "--hepl is not an option; did you mean --help?"),
     ("--policy all run -- true", 2, "--policy is an option of `ucudnn run`, and is written behind that"),
     ("cache", 2, "which command? One of show, import, export, merge, verify and prune; see --help"),
     ("cache shwo", 2, "'shwo' is not a command; the commands are show, import, export, merge, verify and prune"),
@@ -44,12 +43,15 @@ MISTAKES = [
     ("bench layers.csv", 2, "'layers.csv' is not expected; usage: ucudnn bench (--layers FILE.csv | --net …"),
     ("plan alexnet vgg16 --machine k80x16 --batch 8", 2, "'vgg16' is not expected; usage: ucudnn plan NET --machine FILE|NAME …"),
     ("report report.json report.json", 2, "'report.json': splits nothing; several reports are those of the ranks of one job"),
-    ("report report.json -- true", 2, "takes no program; -- belongs to run and doctor"),
+    *[(f"{words} -- true", 2, "takes no program; -- belongs to run and doctor")
+      for words in ("report report.json", SPATIAL, PLAN, "cache show")],
     # ---- The program.
     ("run", 2, "no program; it is written behind --, as in `ucudnn run -- python3 a.py`"),
-    ("run --", 2, "no program behind --, as in `ucudnn run -- python3 a.py`"),
-    ("run ./program", 2, "'./program' is not expected; the program is written behind --, as in `ucudnn run -- ./program`"),
-    ("run -- pyhton3 a.py", 127, "'pyhton3' is not in PATH"),
+    *[(f"{what} {words}", code, line) for what in ("run", "doctor") for words, code, line in (
+        ("--", 2, f"no program behind --, as in `ucudnn {what} -- python3 a.py`"),
+        ("-- pyhton3 a.py", 127, "'pyhton3' is not in PATH"),
+        ("./program", 2,
+         f"'./program' is not expected; the program is written behind --, as in `ucudnn {what} -- ./program`"))],
     ("run -- program", 127, "'program' is not in PATH; the one in this folder is ./program"),
     ("run -- ./pogram", 127, "'./pogram': there is no such file"),
     ("run -- ''", 127, "'' is not in PATH"),
@@ -57,45 +59,38 @@ MISTAKES = [
     ("run -- ./text", 126, "'./text': is not executable; `chmod +x` makes it so, or name what runs it before it"),
     ("run -- text/program", 126, "'text/program': Not a directory"),
     ("run -- ./cut-program", 126, "'./cut-program' is …"),
-    ("run --off -- ./no-interpreter", 126,
-     "'./no-interpreter' cannot be started: its first line names '/no/such/interpreter', which is not there"),
-    ("doctor --", 2, "no program behind --, as in `ucudnn doctor -- python3 a.py`"),
-    ("doctor ./program", 2, "'./program' is not expected; the program is written behind --, as in `ucudnn doctor -- ./program`"),
-    ("doctor -- pyhton3 a.py", 127, "'pyhton3' is not in PATH"),
+    *[(f"run --off {ranks}-- ./no-interpreter", 126, "'./no-interpreter' cannot be started: its first line names "
+       "'/no/such/interpreter', which is not there") for ranks in ("", "--ranks 3 ")],
     ("doctor --json -- ./text", 126, "'./text': is not executable; …"),
     # ---- Options that do not exist, stand twice, lack their value, or have one.
-    ("run --polcy all -- true", 2, "--polcy is not an option; did you mean --policy?"),
-    ("run --workspace_limit=1GiB -- true", 2, "--workspace_limit is not an option; did you mean --workspace-limit?"),
-    ("run -policy all -- true", 2, "-policy is not an option; did you mean --policy?"),
+    *[(typed, 2, f"{typo} is not an option; did you mean {meant}?") for typed, typo, meant in (
+        ("--hepl", "--hepl", "--help"), ("run --polcy all -- true", "--polcy", "--policy"),
+        ("run --workspace_limit=1GiB -- true", "--workspace_limit", "--workspace-limit"),
+        ("run -policy all -- true", "-policy", "--policy"), ("run --rank 2 -- true", "--rank", "--ranks"),
+        ("cache prune --dryrun", "--dryrun", "--dry-run"), ("multigrid kirby-3m --cycle", "--cycle", "--cycles"),
+        (f"{SPATIAL} --jsn", "--jsn", "--json"))],
     ("run --json -- true", 2, "--json is not an option; `ucudnn run --help` names them"),
-    ("workspace --engines both", 2, "--engines is not an option; …"),
-    ("cache prune --dryrun", 2, "--dryrun is not an option; did you mean --dry-run?"),
     ("run --policy -- true", 2, "--policy needs a value: micro-batch sizes that are measured (auto, undivided, powerOfTwo, all; default: auto)"),
     ("run --policy --off -- true", 2, "--policy has no value, but --off behind it; it needs a value: micro-batch sizes that are …"),
     ("run --policy= -- true", 2, "--policy needs a value: …"),
     ("run --report '' -- true", 2, "--report '' is empty; it needs a value: JSON report of every decision (a path, %p is the process id; …"),
     ("run --policy all --policy undivided -- true", 2, "--policy is given twice; give it once"),
     ("run --off --off --off -- true", 2, "--off is given 3 times; give it once"),
-    ("run --deterministic=maybe -- true", 2, "--deterministic takes no value: it is written alone, or left out"),
-    ("run --off=no -- true", 2, "--off takes no value: it is written alone, or left out"),
-    ("bench --json=0", 2, "--json takes no value: it is written alone, or left out"),
+    *[(typed, 2, f"{option} takes no value: it is written alone, or left out") for typed, option in (
+        ("run --deterministic=maybe -- true", "--deterministic"), ("run --off=no -- true", "--off"),
+        ("bench --json=0", "--json"))],
     ("bench --net --batch 4", 2, "--net has no value, but --batch behind it; it needs a value: layers of a network: …"),
     ("workspace -o", 2, "-o needs a value: write the plan to a file"),
     ("plan alexnet", 2, "--machine is required; usage: ucudnn plan NET --machine FILE|NAME --batch N [OPTIONS]"),
     ("plan", 2, "NET is required; usage: ucudnn plan NET --machine FILE|NAME --batch N [OPTIONS]"),
     ("plan '' --machine k80x16 --batch 4", 2, "NET '' is empty; it needs a value: FILE.onnx, FILE.prototxt (Caffe), FILE.json …"),
-    ("spatial --net alexnet --batch 4", 2, "GRID is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
-    ("spatial h2 --batch 4", 2, "--net is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
-    ("spatial h2 --net alexnet", 2, "--batch is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
+    *[(f"spatial {words}", 2, f"{lacks} is required; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]")
+      for words, lacks in (("--net alexnet --batch 4", "GRID"), ("h2 --batch 4", "--net"), ("h2 --net alexnet", "--batch"))],
     ("multigrid", 2, "NET is required; usage: ucudnn multigrid NET [OPTIONS]"),
     ("multigrid kirby-3m chain", 2, "'chain' is not expected; usage: ucudnn multigrid NET [OPTIONS]"),
-    ("multigrid kirby-3m --cycle", 2, "--cycle is not an option; did you mean --cycles?"),
-    ("multigrid kirby-3m --procesors 4", 2, "--procesors is not an option; …"),
     ("multigrid kirby-3m --machine k80x16", 2, "--machine: says where to model solves; expected --analyse"),
     ("multigrid kirby-3m --weights ''", 2, "--weights '' is empty; it needs a value: …"),
     ("spatial h2 alexnet --net alexnet --batch 4", 2, "'alexnet' is not expected; usage: ucudnn spatial GRID --net FILE|NAME --batch N [OPTIONS]"),
-    (f"{SPATIAL} --jsn", 2, "--jsn is not an option; did you mean --json?"),
-    (f"{SPATIAL} -- true", 2, "takes no program; -- belongs to run and doctor"),
     ("report", 2, "FILE.json is required; usage: ucudnn report FILE.json... [-o report.html] [--db PATH]"),
     ("report report.json -o a -o b", 2, "-o is given twice; give it once"),
     ("cache import", 2, "FILE.csv is required; usage: ucudnn cache import FILE.csv [--device NAME] [--db PATH]"),
@@ -103,7 +98,8 @@ MISTAKES = [
     ("cache merge", 2, "STORE is required; usage: ucudnn cache merge STORE... [--device NAME] [--db PATH]"),
     ("doctor --pid", 2, "--pid needs a value: look at a running process"),
     # ---- Values.
-    ("run --policy sometimes -- true", 2, "--policy 'sometimes': not one of the accepted values (accepted: auto, undivided, powerOfTwo, all)"),
+    *[(words, 2, "--policy 'some': not one of the accepted values (accepted: auto, undivided, powerOfTwo, all)")
+      for words in ("run --policy some -- true", "doctor --policy some -- true", f"{BENCH} --policy some")],
     *[(f"run --workspace-limit {size} -- true", 2, f"--workspace-limit '{size}': not a size {SIZE}")
       for size in ("64mb", "-5", "1.5GiB", "99999999999GiB")],
     ("run --total-workspace 0 -- true", 2, "--total-workspace '0': no budget; a workspace limit of 0 plans without workspace (accepted: …"),
@@ -113,8 +109,6 @@ MISTAKES = [
     ("run --engines graf -- true", 2, "--engines 'graf': not one of the accepted values (accepted: legacy, graph, both)"),
     ("run --dlsym maybe -- true", 2, "--dlsym 'maybe': not auto, on or off"),
     ("doctor --dlsym maybe -- true", 2, "--dlsym 'maybe': not auto, on or off"),
-    ("doctor --policy some -- true", 2, "--policy 'some': not one of the accepted values (accepted: auto, undivided, powerOfTwo, all)"),
-    (f"{BENCH} --policy some", 2, "--policy 'some': not one of the accepted values (accepted: auto, undivided, powerOfTwo, all)"),
     (f"{BENCH} --engines some", 2, "--engines 'some': not one of the accepted values (accepted: legacy, graph, both)"),
     ("run --db a.db::b.db -- true", 2, "--db 'a.db::b.db': an empty path between colons (accepted: none or paths separated by colons)"),
     *[(f"run --host --devices={n} -- true", 2, f"--devices '{n}': not a number from 1 to 64") for n in ("0", "65", "two", "1.5", "-1")],
@@ -125,17 +119,21 @@ MISTAKES = [
     *[(f"run --ranks {n} -- true", 2, f"--ranks '{n}': not a number from 1 to 64") for n in ("0", "65", "four", "-1", "2.5")],
     ("run --ranks -- true", 2, "--ranks needs a value: start the program N times on this machine, as the ranks of one job, …"),
     ("run --ranks 2 --ranks 3 -- true", 2, "--ranks is given twice; give it once"),
-    ("run --rank 2 -- true", 2, "--rank is not an option; did you mean --ranks?"),
-    ("run --spatial 4 -- true", 2, f"--spatial '4': '4' is no axis {GRID}"),
-    ("run --spatial h -- true", 2, f"--spatial 'h': h has no number of parts {GRID}"),
-    ("run --spatial h0 -- true", 2, f"--spatial 'h0': h has 0 parts, where 1 is the least {GRID}"),
-    ("run --spatial h2x2 -- true", 2, f"--spatial 'h2x2': 'x' is no axis {GRID}"),
-    ("run --spatial h2h2 -- true", 2, f"--spatial 'h2h2': h comes twice {GRID}"),
-    ("run --spatial h1 -- true", 2, f"--spatial 'h1': it cuts no image, as d, h or w of 2 parts do {GRID}"),
-    ("run --spatial n4 -- true", 2, f"--spatial 'n4': it cuts no image, as d, h or w of 2 parts do {GRID}"),
-    ("run --spatial h99999 -- true", 2, f"--spatial 'h99999': it has more than 4096 ranks {GRID}"),
+    *[(f"run --spatial {grid} -- true", 2, f"--spatial '{grid}': {why} {GRID}") for grid, why in (
+        ("4", "'4' is no axis"), ("h", "h has no number of parts"), ("h0", "h has 0 parts, where 1 is the least"),
+        ("h2x2", "'x' is no axis"), ("h2h2", "h comes twice"), ("h1", UNCUT), ("n4", UNCUT),
+        ("h99999", "it has more than 4096 ranks"))],
     ("run --spatial '' -- true", 2, "--spatial '' is empty; it needs a value: split images over ranks: …"),
-    ("bench --net alexnot --batch 4", 2, f"--net 'alexnot' is no network; {NETWORKS}"),
+    *[(typed, 2, f"{named} is no network; {NETWORKS}") for typed, named in (
+        ("bench --net alexnot --batch 4", "--net 'alexnot'"), ("bench --net folder --batch 4", "--net 'folder'"),
+        ("plan alexnot --machine k80x16 --batch 4", "'alexnot'"), ("plan text --machine k80x16 --batch 4", "'text'"),
+        ("multigrid kirby-4m", "'kirby-4m'"), ("spatial h2 --net alexnot --batch 4", "--net 'alexnot'"),
+        ("spatial h2 --net text --batch 4", "--net 'text'"))],
+    *[(f"{typed}{net}{batch}", 2, f"{option}{net}: {why}")
+      for typed, option, batch in (("bench --net ", "--net ", " --batch 4"), ("spatial h2 --net ", "--net ", " --batch 4"),
+                                   ("multigrid ", "", ""))
+      for net, why in (("none.onnx", "cannot be read: No such file or directory"),
+                       ("foreign.json", "'format': 'else'; expected 'ucudnn-net'"))],
     ("bench --net alexnet --batch 0", 2, "--batch '0': not a mini-batch (accepted: 1 or more)"),
     ("bench --net alexnet --batch 4 --ops fwd", 2,
      "--ops 'fwd': 'fwd' is not an operation; expected one of forward, backward_data, backward_filter"),
@@ -147,119 +145,97 @@ MISTAKES = [
     (f"{WORKSPACE} --workspace-limit auto", 2, "--workspace-limit 'auto': comes from a device's free memory, and there is none offline …"),
     (f"{BENCH} --workspace-limit auto", 2, "--workspace-limit 'auto': comes from the memory that a running program leaves, …"),
     (f"{WORKSPACE} --device 'Other GPU'", 2, "--device 'Other GPU': no measurements (there are those of 'Some GPU')"),
-    ("cache show --db s.db --device 'Other GPU'", 2, "--device 'Other GPU': there are no rows of it, but of 'Some GPU'"),
-    ("cache prune --db s.db --device 'Other GPU'", 2, "--device 'Other GPU': there are no rows of it, but of 'Some GPU'"),
-    ("plan alexnot --machine k80x16 --batch 4", 2, f"'alexnot' is no network; {NETWORKS}"),
+    *[(f"cache {what} --db s.db --device 'Other GPU'", 2, "--device 'Other GPU': there are no rows of it, but of 'Some GPU'")
+      for what in ("show", "prune")],
     ("plan alexnet --machine k80x17 --batch 4", 2, "--machine k80x17: cannot be opened: No such file or directory; it is none of k80x16, …"),
     ("plan alexnet --machine k80x16:x --batch 4", 2, "--machine 'k80x16:x': expected a number of nodes behind the colon"),
     ("plan alexnet --machine k80x16 --batch ten", 2, "--batch 'ten': not a mini-batch (accepted: 1 or more)"),
     (f"{PLAN} --strategy deep", 2, "--strategy 'deep' is no strategy; expected one of image, model, owt, deepa"),
     (f"{PLAN} --cost rofline", 2, "--cost rofline: cannot be opened: …; it is neither roofline nor deepa-paper nor measured"),
-    (f"{PLAN} --update rin", 2, "--update 'rin': expected one of parameter-server, ring, tree, hierarchical, owner"),
-    (f"{PLAN} --memory-limit lots", 2, "--memory-limit 'lots': expected device or a size from 1 B: …"),
+    *[(f"{PLAN} {more}--update {how}", 2,
+       f"--update '{how}': expected one of parameter-server, ring, tree, hierarchical, owner")
+      for more, how in (("", "rin"), ("--schedule ", "gossip"))],
+    *[(f"{PLAN} --memory-limit {size}", 2, f"--memory-limit '{size}': expected device or a size from 1 B: …")
+      for size in ("lots", "0")],
     (f"{PLAN} --pin fc6", 2, "--pin 'fc6'; expected a layer and its degrees, as fc6=c4 or conv1=n4h2w2"),
     (f"{PLAN} --pin fc66=c4", 2, "--pin 'fc66': alexnet has no such layer; did you mean fc6?"),
     (f"{PLAN} --pin fc6=c4 --pin fc6=c2", 2, "--pin: fc6 is pinned twice; pin a layer once"),
     (f"{PLAN} --what-if everything", 2, "--what-if 'everything': alexnet has no such layer; its layers are conv1, pool1, …"),
-    (f"{PLAN} --best 0", 2, "--best '0': accepted: 1 to 1000"),
-    (f"{PLAN} --best x", 2, "--best 'x': accepted: 1 to 1000"),
+    *[(f"{PLAN} --best {n}", 2, f"--best '{n}': accepted: 1 to 1000") for n in ("0", "x")],
     (f"{PLAN} --frontier 101", 2, "--frontier '101': accepted: 1 to 100"),
-    (f"{PLAN} --memory-limit 0", 2, "--memory-limit '0': expected device or a size from 1 B: …"),
     ("plan alexnet --machine k80x16:2 --batch 8", 2,
      "--machine 'k80x16:2': no network between nodes is known; expected k80x16, or N nodes as h100x8:N, h200x8:N, v100x2-25g:N"),
-    (f"{PLAN} --schedule --update gossip", 2, "--update 'gossip': expected one of parameter-server, ring, tree, hierarchical, owner"),
     (f"{OWT} --scheme d", 2, "--scheme 'd': expected a, b or c"),
     (f"{OWT} --scheme c --passes 33", 2, "scheme c: 33 passes; expected 1 to 32, the images of one worker"),
     (f"{OWT} --scheme b --passes none", 2, "--passes 'none': expected 1 to 4096"),
     (f"{OWT} --scheme b --update-every step", 2, "--update-every 'step': expected pass or batch"),
-    ("multigrid kirby-4m", 2, f"'kirby-4m' is no network; {NETWORKS}"),
-    ("multigrid gone.onnx", 2, "gone.onnx: cannot be read: No such file or directory"),
-    ("multigrid foreign.json", 2, "foreign.json: 'format': 'else'; expected 'ucudnn-net'"),
     ("multigrid chain --weights text", 2, "text: …"),
     ("multigrid chain --weights folder", 2, "folder: …"),
     (f"{MULTIGRID} --train text", 2, "--train text: a file; expected a folder with the four files of MNIST, …"),
-    (f"{MULTIGRID} --report folder", 1, "'folder' cannot be written: Is a directory"),
-    (f"{MULTIGRID} --report text/out.json", 1, "'text/out.json' cannot be written: text is not a folder"),
-    ("spatial 4 --net alexnet --batch 4", 2, f"'4' is not a spatial grid: '4' is no axis; {GRID_FORM}"),
-    ("spatial h1 --net alexnet --batch 4", 2, f"'h1' is not a spatial grid: it cuts no image, as d, h or w of 2 parts do; {GRID_FORM}"),
-    ("spatial n2 --net alexnet --batch 4", 2, f"'n2' is not a spatial grid: it cuts no image, as d, h or w of 2 parts do; {GRID_FORM}"),
+    *[(f"spatial {grid} --net alexnet --batch 4", 2, f"'{grid}' is not a spatial grid: {why}; {GRID_FORM}")
+      for grid, why in (("4", "'4' is no axis"), ("h1", UNCUT), ("n2", UNCUT))],
     ("spatial d2h2 --net alexnet --batch 4", 2, "the grid d2h2 cuts d, which 'alexnet', of two axes, does not have"),
     ("spatial n2h2 --net alexnet --batch 3", 2, "a batch of 3 is not divided by the 2 groups of the grid n2h2"),
     ("spatial h2 --net alexnet --batch 0", 2, "--batch '0': not a mini-batch (accepted: 1 or more)"),
-    ("spatial h2 --net alexnot --batch 4", 2, f"--net 'alexnot' is no network; {NETWORKS}"),
-    ("spatial h2 --net gone.onnx --batch 4", 2, "--net gone.onnx: cannot be read: No such file or directory"),
-    ("spatial h2 --net foreign.json --batch 4", 2, "--net foreign.json: 'format': 'else'; expected 'ucudnn-net'"),
-    ("spatial h2 --net text --batch 4", 2, f"--net 'text' is no network; {NETWORKS}"),
-    (f"{SPATIAL} --size 256,256", 2, "--size '256,256': expected rows and columns, as in 256x256, or one number for all of them"),
-    (f"{SPATIAL} --size 1x2x3", 2, "--size '1x2x3': expected rows and columns, as in 256x256, or one number for all of them"),
-    (f"{SPATIAL} --size 0", 2, "--size '0': expected rows and columns, …"),
+    *[(f"{words} --size {size}", 2, f"--size '{size}': expected rows and columns, as in 256x256, or one number for all of them")
+      for words, size in ((SPATIAL, "256,256"), (SPATIAL, "1x2x3"), (SPATIAL, "0"), ("bench --net vae-decoder", "8x8x8"))],
     (f"{SPATIAL} --multiple 0", 2, "--multiple '0': not a number of rows (accepted: 1 to 1048576)"),
     (f"{SPATIAL} --size 32", 2, "--size '32': alexnet: node 'pool5': a window of 3 over an image of 1 …"),
     ("doctor --pid self", 2, "--pid 'self': not a process id; `ps -e` lists them"),
     ("doctor --pid 99999999", 2, "--pid: there is no process 99999999; `ps -e` lists them"),
     # ---- Options that do not go together.
-    ("run --devices 2 -- true", 2, "--devices is the stand-in's: it needs --host"),
-    ("run --device-memory 1GiB -- true", 2, "--device-memory is the stand-in's: it needs --host"),
-    ("run --division shared -- true", 2, "--division: is for the budget of --total-workspace SIZE, which is missing"),
-    *[(f"doctor --{option} -- true", 2, f"--{option.split()[0]}: is for the budget of --total-workspace SIZE, which is missing")
-      for option in ("division shared", "solver glpk")],
+    *[(f"run {option} -- true", 2, f"{option.split()[0]} is the stand-in's: it needs --host")
+      for option in ("--devices 2", "--device-memory 1GiB")],
+    *[(f"{what} --{option} -- true", 2, f"--{option.split()[0]}: is for the budget of --total-workspace SIZE, which is missing")
+      for what in ("run", "doctor") for option in ("division shared", "solver glpk")],
     (f"{BENCH} --cliff --devices all", 2, "--devices: --cliff runs everything on one device"),
-    (f"{BENCH} --report r.json", 2, "--report is not an option; …"),
-    ("run --ranks 3 --spatial h4 -- true", 2, "--ranks 3: the grid h4 is for 4 ranks"),
-    ("run --ranks 4 --spatial n2h4 -- true", 2, "--ranks 4: the grid n2h4 is for 8 ranks"),
-    ("run --ranks 1 --spatial w2 -- true", 2, "--ranks 1: the grid w2 is for 2 ranks"),
-    ("run --ranks 64 --spatial h65 -- true", 2, "--ranks 64: the grid h65 is for 65 ranks"),
+    *[(f"run --ranks {ranks} --spatial {grid} -- true", 2, f"--ranks {ranks}: the grid {grid} is for {size} ranks")
+      for ranks, grid, size in ((3, "h4", 4), (4, "n2h4", 8), (1, "w2", 2), (64, "h65", 65))],
     ("run --spatial h4 -- true", 2, "the grid h4 is for 4 ranks, and no launcher says which one this process is; start it with "
                                     "`ucudnn run --ranks 4`, torchrun, mpirun or srun"),
     ("run --off --ranks 4 --spatial h4 -- true", 2, "the grid h4 does not go with UCUDNN_MODE=off: each rank would compute its "
                                                     "stripe without its neighbours' rows"),
     ("run --spatial h4 --off -- env true", 2, "the grid h4 does not go with UCUDNN_MODE=off: …"),
-    ("doctor --spatial h4 -- true", 2, "--spatial is not an option; …"),
-    ("bench --spatial h4 --net alexnet --batch 4", 2, "--spatial is not an option; …"),
-    ("workspace --ranks 4", 2, "--ranks is not an option; …"),
-    ("run --solver glpk -- true", 2, "--solver: is for the budget of --total-workspace SIZE, which is missing"),
-    ("bench", 2, SOURCES),
-    (f"{BENCH} --net alexnet", 2, SOURCES),
+    *[(typed, 2, f"{option} is not an option; …") for typed, option in (
+        ("doctor --spatial h4 -- true", "--spatial"), ("bench --spatial h4 --net alexnet --batch 4", "--spatial"),
+        ("workspace --ranks 4", "--ranks"), (f"{BENCH} --report r.json", "--report"), ("workspace --engines both", "--engines"),
+        ("multigrid kirby-3m --procesors 4", "--procesors"))],
+    *[(words, 2, SOURCES) for words in ("bench", f"{BENCH} --net alexnet", "bench --trace report.json --net alexnet")],
     (f"{BENCH} --pass-through", 2, "--pass-through: is for the operators of --net FILE, which is missing"),
     (f"{BENCH} --input 3x8x8", 2, "--input: is for the images of --net FILE, which is missing"),
     (f"{BENCH} --size 64", 2, "--size: is for the images of --net, which is missing"),
-    ("bench --net vae-decoder --size 8x8x8", 2, "--size '8x8x8': expected rows and columns, as in 256x256, or one number for all of them"),
     ("bench --net alexnet", 2, "--net needs the mini-batch: --batch N"),
     (f"{WORKSPACE} --solver glpk", 2, "--solver: solves the division of --total-workspace SIZE, which is missing"),
-    (f"{PLAN} --json --dot", 2, "--json, --dot, --html and --schedule: one of them at a time"),
-    (f"{PLAN} --schedule --json", 2, "--json, --dot, --html and --schedule: one of them at a time"),
-    (f"{PLAN} --schedule --simulate", 2, "--simulate: prints a table, which --json, --dot, --html and --schedule do not have"),
-    (f"{PLAN} --best 2 --json", 2, "--best: prints a table, which --json, --dot, --html and --schedule do not have"),
+    *[(f"{PLAN} {words}", 2, "--json, --dot, --html and --schedule: one of them at a time")
+      for words in ("--json --dot", "--schedule --json")],
+    *[(f"{PLAN} {words}", 2, f"{option}: prints a table, which --json, --dot, --html and --schedule do not have")
+      for words, option in (("--schedule --simulate", "--simulate"), ("--best 2 --json", "--best"))],
     *[(f"{PLAN} {words}", 2, f"--update {words.split()[-1]}: is a model that no schedule executes; {words.split()[0]} takes owner or hierarchical")
       for words in ("--schedule --update ring", "--simulate --update tree")],
     (f"{PLAN} --scheme b", 2, "--scheme: belongs to --schedule or --simulate, which are missing"),
     (f"{PLAN} --schedule --scheme b", 2, "--scheme: belongs to --strategy owt"),
     (f"{OWT} --passes 4", 2, "--passes: belongs to --scheme b or c; a takes all images in one pass"),
-    (f"{PLAN} -- true", 2, "takes no program; -- belongs to run and doctor"),
-    ("cache show -- x", 2, "takes no program; -- belongs to run and doctor"),
     (f"{PLAN} --boxes", 2, "--boxes: adds to --json, which is missing"),
     (f"{PLAN} -o plan.json", 2, "-o 'plan.json': writes what --json, --dot, --html or --schedule print; one of them is missing"),
     (f"{PLAN} --db s.db", 2, "--db: belongs to --cost measured, which --db and --device together mean"),
     ("doctor --host", 2, "--host is for a program; it is written behind --"),
     ("doctor --pid 1 -- true", 2, "--pid and a program: one of them"),
     ("doctor --pid 1 --policy all", 2, "--policy: is for a program that is started; a running one has its own settings"),
-    ("cache show --db none", 2, "there is no store; name one with --db PATH"),
     *[(f"{words} --db none", 2, "there is no store; name one with --db PATH")
-      for words in ("cache import rows.csv", "cache export out.csv", "workspace --layers layers.csv")],
+      for words in ("cache show", "cache import rows.csv", "cache export out.csv", "workspace --layers layers.csv")],
     ("workspace --layers layers.csv --db empty", 2, "the store holds no measurements"),
-    ("cache export out.csv --db none.db", 2, "'none.db': there is no such store (yet)"),
     ("cache merge s.db --db s.db", 2, "'s.db' is the store itself; name another, or --db PATH"),
     # ---- Files that do not exist, or are not what is expected.
-    ("run --workspace-plan none.json -- true", 2, "--workspace-plan none.json: No such file or directory; expected a file that `ucudnn workspace -o` wrote"),
-    ("run --workspace-plan text -- true", 2, "--workspace-plan text: no JSON at byte 1; expected a file that `ucudnn workspace -o` wrote"),
-    ("run --workspace-plan folder -- true", 2, "--workspace-plan folder: is no regular file; expected a file that `ucudnn workspace -o` wrote"),
-    ("run --workspace-plan report.json -- true", 2, "--workspace-plan report.json: …; expected a file that `ucudnn workspace -o` wrote"),
+    *[(f"{what} --workspace-plan {file} -- true", 2,
+       f"--workspace-plan {file}: {why}; expected a file that `ucudnn workspace -o` wrote")
+      for what, file, why in (("run", "none.json", "No such file or directory"), ("run", "text", "no JSON at byte 1"),
+                              ("run", "folder", "is no regular file"), ("run", "report.json", "…"),
+                              ("doctor", "text", "no JSON at byte 1"))],
     ("run --db folder -- true", 2, "--db 'folder' is a folder; expected a file's path"),
     ("run --db text/m.db -- true", 2, "--db 'text/m.db' cannot be made: …/text is not a folder"),
     ("run --report folder -- true", 2, "--report 'folder' is a folder; expected a file's path"),
     ("run --report text/r.json -- true", 2, "--report 'text/r.json' cannot be made: …/text is not a folder"),
     ("run --report pipe -- true", 2, "--report 'pipe' is no regular file; expected the path of one, or of none"),
-    ("doctor --workspace-plan text -- true", 2, "--workspace-plan text: no JSON at byte 1; expected a file that `ucudnn workspace -o` wrote"),
     ("bench --layers none.csv", 2, "none.csv: cannot be opened: No such file or directory"),
     ("bench --layers folder", 2, "folder: cannot be read: Is a directory"),
     ("bench --layers empty", 2, "empty:1: no header; expected the columns name,n,c,h,w,k,r,s"),
@@ -270,24 +246,21 @@ MISTAKES = [
     ("bench --layers number.csv", 2, "number.csv:2: column 'h': 'x'; expected a whole number from 1 to 2147483647"),
     ("bench --layers short.csv", 2, "short.csv:2: 3 fields; expected 8, as in the header"),
     ("bench --trace text", 2, f"--trace 'text': no JSON at byte 1; {WRITTEN_REPORT}"),
-    ("bench --net folder --batch 4", 2, f"--net 'folder' is no network; {NETWORKS}"),
-    ("bench --net none.onnx --batch 4", 2, "--net none.onnx: cannot be read: No such file or directory"),
-    ("bench --net foreign.json --batch 4", 2, "--net foreign.json: 'format': 'else'; expected 'ucudnn-net'"),
+    # Kernels of version 1 named streams where they name lanes now, so all of them would become one kernel.
+    *[(f"{words} --trace old.json", 2,
+       "--trace 'old.json': version is 1; expected 2: an older ucudnn wrote it; run the program again with --report")
+      for words in ("bench", "workspace --db s.db --total-workspace 9MiB")],
+    ("bench --net list.json --batch 4", 2, "--net list.json: 'format'…"),
     (f"{BENCH} --db folder", 2, "--db 'folder' is a folder; expected a file's path"),
-    ("workspace --layers layers.csv --db none.db", 2, "'none.db': there is no such store (yet)"),
-    ("workspace --layers layers.csv --db text", 2, "'text' is not a measurement store: it is damaged: file is not a database"),
     ("workspace --layers layers.csv --db folder", 2, "'folder' is a folder; a store is a file"),
     ("workspace --layers layers.csv --db s.db", 2, "no measurements that make up the mini-batch of conv1 …; `ucudnn bench` makes them"),
-    (f"{WORKSPACE} -o folder", 1, "'folder' cannot be written: Is a directory"),
-    (f"{WORKSPACE} -o text/plan.json", 1, "'text/plan.json' cannot be written: text is not a folder"),
+    *[(f"{words} {path}", 1, f"'{path}' cannot be written: {why}") for words in (
+        f"{MULTIGRID} --report", f"{WORKSPACE} -o", f"{PLAN} --json -o", "report report.json -o", "cache export --db s.db")
+      for path, why in (("folder", "Is a directory"), ("text/out", "text is not a folder"))],
     (f"{WORKSPACE} -o /dev/full", 1, "'/dev/full' cannot be written: No space left on device"),
     ("plan alexnet --machine folder --batch 4", 2, "--machine folder: cannot be read: Is a directory; it is none of k80x16, …"),
     ("plan alexnet --machine text --batch 4", 2, "--machine text: no JSON at byte 1; expected a machine (ucudnn-machine)"),
-    ("plan text --machine k80x16 --batch 4", 2, f"'text' is no network; {NETWORKS}"),
     (f"{PLAN} --cost text", 2, "--cost text:1: unknown column 'hello'; expected columns are layer,time_ms,…"),
-    (f"{PLAN} --cost measured --db text --device 'Some GPU'", 2,
-     "'text' is not a measurement store: it is damaged: file is not a database"),
-    (f"{PLAN} --json -o text/x.json", 1, "'text/x.json' cannot be written: text is not a folder"),
     ("report none.json", 2, "none.json: cannot be opened: No such file or directory"),
     ("report folder", 2, "folder: cannot be read: Is a directory"),
     ("report empty", 2, f"'empty': no JSON at byte 1; {WRITTEN_REPORT}"),
@@ -295,27 +268,26 @@ MISTAKES = [
     ("report s.db", 2, f"'s.db': no JSON at byte 1; {WRITTEN_REPORT}"),
     ("report list.json", 2, "'list.json': is an array of 0; expected an object"),
     ("report foreign.json", 2, "'foreign.json': format is 'else'; expected \"ucudnn-report\", \"ucudnn-workspace-table\" or \"ucudnn-multigrid\""),
-    ("report report.json -o folder", 1, "'folder' cannot be written: Is a directory"),
-    ("report report.json -o text/page.html", 1, "'text/page.html' cannot be written: text is not a folder"),
-    ("report report.json --db none.db", 2, "'none.db': there is no such store (yet)"),
-    ("report report.json --db text", 2, "'text' is not a measurement store: it is damaged: file is not a database"),
-    ("cache show --db none.db", 2, "'none.db': there is no such store (yet)"),
-    ("cache show --db text", 1, "'text' is not a measurement store: it is damaged: file is not a database"),
+    *[(f"{words} --db none.db", 2, "'none.db': there is no such store (yet)") for words in (
+        "workspace --layers layers.csv", "report report.json", "cache show", "cache verify", "cache export out.csv")],
+    *[(f"{words} text", code, "'text' is not a measurement store: it is damaged: file is not a database") for code, words in (
+        (2, "workspace --layers layers.csv --db"), (2, f"{PLAN} --cost measured --device 'Some GPU' --db"),
+        (2, "report report.json --db"), (1, "cache show --db"), (1, "cache export out.csv --db"))],
     ("cache show --db folder", 1, "'folder' is a folder; a store is a file"),
     ("cache show --db pipe", 1, "'pipe' is no regular file; a store is one"),
     ("cache show --db s.db:text", 1, "'text' is not a measurement store: it is damaged: file is not a database"),
-    ("cache export out.csv --db text", 1, "'text' is not a measurement store: it is damaged: file is not a database"),
-    ("cache export folder --db s.db", 1, "'folder' cannot be written: Is a directory"),
-    ("cache export text/out.csv --db s.db", 1, "'text/out.csv' cannot be written: text is not a folder"),
     ("cache import none.csv --db s.db", 2, "none.csv: cannot be opened: No such file or directory"),
     ("cache import text --db s.db", 2, "text:1: unknown column 'hello'; expected columns are c,h,w,k,r,s,op,engine,…"),
     ("cache import layers.csv --db s.db", 2, "layers.csv:1: the header lacks column 'op'; expected at least c,h,w,k,r,s,op,…"),
     ("cache import nowhere.csv --db s.db", 2, "nowhere.csv:2: column 'device': empty; expected a device, or one given with --device NAME"),
+    ("cache import bad.csv --db new.db", 2, "bad.csv:3: column 'time_ms': 'fast'; expected a time in milliseconds, 0 or more"),
     ("cache import rows.csv --db folder", 1, "folder: cannot be opened: not a regular file"),
     ("cache import rows.csv --db text/m.db", 1, "text/m.db: text is not a folder"),
     ("cache merge none.db --db s.db", 1, "none.db: cannot be opened: No such file or directory"),
     ("cache merge text --db s.db", 1, "text: it is damaged: file is not a database"),
-    ("cache verify --db none.db", 2, "'none.db': there is no such store (yet)"),
+    *[(f"cache merge s.db {bad} --db new.db", 1, line) for bad, line in (
+        ("none.db", "none.db: cannot be opened: No such file or directory"),
+        ("text", "text: it is damaged: file is not a database"))],
     ("cache prune --db folder", 1, "folder: cannot be opened: not a regular file"),
 ]
 
@@ -326,25 +298,21 @@ class Mistakes(CommandTest):
         super().setUpClass()
         for name, text in (("empty", ""), ("text", "hello\nworld\n"), ("cut.json", REPORT[:-20]), ("list.json", "[]"),
                            ("foreign.json", '{"format": "else", "version": 1}'), ("report.json", REPORT),
+                           ("old.json", REPORT.replace('"version": 2', '"version": 1')),
                            ("number.csv", ",".join(LAYER) + "\nconv1,8,3,x,16,8,3,3\n"),
                            ("short.csv", ",".join(LAYER) + "\nconv1,8,3\n"), ("lacks.csv", "name,n,c\nconv1,8,3\n"),
                            ("pad.csv", ",".join([*LAYER, "pad"]) + "\n")):
             cls.write(name, text)
         os.chmod(f"{cls.folder}/text", 0o644)
         cls.write("binary", bytes(range(256)) * 8)
-        for name, row in (("layers.csv", LAYER), ("rows.csv", ROW), ("nowhere.csv", ROW | {"device": ""})):
-            with open(f"{cls.folder}/{name}", "w", newline="") as file:
-                writer = csv.DictWriter(file, row)
-                writer.writeheader()
-                writer.writerow(row)
+        for name, *rows in (("layers.csv", LAYER), ("rows.csv", ROW), ("nowhere.csv", ROW | {"device": ""}),
+                            ("bad.csv", ROW, ROW | {"time_ms": "fast"})):
+            cls.write_rows(name, rows)
         for name, text in (("no-interpreter", "#!/no/such/interpreter\n"), ("cut-program", "\x7fELF")):
-            cls.write(name, text)
-            os.chmod(f"{cls.folder}/{name}", 0o755)
+            cls.write(name, text, 0o755)
         os.mkdir(f"{cls.folder}/folder")
         os.mkfifo(f"{cls.folder}/pipe")
-        cls.plain = ["cache", "import", "rows.csv", "--db", "s.db"]
-        result = cls.run_command(cls(), *cls.plain)
-        assert result.returncode == 0, result.stderr
+        cls().output("cache", "import", "rows.csv", "--db", "s.db")
 
     def files(self):
         """Returns every path below the folder, with its size and when it changed."""
@@ -425,11 +393,11 @@ SETTINGS = [
     ({"UCUDNN_MODE": "off"}, "--ranks 2 --spatial h2", "the grid h2 does not go with UCUDNN_MODE=off: …"),
     ({"UCUDNN_MODE": "observe", "UCUDNN_SPATIAL": "h2"}, "--ranks 2", "the grid h2 does not go with UCUDNN_MODE=observe: …"),
     ({"UCUDNN_SPATIAL_TIMEOUT": "0"}, "", "UCUDNN_SPATIAL_TIMEOUT='0': no time in which a rank could come (accepted: seconds above 0)"),
-    ({"UCUDNN_SPATIAL_AGREE": "always"}, "", "UCUDNN_SPATIAL_AGREE='always': not one of the accepted values (accepted: first, each)"),
-    ({"UCUDNN_SPATIAL_REDUCE": "mean"}, "", "UCUDNN_SPATIAL_REDUCE='mean': not one of the accepted values (accepted: all, none)"),
-    ({"UCUDNN_SPATIAL_ONE": "both"}, "", "UCUDNN_SPATIAL_ONE='both': not one of the accepted values (accepted: split, replicated)"),
-    ({"UCUDNN_SPATIAL_TRANSPORT": "mpi"}, "",
-     "UCUDNN_SPATIAL_TRANSPORT='mpi': not one of the accepted values (accepted: auto, nccl, peer, loopback)"),
+    *[({name: value}, "", f"{name}='{value}': not one of the accepted values (accepted: {accepted})")
+      for name, value, accepted in (
+        ("UCUDNN_SPATIAL_AGREE", "always", "first, each"), ("UCUDNN_SPATIAL_REDUCE", "mean", "all, none"),
+        ("UCUDNN_SPATIAL_ONE", "both", "split, replicated"),
+        ("UCUDNN_SPATIAL_TRANSPORT", "mpi", "auto, nccl, peer, loopback"))],
     ({"UCUDNN_SPATIAL_TRANSPORT": "peer"}, "--ranks 2 --spatial h2",
      "UCUDNN_SPATIAL_TRANSPORT='peer' is for ranks that are threads of one process, but WORLD_SIZE=2"),
     ({"UCUDNN_RENDEZVOUS": "node1:7001"}, "--ranks 2",
@@ -439,6 +407,8 @@ SETTINGS = [
     ({"UCUDNN_RENDEZVOUS_TOKN": "secret"}, "",
      "UCUDNN_RENDEZVOUS_TOKN is no variable of ucudnn: nothing runs with it; did you mean UCUDNN_RENDEZVOUS_TOKEN?"),
     ({"UCUDNN_SPATIAL_GRID": "h4"}, "--ranks 4", "UCUDNN_SPATIAL_GRID is no variable of ucudnn: nothing runs with it; …"),
+    ({"UCUDNN_SPATIAL_AGRE": "each"}, "--host",
+     "UCUDNN_SPATIAL_AGRE is no variable of ucudnn: nothing runs with it; did you mean UCUDNN_SPATIAL_AGREE?"),
 ]
 
 
@@ -463,8 +433,7 @@ class Settings(CommandTest):
                 self.output("run", *shlex.split(typed), "--", self.program, LD_LIBRARY_PATH=self.driver, **variables)
 
     def test_what_may_start_ranks_itself_starts(self):
-        self.write("starts-ranks", f"#!/bin/sh\nRANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost exec {self.program}\n")
-        os.chmod(f"{self.folder}/starts-ranks", 0o755)
+        self.write("starts-ranks", f"#!/bin/sh\nRANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost exec {self.program}\n", 0o755)
         for words in (["./starts-ranks"], ["sh", "-c", self.program], ["env", "RANK=0", self.program]):
             with self.subTest(words=words):
                 self.assertEqual("h2", self.environment_of("run", "--spatial", "h2", "--", *words)["UCUDNN_SPATIAL"])
@@ -490,7 +459,6 @@ class Told(CommandTest):
     def assert_told(self, words, line, **variables):
         result = self.run_command(*words, "--", self.program, "argument", **variables)
         self.assertEqual((7, f"ucudnn run: {line}\n" if line else ""), (result.returncode, result.stderr))
-        return result.stdout
 
     def test_options_that_off_leaves_unserved(self):
         self.assert_told(["run", "--off", "--workspace-limit", "1MiB"],
@@ -505,12 +473,8 @@ class Told(CommandTest):
         line = "there is no CUDA driver (libcuda.so.1); --host runs a program on the CPU stand-in"
         self.assertIn(told, ("", f"ucudnn run: {line}\n"))
         # A library of that name that cannot be opened is no driver, whatever the machine has.
-        broken = f"{self.folder}/broken"
-        os.makedirs(broken, exist_ok=True)
-        with open(f"{broken}/libcuda.so.1", "w", encoding="utf-8") as file:
-            file.write("no library\n")
-        result = self.run_command("run", "--", self.program, "argument", LD_LIBRARY_PATH=broken)
-        self.assertEqual((7, f"ucudnn run: {line}\n"), (result.returncode, result.stderr))
+        self.write("broken/libcuda.so.1", "no library\n")
+        self.assert_told(["run"], line, LD_LIBRARY_PATH=f"{self.folder}/broken")
         self.assert_told(["run"], "", LD_LIBRARY_PATH=self.driver)
         self.assert_told(["run", "--host"], "")
 

@@ -5,9 +5,8 @@ import os
 import re
 import struct
 
-from command import CommandTest
+from command import ROOT, CommandTest
 
-ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
 DIGITS = f"{ROOT}/tests/unit/planner/digits"
 NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
@@ -24,16 +23,33 @@ def few_digits(folder, training, testing):
             file.write(data[:4] + struct.pack(">I", count) + data[8:head] + data[head:head + count * size])
 
 
+def safetensors(path, arrays):
+    """Writes a file of weights: `arrays`, shape and values by name, as doubles."""
+    header, data = {}, b""
+    for name, (shape, values) in arrays.items():
+        own = struct.pack(f"<{len(values)}d", *values)
+        header[name] = {"dtype": "F64", "shape": shape, "data_offsets": [len(data), len(data) + len(own)]}
+        data += own
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
 class MultigridTest(CommandTest):
     def multigrid(self, *words, **variables):
         return self.output("multigrid", *words, **variables)
 
     def document(self, *words):
-        return json.loads(self.multigrid(*words, "--json"))
+        return self.printed_json("multigrid", *words, "--json")
+
+    def told(self, *words):
+        """Returns a document, and what is said beside it."""
+        result = self.ended(0, "multigrid", *words, "--json")
+        return json.loads(result.stdout), result.stderr
 
     def refused(self, words, line, code=2, **variables):
         """Expects that `line` is the whole message, where ... stands for any text."""
-        result = self.run_command("multigrid", *words, **variables)
+        result = self.ended(code, "multigrid", *words, **variables)
         pattern = ".*".join(re.escape(part) for part in line.split("..."))
         self.assertRegex(result.stderr, rf"\Aucudnn multigrid: {pattern}\n\Z")
-        self.assertEqual((code, ""), (result.returncode, result.stdout), words)
+        self.assertEqual("", result.stdout, words)

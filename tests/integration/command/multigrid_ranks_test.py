@@ -2,15 +2,13 @@
 when a process dies, and what is refused."""
 
 import json
-import os
 import re
 import socket
 import subprocess
 import unittest
 
-from command import COMMAND
-from multigrid_command import DIGITS, MultigridTest, few_digits
-from weights_file import safetensors
+from command import COMMAND, clean_environment
+from multigrid_command import DIGITS, MultigridTest, few_digits, safetensors
 
 NET = ("kirby-3m", "--layers", "21", "--coarsening", "3")
 TRAINED = ("kirby-3m", "--layers", "10", "--coarsening", "3", "--train", "few", "--epochs", "1")
@@ -56,9 +54,9 @@ class MultigridRanks(MultigridTest):
             port = free.getsockname()[1]
         processes = []
         for rank in range(size):
-            environment = {key: value for key, value in os.environ.items() if not key.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))}
-            environment |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size),
-                            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} | variables
+            environment = clean_environment(
+                RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1",
+                MASTER_PORT=str(port), **variables)
             own = last if rank + 1 == size else () if rank else first
             process = subprocess.Popen([self.command, "multigrid", *words, *own], env=environment, cwd=self.folder,
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -82,13 +80,15 @@ class MultigridRanks(MultigridTest):
         self.assertEqual(alone, computed(self.document(*words, "--devices", "3")))
         self.assertEqual(1, len(alone["training"]["epochs"][0]["checks"]))
 
+    def ends(self, processes, seconds=60):
+        """Yields the exit code, output and errors of each process."""
+        for process in processes:
+            output, errors = process.communicate(timeout=seconds)
+            yield process.returncode, output, errors
+
     def document_of_processes(self, size, *words, **variables):
-        first, *others = self.start(size, *words, "--json", **variables)
-        output, errors = first.communicate(timeout=60)
-        self.assertEqual((0, ""), (first.returncode, errors))
-        for process in others:
-            self.assertEqual(("", ""), process.communicate(timeout=60))
-            self.assertEqual(0, process.returncode)
+        (code, output, errors), *others = self.ends(self.start(size, *words, "--json", **variables))
+        self.assertEqual([(0, ""), *[(0, "", "")] * (size - 1)], [(code, errors), *others])
         document = json.loads(output)
         self.assertEqual((size, True), (document["devices"], "(processes)" in document["machine"]))
         return document
@@ -140,28 +140,22 @@ class MultigridRanks(MultigridTest):
             self.assertAlmostEqual(together["training"]["epochs"][0]["loss"], replicas["training"]["epochs"][0]["loss"], delta=delta)
 
     def test_says_which_device_has_which_layers(self):
-        result = self.run_command("multigrid", *NET, "--devices", "3", "--threads", "3")
-        self.assertEqual((0, ""), (result.returncode, result.stderr))
-        self.assertIn("\ndouble precision on the host, 3 devices (threads of this process), each with 1 thread\n", result.stdout)
-        self.assertRegex(result.stdout, r"\ndevices begin at layers 0, \d+ and \d+(; \d of 2 levels are distributed, the others on the "
+        text = self.multigrid(*NET, "--devices", "3", "--threads", "3")
+        self.assertIn("\ndouble precision on the host, 3 devices (threads of this process), each with 1 thread\n", text)
+        self.assertRegex(text, r"\ndevices begin at layers 0, \d+ and \d+(; \d of 2 levels are distributed, the others on the "
                                         r"first device)?\n")
 
     def test_a_killed_process_is_named_by_all_others(self):
-        self.kill_one()
-
-    def test_a_killed_process_is_named_where_streams_wait_for_it(self):
-        self.kill_one("--backend", "cudnn", "--host", "--way", "streams", "--launch", "graph")
-
-    def kill_one(self, *words):
-        processes = self.start(3, *NET, "--train", DIGITS, "--epochs", "100", "--examples", "64", *words)
-        for line in processes[0].stdout:
-            if "loss" in line:
-                break
-        processes[2].kill()
-        for process in processes[:2]:
-            output, errors = process.communicate(timeout=30)
-            self.assertRegex(errors, r"\Aucudnn multigrid: rank 2 died or ended \(.*\n\Z")
-            self.assertEqual(1, process.returncode)
+        for words in ((), ("--backend", "cudnn", "--host", "--way", "streams", "--launch", "graph")):
+            with self.subTest(words=words):
+                processes = self.start(3, *NET, "--train", DIGITS, "--epochs", "100", "--examples", "64", *words)
+                for line in processes[0].stdout:
+                    if "loss" in line:
+                        break
+                processes[2].kill()
+                for code, _, errors in self.ends(processes[:2], 30):
+                    self.assertRegex(errors, r"\Aucudnn multigrid: rank 2 died or ended \(.*\n\Z")
+                    self.assertEqual(1, code)
 
     def test_every_option_is_shared_or_a_ranks_own(self):
         text = self.run_command("multigrid", "--help").stdout
@@ -172,10 +166,9 @@ class MultigridRanks(MultigridTest):
         for words, shared in SHARED:
             for option, value in shared.items():
                 with self.subTest(option):
-                    for process in self.start(2, *words, last=(option, value) if value else (option,)):
-                        output, errors = process.communicate(timeout=60)
+                    for code, output, errors in self.ends(self.start(2, *words, last=(option, value) if value else (option,))):
                         self.assertRegex(errors, r"\Aucudnn multigrid: ranks differ in .*: rank 1 has .*, rank 0 has .*\n\Z")
-                        self.assertEqual((2, ""), (process.returncode, output))
+                        self.assertEqual((2, ""), (code, output))
 
     def test_weights_are_the_same_by_their_contents(self):
         """Ranks may have files of their own, but not weights of their own."""
@@ -183,10 +176,10 @@ class MultigridRanks(MultigridTest):
         for name, first in (("one", 1), ("copy", 1), ("other", 2)):
             safetensors(f"{self.folder}/{name}.safetensors", chain | {"u0": ((1, 2, 3), [first, 2, 3, 4, 5, 6])})
         words = ("chain", "--coarsening", "3", "--time", "1", "--json")
-        for name, code in (("copy", 0), ("other", 2)):
-            for process in self.start(2, *words, first=("--weights", "one.safetensors"), last=("--weights", f"{name}.safetensors")):
-                output, errors = process.communicate(timeout=60)
-                self.assertEqual(code, process.returncode, errors)
+        for name, expected in (("copy", 0), ("other", 2)):
+            for code, _, errors in self.ends(self.start(2, *words, first=("--weights", "one.safetensors"),
+                                                        last=("--weights", f"{name}.safetensors"))):
+                self.assertEqual(expected, code, errors)
                 if code:
                     self.assertRegex(errors, r"\Aucudnn multigrid: ranks differ in --weights: rank 1 has '\w{16}', rank 0 has '\w{16}'\n\Z")
 

@@ -1,12 +1,9 @@
 """`ucudnn report` of a file of `ucudnn multigrid --report`: what its page says, and what it refuses."""
 
-import copy
 import json
-import random
 import unittest
 
-from command import CommandTest
-from report_test import REPORT, Page
+from report_test import REPORT, PageTest, mutations
 
 
 def stage(steps=64, levels=(64, 16, 4), coarsening=(4, 4), **changes):
@@ -77,21 +74,7 @@ def analysis(**changes):
             "machine": "made:32", "layer_times": "roofline", "norm": "L2, absolute", "tolerance": 0.25, "workloads": workloads} | changes
 
 
-class MultigridReport(CommandTest):
-    def written(self, document, name="solve.json"):
-        self.write(name, document)
-        return name
-
-    def page(self, *documents):
-        names = [self.written(document, f"{number}.json") for number, document in enumerate(documents)]
-        result = self.run_command("report", *names)
-        self.assertEqual((0, ""), (result.returncode, result.stderr))
-        return Page(result.stdout)
-
-    def rows(self, page, table):
-        head, *rows = page.tables[table]
-        return [dict(zip(head, row, strict=True)) for row in rows]
-
+class MultigridReport(PageTest):
     def test_a_solve_says_what_it_is(self):
         page = self.page(solve())
         row, = self.rows(page, "solve-table")
@@ -146,8 +129,7 @@ class MultigridReport(CommandTest):
         text = page.text()
         self.assertIn("On 1,442 images of digits, tested on 355 others.", text)
         self.assertIn("serial propagation, epoch 3: top-1 75.00 %", text)
-        for chart in ("loss-chart", "top1-chart"):
-            self.assertIn(chart, page.ids)
+        self.assert_has(page.ids, "loss-chart", "top1-chart")
         self.assertNotIn("solve-table", page.tables)
         other = self.page(training(), training(batch=64), training(most_cycles=1, most_backward_cycles=1))
         self.assertEqual(["2 cycles, mini-batches of 1", "2 cycles, mini-batches of 64", "1 cycle, mini-batches of 1"],
@@ -162,8 +144,7 @@ class MultigridReport(CommandTest):
             epoch.update(residual=0.5 ** number, backward_residual=None if number == 1 else 0.125, far_solves=number)
         page = self.page(training(levels=(64,)), document)
         self.assertIn("residual-chart", page.ids)
-        for said in ("2 cycles, forward, epoch 3: 2.500e-01", "2 cycles, adjoint, epoch 3: 1.250e-01"):
-            self.assertIn(said, page.text())
+        self.assert_has(page.text(), "2 cycles, forward, epoch 3: 2.500e-01", "2 cycles, adjoint, epoch 3: 1.250e-01")
         self.assertNotIn("2 cycles, adjoint, epoch 2", page.text())
         self.assertEqual(["0", "0", "0", "0", "1", "2"], [row["far away"] for row in self.rows(page, "training-table")])
         self.assertNotIn("residual-chart", self.page(training()).ids)
@@ -199,9 +180,7 @@ class MultigridReport(CommandTest):
         self.assertNotIn("multigrid, 64 devices", text)
         self.assertNotIn("does not fit", text)
         self.assertNotIn("about", page.ids)
-        for number, workload in enumerate(("inference", "training")):
-            for name in ("times", "shares", "table"):
-                self.assertIn(f"scaling-1-{number}-{name}", page.ids)
+        self.assert_has(page.ids, *(f"scaling-1-{number}-{name}" for number in (0, 1) for name in ("times", "shares", "table")))
         rows = page.tables["scaling-1-1-table"]
         self.assertEqual(["4", "40", "16", "2.00 x", "2.50 x", "50.0 %", "32", "75.0 %", "c = 8,4, 3 levels, FCF, sum, 2 cycles"], rows[2])
         self.assertEqual(["64", "40", "", "", "", "", "", "", ""], rows[4])
@@ -209,8 +188,7 @@ class MultigridReport(CommandTest):
             changed = analysis(layer_times="cpu, measured", tolerance=None)
             changed["workloads"][0]["rows"][0]["partitioned"]["fits"] = False
             text = self.page(changed).text()
-            self.assertIn("40 *", text)
-            self.assertIn("* does not fit the memory of a device.", text)
+            self.assert_has(text, "40 *", "* does not fit the memory of a device.")
             self.assertNotIn("CUDA graph", text)
         with self.subTest("beside solves and another network"):
             page = self.page(solve(), analysis(), analysis(network="kirby-2b"))
@@ -218,10 +196,8 @@ class MultigridReport(CommandTest):
             self.assertIn("Strong scaling of kirby-2b", page.text())
 
     def test_an_analysis_is_what_the_command_prints(self):
-        printed = self.run_command("multigrid", "kirby-3m", "--layers", "64", "--analyse", "--machine", "v100x2-25g:2", "--devices", "1,4",
-                                   "--json")
-        self.assertEqual((0, ""), (printed.returncode, printed.stderr))
-        page = self.page(printed.stdout)
+        page = self.page(self.output("multigrid", "kirby-3m", "--layers", "64", "--analyse", "--machine", "v100x2-25g:2",
+                                     "--devices", "1,4", "--json"))
         self.assertEqual(["1", "4"], [row[0] for row in page.tables["scaling-1-0-table"][1:]])
 
     def test_what_is_not_known_is_left_out(self):
@@ -250,17 +226,6 @@ class MultigridReport(CommandTest):
         self.assertEqual(30, len(self.rows(many, "solve-table")))
 
     def test_what_is_wrong_is_named(self):
-        def changed(document, path, value):
-            document = copy.deepcopy(document)
-            *parents, last = path
-            place = document
-            for step in parents:
-                place = place[step]
-            if value is ...:
-                del place[last]
-            else:
-                place[last] = value
-            return document
         for document, path, value, expected in (
                 (solve(), ("version",), 2, "version is 2; expected 1\n"),
                 (solve(), ("network",), None, "network is null; expected text\n"),
@@ -300,9 +265,9 @@ class MultigridReport(CommandTest):
                 (training(), ("training", "epochs", 0, "checks", 0, "output_error"), "x",
                  "training.epochs[0].checks[0].output_error is 'x'; expected a number of 0 or more, or null\n")):
             with self.subTest(path=path, value=value):
-                self.assert_refused(["report", self.written(changed(document, path, value))], f"ucudnn report: 'solve.json': {expected}")
+                self.assert_wrong(document, path, value, f"ucudnn report: 'report.json': {expected}")
         self.written(REPORT, "run.json")
-        self.written(solve())
+        self.written(solve(), "solve.json")
         for names in (["run.json", "solve.json"], ["solve.json", "run.json"]):
             self.assert_refused(["report", *names], "ucudnn report: 'run.json' is no report of `ucudnn multigrid`, and 'solve.json' is one; "
                                 "expected one kind on a page\n")
@@ -310,25 +275,9 @@ class MultigridReport(CommandTest):
                             "--db: a report of `ucudnn multigrid` has no kernels that are looked up\n")
 
     def test_mutated_reports_are_shown_or_refused_in_one_line(self):
-        rng = random.Random(19)
         values = ["-1", "1e999", "null", "{}", "[]", "9223372036854775807", '"x"', "0", "1e9", "true"]
         texts = [json.dumps(document) for document in (solve(), depths(), training(), solve(stage(timeline=timeline())), analysis())]
-        for number in range(150):
-            mutated = texts[number % 5]
-            for _ in range(rng.randrange(1, 4)):
-                at = rng.randrange(len(mutated))
-                if rng.random() < 0.5:
-                    colons = [i for i, c in enumerate(mutated) if c in ":,["]
-                    at = rng.choice(colons) + 1
-                    end = min(i for i in (mutated.find(",", at), mutated.find("}", at), mutated.find("]", at), len(mutated)) if i > 0)
-                    mutated = mutated[:at] + rng.choice(values) + mutated[end:]
-                else:
-                    mutated = mutated[:at] + chr(rng.randrange(32, 127)) + mutated[at + rng.randrange(0, 4):]
-            result = self.run_command("report", self.written(mutated))
-            if result.returncode == 0:
-                Page(result.stdout)
-            else:
-                self.assertEqual((2, "", 1), (result.returncode, result.stdout, result.stderr.count("\n")), mutated)
+        self.assert_shown_or_refused(mutations(texts * 30, 19, values, ":,[", ",}]"))
 
 
 if __name__ == "__main__":

@@ -3,21 +3,16 @@
 import json
 import unittest
 
-from command import COMMAND, CommandTest
+from command import COMMAND, FolderTest
 
 
-class MultigridRun(CommandTest):
-    def setUp(self):
-        self.command = COMMAND  # has the stand-ins with which it is built
-
+class MultigridRun(FolderTest):
     def test_convolutions_are_divided_within_the_limit(self):
         net = ("multigrid", "kirby-3m", "--layers", "16", "--coarsening", "4", "--host", "--way", "streams", "--launch", "each", "--batch", "16",
                "--json")
-        alone = self.run_command(*net)
-        self.assertEqual((0, ""), (alone.returncode, alone.stderr))
-        run = self.run_command("run", "--workspace-limit", "256KiB", "--report", "report.json", "--", COMMAND, *net)
-        self.assertEqual(0, run.returncode, run.stderr)
-        alone, run = json.loads(alone.stdout), json.loads(run.stdout)
+        alone = self.printed_json(*net)
+        run = json.loads(self.ended(0, "run", "--workspace-limit", "256KiB", "--report", "report.json", "--", COMMAND,
+                                    *net).stdout)
         self.assertNotIn("through ucudnn", alone["machine"])
         self.assertIn("single precision on the CPU stand-in through ucudnn, blocks run: streams", run["machine"])
         for expected, residual in zip(alone["residuals"], run["residuals"], strict=True):

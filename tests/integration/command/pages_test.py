@@ -1,14 +1,21 @@
 """The pages of `ucudnn report` and `ucudnn plan` in a browser: values read back from the DOM, the script that sorts, and the
 appearance in a light and a dark theme and on paper. Skipped where there is no Chromium."""
 
+import base64
 import json
 import math
+import os
+import re
+import shutil
+import subprocess
+import tempfile
 import unittest
 
-import browser
 import multigrid_report_test as multigrid
-from command import CommandTest
-from report_test import MIB, OFFLINE, REPORT, Page, offline_kernel, run, split_reports
+from command import MIB, CommandTest, measurements
+from report_test import BUDGET, OFFLINE, REPORT, Page, changed, offline_kernel, run, split_reports
+
+CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
 
 # Leaves its result in the element that the test reads.
 TELL = """
@@ -16,24 +23,71 @@ const told = document.createElement("pre"); told.id = "told";
 told.textContent = JSON.stringify(%s); document.body.append(told);
 """
 
+# Finds the texts of figures that are not wholly within them.
+CUT = """[...document.querySelectorAll("svg[role=img] text")].filter(text => {
+    const box = text.getBBox(), view = text.ownerSVGElement.viewBox.baseVal;
+    return box.x < -1 || box.y < -1 || box.x + box.width > view.width + 1 || box.y + box.height > view.height + 1;
+}).map(text => text.textContent)"""
 
-@unittest.skipUnless(browser.CHROMIUM, "there is no Chromium here (Debian: apt-get install chromium)")
+
+def browse(page, *words, script="", width=1100, height=900, dark=False):
+    """Opens a copy of `page`, with `script` run after its own. Returns Chromium's output."""
+    with tempfile.TemporaryDirectory(prefix="ucudnn-chromium-") as profile:
+        with open(page, encoding="utf-8") as file:
+            text = file.read()
+        copy = f"{profile}/page.html"
+        with open(copy, "w", encoding="utf-8") as file:
+            file.write(text.replace("</body>", f"<script>{script}</script></body>") if script else text)
+        return subprocess.run(
+            [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+             "--hide-scrollbars", f"--user-data-dir={profile}/profile", f"--window-size={width},{height}",
+             f"--blink-settings=preferredColorScheme={0 if dark else 1}", *words, f"file://{copy}"],
+            check=True, capture_output=True, text=True, timeout=240, env=os.environ | {"HOME": profile}).stdout
+
+
+# This page has an image. Its title becomes the image's size, number of colours, share of light pixels, and the colours of the
+# upper and the lower left corner.
+LOOK = """<!DOCTYPE html><body><img src="data:image/png;base64,%s" onload='
+const canvas = document.createElement("canvas"); canvas.width = this.width; canvas.height = this.height;
+const context = canvas.getContext("2d"); context.drawImage(this, 0, 0);
+const bytes = context.getImageData(0, 0, this.width, this.height).data, colours = new Set();
+const pixel = at => [...bytes.subarray(at, at + 3)];
+let light = 0;
+for (let at = 0; at < bytes.length; at += 4) {
+    colours.add(bytes[at] << 16 | bytes[at + 1] << 8 | bytes[at + 2]);
+    light += bytes[at] + bytes[at + 1] + bytes[at + 2] > 384;
+}
+document.title = JSON.stringify({size: [this.width, this.height], colours: colours.size, light: light / (bytes.length / 4),
+                                 upper: pixel(0), lower: pixel(bytes.length - 4 * this.width)});'></body>"""
+
+
+def look(page, folder, **options):
+    """Returns what LOOK says of a page's screenshot; `folder` keeps both."""
+    browse(page, f"--screenshot={folder}/page.png", **options)
+    with open(f"{folder}/page.png", "rb") as file, open(f"{folder}/look.html", "w", encoding="utf-8") as made:
+        made.write(LOOK % base64.b64encode(file.read()).decode())
+    return json.loads(re.search("<title>(.*)</title>", browse(f"{folder}/look.html", "--dump-dom"))[1])
+
+
+@unittest.skipUnless(CHROMIUM, "there is no Chromium here (Debian: apt-get install chromium)")
 class Pages(CommandTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.page = f"{cls.folder}/page.html"
 
-    def report_page(self):
-        self.write("report.json", REPORT)
-        self.make("report", "report.json")
-        return self.page
-
     def make(self, *words):
         self.output(*words, "-o", self.page)
 
-    def told(self, expression, before=""):
-        text = browser.dom(self.page, before + TELL % expression)
+    def report_page(self, *words, **documents):
+        """Makes a page of `documents`, by the names of their files, or of REPORT if there are none."""
+        documents = documents or {"report": REPORT}
+        for name, document in documents.items():
+            self.write(f"{name}.json", document)
+        self.make("report", *(f"{name}.json" for name in documents), *words)
+
+    def told(self, expression, before="", **options):
+        text = browse(self.page, "--dump-dom", script=before + TELL % expression, **options)
         return json.loads(Page(text.split("<body>")[1].split('id="told">')[1].split("</pre>")[0]).text())
 
     def test_values_read_back_from_the_dom(self):
@@ -66,41 +120,27 @@ class Pages(CommandTest):
         reason = "undivided, because the plan was not yet compared with it: the time for measuring is used up"
         kernels = [kernel | {"asked": engine, "reason": reason, "limit_bytes": 1234 * MIB, "plan": [run(engine, 4, 16, 1000 * MIB, 123.4)]}
                    for kernel in REPORT["kernels"] if (engine := engines.get(kernel["op"]))]
-        self.write("wide.json", REPORT | {"kernels": kernels})
-        self.make("report", "wide.json")
-        tell = 'const box = document.querySelector("#kernel-table").parentNode;' + TELL % "[box.scrollWidth, box.clientWidth]"
-        text = browser.run(self.page, "--dump-dom", script=tell, width=1300)
-        table, room = json.loads(text.split('id="told">')[1].split("</pre>")[0])
+        self.report_page(wide=REPORT | {"kernels": kernels})
+        table, room = self.told("[box.scrollWidth, box.clientWidth]",
+                                'const box = document.querySelector("#kernel-table").parentNode;', width=1300)
         self.assertLessEqual(table, room)
 
     def test_nothing_of_a_figure_is_cut_off(self):
         self.budget_page()
-        texts = """[...document.querySelectorAll("svg[role=img] text")].filter(text => {
-            const box = text.getBBox(), view = text.ownerSVGElement.viewBox.baseVal;
-            return box.x < -1 || box.y < -1 || box.x + box.width > view.width + 1 || box.y + box.height > view.height + 1;
-        }).map(text => text.textContent)"""
-        self.assertEqual([], self.told(texts))
+        self.assertEqual([], self.told(CUT))
         for network in ("alexnet", "inception-v3"):
             self.make("plan", network, "--machine", "k80x16", "--batch", "512", "--html")
-            self.assertEqual([], self.told(texts))
-
-    ROWS = """c,h,w,k,r,s,pad_h,pad_w,op,engine,micro_batch,time_ms,workspace_bytes,deterministic,align,cudnn,driver,device
-64,27,27,192,5,5,2,2,forward,legacy:0,64,100,0,1,16,91900,13000,Toy GPU
-64,27,27,192,5,5,2,2,forward,legacy:1,64,30,16777216,1,16,91900,13000,Toy GPU
-64,27,27,192,5,5,2,2,forward,legacy:1,32,17,8388608,1,16,91900,13000,Toy GPU
-64,27,27,192,5,5,2,2,forward,legacy:1,16,18.5,4194304,1,16,91900,13000,Toy GPU
-"""
+            self.assertEqual([], self.told(CUT))
 
     def budget_page(self):
         """Makes the page of a run within one budget, with the store from which its desirable sets come."""
-        self.write("rows.csv", self.ROWS)
-        self.assertEqual(0, self.run_command("cache", "import", "rows.csv", "--db", "m.db").returncode)
+        self.import_rows(measurements("64,27,27,192,5,5,2,2", [
+            ("legacy:0", 64, 100, 0), ("legacy:1", 64, 30, 16 * MIB), ("legacy:1", 32, 17, 8 * MIB),
+            ("legacy:1", 16, 18.5, 4 * MIB)]))
         kernels = [kernel | {"workspace_bytes": 0, "owned_workspace_bytes": kernel["workspace_bytes"], "layers": [name]}
                    for kernel, name in zip(REPORT["kernels"], ("conv2", "conv2", "conv2", "conv9"))]
-        self.write("budget.json", REPORT | {"kernels": kernels, "total_workspace": {
-                "total_bytes": 12 * MIB, "planned_bytes": 12 * MIB, "division": "disjoint", "divided": True, "kernels": 4,
-                "total_workspace_bytes": 11 * MIB, "optimal": True}})
-        self.make("report", "budget.json", "--db", "m.db")
+        budget = changed(BUDGET, ["solver"], ...)
+        self.report_page("--db", self.store, budget=REPORT | {"kernels": kernels, "total_workspace": budget})
 
     # Returns a bar chart's bars, with their labels and the lengths in pixels and titles of their parts, and its lines.
     BARS = """(id => { const svg = document.querySelector(`#${id} svg`), bars = [];
@@ -151,8 +191,7 @@ class Pages(CommandTest):
                 self.assertAlmostEqual((100 - ms) / 70, (point["y"] - first["y"]) / (last["y"] - first["y"]), delta=0.001)
 
     def test_an_offline_plan_stands_beside_its_undivided_calls(self):
-        self.write("offline.json", OFFLINE)
-        self.make("report", "offline.json")
+        self.report_page(offline=OFFLINE)
         found = self.told(f'({{once: {{...document.querySelector("#total-once").dataset}}, timeline: {self.BARS}("timeline-chart")}})')
         self.assertEqual({"undivided": "250", "best": "250", "planned": "168"}, found["once"])
         bars = found["timeline"]["bars"]
@@ -163,9 +202,8 @@ class Pages(CommandTest):
 
     def test_what_is_not_drawn_of_a_budget_is_one_segment(self):
         plan = [run("legacy:1", 16, 4, 4 * MIB, 18.5)]
-        self.write("many.json", OFFLINE | {"total_bytes": 700 * MIB, "kernels": [offline_kernel(f"conv{i}", plan, segment=i)
-                                                                      for i in range(159)]})
-        self.make("report", "many.json")
+        kernels = [offline_kernel(f"conv{i}", plan, segment=i) for i in range(159)]
+        self.report_page(many=OFFLINE | {"total_bytes": 700 * MIB, "kernels": kernels})
         found = self.told(f'{self.BARS}("division-chart")')
         self.assertEqual(61, len(found["bars"]))
         together = found["bars"][0][1]
@@ -174,7 +212,7 @@ class Pages(CommandTest):
 
     def test_a_layout_is_drawn_as_it_is(self):
         words = ("plan", "alexnet", "--machine", "k80x16", "--batch", "512")
-        document = json.loads(self.run_command(*words, "--json").stdout)
+        document = self.printed_json(*words, "--json")
         self.make(*words, "--html", "--what-if", "fc6")
         found = self.told("""{
             layers: [...document.querySelectorAll("#network-drawing .layer")].map(
@@ -203,21 +241,12 @@ class Pages(CommandTest):
             self.assertEqual([[name, legend[name]] for name, _ in chart["bars"]], chart["bars"])
         self.assertEqual(len(document["layers"][8]["what_if"]), found["what_if"])
 
-    def split_page(self, ranks, calls=6):
-        names = [f"rank{rank}.json" for rank in range(ranks)]
-        for name, document in zip(names, split_reports(ranks, calls)):
-            self.write(name, document)
-        self.make("report", *names)
-
     def test_ranks_have_a_track_each_and_an_exchange_ends_at_one_time_on_all(self):
         for ranks, calls in ((2, 6), (8, 100)):
             with self.subTest(ranks=ranks):
-                self.split_page(ranks, calls)
+                self.report_page(**{f"rank{rank}": document for rank, document in enumerate(split_reports(ranks, calls))})
+                self.assertEqual([], self.told(CUT))
                 found = self.told("""{
-                    cut: [...document.querySelectorAll("svg[role=img] text")].filter(text => {
-                        const box = text.getBBox(), view = text.ownerSVGElement.viewBox.baseVal;
-                        return box.x < -1 || box.y < -1 || box.x + box.width > view.width + 1 || box.y + box.height > view.height + 1;
-                    }).map(text => text.textContent),
                     ends: [...document.querySelectorAll("#step-chart g > title")].filter(
                         title => title.textContent.startsWith("1: ") && title.textContent.includes("exchange of rows")).map(title => {
                         const box = title.parentNode.querySelector("rect");
@@ -226,7 +255,6 @@ class Pages(CommandTest):
                     wide: document.querySelector("#step-chart svg").viewBox.baseVal.width,
                     cells: document.querySelectorAll("#halo-1 rect").length, figures: document.querySelectorAll("#halos figure").length,
                 }""")
-                self.assertEqual([], found["cut"])
                 first = {}
                 for rank, end in found["ends"]:
                     first.setdefault(rank, end)
@@ -248,30 +276,25 @@ class Pages(CommandTest):
                 lines: [...svg.querySelectorAll("path.line")].map(line => getComputedStyle(line).stroke)}; })"""
 
     def test_curves_of_multigrid_are_drawn_to_scale(self):
-        documents = {"depths.json": multigrid.depths(), "serial.json": multigrid.training(levels=(64,)), "two.json": multigrid.training(),
-                     "scaling.json": multigrid.analysis()}
-        documents["depths.json"]["depths"][0]["stages"][0]["timeline"] = multigrid.timeline()
-        for name, document in documents.items():
-            self.write(name, document)
-        self.make("report", *documents)
+        depths = multigrid.depths()
+        depths["depths"][0]["stages"][0]["timeline"] = multigrid.timeline()
+        self.report_page(depths=depths, serial=multigrid.training(levels=(64,)), two=multigrid.training(),
+                         scaling=multigrid.analysis())
+        self.assertEqual([], self.told(CUT))
         found = self.told(f"""{{scaling: {self.LINES}("scaling-1-0-times"),
             spans: [...document.querySelectorAll("#timeline-1 g > title")].map(title => {{
                 const box = title.parentNode.querySelector("rect");
                 return ["x", "y", "width"].map(name => Number(box.getAttribute(name))).concat(box.getAttribute("class")); }}),
             residuals: {self.LINES}("convergence-chart"), loss: {self.LINES}("loss-chart"), top1: {self.LINES}("top1-chart"),
-            ticks: [...document.querySelectorAll("#levels-1 svg > g > g")].map(level => level.querySelectorAll("line.tall").length),
-            cut: [...document.querySelectorAll("svg[role=img] text")].filter(text => {{
-                const box = text.getBBox(), view = text.ownerSVGElement.viewBox.baseVal;
-                return box.x < -1 || box.y < -1 || box.x + box.width > view.width + 1 || box.y + box.height > view.height + 1;
-            }}).map(text => text.textContent)}}""")
-        self.assertEqual([], found["cut"])
+            ticks: [...document.querySelectorAll("#levels-1 svg > g > g")].map(
+                level => level.querySelectorAll("line.tall").length)}}""")
         with self.subTest("a logarithmic axis"):
             chart = found["residuals"]
             self.assertEqual(3, len(set(chart["lines"])))
             ticks = [(float(text), y) for text, y in chart["ticks"]]
             decade = (ticks[-1][1] - ticks[0][1]) / (math.log10(ticks[-1][0]) - math.log10(ticks[0][0]))
             at = lambda number: ticks[0][1] + decade * math.log10(number / ticks[0][0])
-            for depth in documents["depths.json"]["depths"]:
+            for depth in depths["depths"]:
                 points = chart["points"][f'{depth["layers"] - 3} layers']
                 residuals = [residual for residual in depth["residuals"] if residual is not None]
                 for (_, y), residual in zip(points, residuals, strict=True):
@@ -313,15 +336,14 @@ class Pages(CommandTest):
         self.report_page()
         share = {}
         for dark in (False, True):
-            rows = browser.screenshot(self.page, f"{self.folder}/page.png", dark=dark)
-            self.assertEqual((1100, 900), (len(rows[0]), len(rows)))
-            self.assertEqual((0x15, 0x18, 0x1C) if dark else (0xFF, 0xFF, 0xFF), rows[-1][0] if dark else rows[0][0])
-            pixels = [pixel for row in rows for pixel in row]
-            share[dark] = sum(sum(pixel) > 384 for pixel in pixels) / len(pixels)
-            self.assertGreater(len(set(pixels)), 20)  # text and bars, not a blank page
+            seen = look(self.page, self.folder, dark=dark)
+            self.assertEqual([1100, 900], seen["size"])
+            self.assertEqual([0x15, 0x18, 0x1C] if dark else [0xFF, 0xFF, 0xFF], seen["lower" if dark else "upper"])
+            share[dark] = seen["light"]
+            self.assertGreater(seen["colours"], 20)  # text and bars, not a blank page
         self.assertGreater(share[False], 0.8)
         self.assertLess(share[True], 0.2)
-        browser.run(self.page, f"--print-to-pdf={self.folder}/page.pdf", "--no-pdf-header-footer", dark=True)
+        browse(self.page, f"--print-to-pdf={self.folder}/page.pdf", "--no-pdf-header-footer", dark=True)
         with open(f"{self.folder}/page.pdf", "rb") as file:
             pdf = file.read()
         self.assertTrue(pdf.startswith(b"%PDF"))

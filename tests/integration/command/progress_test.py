@@ -1,14 +1,12 @@
 """What a user sees while `ucudnn run` keeps a program waiting for measurements: on a terminal a line that is rewritten and
 removed, and one line at the end; in a pipe nothing."""
 
-import os
 import re
 import unittest
 
-import terminal
-from command import COMMAND, FolderTest, clean_environment
+from alexnet_step import ALEXNET_STEP
+from command import FolderTest
 
-ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
 # Measuring stops after three of the four seconds; the rest is kept for comparing. No CPU has finished by then, so the program
 # waits for more than one second: AlexNet's kernels at every micro-batch size up to 16 are some ten thousand runs of gigaflops.
 LONG = {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:4"}
@@ -40,23 +38,8 @@ def screen(written):
 
 
 class Progress(FolderTest):
-    def setUp(self):
-        self.store = f"{self.folder}/{self.id()}.db"
-
-    def environment(self, **variables):
-        # Locks are the test's own, so that another program that measures on this machine is not waited for.
-        return clean_environment(XDG_RUNTIME_DIR=self.folder, TERM="xterm") | variables
-
-    def on_terminal(self, *words, **variables):
-        """Returns what a program writes to its terminal."""
-        code, written = terminal.written([COMMAND, *words], self.environment(**variables))
-        self.assertEqual(0, code, written)
-        return written
-
     def in_pipe(self, *words, **variables):
-        result = self.run_command(*words, TERM="xterm", **variables)
-        self.assertEqual(0, result.returncode, result.stderr)
-        return result
+        return self.ended(0, *words, TERM="xterm", **variables)
 
     def test_terminal_sees_the_line_and_in_the_end_the_last_one_alone(self):
         written = self.on_terminal("run", "--host", *POLICY, "--db", self.store, "--", *STEP, **LONG)

@@ -1,14 +1,18 @@
-"""`ucudnn run --ranks`: the environment of each rank, complete lines of output, and input."""
+"""`ucudnn run --ranks`: the environment of each rank, complete lines of output, and input; exit codes, what ends ranks and what
+they tell their launcher; signals, terminals, and that nothing is left behind if the command itself is killed."""
 
+import concurrent.futures
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
 import time
 import unittest
 
-from ranks import RanksTest
+from command import CommandTest, clean_environment
 
 # Ranks write as fast as they can, in pieces that are not lines, to both outputs, with bytes that are not text.
 WRITERS = r"""
@@ -23,6 +27,87 @@ for stream in (1, 2):
         os.write(stream, text[:cut])
         text = text[cut:]
 """
+
+# A program that begins so does not end when it is asked to.
+STAYS = "import signal, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+
+# A rank that says that it is there, and which signals it gets. Arguments: signals, seconds until it ends, exit code.
+HEEDS = r"""
+import os, signal, sys, time
+def told(number, frame):
+    print(os.environ["RANK"], signal.Signals(number).name, flush=True)
+for number in map(int, sys.argv[1].split(",")):
+    signal.signal(number, told)
+print(os.environ["RANK"], "ready", flush=True)
+end = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    time.sleep(0.02)
+sys.exit(int(sys.argv[3]) if len(sys.argv) > 3 else 0)
+"""
+
+
+def stat(pid):
+    """Returns name, state and parent of a process. The state of one that is gone says so."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            head, _, rest = file.read().rpartition(")")
+    except (FileNotFoundError, ProcessLookupError):
+        return "", "X", 0
+    return head.partition("(")[2], rest.split()[0], int(rest.split()[1])
+
+
+def name(pid):
+    return stat(pid)[0]
+
+
+def state(pid):
+    return stat(pid)[1]
+
+
+def alive(pid):
+    return state(pid) not in "ZX"
+
+
+def children(parent):
+    """Returns the processes that `parent` has started and not reaped."""
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and stat(pid)[2] == parent]
+
+
+def wait_for(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s")
+        time.sleep(0.01)
+
+
+class RanksTest(CommandTest):
+    def environment(self, **variables):
+        return clean_environment() | {"LD_LIBRARY_PATH": self.driver} | variables
+
+    def run_ranks(self, ranks, *program, options=(), text=True, **more):
+        process = {"text": text, "timeout": 60} | more.pop("process", {})
+        return self.run_command("run", "--ranks", str(ranks), *options, "--", *program, process=process,
+                                LD_LIBRARY_PATH=self.driver, **more)
+
+    def shell(self, ranks, script, **more):
+        return self.run_ranks(ranks, "bash", "-c", script, **more)
+
+    def start(self, ranks, *program, **process):
+        """Starts a job in a process group of its own, as a shell does."""
+        started = subprocess.Popen([self.command, "run", "--ranks", str(ranks), "--", *program], cwd=self.folder,
+                                   env=self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, process_group=0, **process)
+        self.addCleanup(self.stop, started)
+        return started
+
+    @staticmethod
+    def stop(started):
+        started.kill()
+        started.communicate()
+
+    def assert_result(self, code, output, errors, result):
+        self.assertEqual((code, output, errors), (result.returncode, result.stdout, result.stderr))
 
 
 class Environment(RanksTest):
@@ -63,9 +148,8 @@ class Environment(RanksTest):
             self.assertNotEqual(outer[name], seen[name])
 
     def test_the_stand_in_has_a_device_for_each_rank(self):
-        self.assertEqual("3", self.variables(3, options=["--host"])[0]["HOSTGPU_DEVICES"])
-        self.assertEqual("2", self.variables(3, options=["--host", "--devices", "2"])[0]["HOSTGPU_DEVICES"])
-        self.assertEqual("8", self.variables(3, options=["--host"], HOSTGPU_DEVICES="8")[0]["HOSTGPU_DEVICES"])
+        for devices, options, more in (("3", [], {}), ("2", ["--devices", "2"], {}), ("8", [], {"HOSTGPU_DEVICES": "8"})):
+            self.assertEqual(devices, self.variables(3, options=["--host", *options], **more)[0]["HOSTGPU_DEVICES"])
         self.assertNotIn("HOSTGPU_DEVICES", self.variables(3)[0])
 
     def test_the_grid_becomes_a_variable(self):
@@ -149,6 +233,270 @@ class Output(RanksTest):
         result = subprocess.run(["bash", "-c", f"exec {self.command} run --ranks 2 -- bash -c 'cat; echo $RANK; exit 4' <&- >&-"],
                                 env=self.environment(), stderr=subprocess.PIPE, text=True, timeout=30)
         self.assertEqual(4, result.returncode, result.stderr)
+
+
+def telling(notes, then):
+    """Returns a program whose rank 1 sends these datagrams; then all ranks do `then`."""
+    return ("import os, socket, sys, time\n"
+            "if os.environ['RANK'] == '1':\n"
+            "    sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+            f"    for note in {notes!r}:\n"
+            "        sender.sendto(note, '\\0' + os.environ['UCUDNN_LAUNCHER'])\n"
+            f"{then}\n")
+
+
+class Ends(RanksTest):
+    def test_all_that_end_well_are_a_success(self):
+        self.assert_result(0, "", "", self.run_ranks(4, "true"))
+
+    def test_the_first_exit_code_that_is_not_0(self):
+        result = self.shell(3, "sleep $((2 - RANK))0; exit $((5 + RANK))")
+        self.assert_result(7, "", "ucudnn run: rank 2 ended with exit code 7; the other ranks are ended\n", result)
+
+    def test_a_rank_that_ends_well_ends_no_other(self):
+        self.assert_result(0, "late\n", "", self.shell(2, "[ $RANK = 0 ] || { sleep 0.5; echo late; }"))
+
+    def test_a_rank_that_is_killed_ends_the_others(self):
+        begin = time.monotonic()
+        result = self.shell(3, "if [ $RANK = 1 ]; then sleep 0.3; kill -9 $$; fi; trap 'echo asked; exit 0' TERM; "
+                               "while :; do sleep 0.05; done")
+        self.assertEqual((137, "asked\nasked\n"), (result.returncode, result.stdout))
+        self.assertIn("ucudnn run: rank 1 was ended by signal 9 (Killed); the other ranks are ended\n", result.stderr)
+        self.assertLess(time.monotonic() - begin, 3)
+
+    def test_a_single_rank_ends_without_a_word(self):
+        self.assert_result(3, "", "", self.shell(1, "exit 3"))
+        self.assert_result(139, "", "", self.run_ranks(1, sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"))
+
+    def test_a_daemon_that_holds_the_output_is_not_waited_for(self):
+        begin = time.monotonic()
+        result = self.shell(1, "setsid sleep 20 & echo $!")
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertLess(time.monotonic() - begin, 5)
+        os.kill(int(result.stdout), signal.SIGKILL)
+
+
+class Late(RanksTest):
+    """Tests ends that take time; all jobs run at once."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            jobs = {
+                "stays": pool.submit(cls.timed, sys.executable, "-c",
+                                     STAYS + "import os\ntime.sleep(1 if os.environ['RANK'] == '0' else 60)\nsys.exit(3)\n"),
+                "failed": pool.submit(cls.timed, sys.executable, "-c", telling([b"F\x01rank 0 is gone"], "time.sleep(60)")),
+                "left": pool.submit(cls.timed, "bash", "-c", "sleep 60 & echo $!; set -m; sleep 60 & echo $!"),
+                "left by a failure": pool.submit(
+                    cls.timed, "bash", "-c", "(trap '' TERM; exec sleep 60) & echo $!; sleep 0.2; exit $((3 * RANK))"),
+            }
+            cls.results = {name: job.result() for name, job in jobs.items()}
+
+    @classmethod
+    def timed(cls, *program):
+        begin = time.monotonic()
+        return cls.run_ranks(cls(), 2, *program), time.monotonic() - begin
+
+    def assert_none_left(self, count, result):
+        pids = [int(pid) for pid in result.stdout.split()]
+        self.assertEqual((count, []), (len(pids), [pid for pid in pids if alive(pid)]))
+
+    def test_who_does_not_end_is_killed_after_five_seconds(self):
+        result, seconds = self.results["stays"]
+        self.assertEqual(3, result.returncode, result.stderr)
+        self.assertTrue(5.5 < seconds < 12, seconds)
+
+    def test_a_failure_ends_ranks_that_do_not_end_by_themselves(self):
+        result, seconds = self.results["failed"]
+        self.assert_result(1, "", "ucudnn run: rank 1 says: rank 0 is gone\n", result)
+        self.assertTrue(4.5 < seconds < 12, seconds)
+
+    def test_what_ranks_leave_behind_ends_with_the_job(self):
+        result, seconds = self.results["left"]
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertLess(seconds, 5)
+        self.assert_none_left(4, result)
+
+    def test_what_a_failing_rank_started_ends_with_it(self):
+        result, _ = self.results["left by a failure"]
+        self.assertEqual(3, result.returncode, result.stderr)
+        self.assert_none_left(2, result)
+
+
+class Notes(RanksTest):
+    """Tests what ranks tell their launcher (src/options/launcher_note.h)."""
+
+    def told(self, *notes, then=""):
+        return self.run_ranks(2, sys.executable, "-c", telling(notes, then))
+
+    def test_unequal_numbers_are_a_failure_after_all_ended(self):
+        self.assert_result(1, "end\nend\n", "ucudnn run: rank 1 says: rank 0 made 3 calls more\n",
+                           self.told(b"U\x01rank 0 made 3 calls more", b"U\x00rank 0 made 3 calls more",
+                                     then="time.sleep(0.3); print('end')"))
+
+    def test_after_a_failure_an_exit_code_counts(self):
+        result = self.told(b"F\x01rank 0 is gone", then="time.sleep(0.2); sys.exit(9)")
+        self.assertEqual(9, result.returncode)
+
+    def test_anything_else_is_not_listened_to(self):
+        self.assert_result(0, "", "", self.told(b"", b"F", b"X\x01words", b"F\x01" + b"x" * 2000, bytes(range(256))))
+
+    def test_a_line_is_one_line(self):
+        self.assert_result(1, "", "ucudnn run: a rank says: two  lines [31m\n", self.told(b"U\xfftwo\n\nlines\x1b[31m"))
+
+    @unittest.skipUnless(os.getuid() == 0, "only root can be somebody else")
+    def test_another_user_is_not_listened_to(self):
+        self.assert_result(0, "", "", self.run_ranks(1, sys.executable, "-c",
+                           "import os, socket\nos.setuid(65534)\n"
+                           "socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'F\\0no', '\\0' + os.environ['UCUDNN_LAUNCHER'])\n"))
+
+
+class Signals(RanksTest):
+    def ready(self, started, count):
+        """Waits until so many ranks have said that they are there; returns their lines."""
+        return [started.stdout.readline() for _ in range(count)]
+
+    def pids(self, started, count):
+        """Returns the process ids of ranks that print theirs first, and of what they started."""
+        return [int(word) for line in self.ready(started, count) for word in line.split()]
+
+    def test_a_killed_launcher_leaves_nothing_behind(self):
+        # One process is in the background, and one in a process group of its own.
+        started = self.start(3, "bash", "-c", "trap '' TERM HUP INT; sleep 60 & first=$!; set -m; sleep 60 & echo $$ $first $!; wait")
+        pids = self.pids(started, 3)
+        self.assertEqual(9, len(pids))
+        guards = set(children(started.pid)) - set(pids)
+        self.assertEqual(1, len(guards))
+        started.kill()
+        started.wait()
+        wait_for(lambda: not any(map(alive, [*pids, *guards])))
+
+    def test_a_rank_outlives_its_killed_guard_but_not_its_launcher(self):
+        started = self.start(2, "sleep", "60")
+        wait_for(lambda: sorted(map(name, children(started.pid))) == ["sleep", "sleep", "ucudnn"])
+        [guard] = [pid for pid in children(started.pid) if name(pid) == "ucudnn"]
+        ranks = set(children(started.pid)) - {guard}
+        os.kill(guard, signal.SIGKILL)
+        time.sleep(0.2)
+        self.assertTrue(all(map(alive, ranks)))
+        started.kill()
+        wait_for(lambda: not any(map(alive, ranks)))
+
+    def sent(self, number, ranks, *program, **process):
+        """Sends a signal to ranks once they are ready. Returns their exit code, output by lines, and errors."""
+        started = self.start(ranks, *program, **process)
+        self.ready(started, ranks)
+        started.send_signal(number)
+        output, errors = started.communicate(timeout=10)
+        return started.returncode, sorted(output.splitlines()), errors
+
+    def test_signals_that_end_are_passed_on_once(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+            with self.subTest(signal=number.name):
+                self.assertEqual((0, [f"0 {number.name}", f"1 {number.name}"], ""),
+                                 self.sent(number, 2, sys.executable, "-c", HEEDS, "1,2,3,10,12,15", "0.3"))
+
+    def test_ranks_that_end_by_an_interrupt_end_the_command_by_it_and_other_signals_are_an_exit_code(self):
+        for number, code in ((signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 128 + signal.SIGTERM)):
+            self.assertEqual((code, [], ""), self.sent(number, 2, "bash", "-c", "echo ready; exec sleep 60"))
+
+    def test_a_program_may_end_in_its_own_way(self):
+        code, _, _ = self.sent(signal.SIGTERM, 2, "bash", "-c", "trap 'sleep 1; exit 0' TERM; echo ready; "
+                                                                "while :; do sleep 0.05; done")
+        self.assertEqual(0, code)
+
+    def test_stopping_stops_the_ranks_and_going_on_lets_them_go_on(self):
+        started = self.start(2, "bash", "-c", "echo $$; while :; do sleep 0.05; done")
+        pids = self.pids(started, 2)
+        started.send_signal(signal.SIGTSTP)
+        wait_for(lambda: [state(pid) for pid in [started.pid, *pids]] == ["T"] * 3)
+        started.send_signal(signal.SIGCONT)
+        wait_for(lambda: not {*"TX"} & {state(pid) for pid in [started.pid, *pids]})
+        started.terminate()
+        started.communicate(timeout=10)
+        self.assertEqual(143, started.returncode)
+
+    def test_what_was_ignored_stays_ignored(self):
+        code, output, _ = self.sent(signal.SIGHUP, 1, "bash", "-c", "echo ready; sleep 0.6; echo went on",
+                                    preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.assertEqual((0, ["went on"]), (code, output))
+
+
+class Terminal(RanksTest):
+    """Starts jobs as a shell does at a terminal."""
+
+    def at_terminal(self, ranks, *program):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(self.command, [self.command, "run", "--ranks", str(ranks), "--", *program], self.environment(TERM="dumb"))
+        self.addCleanup(lambda: self.terminal is None or os.close(self.terminal))
+        self.pid, self.terminal, self.shown = pid, terminal, b""
+
+    def read(self):
+        """Takes what is shown within 0.02 s. Returns whether more may come."""
+        if self.terminal is None:
+            time.sleep(0.02)
+        elif select.select([self.terminal], [], [], 0.02)[0]:
+            try:
+                self.shown += os.read(self.terminal, 4096)
+            except OSError:  # Linux reports so that nobody has the other side any more
+                return False
+        return True
+
+    def see(self, *texts):
+        wait_for(lambda: all(text in self.shown for text in texts) or not self.read())
+        for text in texts:
+            self.assertIn(text, self.shown)
+
+    def end(self):
+        end = time.monotonic() + 15
+        while time.monotonic() < end:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+            self.read()
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        raise AssertionError("it does not end")
+
+    def test_ctrl_c_reaches_each_rank_once(self):
+        self.at_terminal(2, sys.executable, "-c", HEEDS, "2", "1.0", "5")
+        self.see(b"0 ready", b"1 ready")
+        os.write(self.terminal, b"\x03")
+        self.see(b"0 SIGINT", b"1 SIGINT")
+        self.assertEqual(5, self.end())
+        self.assertEqual(2, self.shown.count(b"SIGINT"))
+
+    def test_ctrl_c_ends_ranks_that_do_not_heed_it(self):
+        self.at_terminal(2, "bash", "-c", "echo $RANK ready; exec sleep 60")
+        self.see(b"0 ready", b"1 ready")
+        os.write(self.terminal, b"\x03")
+        self.assertEqual(-signal.SIGINT, self.end())
+
+    def test_a_question_is_seen_before_it_is_answered(self):
+        self.at_terminal(2, sys.executable, "-c", "import os\nif os.environ['RANK'] == '0': print('answer:', input('well? '))")
+        self.see(b"well? ")
+        os.write(self.terminal, b"yes\n")
+        self.see(b"answer: yes")
+        self.assertEqual(0, self.end())
+
+    def test_the_end_of_what_is_typed(self):
+        self.at_terminal(2, "bash", "-c", 'echo "$RANK got $(cat)"')
+        self.see(b"1 got")
+        os.write(self.terminal, b"typed\n\x04")
+        self.see(b"0 got typed")
+        self.assertEqual(0, self.end())
+
+    def test_a_closed_terminal_ends_the_ranks(self):
+        self.at_terminal(2, "bash", "-c", "echo pid $$; exec sleep 60")
+        wait_for(lambda: self.shown.count(b"\n") == 2 or not self.read())
+        pids = [int(line.split()[1]) for line in self.shown.splitlines()]
+        self.assertEqual(2, len(pids))
+        os.close(self.terminal)
+        self.terminal = None
+        self.assertEqual(129, self.end())
+        self.assertFalse(any(map(alive, pids)))
 
 
 if __name__ == "__main__":

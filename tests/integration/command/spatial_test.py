@@ -1,9 +1,8 @@
 """`ucudnn spatial`: what it prints, as a table and as JSON, about networks by name and from files."""
 
-import json
 import unittest
 
-from command import CommandTest
+from command import UNHEARD_NET, CommandTest
 
 
 class Spatial(CommandTest):
@@ -11,11 +10,7 @@ class Spatial(CommandTest):
         return self.output("spatial", *words)
 
     def document(self, *words):
-        return json.loads(self.spatial(*words, "--json"))
-
-    def net(self, name, nodes):
-        self.write(name, {"format": "ucudnn-net", "version": 1, "name": "net", "nodes": nodes})
-        return name
+        return self.printed_json("spatial", *words, "--json")
 
     def test_what_is_refused_says_why_and_names_the_next_size(self):
         text = self.spatial("h2", "--net", "resnet50", "--batch", "32")
@@ -44,9 +39,8 @@ class Spatial(CommandTest):
         x, dy = 5 * 3 * 256 * 4, 3 * 64 * 128 * 4
         self.assertEqual((15360, 98304), (x, dy))
         self.assertRegex(text, r"(?m)^conv1 +convolution +1x64x128x128 +4\*32 +exact +15 KiB +111 KiB +36.8 KiB$")
-        self.assertIn("\nexact on h4\n", text)
-        self.assertIn("\nexact from each rank's own stripe alone: 49 activation, 16 add\n", text)
-        self.assertIn("\nas calls of cuDNN, pool5 needs UCUDNN_SPATIAL_ONE=replicated\n", text)
+        self.assert_has(text, "\nexact on h4\n", "\nexact from each rank's own stripe alone: 49 activation, 16 add\n",
+                        "\nas calls of cuDNN, pool5 needs UCUDNN_SPATIAL_ONE=replicated\n")
         self.assertNotIn("refused", text)
         self.assertRegex(text, r"(?m)^activations: .+ on one device, .+ on the rank with most \(0\.25\); weights 97\.5 MiB on each")
 
@@ -110,7 +104,7 @@ class Spatial(CommandTest):
                 self.assertNotEqual("refused", self.document("h2", "--net", name, "--batch", "2", "--size", size)["verdict"])
 
     def test_a_volume_from_a_file(self):
-        net = self.net("volume.json", [
+        net = self.write_net([
             {"name": "data", "op": "input", "channels": 2, "extents": [8, 8, 8]},
             {"name": "conv", "op": "convolution", "inputs": ["data"], "filters": 4, "window": [3, 3, 3], "pad": [1, 1, 1]},
             {"name": "half", "op": "pooling", "inputs": ["conv"], "kind": "maximum", "window": [2, 2, 2], "stride": [2, 2, 2]}])
@@ -125,10 +119,7 @@ class Spatial(CommandTest):
                             "--size '8x8': expected depth, rows and columns, as in 64x128x128")
 
     def test_operators_that_nobody_knows_are_named(self):
-        self.write("net.prototxt", 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } } '
-                   'layer { name: "odd" type: "Unheard" bottom: "data" top: "odd" } '
-                   'layer { name: "conv" type: "Convolution" bottom: "odd" top: "conv" '
-                   'convolution_param { num_output: 4 kernel_size: 3 pad: 1 } }')
+        self.write("net.prototxt", UNHEARD_NET)
         words = ["h2", "--net", "net.prototxt", "--batch", "1"]
         self.assert_refused(["spatial", *words], "unsupported operators: 'Unheard' (node 'odd')")
         self.assertEqual(("unvouched", ["'Unheard' (node 'odd')"]),

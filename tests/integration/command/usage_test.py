@@ -4,9 +4,7 @@ import os
 import re
 import unittest
 
-from command import STAND_INS, CommandTest
-
-ROOT = os.path.realpath(f"{os.path.dirname(__file__)}/../../..")
+from command import ROOT, STAND_INS, CommandTest
 
 
 class Usage(CommandTest):
@@ -21,7 +19,11 @@ class Usage(CommandTest):
                          "default: both)", "default: ~/.cache/ucudnn/measurements.db)", "disjoint, a segment for each",
                          "for all kernels; together with --workspace-limit both hold")),
                 ("workspace", ("default: auto, all that were measured)", "default: caller, no ceiling)")),
-                ("report", ("default: none: desirable sets are not shown)",))):
+                ("report", ("default: none: desirable sets are not shown)",)),
+                ("multigrid", ("how many cycles (default: 2); with a --tolerance at most so many (default: 100)",
+                               "--layers N residual layers of kirby-3m (default: 4,093)",
+                               "(default: inject; of a GPU sum where", "(default: FCF)", "learning rate (default: 0.002)",
+                               "images in a mini-batch (default: 1, in training 32)"))):
             text = " ".join(self.run_command(command, "--help").stdout.split())
             for line in lines:
                 self.assertIn(line, text)
@@ -38,19 +40,20 @@ class Usage(CommandTest):
             for words in (["run", "--host", "--", self.program], ["run", "--host", "--ranks", "2", "--", self.program]):
                 self.assert_refused(words, f"'{self.host}/{name}' is missing: the CPU stand-ins are not built whole; "
                                     "`cmake --build --preset release` builds all of them")
+            if name == "libcudnn.so.9":
+                self.assert_refused(["bench", "--host", "--net", "alexnet", "--batch", "1"], "libcudnn.so.9' is missing")
             os.rename(f"{self.host}/away", f"{self.host}/{name}")
 
     def test_the_documents_name_every_option_and_variable(self):
-        texts = {}
-        for name in ("docs/commands.md", "docs/environment.md", "src/options/option_table.cpp"):
-            with open(f"{ROOT}/{name}", encoding="utf-8") as file:
-                texts[name] = file.read()
-        variables = re.findall(r'\{"(UCUDNN_[A-Z_]+)"', texts["src/options/option_table.cpp"])
+        variables = re.findall(r'\{"(UCUDNN_[A-Z_]+)"', self.read(f"{ROOT}/src/options/option_table.cpp"))
         self.assertGreater(len(variables), 25)
-        self.assertEqual([], [name for name in variables if f"`{name}`" not in texts["docs/environment.md"]])
-        options = re.findall(r"^ +(--[a-z-]+)", self.run_command("run", "--help").stdout, re.M)
-        self.assertIn("--ranks", options)
-        self.assertEqual([], [name for name in options if name not in texts["docs/commands.md"] and name != "--help"])
+        described = self.read(f"{ROOT}/docs/environment.md")
+        self.assertEqual([], [name for name in variables if f"`{name}`" not in described])
+        for command, page, mark, known in (("run", "commands", "", "--ranks"), ("multigrid", "multigrid", "`", "--storage")):
+            options = re.findall(r"^ +(--[a-z-]+)", self.run_command(command, "--help").stdout, re.M)
+            self.assertIn(known, options)
+            described = self.read(f"{ROOT}/docs/{page}.md")
+            self.assertEqual([], [name for name in options if mark + name not in described and name != "--help"])
 
     def test_help_of_every_command(self):
         for words in ([], ["run"], ["bench"], ["net"], ["plan"], ["spatial"], ["multigrid"], ["cache"], ["cache", "show"], ["cache", "import"], ["cache", "export"],

@@ -1,19 +1,14 @@
 """`ucudnn run --workspace-plan`: what `ucudnn workspace` planned runs, and nothing is measured. A file that is not for this run
 is reported once and changes nothing."""
 
-import csv
 import json
 import os
-import subprocess
 import unittest
 
-from command import COMMAND, FolderTest
+from alexnet_step import AlexnetTest
+from command import MIB
 
-ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
 SWITCHING_STREAMS = os.environ["UCUDNN_TEST_SWITCHING_STREAMS"]
-MIB = 1 << 20
-# Everything is measured and compared at once, however slow the machine is.
-ENVIRONMENT = os.environ | {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
 
 def key(kernel):
@@ -24,37 +19,25 @@ def parts(kernel):
     return [(part["engine"], part["micro_batch"], part["count"]) for part in kernel["plan"]]
 
 
-class Pinned(FolderTest):
+class Pinned(AlexnetTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.store = f"{cls.folder}/measurements.db"
-        cls.plain, _ = cls.steps("64", "--off")
-        cls.plain_pairs, _ = cls.steps("64", "--off", batch=2)
-        cls.steps("64", "--workspace-limit", "2MiB", "--policy", "powerOfTwo", "--db", cls.store, "--report",
-                  f"{cls.folder}/trace.json")
+        cls.plain = {batch: cls().step(batch, "2", "64", "find", options=["--off"])[0][:5] for batch in ("2", "4")}
+        cls().step("4", "2", "64", "find", options=["--workspace-limit", "2MiB", "--policy", "powerOfTwo",
+                                                    "--db", "measurements.db", "--report", "trace.json"])
 
-    @classmethod
-    def steps(cls, workspace_mib, *options, batch=4, **variables):
-        """Returns what two steps print, and the errors."""
-        result = subprocess.run([COMMAND, "run", "--host", *options, "--", ALEXNET_STEP, str(batch), "2", workspace_mib,
-                                 "find"], check=True, capture_output=True, text=True, env=ENVIRONMENT | variables)
-        return result.stdout.splitlines(), result.stderr
+    def plan(self, *options, trace="trace.json", db="measurements.db"):
+        self.run_measured("workspace", "--trace", trace, "--db", db, "-o", "plan.json", *options)
+        return f"{self.folder}/plan.json", self.load("plan.json")
 
-    def plan(self, *options):
-        path = f"{self.folder}/plan.json"
-        subprocess.run([COMMAND, "workspace", "--trace", f"{self.folder}/trace.json", "--db", self.store, "-o", path,
-                        *options], check=True, capture_output=True)
-        return path, self.load(path)
-
-    def run_with_plan(self, path, workspace_mib, *options, batch=4, **variables):
-        report = f"{self.folder}/report.json"
+    def run_with_plan(self, path, workspace_mib, *options, batch="4", **variables):
         # The command reads the option's file before the program starts; the program reads the variable's.
         named = () if "UCUDNN_WORKSPACE_PLAN" in variables else ("--workspace-plan", path)
-        lines, errors = self.steps(workspace_mib, *named, "--db", "none", "--report", report, *options, batch=batch,
-                                   **variables)
-        self.assertEqual((self.plain if batch == 4 else self.plain_pairs)[:5], lines[:5])
-        return self.load(report), errors
+        lines, errors = self.step(batch, "2", workspace_mib, "find", options=[
+            *named, "--db", "none", "--report", "report.json", *options], **variables)
+        self.assertEqual(self.plain[batch], lines[:5])
+        return self.load("report.json"), errors
 
     def check_followed(self, report, file):
         self.assertEqual(0, report["measured"])
@@ -102,12 +85,11 @@ class Pinned(FolderTest):
     def test_kernels_that_the_file_does_not_have_are_said_and_planned_as_without(self):
         for options in (("--workspace-limit", "2MiB"), ("--total-workspace", "8MiB")):
             path, file = self.plan(*options)
-            other = f"{self.folder}/other.json"
             for kernel in file["kernels"]:
                 kernel["problem"]["h"] += 1
-            self.write(other, file)
+            other = self.write("other.json", file)
             with self.subTest(options=options, other="batch"):
-                report, errors = self.run_with_plan(path, "64", "--policy", "powerOfTwo", batch=2)
+                report, errors = self.run_with_plan(path, "64", "--policy", "powerOfTwo", batch="2")
                 self.check_missed(report, errors, ": it has it for 4 images, not for 2")
                 self.assertGreater(report["measured"], 0)
                 for kernel in report["kernels"]:
@@ -122,17 +104,15 @@ class Pinned(FolderTest):
     def test_layers_of_one_shape_reserve_what_was_planned_for_them(self):
         problems = [kernel["problem"] for kernel in self.load("trace.json")["kernels"] if kernel["op"] == "forward"]
         columns = [column for column in problems[0] if column != "align"]
-        layers = [[f"layer{at}", *(problem[column] for column in columns)] for at, problem in enumerate(problems)]
-        twins = [["twin", *layer[1:]] for layer in layers[1:3]]
-        with open(f"{self.folder}/layers.csv", "w") as file:
-            csv.writer(file).writerows([["name", *columns], *layers, *twins])
+        layers = [{"name": f"layer{at}"} | {column: problem[column] for column in columns}
+                  for at, problem in enumerate(problems)]
+        self.write_rows("layers.csv", [*layers, *(layer | {"name": "twin"} for layer in layers[1:3])])
         path = f"{self.folder}/twins.json"
         for division in ("disjoint", "shared"):
             with self.subTest(division=division):
-                result = subprocess.run([COMMAND, "workspace", "--layers", f"{self.folder}/layers.csv", "--db", self.store, "-o", path,
-                                         "--total-workspace", "4MiB", "--division", division, "--json"],
-                                        check=True, capture_output=True, text=True)
-                planned = json.loads(result.stdout)
+                planned = json.loads(self.run_measured(
+                    "workspace", "--layers", "layers.csv", "--db", "measurements.db", "-o", path, "--total-workspace", "4MiB",
+                    "--division", division, "--json").stdout)
                 report, errors = self.run_with_plan(path, "0")
                 self.check_followed(report, self.load(path))
                 self.assertEqual("", errors)
@@ -142,8 +122,7 @@ class Pinned(FolderTest):
     def test_pieces_of_unlike_determinism_are_followed(self):
         """For gradients, algorithm 0 is not deterministic and 1 is."""
         _, file = self.plan("--total-workspace", "8MiB", "--division", "shared")
-        shown = subprocess.run([COMMAND, "cache", "show", "--json", "--db", self.store], check=True, capture_output=True, text=True)
-        needs = {(row["op"], row["c"]): row["workspace_bytes"] for row in json.loads(shown.stdout)["measurements"]
+        needs = {(row["op"], row["c"]): row["workspace_bytes"] for row in self.rows_in_store("measurements.db")
                  if (row["engine"], row["micro_batch"]) == ("legacy:1", 2)}
         segment_bytes = max(part["workspace_bytes"] for kernel in file["kernels"] for part in kernel["plan"])
         mixed = 0
@@ -162,10 +141,10 @@ class Pinned(FolderTest):
         self.check_followed(report, file)
 
     def test_the_three_commands_of_the_readme(self):
-        net = ("--net", "alexnet", "--batch", "4", "--db", f"{self.folder}/net.db")
-        subprocess.run([COMMAND, "bench", "--host", *net, "--policy", "all"], check=True, capture_output=True, env=ENVIRONMENT)
+        net = ("--net", "alexnet", "--batch", "4", "--db", self.store)
+        self.run_measured("bench", "--host", *net, "--policy", "all")
         path = f"{self.folder}/net.json"
-        subprocess.run([COMMAND, "workspace", *net, "--total-workspace", "8MiB", "-o", path], check=True, capture_output=True)
+        self.run_measured("workspace", *net, "--total-workspace", "8MiB", "-o", path)
         report, errors = self.run_with_plan(path, "0")
         self.assertEqual("", errors)
         self.check_followed(report, self.load(path))
@@ -173,32 +152,26 @@ class Pinned(FolderTest):
 
     def test_each_stream_has_a_copy_of_what_its_kernels_share(self):
         def run(*options):
-            report = f"{self.folder}/streams.json"
-            reporting = () if "--off" in options else ("--report", report)
-            result = subprocess.run([COMMAND, "run", "--host", *reporting, *options, "--", SWITCHING_STREAMS], check=True,
-                                    capture_output=True, text=True, env=ENVIRONMENT)
+            result = self.run_measured("run", "--host", *options, "--", SWITCHING_STREAMS)
             self.assertEqual("", result.stderr)
-            return result.stdout, None if "--off" in options else self.load(report)
+            return result.stdout
 
-        plain, _ = run("--off")
-        store, path = f"{self.folder}/streams.db", f"{self.folder}/streams-plan.json"
-        output, traced = run("--total-workspace", "4MiB", "--policy", "powerOfTwo", "--db", store)
-        self.assertEqual(plain, output)
-        self.assertEqual([[0, 1]] * 6, [kernel["lanes"] for kernel in traced["kernels"]])
-        os.rename(f"{self.folder}/streams.json", f"{self.folder}/streams-trace.json")
+        plain = run("--off")
+        self.assertEqual(plain, run("--total-workspace", "4MiB", "--policy", "powerOfTwo", "--db", self.store,
+                                    "--report", "streams.json"))
+        self.assertEqual([[0, 1]] * 6, [kernel["lanes"] for kernel in self.load("streams.json")["kernels"]])
         for division in ("concurrent", "disjoint"):
             for budget in (64 << 10, 300 << 10, 4 << 20):
                 with self.subTest(division=division, budget=budget):
-                    subprocess.run([COMMAND, "workspace", "--trace", f"{self.folder}/streams-trace.json", "--db", store, "-o", path,
-                                    "--total-workspace", str(budget), "--division", division], check=True, capture_output=True)
-                    planned = self.load(path)
+                    path, planned = self.plan("--total-workspace", str(budget), "--division", division, trace="streams.json",
+                                              db=self.store)
                     segments = {}
                     for kernel in planned["kernels"]:
                         self.assertEqual(2, kernel["lanes"])
                         need = max(part["workspace_bytes"] for part in kernel["plan"])
                         segments[kernel["segment"]] = max(need, segments.get(kernel["segment"], 0))
-                    output, report = run("--workspace-plan", path, "--db", "none")
-                    self.assertEqual(plain, output)
+                    self.assertEqual(plain, run("--workspace-plan", path, "--db", "none", "--report", "report.json"))
+                    report = self.load("report.json")
                     self.check_followed(report, planned)
                     # Each call of each stream found room.
                     self.assertEqual({0}, {kernel["undivided_calls"] for kernel in report["kernels"]})
@@ -210,19 +183,17 @@ class Pinned(FolderTest):
 
     def test_a_file_that_is_not_for_this_run_is_said_once(self):
         path, file = self.plan("--total-workspace", "8MiB")
-        wrong = f"{self.folder}/wrong.json"
         other = json.dumps(file | {"cudnn": 90000})
         for text, options, why in (
                 (other, (), "is for 'Host stand-in (CPU times)' with cuDNN 90000"),
                 (json.dumps(file)[:-20], (), "no JSON at byte"),
                 (json.dumps(file), ("--total-workspace", "1KiB"), "more than the total workspace")):
             with self.subTest(why=why):
-                self.write(wrong, text)
+                wrong = self.write("wrong.json", text)
                 _, errors = self.run_with_plan(wrong, "64", "--policy", "undivided", *options, UCUDNN_WORKSPACE_PLAN=wrong)
                 told = [line for line in errors.splitlines() if "workspace plan" in line]
                 self.assertEqual(1, len(told), errors)
-                self.assertIn("the workspace plan is ignored: ", told[0])
-                self.assertIn(why, told[0])
+                self.assert_has(told[0], "the workspace plan is ignored: ", why)
         absent = f"{self.folder}/absent.json"
         _, errors = self.run_with_plan(absent, "64", "--policy", "undivided", UCUDNN_WORKSPACE_PLAN=absent)
         self.assertIn("absent.json: ", errors)

@@ -6,10 +6,8 @@ import os
 import shutil
 import unittest
 
-import command
-from command import CommandTest
+from command import COMMAND, MIB, CommandTest, measurements
 
-MIB = 1 << 20
 LAYERS = "name,n,c,h,w,k,r,s,pad_h,pad_w\na,4,4,9,9,8,3,3,1,1\nb,4,4,15,15,8,5,5,2,2\n"
 # layer: (engine, micro_batch, time_ms, workspace): whole numbers, so that sums are exact
 ROWS = {
@@ -55,14 +53,21 @@ def least_time(lanes, budget, disjoint):
 
 class Workspace(CommandTest):
     def setUp(self):
-        self.layers = self.write("layers.csv", LAYERS)
-        self.store = f"{self.folder}/{self.id()}.db"
+        super().setUp()
+        self.layers, self.is_measured = self.write("layers.csv", LAYERS), False
 
     def measure(self, text, store=None):
-        self.output("cache", "import", self.write("rows.csv", text), "--db", store or self.store)
+        self.is_measured = True
+        self.import_rows(text, store)
+
+    def db(self):
+        """Returns a store with ROWS, unless the test has measured others."""
+        if not self.is_measured:
+            self.measure(csv(ROWS))
+        return self.store
 
     def words(self, *words, ops="forward"):
-        return ["workspace", "--layers", self.layers, "--ops", ops, "--db", self.store, *words]
+        return ["workspace", "--layers", self.layers, "--ops", ops, "--db", self.db(), *words]
 
     def plan(self, *words, ops="forward", **variables):
         return self.printed_json(*self.words("--json", *words, ops=ops), **variables)
@@ -71,7 +76,6 @@ class Workspace(CommandTest):
         return [(kernel["chosen"]["workspace_bytes"], kernel["chosen"]["time_ms"]) for kernel in report["kernels"]]
 
     def test_desirable_sets_are_what_no_composition_beats(self):
-        self.measure(csv(ROWS))
         report = self.plan()
         self.assertEqual(("ucudnn-workspace-table", 2, "Toy", 91900), tuple(report[k] for k in ("format", "version", "device", "cudnn")))
         for kernel in report["kernels"]:
@@ -82,7 +86,6 @@ class Workspace(CommandTest):
                 self.assertEqual(one["time_ms"], sum(piece["piece_ms"] * piece["count"] for piece in one["plan"]))
 
     def test_without_a_budget_each_kernel_is_the_fastest_within_its_own_limit(self):
-        self.measure(csv(ROWS))
         report = self.plan("--workspace-limit", "5MiB")
         self.assertEqual([(4 * MIB, 12), (3 * MIB, 40)], self.chosen(report))
         self.assertEqual((5 * MIB, 52, 4 * MIB, True, None), tuple(
@@ -92,7 +95,6 @@ class Workspace(CommandTest):
         self.assertIsNone(self.plan()["limit_bytes"])
 
     def test_budget_is_spent_where_it_saves_most(self):
-        self.measure(csv(ROWS))
         for budget in (*range(1, 16), 100):
             report = self.plan("--total-workspace", f"{budget}MiB", "--division", "disjoint")
             best = min((one[1] + other[1], one[0] + other[0]) for one in front(ROWS["a"]) for other in front(ROWS["b"])
@@ -103,7 +105,6 @@ class Workspace(CommandTest):
             self.assertNotIn("limit_bytes", report)
 
     def test_shared_budget_serves_each_kernel_alone_and_is_the_default_offline(self):
-        self.measure(csv(ROWS))
         shared = self.plan("--total-workspace", "6MiB", "--division", "shared")
         self.assertEqual(([(4 * MIB, 12), (6 * MIB, 30)], 6 * MIB), (self.chosen(shared), shared["total_workspace_bytes"]))
         concurrent = self.plan("--total-workspace", "6MiB")
@@ -122,16 +123,14 @@ class Workspace(CommandTest):
             kernels.append(kernel | ({"lanes": lanes[layer]} if layer in lanes else {}) | changes)
         return kernels
 
+    def trace_words(self, kernels, *words):
+        path = self.write("trace.json", {"format": "ucudnn-report", "version": 2, "device": "Toy", "kernels": kernels})
+        return ["workspace", "--trace", path, "--db", self.db(), *words]
+
     def plan_trace(self, kernels, *words):
-        path = self.write("trace.json", json.dumps({"format": "ucudnn-report", "version": 2, "device": "Toy", "kernels": kernels}))
-        file = f"{self.folder}/plan.json"
-        result = self.run_command("workspace", "--trace", path, "--db", self.store, "--json", "-o", file, *words)
-        self.assertEqual((0, ""), (result.returncode, result.stderr))
-        with open(file, encoding="utf-8") as text:
-            return json.loads(result.stdout), json.load(text)
+        return self.printed_json(*self.trace_words(kernels, "--json", "-o", "plan.json", *words)), self.load("plan.json")
 
     def test_a_trace_is_divided_for_the_lanes_that_it_names(self):
-        self.measure(csv(ROWS))
         for lanes in ({"a": [0, 1], "b": [0, 1]}, {"a": [0], "b": [1]}, {"a": [0, 1], "b": [1]}, {"a": [2], "b": [0, 1, 63]},
                         {"a": [0, 1], "b": [1, 2]}):
             sets = {layer: set(numbers) for layer, numbers in lanes.items()}
@@ -155,23 +154,13 @@ class Workspace(CommandTest):
                             self.assertGreaterEqual(kernel.get("lanes", 1), len(sets[layer]))
 
     def test_one_lane_is_planned_as_if_none_were_named(self):
-        self.measure(csv(ROWS))
         for words in (("--total-workspace", "6MiB"), ("--total-workspace", "9MiB", "--division", "disjoint"),
                       ("--workspace-limit", "5MiB")):
             plain = self.plan_trace(self.trace({}), *words)
             for lanes in ({"a": [0], "b": [0]}, {"a": [7], "b": []}, {"a": [], "b": []}):
                 self.assertEqual(plain, self.plan_trace(self.trace(lanes), *words))
 
-    def test_a_report_of_version_1_is_refused(self):
-        """Its kernels named streams where they name lanes now, so all of them would become one kernel."""
-        self.measure(csv(ROWS))
-        kernels = [kernel | {"streams": [0, 1]} for kernel in self.trace({})]
-        path = self.write("trace.json", json.dumps({"format": "ucudnn-report", "version": 1, "device": "Toy", "kernels": kernels}))
-        self.assert_refused(["workspace", "--trace", path, "--db", self.store, "--total-workspace", "9MiB"],
-                            "--trace ", "version is 1; expected 2: an older ucudnn wrote it; run the program again with --report\n")
-
     def test_equal_kernels_run_on_the_lanes_of_all(self):
-        self.measure(csv(ROWS))
         both = self.plan_trace(self.trace({"a": [0, 1], "b": [0, 1]}), "--total-workspace", "9MiB")
         for other in (4, 2):
             kernels = self.trace({"a": [0], "b": [0]}) + self.trace({"a": [1], "b": [1]}, batch=other)
@@ -184,19 +173,15 @@ class Workspace(CommandTest):
         for lanes, budget, times in (({"a": [0], "b": [1]}, 5, [20, 40]), ({"a": [0, 1], "b": [1]}, 4, [20, 90])):
             report, _ = self.plan_trace(self.trace(lanes), "--total-workspace", f"{budget}MiB")
             self.assertEqual(times, [kernel["chosen"]["time_ms"] for kernel in report["kernels"]])
-            path = self.write("trace.json", json.dumps({"format": "ucudnn-report", "version": 2, "device": "Toy",
-                                                        "kernels": self.trace(lanes)}))
-            self.assert_refused(["workspace", "--trace", path, "--db", self.store, "--total-workspace", "1MiB"],
+            self.assert_refused(self.trace_words(self.trace(lanes), "--total-workspace", "1MiB"),
                                 "--total-workspace '1 MiB': ", f"{(len(lanes['a']) * 2 - 1) * MIB} bytes are missing",
                                 "kernel 1 forward\n")
 
     def test_variables_mean_what_the_options_mean(self):
-        self.measure(csv(ROWS))
         self.assertEqual(self.plan("--total-workspace", "6MiB", "--division", "disjoint"),
                          self.plan(UCUDNN_TOTAL_WORKSPACE="6MiB", UCUDNN_DIVISION="disjoint"))
 
     def test_a_budget_and_a_limit_hold_both(self):
-        self.measure(csv(ROWS))
         report = self.plan("--total-workspace", "12MiB", "--workspace-limit", "4MiB", "--division", "disjoint")
         self.assertEqual([(4 * MIB, 12), (3 * MIB, 40)], self.chosen(report))
         self.assertEqual((12 * MIB, 4 * MIB), (report["total_bytes"], report["limit_bytes"]))
@@ -208,7 +193,6 @@ class Workspace(CommandTest):
         self.assertEqual({"auto": 6, "all": 6, "powerOfTwo": 10, "undivided": 10}, times)
 
     def test_deterministic_engines_alone_where_asked(self):
-        self.measure(csv(ROWS))
         self.assertEqual([(0, 40), (6 * MIB, 30)], self.chosen(self.plan("--deterministic")))
 
     def test_16_bit_filter_gradients_stay_undivided(self):
@@ -245,7 +229,6 @@ class Workspace(CommandTest):
         self.assertEqual([1, 2], [time for _, time in self.chosen(self.plan("--device", "Other"))])
 
     def test_plan_file_holds_what_was_chosen(self):
-        self.measure(csv(ROWS))
         for division, segments in (("disjoint", [0, 1]), ("shared", [0, 0])):
             report = self.plan("--total-workspace", "9MiB", "--division", division, "-o", "plan.json")
             plan = self.load("plan.json")
@@ -276,9 +259,8 @@ class Workspace(CommandTest):
 
     def image(self, rows):
         self.layers = self.write("image.csv", "name,n,c,h,w,k,r,s,pad_h,pad_w\nimage,1,4,16,16,8,3,3,1,1\n")
-        self.measure("c,h,w,k,r,s,pad_h,pad_w,op,engine,micro_batch,time_ms,workspace_bytes,deterministic,align,cudnn,driver,"
-                     "device\n" + "".join(f"4,16,16,8,3,3,1,1,forward,{engine},1,{time},{bytes_},1,16,91900,13000,Toy\n"
-                                          for engine, time, bytes_ in rows))
+        self.measure(measurements("4,16,16,8,3,3,1,1", [(engine, 1, time, bytes_) for engine, time, bytes_ in rows],
+                                  platform="91900,13000,Toy"))
 
     def test_tiles_that_were_measured_may_be_chosen(self):
         self.image([("graph:0", 40, 0), ("graph:62", 8, 6 * MIB)])
@@ -296,9 +278,7 @@ class Workspace(CommandTest):
         self.assertIn("h 2x4 + 2 edges\n", self.run_command(*self.words("--workspace-limit", "1MiB")).stdout)
         # A page is made of such a table, which is read with every check.
         self.write("table.json", report)
-        page = self.run_command("report", f"{self.folder}/table.json", "-o", f"{self.folder}/page.html")
-        self.assertEqual((0, ""), (page.returncode, page.stderr))
-        self.assertIn("h 2x4 + 2 edges", self.read("page.html"))
+        self.assertIn("h 2x4 + 2 edges", self.output("report", "table.json"))
 
     def test_tiles_share_a_budget(self):
         self.image([("graph:0", 40, 0), ("graph:62", 9, 6 * MIB)])
@@ -327,7 +307,6 @@ class Workspace(CommandTest):
     def test_layers_of_one_shape_are_one_kernel(self):
         """A run has one kernel of such layers, too: one plan, one segment, and a time for each."""
         self.layers = self.write("twins.csv", self.TWINS)
-        self.measure(csv(ROWS))
         fronts = {name: front(rows) for name, rows in ROWS.items()}
         for budget in range(1, 16):
             report = self.plan("--total-workspace", f"{budget}MiB", "--division", "disjoint", "-o", "plan.json")
@@ -346,7 +325,6 @@ class Workspace(CommandTest):
         self.assertEqual((11 * MIB, [None] * 3), (report["total_workspace_bytes"], [k["segment"] for k in report["kernels"]]))
 
     def test_the_fastest_undivided_engine_within_the_limit_stands_beside_each_plan(self):
-        self.measure(csv(ROWS))
         undivided = lambda report: [(one["engine"], one["workspace_bytes"], one["time_ms"]) if one else None
                                     for one in (kernel["undivided"] for kernel in report["kernels"])]
         slow, fast = [("legacy:0", 0, 40), ("legacy:0", 0, 90)], [("legacy:1", 8 * MIB, 10), ("legacy:6", 6 * MIB, 30)]
@@ -364,27 +342,22 @@ class Workspace(CommandTest):
         self.assertEqual([None, fast[1]], undivided(self.plan("--device", "No whole")))
 
     def test_stores_that_disagree_are_told_of_and_the_first_counts(self):
-        first, second = f"{self.store}.first", f"{self.store}.second"
-        self.measure(csv(ROWS), first)
-        self.measure(csv({"a": [("legacy:0", 4, 40, 0), ("legacy:1", 4, 1, 8 * MIB)], "b": [("legacy:6", 4, 30, 7 * MIB)]}), second)
-        for stores, line, times in (
-                (f"{first}:{second}", "ucudnn workspace: 2 rows differ from the first store's, which count\n", [10, 30]),
-                (f"{second}:{first}", "ucudnn workspace: 2 rows differ from the first store's, which count\n", [1, 30]),
-                (f"{first}:{first}", "", [10, 30])):
-            result = self.run_command("workspace", "--layers", self.layers, "--ops", "forward", "--db", stores, "--json")
+        self.measure(csv(ROWS), "first")
+        self.measure(csv({"a": [("legacy:0", 4, 40, 0), ("legacy:1", 4, 1, 8 * MIB)], "b": [("legacy:6", 4, 30, 7 * MIB)]}),
+                     "second")
+        line = "ucudnn workspace: 2 rows differ from the first store's, which count\n"
+        for self.store, line, times in (("first:second", line, [10, 30]), ("second:first", line, [1, 30]),
+                                        ("first:first", "", [10, 30])):
+            result = self.run_command(*self.words("--json"))
             self.assertEqual((0, line), (result.returncode, result.stderr))
             self.assertEqual(times, [time for _, time in self.chosen(json.loads(result.stdout))])
 
     def test_table_names_kernels_choices_and_totals(self):
-        self.measure(csv(ROWS))
-        result = self.run_command(*self.words("--total-workspace", "9MiB", "--division", "disjoint", "--desirable-set"))
-        self.assertEqual((0, ""), (result.returncode, result.stderr))
-        self.assertIn("Toy, cuDNN 9.19.0, policy auto, workspace limit none, 9 MiB for all, disjoint, solver exact\n",
-                      result.stdout)
-        lines = [line.split() for line in result.stdout.splitlines()]
-        self.assertIn(["a", "forward", "20", "2", "MiB", "4", "x", "1"], lines)
-        self.assertIn(["b", "forward", "30", "6", "MiB", "4"], lines)
-        self.assertIn([">", "desirable", "30", "6", "MiB", "4"], lines)
+        text = self.output(*self.words("--total-workspace", "9MiB", "--division", "disjoint", "--desirable-set"))
+        self.assertIn("Toy, cuDNN 9.19.0, policy auto, workspace limit none, 9 MiB for all, disjoint, solver exact\n", text)
+        lines = [line.split() for line in text.splitlines()]
+        self.assert_has(lines, ["a", "forward", "20", "2", "MiB", "4", "x", "1"], ["b", "forward", "30", "6", "MiB", "4"],
+                        [">", "desirable", "30", "6", "MiB", "4"])
         self.assertEqual(["total", "50", "8", "MiB"], lines[-1])
 
     def test_budget_that_cannot_be_is_one_line(self):
@@ -401,16 +374,13 @@ class Workspace(CommandTest):
                             "b forward", "a backward_data", "and 2 more")
 
     def test_glpk_missing_is_one_line_and_the_exact_solver(self):
-        self.measure(csv(ROWS))
         words = self.words("--json", "--total-workspace", "9MiB", "--division", "disjoint")
-        exact, glpk = self.run_command(*words), self.run_command(*words, "--solver", "glpk")
-        self.assertEqual((0, 1), (glpk.returncode, glpk.stderr.count("\n")), glpk.stderr)
+        exact, glpk = self.output(*words), self.run_command(*words, "--solver", "glpk")
+        self.assertEqual((0, exact, 1), (glpk.returncode, glpk.stdout, glpk.stderr.count("\n")), glpk.stderr)
         self.assertIn("the exact solver takes the place of glpk", glpk.stderr)
-        self.assertEqual(exact.stdout, glpk.stdout)
 
     @unittest.skipUnless("UCUDNN_TEST_GLPK" in os.environ, "built without GLPK")
     def test_glpk_finds_the_same_total(self):
-        self.measure(csv(ROWS))
         plugin = f"{os.path.dirname(self.drop_in)}/libucudnn_glpk.so"
         shutil.copy(os.environ["UCUDNN_TEST_GLPK"], plugin)
         self.addCleanup(os.remove, plugin)
@@ -427,22 +397,17 @@ class FromARecordedStore(CommandTest):
 
     def test_plans_are_the_same_bit_for_bit(self):
         self.write("layers.csv", Workspace.TWINS)
-        bare, self.command = self.command, command.COMMAND
-        recorded = self.run_command("bench", "--layers", "layers.csv", "--host", "--policy", "all", "--db", "recorded.db",
-                                    "--json")
-        self.assertEqual(0, recorded.returncode, recorded.stderr)
+        bare, self.command = self.command, COMMAND
+        self.output("bench", "--layers", "layers.csv", "--host", "--policy", "all", "--db", "recorded.db", "--json")
         self.command = bare
-        for words in (["export", "rows.csv", "--db", "recorded.db"], ["import", "rows.csv", "--db", "elsewhere.db"]):
-            result = self.run_command("cache", *words)
-            self.assertEqual(0, result.returncode, result.stderr)
+        self.exported("recorded.db")
+        self.output("cache", "import", "out/of/rows.csv", "--db", "elsewhere.db")
         for budget in ([], ["--workspace-limit", "16KiB"], ["--total-workspace", "100KiB"],
                        ["--total-workspace", "100KiB", "--division", "disjoint"]):
             for form in (["--json", "-o", "plan.json"], ["--desirable-set"]):
                 outputs = []
                 for store in ("recorded.db", "elsewhere.db"):
-                    result = self.run_command("workspace", "--layers", "layers.csv", "--db", store, *budget, *form)
-                    self.assertEqual((0, ""), (result.returncode, result.stderr))
-                    outputs.append(result.stdout)
+                    outputs.append(self.output("workspace", "--layers", "layers.csv", "--db", store, *budget, *form))
                     if "-o" in form:
                         outputs[-1] += self.read("plan.json")
                 self.assertEqual(outputs[0], outputs[1])
