@@ -54,22 +54,20 @@ Outcome Communicator::CheckUsable() const {
 
 void Communicator::Fail(const Outcome& outcome) {
   Recorded(outcome);
+  if (settled_) board().seat(rank()).presence = Presence::kFailed;
   ncclResult_t from = state_.load();
   while (from == ncclSuccess || from == ncclInProgress) {
     if (state_.compare_exchange_weak(from, outcome.result)) break;
   }
   turns_.Wake();
-  if (!settled_) return;
-  board().seat(rank()).presence = Presence::kFailed;
-  board().RingAll();
+  if (settled_) board().RingAll();
 }
 
 void Communicator::Abort() {
+  if (settled_) board().seat(rank()).presence = Presence::kFailed;
   aborted_ = true;
   turns_.Wake();
-  if (!settled_) return;
-  board().seat(rank()).presence = Presence::kFailed;
-  board().RingAll();
+  if (settled_) board().RingAll();
 }
 
 void Communicator::SayGoodbye() {

@@ -30,7 +30,7 @@ Exchange::Exchange(Communicator& communicator, const Operation& operation)
   for (size_t i = 0; i < operation.in.size(); ++i) {
     receiving_[i].sources.resize(operation.in[i].from.size());
     receiving_[i].staged_at = staged;
-    if (operation.in[i].in_place) staged += operation.in[i].bytes;
+    staged += operation.in[i].bytes;
   }
   if (communicator.scratch().size() < staged) communicator.scratch().resize(staged);
 }
@@ -169,23 +169,29 @@ const char* Exchange::SourceOf(const Incoming& incoming, int from) {
   return nullptr;
 }
 
-// All messages are there: computes the result, and lets the senders go on.
+// All messages are there: computes the result, and lets the senders go on. A rank says that it
+// gives up before its stream goes on and may overwrite what it sends, so a result counts only if
+// all senders are there when it has been computed.
 void Exchange::Take(size_t i) {
   const Incoming& incoming = operation_.in[i];
   Receiving& receiving = receiving_[i];
-  char* const to =
-      incoming.in_place ? communicator_.scratch().data() + receiving.staged_at : incoming.to;
+  char* const staged = communicator_.scratch().data() + receiving.staged_at;
   if (incoming.reduction) {
     const size_t count = incoming.bytes / ElementBytes(incoming.reduction->type);
-    Reduce(*incoming.reduction, receiving.sources, to, count);
+    Reduce(*incoming.reduction, receiving.sources, staged, count);
   } else if (incoming.bytes > 0) {
-    std::memcpy(to, receiving.sources[0], incoming.bytes);
+    std::memcpy(staged, receiving.sources[0], incoming.bytes);
+  }
+  for (const int from : incoming.from) {
+    error_ = communicator_.CheckPeer(from, Communicator::Look::kPresence);
+    if (!error_.ok()) return;
   }
   for (const int from : incoming.from) {
     board_.channel(incoming.kind, from, communicator_.rank()).taken.fetch_add(1);
     board_.Ring(from);
   }
-  receiving.step = incoming.in_place ? Step::kStaged : Step::kDone;
+  receiving.step = Step::kStaged;
+  if (!incoming.in_place) Finish(i);
   moved_ = true;
 }
 

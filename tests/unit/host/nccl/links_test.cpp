@@ -81,6 +81,34 @@ TEST(Links, AddDelayAndTime) {
   EXPECT_EQ(RunRanks("send two", 2, "250", both), std::vector<int>(2, 0));
 }
 
+// Rank 0 aborts while its message is under way, and then overwrites what it sent: rank 1 receives
+// nothing.
+int Overwrite(Part& part) {
+  Rank& rank = part.rank;
+  ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
+  const Array<int> array(kMebibyte, rank.rank);
+  if (rank.rank == 0) {
+    ROLE_CHECK(ncclSend(array.data(), kMebibyte, ncclInt, 1, rank.comm, rank.stream) ==
+               ncclSuccess);
+    std::this_thread::sleep_for(4 * kMoment);  // the message is under way
+    ROLE_CHECK(ncclCommAbort(rank.comm) == ncclSuccess);
+    ROLE_CHECK(cudaMemsetAsync(array.data(), 0xee, array.bytes(), rank.stream) == cudaSuccess);
+    rank.Synchronize();
+    return 0;
+  }
+  ROLE_CHECK(ncclRecv(array.data(), kMebibyte, ncclInt, 0, rank.comm, rank.stream) == ncclSuccess);
+  ROLE_CHECK(array.Read(rank.stream) == std::vector<int>(kMebibyte, 1));
+  ROLE_CHECK(rank.AsyncError() == ncclRemoteError);
+  ROLE_CHECK(ncclCommAbort(rank.comm) == ncclSuccess);
+  return 0;
+}
+const NamedRole overwrite("overwrite", Overwrite);
+
+TEST(Links, BringNothingOfARankThatAborts) {
+  EXPECT_EQ(RunRanks("overwrite", 2, "", {{"HOSTGPU_NCCL_DELAY_US", "1000000"}}),
+            std::vector<int>(2, 0));
+}
+
 // Two communicators of the same two ranks, each with a stream.
 struct Pair {
   Pair(const Rank& rank, const ncclUniqueId& id) : first(rank), second(rank), a(100, 1), b(100, 1) {
