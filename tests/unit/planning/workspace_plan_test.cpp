@@ -63,8 +63,8 @@ constexpr const char* kTiles =
     R"({"engine":"graph:62","micro_batch":1,"tile":{"h":2},"border":"h+","count":8,)"
     R"("workspace_bytes":60,"piece_ms":0.5})";
 
-std::string TiledKernel(std::string tiles = kTiles) {
-  std::string kernel = Kernel(3, std::move(tiles), "0");
+std::string TiledKernel(const std::string& tiles = kTiles) {
+  std::string kernel = Kernel(3, tiles, "0");
   kernel.replace(kernel.find("\"s\":3"), 5, "\"s\":3,\"pad_h\":1,\"pad_w\":1");
   return kernel;
 }
