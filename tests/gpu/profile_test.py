@@ -1,4 +1,4 @@
-"""cuDNN takes the device profile that tools/gpu-check records in place of a device."""
+"""In place of a device, cuDNN accepts the device profile that tools/gpu-check records."""
 
 import json
 import subprocess

@@ -25,7 +25,7 @@ SHARED = (
      {"--way": "streams", "--launch": "each", "--precision": "tf32", "--streams": "4", "--workspace-limit": "1MiB"}),
     (TRAINED[:-2], {"--epochs": "2", "--examples": "4", "--rate": "1", "--momentum": "0", "--repeat": "2",
                     "--backward-cycles": "3", "--data-parallel": "2"}))
-# These options are each rank's own, are refused on several ranks, or need none.
+# These options may differ from rank to rank, are refused on several ranks, or compute nothing (--help).
 OWN_OPTIONS = {"--help", "--threads", "--timeline", "--json", "--report", "--analyse", "--machine", "--devices"}
 # These describe the run itself, not what it computed.
 OWN = ("machine", "threads", "launch", "devices", "state_bytes", "seconds", "serial_seconds")

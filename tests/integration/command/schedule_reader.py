@@ -25,7 +25,7 @@ def volume(box):
 
 
 def sum_messages(schedule, one):
-    """Returns (from, to, elements) of one sum, there and back."""
+    """Returns (from, to, elements) of each message of one sum: to the devices that add up, then back with the results."""
     owned = {device: [(0, one["elements"])] for device in one["devices"]}
     messages, size = [], 1
     for groups in schedule["levels"] if schedule["update"] == "hierarchical" else [schedule["devices"]]:

@@ -197,7 +197,7 @@ class Striped(unittest.TestCase):
             self.assertEqual(exchanges, kernel["received_bytes"] > 0, kernel["common"])
             self.assertEqual(kernel["op"] == "backward_filter", kernel["summed_bytes"] > 0)
             times = kernel["times"]
-            self.assertEqual(1, times["calls"])  # the second of four steps
+            self.assertEqual(1, times["calls"])  # only the second of the four steps is timed
             for name in ("exposed_ms", "hidden_ms", "exposed_sum_ms"):
                 self.assertGreaterEqual(times[name], 0)
             self.assertGreater(times["call_ms"], 0)

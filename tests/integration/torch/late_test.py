@@ -42,7 +42,8 @@ class Late(unittest.TestCase):
         self.is_an_error("forward", "(values|a sum)", "sum")
 
     def test_a_rank_behind_another_one_is_named(self):
-        self.is_an_error("forward", "(rows|values)", ranks=4)  # rank 3 goes on until it compares what the pass drew
+        # Rank 3 needs nothing of rank 1 until the ranks compare the random draws of the pass.
+        self.is_an_error("forward", "(rows|values)", ranks=4)
 
     def test_late_within_the_time_goes_on(self):
         for place in ("forward", "backward"):

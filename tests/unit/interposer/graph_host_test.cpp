@@ -232,7 +232,8 @@ TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
     const auto read = cudnn::ReadTemplate(program.real, whole->get());
     ASSERT_TRUE(read.ok()) << read.message();
     const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program.real);
-    // The store says that the pieces were compared before: the check is the last line of defence.
+    // The store says that the pieces were compared before, so only UCUDNN_CHECK can still find them
+    // wrong.
     ASSERT_TRUE(program.store
                     .Write(read->convolution.problem, *platform,
                            {{{read->convolution.engine, problem.n, 100, need, true}, 5, true},

@@ -379,7 +379,7 @@ TEST(LayerParallelSolve, SolvesAgainFromAnotherFirstState) {
 
 // --- Layers that steps are asked for -------------------------------------------------------------
 
-using Layers = std::vector<std::pair<int, int>>;  // first layer and layers
+using Layers = std::vector<std::pair<int, int>>;  // (first layer, number of layers)
 
 // The ranges of one level, without repetition, in order.
 Layers LayersOf(const std::vector<ucudnnLayerParallelRange_t>& ranges, int level, double factor) {
@@ -398,7 +398,7 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
   struct Expected {
     ucudnnLayerParallelCoarse_t coarse;
     double factor;
-    Layers layers;  // of steps and of adjoint steps
+    Layers layers;  // of level 1, the same for steps and for adjoint steps
   };
   // Ten layers in blocks of four: 0-3 and 4-7.
   const std::vector<Expected> all = {{UCUDNN_LAYER_PARALLEL_COARSE_INJECT, 4, {{0, 1}, {4, 1}}},

@@ -1,5 +1,5 @@
-// Tests how the ONNX reader follows tokens: views, attentions, and linears that hold several at
-// once.
+// Tests how the ONNX reader follows tokens: views, attentions, and fused linears that compute
+// queries, keys and values at once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

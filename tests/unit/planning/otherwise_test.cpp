@@ -55,7 +55,7 @@ TEST(DecideUnplanned, KeepsThePromiseElseTheStrictLimitElseRunsWhatIsNamed) {
       {{.algorithm = 1, .varies = true}, kRefused},
       {{.algorithm = 1, .varies = true, .observes = true}, kNamed},
       {{.algorithm = 1, .told = 5, .varies = true}, kTold},
-      // What was promised keeps the limit, whatever the named algorithm needs.
+      // The told algorithm (5) keeps the limit, however much the named one (1) needs.
       {{.algorithm = 1, .told = 5, .need_bytes = needs_8, .user_limit = 4, .strict_limit = true},
        kTold},
       {{.kind = CallKind::kIdentity,

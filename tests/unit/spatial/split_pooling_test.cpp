@@ -7,7 +7,7 @@
 namespace ucudnn::test {
 namespace {
 
-// A random window that the cuts of `grid` keep in place.
+// A random window. Along axes that `grid` cuts, w - stride <= 2 * pad < w, as a cut requires.
 ConvolutionProblem RandomWindow(const SpatialGrid& grid, std::mt19937& random) {
   ConvolutionProblem p;
   p.operation = Draw(0, 1, random) == 0 ? Operation::kForward : Operation::kBackwardData;

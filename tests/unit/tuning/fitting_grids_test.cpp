@@ -159,7 +159,8 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
   }
 }
 
-// Every grid with the workspace of its division, found by making all plans.
+// Every grid that the engine can run, with the workspace of its division, found by making all
+// plans.
 using Needs = std::vector<std::pair<TileGrid, size_t>>;
 Needs NeedsByAllPlans(CountingEngines& engines, const ConvolutionProblem& whole,
                       const EngineId& engine) {

@@ -308,9 +308,9 @@ TEST(Honesty, AStartWithHugeStatesIsNoReasonToRefuseATolerance) {
   EXPECT_EQ(previous.Last(), previous.Serial());
 }
 
-// The first number grows to 1e22, exactly so on the coarse level. The second decays, feeds the
-// first and converges slowly. Its residuals vanish beside the last state, but not beside the first
-// ones.
+// The first number of a state grows beyond 1e22; the coarse level computes it exactly. The second
+// decays and is added to the first; the coarse level gets it wrong, so it converges slowly. Its
+// residuals are negligible beside the last state, but not beside the first ones.
 TEST(Honesty, AStateThatGrowsDoesNotHideTheResidualsOfEarlyOnes) {
   const auto step = [](int level, int, const auto& from, auto& to) {
     to = from;

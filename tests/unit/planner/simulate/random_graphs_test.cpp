@@ -11,7 +11,8 @@
 namespace ucudnn::simulate {
 namespace {
 
-// Between two ends there are a few roundings, of at most 2^-52 each.
+// From the end of one task to the end of the next, a time is rounded a few times, by at most 2^-52
+// of its size.
 double ToleranceMs(const Timeline& timeline) {
   return timeline.makespan_ms * static_cast<double>(timeline.tasks.size()) * 1e-15;
 }
