@@ -97,8 +97,8 @@ def norms_as_on_gpus():
 
 
 def second_order_of_calls_of_cudnn():
-    """Where ucudnn exchanges under a convolution, there is first order alone; where rows were fetched, torch has second
-    order."""
+    """A convolution whose rows ucudnn exchanges inside the cuDNN call has only first derivatives, and create_graph is refused
+    by name; one whose rows were fetched beforehand has second derivatives, too."""
     from ucudnn.spatial import convolution
     route, run = convolution.route, convolution._run
     try:

@@ -42,8 +42,8 @@ class Slices:
         return self.net[name].at[self.at]
 
     def between(self, output, stop):
-        """Returns (nodes of the file in order, tensors at which they begin): what makes `output` from tensors that meet
-        stop(name)."""
+        """Returns (nodes, begin): the nodes, in the file's order, that compute `output` from the tensors in `begin`. Those
+        meet stop(name), or no node makes them and they are no constants."""
         made, begin, waiting = set(), set(), [output]
         while waiting:
             name = waiting.pop()
