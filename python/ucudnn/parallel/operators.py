@@ -38,9 +38,13 @@ class Call:
     def axes(self):
         return b.axes_of(self.rank)
 
+    def needed(self, place=0):
+        """Returns the box of an input that the rule reads."""
+        return b.needed(self.node, place, self.box, self.shapes, self.summed)
+
     def read(self, place=0):
         """Returns the tensor that the rule reads of an input, and its box."""
-        box = b.needed(self.node, place, self.box, self.shapes, self.summed)
+        box = self.needed(place)
         if not b.elements(box):
             return None, box
         base = self.bases[place]
@@ -83,7 +87,7 @@ def _under_windows(call, windows, outside=0.0, limits=(math.inf,) * 3):
     """Returns (the tensor over which windows slide, the padding that torch's function adds on both sides of each spatial
     axis). The tensor is padded with `outside` itself where the sides differ or an axis has more than its limit. An axis
     is read whole where its elements behind the last window are too few for another one."""
-    read = call.read()[1]
+    read = call.needed()
     box, base, pads = list(read), call.bases[0], []
     for axis in call.spatial():
         begin, end = b.read_under(call.box[axis], windows[axis - b.D])

@@ -289,7 +289,7 @@ class Report(PageTest):
                       page.text())
         self.assertEqual([[waits, "2"], [told, "1"]], page.tables["reason-table"][1:])
         self.assertEqual(["1.00x"] * 3, [row["division"] for row in self.rows(page, "kernel-table")])
-        # The others neither gain nor lose by division beside a kernel that is divided.
+        # Kernels that run undivided beside a divided one neither gain nor lose by division.
         page = self.page(REPORT | {"kernels": [*kernels, kernel("forward", [run("legacy:1", 16, 4, 4 * MIB, 10)], slow(80))]})
         self.assertIn("320 ms undivided, 260 ms best undivided, 280 ms as planned: 1.00x by better engines, 1.14x by division",
                       page.text())
