@@ -113,33 +113,39 @@ class Plan:
             self.loss.setdefault(name, Meeting(f"the loss of {name}", transport, everybody))
             wanted = {device: box[b.N] for device, box in schedule.nodes[name].boxes.items()}
             self.labels[name] = Labels(rank, rows, wanted)
-        self.finished, self.overwriting = self._finished(executor)
+        inner = schedule.passes.nodes if schedule.passes else ()
+        kept = {output.node for output in executor.network.outputs}
+        kept.update(source for name in inner for source in executor.network.by_name[name].inputs)
+        reads = self._reads(executor.network)
+        self.finished = {}  # nodes whose output no step reads after a place in the order, by this place
+        for name, places in reads.items():
+            if name not in kept:
+                self.finished.setdefault(places[-1], []).append(name)
+        read_once = {name for name, places in reads.items() if len(places) == 1} - kept
+        self.overwriting = self._overwriting(executor, read_once, executor.checkpointed.union(inner))
 
-    def _finished(self, executor):
-        """Returns the nodes whose output no step reads after a place in the order, by this place; and the nodes that
-        may write their output over their first input, because nothing else reads that one."""
-        schedule, network, reads = self.schedule, executor.network, {}
+    def _reads(self, network):
+        """Returns the places in the order of the steps that read a node's output, by node."""
+        schedule, reads = self.schedule, {}
         for place, (kind, what, *_) in enumerate(schedule.order):
             if kind == "forward":
                 for source in network.by_name[what].inputs:
                     reads.setdefault(source, []).append(place)
             elif kind in ("exchange", "wait") and (what in self.moves or schedule.exchanges[what].input is None):
                 reads.setdefault(schedule.exchanges[what].node, []).append(place)
-        kept, inner = {output.node for output in network.outputs}, schedule.passes.nodes if schedule.passes else ()
-        kept.update(source for name in inner for source in network.by_name[name].inputs)
-        finished, overwriting = {}, set()
-        for name, places in reads.items():
-            if name not in kept:
-                finished.setdefault(places[-1], []).append(name)
-        for node in network.nodes:
-            if node.op not in OVERWRITING or node.name in inner or node.name in executor.checkpointed:
+        return reads
+
+    def _overwriting(self, executor, read_once, computed_again):
+        """Returns the nodes that may write their output over their first input, which nothing else reads."""
+        nodes, overwriting = self.schedule.nodes, set()
+        for node in executor.network.nodes:
+            if node.op not in OVERWRITING or node.name in computed_again:
                 continue
-            source = network.by_name[node.inputs[0]]
-            is_layer = [schedule.nodes[each.name].is_layer for each in (node, source)]
-            if source.op in OVERWRITTEN and len(reads[source.name]) == 1 and not schedule.nodes[source.name].partial and \
-                    source.name not in kept and source.name not in executor.checkpointed and not all(is_layer):
+            source = executor.network.by_name[node.inputs[0]]
+            if source.op in OVERWRITTEN and source.name in read_once and not nodes[source.name].partial and \
+                    source.name not in executor.checkpointed and not (nodes[node.name].is_layer and nodes[source.name].is_layer):
                 overwriting.add(node.name)
-        return finished, overwriting
+        return overwriting
 
 
 class Executor:
@@ -308,7 +314,7 @@ class Executor:
                 "no_sync": not self.is_synchronous, "recorded gradients": torch.is_grad_enabled(),
                 "autocast": str(autocast_of(self.device)),
                 "parameters that are not trained": [name for name, one in self.parameters.items() if not one.requires_grad],
-                "modules in evaluation": [name for name, module in self.model.named_modules() if not module.training]}
+                "modules in evaluation": [name for name, module in self.modules.items() if not module.training]}
 
     def schedule_for(self, batch):
         if batch not in self.schedules:
@@ -498,15 +504,14 @@ class Run:
             summed = None
             if scheduled.partial:
                 summed = scheduled.needs[0][self.rank][b.C]
-            call = Call(node, box, inputs, bases, shapes, parameters, self.schedule.batch, module.training, module,
-                        executor.seed, executor.step, executor.places[name], summed, not scheduled.partial, self.images,
-                        name in self.plan.overwriting)
+            call = Call(node, box, inputs, bases, shapes, parameters, self.schedule.batch, module.training, module=module,
+                        seed=executor.seed, step=executor.step, place=executor.places[name], summed=summed,
+                        with_bias=not scheduled.partial, images=self.images, may_overwrite=name in self.plan.overwriting)
             if name in executor.checkpointed and self.is_recording:
                 y = checkpoint(_checkpointed, call, *inputs, use_reentrant=False)
             else:
                 y = compute(call)
-        if tuple(y.shape) != tuple(
-                shape_of(box, b.axes_of(len(node.shape) - 1))):
+        if tuple(y.shape) != tuple(shape_of(box, b.axes_of(len(node.shape) - 1))):
             raise NotSupported(f"{name}: {node.op} gave {tuple(y.shape)} for the box {list(box)}")
         is_over = name in self.plan.overwriting and y is inputs[0]
         if scheduled.is_layer:

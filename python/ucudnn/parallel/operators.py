@@ -1,7 +1,7 @@
 """Each operator on a box of its output, from the boxes of its inputs that it reads. A rule gets a Call and returns the
 box of the output; norm.py and losses.py have the statistics that ranks merge."""
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,7 @@ class Call:
     parameters: list  # this rank's parts
     batch: int
     training: bool
+    _: KW_ONLY
     module: object = None
     seed: int = 0
     step: int = 0
