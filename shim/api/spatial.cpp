@@ -140,7 +140,7 @@ cudnnStatus_t ucudnnSpatialExchange(cudnnHandle_t handle, cudnnTensorDescriptor_
     }
     std::string why;
     const cudnnStatus_t status = ucudnn::interposer::RunRowExchange(
-        interposer->process(), {handle, xDesc, x, yDesc, y}, why);
+        interposer->process().split_context(), {handle, xDesc, x, yDesc, y}, why);
     return why.empty() ? status : ucudnn::Refuse(status, name + why);
   });
 }

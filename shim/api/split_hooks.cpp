@@ -17,6 +17,7 @@ namespace ucudnn {
 namespace {
 
 interposer::Process& OfProcess() { return ProcessInterposer()->process(); }
+interposer::SplitContext Context() { return OfProcess().split_context(); }
 const cudnn::Functions& RealOnes() { return OfProcess().functions; }
 
 // Calls `split`, or `forward` if the program has excluded its own calls from splitting.
@@ -32,7 +33,7 @@ cudnnStatus_t BackwardBias(cudnnHandle_t handle, const void* alpha, cudnnTensorD
                            void* db) {
   return SplitOr(
       [&] {
-        return interposer::RunBiasGradient(OfProcess(),
+        return interposer::RunBiasGradient(Context(),
                                            {handle, alpha, dy_desc, dy, beta, db_desc, db});
       },
       [&] {
@@ -47,7 +48,7 @@ cudnnStatus_t PoolingForward(cudnnHandle_t handle, cudnnPoolingDescriptor_t pool
   return SplitOr(
       [&] {
         return interposer::RunPooling(
-            OfProcess(), {Operation::kForward, handle, pooling, alpha, beta, x_desc, x, y_desc, y});
+            Context(), {Operation::kForward, handle, pooling, alpha, beta, x_desc, x, y_desc, y});
       },
       [&] {
         return RealOnes().cudnnPoolingForward(handle, pooling, alpha, x_desc, x, beta, y_desc, y);
@@ -62,8 +63,8 @@ cudnnStatus_t PoolingBackward(cudnnHandle_t handle, cudnnPoolingDescriptor_t poo
   return SplitOr(
       [&] {
         return interposer::RunPooling(
-            OfProcess(), {Operation::kBackwardData, handle, pooling, alpha, beta, x_desc, x, y_desc,
-                          const_cast<void*>(y), dy_desc, dy, dx_desc, dx});
+            Context(), {Operation::kBackwardData, handle, pooling, alpha, beta, x_desc, x, y_desc,
+                        const_cast<void*>(y), dy_desc, dy, dx_desc, dx});
       },
       [&] {
         return RealOnes().cudnnPoolingBackward(handle, pooling, alpha, y_desc, y, dy_desc, dy,
@@ -73,7 +74,7 @@ cudnnStatus_t PoolingBackward(cudnnHandle_t handle, cudnnPoolingDescriptor_t poo
 
 template <typename Call>
 cudnnStatus_t NormOr(const Call& call, const cudnn::NormSpaces* spaces) {
-  return SplitOr([&] { return interposer::RunNorm(OfProcess(), call, spaces); },
+  return SplitOr([&] { return interposer::RunNorm(Context(), call, spaces); },
                  [&] {
                    return spaces == nullptr ? cudnn::Normalize(RealOnes(), call)
                                             : cudnn::Normalize(RealOnes(), call, *spaces);
@@ -141,7 +142,7 @@ cudnnStatus_t NormBackwardEx(
       handle,  mode,       data_alpha,   data_beta, parameter_alpha, parameter_beta, x_desc, x,
       dy_desc, dy,         dx_desc,      dx,        parameters,      scale,          dscale, dbias,
       epsilon, saved_mean, saved_inverse};
-  return SplitOr([&] { return interposer::RunNorm(OfProcess(), call, &spaces); },
+  return SplitOr([&] { return interposer::RunNorm(Context(), call, &spaces); },
                  [&] {
                    return RealOnes().cudnnBatchNormalizationBackwardEx(
                        handle, mode, operations, data_alpha, data_beta, parameter_alpha,

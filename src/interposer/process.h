@@ -15,8 +15,7 @@
 #include "interposer/pinned/followed_plan.h"
 #include "interposer/report/measuring_line.h"
 #include "interposer/report/reporter.h"
-#include "interposer/session/sessions.h"
-#include "interposer/spatial/splitter.h"
+#include "interposer/spatial/split_operation.h"
 #include "options/options.h"
 #include "planning/measurement_store.h"
 #include "tuning/legacy_kernel.h"
@@ -32,6 +31,7 @@ struct Process {
   // Returns whether the user wants reports of every kernel, even of those for which nothing can be
   // done.
   bool TellsAll() const { return options.mode == Mode::kObserve || !options.report.empty(); }
+  SplitContext split_context() { return {functions, driver, sessions, splitter}; }
   std::string ReportText();
   // Rewrites the report file, if the user named one and this process called a convolution.
   void WriteReport();

@@ -20,22 +20,21 @@ bool IsAlone(const planning::Decision& decision) {
 
 void NoteFailure(const RunRequest& request) {
   *request.state.failed = true;
-  request.process.reporter.Fallback(request.problem, IsAlone(request.state.decision)
-                                                         ? Cause::kPieceFailedAlone
-                                                         : Cause::kPieceFailed);
+  request.reporter.Fallback(request.problem, IsAlone(request.state.decision)
+                                                 ? Cause::kPieceFailedAlone
+                                                 : Cause::kPieceFailed);
 }
 
 // Runs the call under UCUDNN_CHECK. Returns false if it must still be run.
 bool RanChecked(const RunRequest& request, const cudnn::ConvolutionCall& call) {
   KernelState& state = request.state;
   const CheckedCall checked =
-      RunChecked(*request.process.driver, {request.session.context(), request.session.stream(),
-                                           *state.schedule, request.problem, *state.checked, call});
+      RunChecked(request.driver, {request.session.context(), request.session.stream(),
+                                  *state.schedule, request.problem, *state.checked, call});
   const tuning::Verdict verdict = checked.verification.verdict;
   if (verdict == tuning::Verdict::kDifferent || verdict == tuning::Verdict::kTrespassed) {
     *state.failed = true;
-    request.process.reporter.Fallback(request.problem, Cause::kCheckFailed,
-                                      checked.verification.message);
+    request.reporter.Fallback(request.problem, Cause::kCheckFailed, checked.verification.message);
   }
   if (verdict == tuning::Verdict::kEqual) state.ran = true;
   if (checked.piece_failed) NoteFailure(request);
@@ -63,13 +62,13 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
   assert(state.schedule != nullptr && state.failed != nullptr);
   const execution::Schedule& schedule = *state.schedule;
   if (!schedule.has_pieces()) return RunOtherwise(state, other);
-  const bool capturing = request.process.sessions.Capturing(request.session);
+  const bool capturing = request.sessions.Capturing(request.session);
   planning::Obstacles obstacles;
   obstacles.first_in_capture = capturing && !state.ran.load(std::memory_order_relaxed);
   obstacles.failed = *state.failed;
   if (!RunsPieces(state.decision, obstacles)) return RunOtherwise(state, other);
-  const OwnedWorkspace owned(*request.process.driver, request.session, request.call.handle,
-                             state.owned, capturing);
+  const OwnedWorkspace owned(request.driver, request.session, request.call.handle, state.owned,
+                             capturing);
   cudnn::ConvolutionCall call = request.call;
   if (state.owned.bytes > 0) {
     obstacles.no_workspace = owned.data() == nullptr;
@@ -104,7 +103,7 @@ cudnnStatus_t RunSchedule(const RunRequest& request, OtherWays& other) {
         NoteFailure(request);
         return status;
       }
-      request.process.reporter.Fallback(request.problem, Cause::kPieceFailedAsAsked);
+      request.reporter.Fallback(request.problem, Cause::kPieceFailedAsAsked);
       return RunOtherwise(state, other, true);
   }
   return status;

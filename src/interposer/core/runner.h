@@ -3,7 +3,8 @@
 #pragma once
 
 #include "interposer/core/kernel_state.h"
-#include "interposer/process.h"
+#include "interposer/report/reporter.h"
+#include "interposer/session/sessions.h"
 
 namespace ucudnn::interposer {
 
@@ -22,7 +23,9 @@ class OtherWays {
 
 // One call on the session of its handle. `call` has the caller's workspace.
 struct RunRequest {
-  Process& process;
+  const cuda::Driver& driver;
+  Reporter& reporter;
+  const Sessions& sessions;
   Session& session;
   const ConvolutionProblem& problem;
   KernelState& state;  // must have a schedule

@@ -297,7 +297,9 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
   const std::optional<cudnn::ConvolutionCall> call = CallOf(handle, state, *operands, fused);
   // The real library refuses packs that lack an operand.
   if (!call) return RunOtherwise(state, other);
-  return RunSchedule({process_, *session, state.own->convolution.problem, state, *call}, other);
+  return RunSchedule({*process_.driver, process_.reporter, process_.sessions, *session,
+                      state.own->convolution.problem, state, *call},
+                     other);
 }
 
 cudnnStatus_t GraphPlans::WorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,

@@ -156,7 +156,7 @@ cudnnStatus_t LegacyCalls::ConvolveSplit(const cudnn::ConvolutionCall& call) {
   };
   if (!HasAllPointers(call) && process_.splitter.refusal().empty()) return CUDNN_STATUS_BAD_PARAM;
   OwnCall own(*this);
-  return RunLegacyConvolution(process_, call, own);
+  return RunLegacyConvolution(process_.split_context(), call, own);
 }
 
 cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {
@@ -197,7 +197,9 @@ cudnnStatus_t LegacyCalls::ConvolveHere(const cudnn::ConvolutionCall& call) {
   if (state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
   if (state->schedule == nullptr) return cudnn::Convolve(functions, call);
   LegacyOtherWays other(process_, *session, key, *state, call);
-  return RunSchedule({process_, *session, key.problem, *state, call}, other);
+  return RunSchedule(
+      {*process_.driver, process_.reporter, process_.sessions, *session, key.problem, *state, call},
+      other);
 }
 
 }  // namespace ucudnn::interposer

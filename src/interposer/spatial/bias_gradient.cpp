@@ -1,7 +1,6 @@
 #include "interposer/spatial/bias_gradient.h"
 
 #include "cudnn/descriptors.h"
-#include "interposer/spatial/split_operation.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -23,8 +22,8 @@ class OwnBiasGradient : public spatial::LocalCall {
 
 }  // namespace
 
-cudnnStatus_t RunBiasGradient(Process& process, const BiasGradientCall& call) {
-  Splitter& splitter = process.splitter;
+cudnnStatus_t RunBiasGradient(const SplitContext& context, const BiasGradientCall& call) {
+  Splitter& splitter = context.splitter;
   if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
   if (call.alpha == nullptr || call.beta == nullptr || call.dy == nullptr || call.db == nullptr) {
     return CUDNN_STATUS_BAD_PARAM;
@@ -37,13 +36,13 @@ cudnnStatus_t RunBiasGradient(Process& process, const BiasGradientCall& call) {
   filter.w = call.db;
   filter.y = const_cast<void*>(call.dy);
   const auto read = [&](ConvolutionProblem& problem) {
-    return process.functions.cudnnConvolutionBackwardBias == nullptr
+    return context.functions.cudnnConvolutionBackwardBias == nullptr
                ? "the real cuDNN lacks cudnnConvolutionBackwardBias"
-               : cudnn::ReadBiasGradient(process.functions, call.dy_descriptor, call.db_descriptor,
+               : cudnn::ReadBiasGradient(context.functions, call.dy_descriptor, call.db_descriptor,
                                          problem);
   };
-  return SplitOperation(process, "a bias gradient", filter, read, [&](spatial::SplitCall& split) {
-    OwnBiasGradient own(process.functions, call);
+  return SplitOperation(context, "a bias gradient", filter, read, [&](spatial::SplitCall& split) {
+    OwnBiasGradient own(context.functions, call);
     split.work = spatial::SplitWork::kBiasGradient;
     split.declared.is_replicated = splitter.IsReplicated(call.dy_descriptor);
     return splitter.Run(split, own);

@@ -3,7 +3,7 @@
 
 #include <cudnn.h>
 
-#include "interposer/process.h"
+#include "interposer/spatial/split_operation.h"
 
 namespace ucudnn::interposer {
 
@@ -17,8 +17,8 @@ struct BiasGradientCall {
   void* db = nullptr;
 };
 
-// REQUIRES: the process's calls are split, and the program has not excluded this one
+// REQUIRES: calls are split, and the program has not excluded this one
 // (Splitter::enabled).
-cudnnStatus_t RunBiasGradient(Process& process, const BiasGradientCall& call);
+cudnnStatus_t RunBiasGradient(const SplitContext& context, const BiasGradientCall& call);
 
 }  // namespace ucudnn::interposer

@@ -1,13 +1,13 @@
 // A convolution of the legacy API that is split over ranks.
 #pragma once
 
-#include "interposer/process.h"
+#include "interposer/spatial/split_operation.h"
 
 namespace ucudnn::interposer {
 
-// `own` makes the rank's own call. REQUIRES: the process's calls are split, and the program has not
+// `own` makes the rank's own call. REQUIRES: calls are split, and the program has not
 // excluded this one (Splitter::enabled).
-cudnnStatus_t RunLegacyConvolution(Process& process, const cudnn::ConvolutionCall& call,
+cudnnStatus_t RunLegacyConvolution(const SplitContext& context, const cudnn::ConvolutionCall& call,
                                    spatial::LocalCall& own);
 
 }  // namespace ucudnn::interposer

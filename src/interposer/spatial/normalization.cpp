@@ -1,6 +1,5 @@
 #include "interposer/spatial/normalization.h"
 
-#include "interposer/spatial/split_operation.h"
 #include "spatial/scales.h"
 
 namespace ucudnn::interposer {
@@ -92,40 +91,41 @@ cudnnTensorDescriptor_t OutputLayout(const cudnn::NormTraining& call) { return c
 cudnnTensorDescriptor_t OutputLayout(const cudnn::NormGradient& call) { return call.dy_layout; }
 
 template <typename Call>
-cudnnStatus_t RunSplit(Process& process, const Call& call, const cudnn::NormSpaces* spaces) {
-  Splitter& splitter = process.splitter;
+cudnnStatus_t RunSplit(const SplitContext& context, const Call& call,
+                       const cudnn::NormSpaces* spaces) {
+  Splitter& splitter = context.splitter;
   if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
   if (!HasAll(call)) return CUDNN_STATUS_BAD_PARAM;
   // The operands of a fused operation are not passed on (NormSpaces), even if it is local.
   const bool is_fused = spaces != nullptr && spaces->operations != CUDNN_BATCHNORM_OPS_BN;
   // Each position has its own statistics over the images, so a stripe's statistics are right.
   if (call.mode == CUDNN_BATCHNORM_PER_ACTIVATION && !is_fused) {
-    return Normalize(process.functions, call, spaces);
+    return Normalize(context.functions, call, spaces);
   }
   const auto read = [&](ConvolutionProblem& problem) {
     if (is_fused) return "an activation or an addition is fused behind it";
-    return OverwritesX(call) ? "dx is x" : cudnn::ReadNorm(process.functions, call, problem);
+    return OverwritesX(call) ? "dx is x" : cudnn::ReadNorm(context.functions, call, problem);
   };
   const auto run = [&](spatial::SplitCall& split) {
-    OwnNorm local(process.functions, spaces, split.problem.type);
+    OwnNorm local(context.functions, spaces, split.problem.type);
     split.work = spatial::SplitWork::kNorm;
     split.declared.is_replicated =
         splitter.IsReplicated(call.x_layout) || splitter.IsReplicated(OutputLayout(call));
     return splitter.Run(split, local);
   };
-  return SplitOperation(process, "a batch normalisation", CallOf(call), read, run);
+  return SplitOperation(context, "a batch normalisation", CallOf(call), read, run);
 }
 
 }  // namespace
 
-cudnnStatus_t RunNorm(Process& process, const cudnn::NormTraining& call,
+cudnnStatus_t RunNorm(const SplitContext& context, const cudnn::NormTraining& call,
                       const cudnn::NormSpaces* spaces) {
-  return RunSplit(process, call, spaces);
+  return RunSplit(context, call, spaces);
 }
 
-cudnnStatus_t RunNorm(Process& process, const cudnn::NormGradient& call,
+cudnnStatus_t RunNorm(const SplitContext& context, const cudnn::NormGradient& call,
                       const cudnn::NormSpaces* spaces) {
-  return RunSplit(process, call, spaces);
+  return RunSplit(context, call, spaces);
 }
 
 }  // namespace ucudnn::interposer

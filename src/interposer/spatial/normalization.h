@@ -2,16 +2,16 @@
 #pragma once
 
 #include "cudnn/norm_call.h"
-#include "interposer/process.h"
+#include "interposer/spatial/split_operation.h"
 
 namespace ucudnn::interposer {
 
 // `spaces` are the further arguments of an Ex call; null: it is no Ex call. REQUIRES, for both
-// functions: the process's calls are split, and the program has not excluded this call
+// functions: calls are split, and the program has not excluded this call
 // (Splitter::enabled).
-cudnnStatus_t RunNorm(Process& process, const cudnn::NormTraining& call,
+cudnnStatus_t RunNorm(const SplitContext& context, const cudnn::NormTraining& call,
                       const cudnn::NormSpaces* spaces);
-cudnnStatus_t RunNorm(Process& process, const cudnn::NormGradient& call,
+cudnnStatus_t RunNorm(const SplitContext& context, const cudnn::NormGradient& call,
                       const cudnn::NormSpaces* spaces);
 
 }  // namespace ucudnn::interposer

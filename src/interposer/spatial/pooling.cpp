@@ -1,7 +1,6 @@
 #include "interposer/spatial/pooling.h"
 
 #include "cudnn/descriptors.h"
-#include "interposer/spatial/split_operation.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -46,8 +45,8 @@ const char* Read(const cudnn::Functions& functions, const PoolingCall& call,
 
 }  // namespace
 
-cudnnStatus_t RunPooling(Process& process, const PoolingCall& call) {
-  Splitter& splitter = process.splitter;
+cudnnStatus_t RunPooling(const SplitContext& context, const PoolingCall& call) {
+  Splitter& splitter = context.splitter;
   if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
   if (!HasAll(call)) return CUDNN_STATUS_BAD_PARAM;
   const bool forward = call.operation == Operation::kForward;
@@ -62,10 +61,10 @@ cudnnStatus_t RunPooling(Process& process, const PoolingCall& call) {
   own.pooling = forward ? nullptr : &operands;
   cudnn::PoolingKind kind;
   const auto read = [&](ConvolutionProblem& problem) {
-    return Read(process.functions, call, problem, kind);
+    return Read(context.functions, call, problem, kind);
   };
-  return SplitOperation(process, "a pooling", own, read, [&](spatial::SplitCall& split) {
-    OwnPoolingCall local(process.functions, {call.pooling, call.x_descriptor, call.y_descriptor});
+  return SplitOperation(context, "a pooling", own, read, [&](spatial::SplitCall& split) {
+    OwnPoolingCall local(context.functions, {call.pooling, call.x_descriptor, call.y_descriptor});
     split.work = spatial::SplitWork::kPooling;
     split.pooling = kind;
     // y, the result of pooling a whole image, may be declared as replicated while x is a stripe.

@@ -4,7 +4,7 @@
 #include <cudnn.h>
 
 #include "cudnn/convolution_call.h"
-#include "interposer/process.h"
+#include "interposer/spatial/split_operation.h"
 
 namespace ucudnn::interposer {
 
@@ -25,8 +25,8 @@ struct PoolingCall {
   void* dx = nullptr;
 };
 
-// REQUIRES: the process's calls are split, and the program has not excluded this one
+// REQUIRES: calls are split, and the program has not excluded this one
 // (Splitter::enabled).
-cudnnStatus_t RunPooling(Process& process, const PoolingCall& call);
+cudnnStatus_t RunPooling(const SplitContext& context, const PoolingCall& call);
 
 }  // namespace ucudnn::interposer

@@ -38,17 +38,18 @@ class OwnRows : public spatial::LocalCall {
 
 }  // namespace
 
-cudnnStatus_t RunRowExchange(Process& process, const RowExchangeCall& call, std::string& why) {
-  Splitter& splitter = process.splitter;
+cudnnStatus_t RunRowExchange(const SplitContext& context, const RowExchangeCall& call,
+                             std::string& why) {
+  Splitter& splitter = context.splitter;
   if (!splitter.refusal().empty()) return splitter.Refuse(splitter.refusal());
-  Session* const session = process.sessions.Of(call.handle);
-  if (session == nullptr || process.driver == nullptr) {
+  Session* const session = context.sessions.Of(call.handle);
+  if (session == nullptr || context.driver == nullptr) {
     why = "the handle is of no known device";
     return CUDNN_STATUS_BAD_PARAM;
   }
   ConvolutionProblem problem;
   if (const char* const unreadable =
-          cudnn::ReadRowsBeside(process.functions, call.x_descriptor, call.y_descriptor, problem)) {
+          cudnn::ReadRowsBeside(context.functions, call.x_descriptor, call.y_descriptor, problem)) {
     why = unreadable;
     return CUDNN_STATUS_BAD_PARAM;
   }
@@ -57,13 +58,13 @@ cudnnStatus_t RunRowExchange(Process& process, const RowExchangeCall& call, std:
   forward.handle = call.handle;
   forward.x = const_cast<void*>(call.x);
   forward.y = call.y;
-  OwnRows own(*process.driver, problem, session->stream());
+  OwnRows own(*context.driver, problem, session->stream());
   if (!splitter.splits()) {
-    const cuda::ContextScope scope(*process.driver, session->context());
+    const cuda::ContextScope scope(*context.driver, session->context());
     return own.Run(forward);
   }
   spatial::SplitCall split{problem, forward, session->context(), session->stream(),
-                           process.sessions.Capturing(*session)};
+                           context.sessions.Capturing(*session)};
   split.work = spatial::SplitWork::kRows;
   return splitter.Run(split, own);
 }

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "interposer/process.h"
+#include "interposer/spatial/split_operation.h"
 
 namespace ucudnn::interposer {
 
@@ -18,6 +18,7 @@ struct RowExchangeCall {
 };
 
 // If calls are not split, x is the whole image. `why` says what is wrong with an argument.
-cudnnStatus_t RunRowExchange(Process& process, const RowExchangeCall& call, std::string& why);
+cudnnStatus_t RunRowExchange(const SplitContext& context, const RowExchangeCall& call,
+                             std::string& why);
 
 }  // namespace ucudnn::interposer
