@@ -11,8 +11,8 @@ from torch.utils.checkpoint import checkpoint
 
 from . import boxes as b
 from .errors import NotSupported
-from .ledger import Ledger
-from .losses import Mean, SplitCrossEntropy, Sum, Total, named
+from .ledger import Ledger, PassLedger
+from .losses import Mean, SplitCrossEntropy, Sum, Total, left_out, named
 from .moves import Meeting, Move, Post, Wait, cut, shape_of
 from .norm import GroupNormalized, Normalized, Shares, counts_of
 from .operators import OVERWRITING, OVERWRITTEN, Call, compute
@@ -160,7 +160,7 @@ class Executor:
         self.losses = losses and [(named(loss) or (loss if isinstance(loss, Sum) else Mean(loss)), weight)
                                   for loss, weight in losses]
         self.places = {node.name: place for place, node in enumerate(network.nodes)}
-        self.parameters, self.accumulated, self.evaluated = {}, {}, None
+        self.parameters, self.accumulated = {}, {}
         self.plans, self.types_by_state, self.trained = {}, {}, None
         self.sizes = {schedule.batch}  # batch sizes that a sampler gives
         self.label_elements, self.steps_counted = 1, 0
@@ -313,6 +313,7 @@ class Executor:
         return {"sizes of batches": sorted(self.sizes), "labels": None if labels is None else str(labels.dtype),
                 "no_sync": not self.is_synchronous, "recorded gradients": torch.is_grad_enabled(),
                 "autocast": str(autocast_of(self.device)),
+                "types of parameters": sorted({str(one.dtype) for one in self.parameters.values()}),
                 "parameters that are not trained": [name for name, one in self.parameters.items() if not one.requires_grad],
                 "modules in evaluation": [name for name, module in self.modules.items() if not module.training]}
 
@@ -340,6 +341,15 @@ class Executor:
         expected = shape if images.ndim > 2 else shape[:1]
         if tuple(images.shape[1:]) != tuple(expected):
             return f"images of shape {tuple(images.shape[1:])} on rank {self.rank}: {tuple(expected)} is expected"
+        types = {one.dtype for one in self.parameters.values()}
+        if images.is_floating_point() and types and images.dtype not in types and autocast_of(self.device) is None:
+            return f"images of {images.dtype} on rank {self.rank}: {' or '.join(sorted(map(str, types)))} is expected"
+        if labels is not None and not labels.is_floating_point() and (self.transport.world > 1 or self.schedule.passes):
+            for loss, _ in self.losses:
+                ignored = left_out(loss.loss if isinstance(loss, Mean) else loss)
+                if ignored is not None and not labels.is_meta and (labels == ignored).any():
+                    return (f"labels of {ignored} on rank {self.rank}, which the loss leaves out of its mean: the mean over all "
+                            "images is expected; parallel.Sum of a loss with reduction='sum' has a rule")
         if labels is not None and labels.is_floating_point():
             for output, (loss, _) in zip(self.network.outputs, self.losses):
                 boxes = self.schedule.nodes[output.node].boxes.values()
@@ -372,7 +382,7 @@ class Run:
 
     def __init__(self, executor, plan, images):
         self.executor, self.plan, self.schedule = executor, plan, plan.schedule
-        self.rank, self.model = executor.rank, executor.model
+        self.rank, self.model, self.ledger = executor.rank, executor.model, executor.ledger
         self.is_recording = torch.is_grad_enabled()
         self.training = self.model.training
         floating = next((p.dtype for p in executor.parameters.values() if p.dtype.is_floating_point), images.dtype)
@@ -392,6 +402,7 @@ class Run:
         other = copy.copy(self)
         other.plan, other.schedule, other.images = plan, plan.schedule, images
         other.values, other.arrived, other.flights = {}, {}, {}
+        other.ledger = PassLedger(self.executor.ledger)
         other.token = other.root = torch.zeros((), device=self.executor.device, requires_grad=self.is_recording)
         other.parameters = Pass(self.executor, False)
         other.parameters.values.update(parameters)
@@ -446,6 +457,8 @@ class Run:
         self.token = Post.apply(self.token, x if move.returns or x is None else x.detach(), move, state, self.types[node],
                                 self.executor.device)
         self.flights[what] = state
+        if self.schedule.exchanges[what].input is not None and move.needed is not None:
+            self.ledger.count("copies", state["flight"].received, self.types[node].itemsize)
 
     def wait(self, what):
         exchange, move = self.schedule.exchanges[what], self.plan.moves.get(what)
@@ -453,7 +466,7 @@ class Run:
             if exchange.input is None:
                 self.keep_sum(exchange.node)
             return
-        state, ledger, like = self.flights.pop(what), self.executor.ledger, self.types[exchange.node]
+        state, ledger, like = self.flights.pop(what), self.ledger, self.types[exchange.node]
         received = state["flight"].received
         self.token, y = Wait.apply(self.token, move, state, like, self.executor.device)
         if exchange.input is None:
@@ -462,7 +475,6 @@ class Run:
                 self.values[exchange.node] = (y, move.needed)
             self.keep_sum(exchange.node)
         elif move.needed is not None:
-            ledger.count("copies", received, like.itemsize)
             ledger.count("assembled", y.numel() if received else 0, like.itemsize)
             self.arrived[exchange.consumer, exchange.input] = (y, move.needed)
 
@@ -515,11 +527,11 @@ class Run:
             raise NotSupported(f"{name}: {node.op} gave {tuple(y.shape)} for the box {list(box)}")
         is_over = name in self.plan.overwriting and y is inputs[0]
         if scheduled.is_layer:
-            executor.ledger.add("outputs", y)
+            self.ledger.add("outputs", y)
             if is_over:  # a follower's output, which is now that of this layer
-                executor.ledger.count("followers", -y.numel(), y.element_size())
+                self.ledger.count("followers", -y.numel(), y.element_size())
         elif not is_over:
-            executor.ledger.add("followers", y)
+            self.ledger.add("followers", y)
         self.values[name] = (y, box)
 
     def normalize(self, node, scheduled, module, x, base, box, parameters):
@@ -578,10 +590,9 @@ class Run:
             y = move.collected(flight, x, move.held, whole, move.receives, False, like, executor.device)
             found.append(y.flatten(1) if output.dims == 2 else y)
         structure = executor.network.structure
-        if not self.training and executor.evaluated is not None:
-            names, structure = executor.evaluated
-            by_name = dict(zip((output.node for output in executor.network.outputs), found))
-            found = [by_name[name] for name in names]
+        if not self.training and executor.network.evaluated is not None:
+            places, structure = executor.network.evaluated
+            found = [found[place] for place in places]
         return found[0] if structure is None else pytree.tree_unflatten(found, structure)
 
     def total(self):
@@ -616,7 +627,13 @@ class Run:
         except NotSupported as error:
             refusal = error
         if executor.agreement is not None and isinstance(loss, Mean) and output.node not in executor.compared:
-            executor.compared.add(output.node)
+            images = {box[b.N] for box in self.schedule.nodes[output.node].boxes.values()}
+            if max(end - begin for begin, end in images) > 1:
+                executor.compared.add(output.node)
+            elif len(images) > 1 and not loss.is_vouched:
+                refusal = refusal or NotSupported(
+                    f"the loss of {output.node}: every rank has one image, so nobody can see whether this function is a mean "
+                    "over images; F.cross_entropy, F.binary_cross_entropy_with_logits, F.mse_loss and their like have rules")
             executor.agreement.bring(f"the loss of {output.node}", 1, refusal=refusal)
         elif refusal is not None:
             raise refusal

@@ -7,7 +7,7 @@ WHAT = {"parameters": "parts of parameters", "outputs": "outputs of layers", "fo
 
 
 class Ledger:
-    """[elements, bytes] for each kind in WHAT: the maximum of all passes since `clear`."""
+    """[elements, bytes] for each kind in WHAT: `most` is the maximum since `clear`, `own` what is kept now."""
 
     def __init__(self):
         self.clear()
@@ -16,14 +16,31 @@ class Ledger:
         self.most, self.own = {}, collections.defaultdict(lambda: [0, 0])
 
     def begin(self):
-        """Begins a pass. Tensors that were added since the last one belong to that one."""
-        for what, found in self.own.items():
-            self.most[what] = max(self.most.get(what, [0, 0]), found)
+        """Begins a step. Tensors that were added since the last one belong to that one."""
         self.own = collections.defaultdict(lambda: [0, 0])
 
     def add(self, what, tensor):
         self.count(what, tensor.numel(), tensor.element_size())
 
     def count(self, what, elements, size):
-        self.own[what][0] += elements
-        self.own[what][1] += elements * size
+        own = self.own[what]
+        own[0] += elements
+        own[1] += elements * size
+        self.most[what] = max(self.most.get(what, [0, 0]), list(own))
+
+
+class PassLedger(Ledger):
+    """Counts the tensors of one pass, which are kept until `end`, in the ledger of the step, too."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+
+    def count(self, what, elements, size):
+        super().count(what, elements, size)
+        self.step.count(what, elements, size)
+
+    def end(self):
+        for what, (elements, size) in self.own.items():
+            self.step.own[what][0] -= elements
+            self.step.own[what][1] -= size

@@ -16,6 +16,9 @@ def named(loss):
     if loss in (F.binary_cross_entropy_with_logits, "logistic") or isinstance(loss, torch.nn.BCEWithLogitsLoss) and \
             loss.weight is None and loss.pos_weight is None and loss.reduction == "mean":
         return "logistic"
+    if isinstance(loss, (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss)) and loss.weight is not None and loss.reduction == "mean":
+        raise NotSupported(f"{type(loss).__name__} with weights of classes, a mean whose weight depends on the labels: "
+                           "parallel.Sum of a loss with reduction='sum' has a rule")
     if isinstance(loss, str) or not callable(loss):
         raise NotSupported(f"loss {loss!r}: cross_entropy, logistic or a function of outputs and labels is expected")
     return None
@@ -31,6 +34,13 @@ def of_outputs(loss, count):
     for one, _ in losses:
         named(one)
     return losses
+
+
+def left_out(loss):
+    """Returns the label of images that a cross-entropy leaves out of its mean; None for other losses."""
+    if loss in (F.cross_entropy, F.nll_loss, "cross_entropy"):
+        return -100
+    return loss.ignore_index if isinstance(loss, (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss)) else None
 
 
 class Total(torch.autograd.Function):
@@ -99,11 +109,17 @@ class Sum:
         return self.loss(outputs, labels)
 
 
+MEANS = (torch.nn.MSELoss, torch.nn.L1Loss, torch.nn.SmoothL1Loss, torch.nn.HuberLoss)
+MEAN_FUNCTIONS = (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss)
+
+
 class Mean:
-    """Refuses a function that is not a mean over images, the first time that it gets at least two images."""
+    """Refuses a function that is not a mean over images, the first time that it gets at least two images. `is_vouched`:
+    a mean, if outputs and labels have the same shape."""
 
     def __init__(self, loss):
         self.loss, self.is_known = loss, False
+        self.is_vouched = loss in MEAN_FUNCTIONS or isinstance(loss, MEANS) and loss.reduction == "mean"
 
     def __call__(self, outputs, labels):
         if not self.is_known and len(outputs) > 1 and isinstance(labels, torch.Tensor):

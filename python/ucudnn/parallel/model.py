@@ -1,10 +1,13 @@
 """A model that runs by a plan: `apply`."""
 import copy
 import functools
+import math
 import socket
+import weakref
 
 import torch
 import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from . import boxes as b
 from . import schedule as schedules
@@ -19,6 +22,10 @@ from .passes import between
 from .refusals import check
 from .tracing import describe
 from .transport import Transport
+
+
+# Optimizers whose update of an element depends on other elements of its parameter.
+MIXING = {"Adafactor", "LAMB", "LARS", "LBFGS", "Lamb", "Lars", "Muon", "Shampoo", "SOAP"}
 
 
 class Parallel:
@@ -100,10 +107,11 @@ def _class_of(base):
 
 class Shard:
     """This rank's part of a tensor of the model. `ranges` gives the part's range along each axis; None if other ranks
-    have the tensor."""
+    have the tensor. `is_first`: no rank of a lower number has the same part. `is_whole`: every rank has the tensor
+    whole."""
 
-    def __init__(self, shape, ranges, is_first):
-        self.shape, self.ranges, self.is_first = tuple(shape), ranges, is_first
+    def __init__(self, shape, ranges, is_first, is_whole):
+        self.shape, self.ranges, self.is_first, self.is_whole = tuple(shape), ranges, is_first, is_whole
 
     def of(self, whole):
         if self.ranges is None:
@@ -132,8 +140,6 @@ def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(
     dist.broadcast_object_list(seed, 0, group=group)
     executor = Executor(network, schedule, transport, summing, losses, device, seed[0], overlap, checkpoint, agreement,
                         batch_norm == "local")
-    if len(network.outputs) > 1:
-        executor.evaluated = _evaluated(model, network)
     divide(model, executor, lambda tensor: _from_first(tensor, executor, group))
     watch_gradients(model)
     return model
@@ -237,29 +243,6 @@ def _agreed(model, plan, loss, network, checkpoint, device, group, batch_norm):
     return result
 
 
-def _evaluated(model, network):
-    """Returns (names of the outputs, their structure) that the model has in evaluation, if they differ from those in
-    training."""
-    modes = {module: module.training for module in model.modules()}
-    try:
-        model.eval()
-        data = network.nodes[0]
-        parameter = next(model.parameters())
-        example = torch.empty(2, *data.shape, dtype=parameter.dtype, device="meta")
-        with torch.no_grad():
-            found = torch.nn.utils.stateless.functional_call(model, {
-                name: value.to("meta")
-                for name, value in (*model.named_parameters(), *model.named_buffers())
-            }, (example, ))
-    except Exception:  # the model computes with values: its outputs are those of training
-        return None
-    finally:
-        for module, training in modes.items():
-            module.training = training
-    values, structure = torch.utils._pytree.tree_flatten(found)
-    return [output.node for output in network.outputs[:len(values)]], structure
-
-
 def shards_of(network, schedule, rank):
     """Returns the Shard of each parameter, and of each normalization's running statistics, on a rank, by name."""
     found = {}
@@ -270,13 +253,15 @@ def shards_of(network, schedule, rank):
             first = min((device for device, other in parameter.parts.items() if other == ranges), default=None)
             if ranges is not None and shape != parameter.shape:
                 ranges = _ranges_in(shape, parameter.shape, ranges)
-            found[name] = Shard(shape, ranges, first == rank)
+            is_whole = len(parameter.parts) == schedule.devices and all(
+                math.prod(end - begin for begin, end in part) == math.prod(shape) for part in parameter.parts.values())
+            found[name] = Shard(shape, ranges, first == rank, is_whole)
         for name in node.call.get("statistics", ()):
             if name:
                 box = scheduled.boxes.get(rank)
                 channels = box and box[b.C]
                 first = min((device for device, other in scheduled.boxes.items() if other[b.C] == channels), default=None)
-                found[name] = Shard((node.shape[0],), channels and (channels,), first == rank)
+                found[name] = Shard((node.shape[0],), channels and (channels,), first == rank, False)
     return found
 
 
@@ -295,9 +280,12 @@ def divide(model, executor, whole_of):
     shards = executor.shards = shards_of(executor.network, executor.schedule, executor.rank)
     with torch.no_grad():
         for name, parameter in list(model.named_parameters()):
-            part = torch.nn.Parameter(shards[name].of(whole_of(parameter)), parameter.requires_grad)
-            path, _, last = name.rpartition(".")
-            model.get_submodule(path)._parameters[last] = part
+            part = shards[name].of(whole_of(parameter))
+            if parameter.is_meta:
+                path, _, last = name.rpartition(".")
+                model.get_submodule(path)._parameters[last] = torch.nn.Parameter(part, parameter.requires_grad)
+            else:  # an optimizer that was made before has this parameter
+                parameter.data, parameter.grad = part, None
         for name, buffer in list(model.named_buffers()):
             whole = whole_of(buffer)
             path, _, last = name.rpartition(".")
@@ -316,13 +304,40 @@ def _from_first(tensor, executor, group):
 
 
 def watch_gradients(model):
-    """Marks gradients as parts as soon as they exist."""
+    """Marks gradients as parts as soon as they exist, and lets no optimizer step that needs whole parameters."""
     executor = model.__dict__["_ucudnn"]
+    _check_optimizers()
     everybody = _Everybody(executor.transport)
     for name, parameter in model.named_parameters():
         if executor.transport.world > 1:
-            parts = Parts(executor.shards[name].is_first, everybody)
+            shard, is_trained = executor.shards[name], parameter.requires_grad
+            parts, parameter.is_ucudnn_part = Parts(shard.is_first, everybody), not shard.is_whole
+            parameter.requires_grad_(True)  # torch takes hooks of trained parameters alone; this one may be trained later
             parameter.register_post_accumulate_grad_hook(functools.partial(_mark, parts))
+            parameter.requires_grad_(is_trained)
+
+
+@functools.cache
+def _check_optimizers():
+    checked = weakref.WeakSet()
+
+    def check(optimizer, *_):
+        if optimizer in checked:
+            return
+        parts = [one for group in optimizer.param_groups for one in group["params"] if getattr(one, "is_ucudnn_part", False)]
+        name = next((base.__name__ for base in type(optimizer).__mro__ if base.__name__ in MIXING), None)
+        if parts and name:
+            raise NotSupported(f"the optimizer {name}, which mixes the elements of a parameter: ranks have parts of parameters "
+                               "here, so an optimizer that treats each element by itself is expected, as SGD or AdamW")
+        for one in parts:
+            for what, value in optimizer.state.get(one, {}).items():
+                if isinstance(value, torch.Tensor) and value.ndim and value.shape != one.shape:
+                    raise NotSupported(f"an optimizer that has stepped before apply: its {what!r} has the shape "
+                                       f"{tuple(value.shape)}, this rank's part is {tuple(one.shape)}; "
+                                       "parallel.load_state_dict(model, state, optimizer) divides it")
+        if parts:
+            checked.add(optimizer)
+    register_optimizer_step_pre_hook(check)
 
 
 class _Everybody:

@@ -45,6 +45,7 @@ class Network:
     parameters: dict  # by name in the model
     outputs: list
     structure: object = None  # torch's pytree of the outputs
+    evaluated: tuple | None = None  # in evaluation: (places of the model's outputs among `outputs`, their pytree)
     is_built: bool = False  # made by `module`: its nodes have no modules of their own
 
     def __post_init__(self):

@@ -92,7 +92,7 @@ class PassesRun:
             if output.node in run.values:
                 self.outputs.setdefault(output.node, []).append((images, run.values[output.node]))
         if self.labels is None:
-            del self.runs[number]
+            self.runs.pop(number).ledger.end()
             return
         total, share = torch.zeros((), device=executor.device), len(images) / self.schedule.batch
         for output, (loss, weight) in zip(executor.network.outputs, executor.losses):
@@ -114,7 +114,7 @@ class PassesRun:
                 if gradient is not None:
                     old = self.gradients[key]
                     self.gradients[key] = gradient if old is None else old + gradient
-        del self.runs[number]
+        self.runs.pop(number).ledger.end()
 
     def end(self):
         """Returns this rank's loss, through which the gradients flow on."""

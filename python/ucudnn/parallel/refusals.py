@@ -19,6 +19,8 @@ def check(network, schedule, losses, checkpointed=()):
     if unknown := sorted(set(checkpointed) - set(network.by_name)):
         known = [node.name for node in network.nodes if node.inputs]
         raise NotSupported(f"checkpoint={unknown}: names of nodes are expected, as {known[:3]}")
+    if norms := [name for name in checkpointed if network.by_name[name].op == "batch_normalization"]:
+        raise NotSupported(f"checkpoint={norms}: batch normalizations, whose statistics are brought together once a pass")
 
 
 def _check_node(node, scheduled, is_in_passes):

@@ -114,7 +114,6 @@ def predicted(executor, batch=None, label_elements=1):
 
 
 def _kept(executor):
-    executor.ledger.begin()
     parameters = executor.parameters.values()
     most = [sum(found) for found in zip(executor.transport.counts.most_under_way, executor.summing.counts.most_under_way)]
     return executor.ledger.most | {"messages": most, "parameters": [
@@ -123,9 +122,9 @@ def _kept(executor):
 
 
 def _planned(schedule, rank):
-    """Returns the plan file's figures of a device's memory, for a step without passes."""
+    """Returns the plan file's figures of a device's memory."""
     try:
-        return next(one["memory"] for one in schedule.elements["by_device"] if one["device"] == rank and not schedule.passes)
+        return next(one["memory"] for one in schedule.elements["by_device"] if one["device"] == rank)
     except (AttributeError, KeyError, StopIteration, TypeError):
         return {}
 

@@ -6,12 +6,15 @@ While a model runs, two functions of autograd stand between a parameter and its 
 Ended when the pass begins, so torch runs its backward last; the first use of one of them sends all through Begun, whose
 backward runs as soon as their gradients exist. Begun begins the sum, and Ended waits for it. Operations on a gradient
 behind Ended see the sum."""
+import itertools
 import queue
 import threading
 
 import torch
 
 from .schedule import phases_of
+
+CHUNK_BYTES = 25 * 2**20  # of one message: what is packed beside the bundle stays small
 
 
 class Summed:
@@ -31,11 +34,11 @@ class Summed:
     def run(self, flat):
         """Sums `flat` over the devices, in place."""
         self._plan(flat.numel())
-        for number, phase in enumerate(self.phases):
-            self._phase(flat, phase, f"sum {self.id}, phase {number + 1}", adds=True)
-        for number, phase in enumerate(reversed(self.phases)):
-            self._phase(flat, [(to, sender, interval) for sender, to, interval in phase],
-                        f"sum {self.id}, phase {len(self.phases) + number + 1}", adds=False)
+        phases = [(phase, True) for phase in self.phases]
+        phases += [([(to, sender, interval) for sender, to, interval in phase], False) for phase in reversed(self.phases)]
+        for number, (phase, adds) in enumerate(phases):
+            for chunk in _chunks(phase, CHUNK_BYTES // flat.element_size()):
+                self._phase(flat, chunk, f"sum {self.id}, phase {number + 1}", adds)
 
     def _phase(self, flat, messages, what, adds):
         """Runs one phase. All intervals of one pair of devices are one message, one behind the other."""
@@ -59,6 +62,17 @@ class Summed:
             place = flat[interval[0]:interval[1]].copy_(ordered[0])
             for tensor in ordered[1:]:
                 place.add_(tensor)
+
+
+def _chunks(messages, most):
+    """Cuts the intervals of messages into pieces of at most `most` elements; yields the first pieces of all, the second
+    ones, and so on. Both devices of a message cut it alike."""
+    for number in itertools.count():
+        pieces = [(sender, to, (begin + number * most, min(end, begin + (number + 1) * most)))
+                  for sender, to, (begin, end) in messages if begin + number * most < end]
+        if not pieces:
+            return
+        yield pieces
 
 
 class Worker:

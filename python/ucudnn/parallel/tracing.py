@@ -52,21 +52,49 @@ def describe(model, input_shape, name=None, loss=None):
     parameter = next(iter(model.parameters()), torch.empty(0))
     dtype = parameter.dtype if parameter.dtype.is_floating_point else torch.get_default_dtype()
     example = torch.empty(BATCH, *input_shape, dtype=dtype, device=parameter.device)
+    network, evaluated = [Tracer(model, _exported(model, example, is_training), tuple(input_shape)).network(
+        name or type(model).__name__, is_training) for is_training in (True, False)]
+    network.evaluated = _outputs_in_evaluation(network, evaluated)
+    losses = [] if loss is None else of_outputs(loss, len(network.outputs))
+    return network.add_losses([LOSSES.get(named(one)) for one, _ in losses])
+
+
+def _exported(model, example, is_training):
     modes = {module: module.training for module in model.modules()}
     try:
-        model.train()
-        program = torch.export.export(model, (example,))
-    except NotSupported:
-        raise
+        model.train(is_training)
+        return torch.export.export(model, (example,))
     except Exception as error:  # torch raises many types of errors here
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise NotSupported(f"{type(model).__name__} cannot be exported: {first.strip()}") from error
+        raise NotSupported(f"{type(model).__name__} cannot be exported in {'training' if is_training else 'evaluation'}: "
+                           f"{first.strip()}") from error
     finally:
         for module, training in modes.items():
             module.training = training
-    network = Tracer(model, program, tuple(input_shape)).network(name or type(model).__name__)
-    losses = [] if loss is None else of_outputs(loss, len(network.outputs))
-    return network.add_losses([LOSSES.get(named(one)) for one, _ in losses])
+
+
+def _outputs_in_evaluation(network, evaluated):
+    """Returns the network's `evaluated`. Refuses a model that computes something in evaluation that it does not compute
+    in training: one network runs in both."""
+    numbers = {}  # by what a node computes from the network's input, dropout left out
+
+    def numbered(nodes):
+        found = {}
+        for node in nodes:
+            inputs = tuple(found[source] for source in node.inputs)
+            what = (node.op, node.shape, node.parameters, repr(node.members), repr(node.call), inputs)
+            found[node.name] = inputs[0] if node.op == "dropout" else numbers.setdefault(what, len(numbers))
+        return found
+    trained = numbered(network.nodes)
+    count, found = len(numbers), numbered(evaluated.nodes)
+    outputs = [trained[output.node] for output in network.outputs]
+    for node in evaluated.nodes:
+        if found[node.name] >= count:
+            raise NotSupported(f"{node.name}: {node.op} is computed so in evaluation alone; a plan runs one network in training "
+                               "and in evaluation, which may differ by dropout and by outputs that are left out")
+    if missing := [output.node for output in evaluated.outputs if found[output.node] not in outputs]:
+        raise NotSupported(f"{missing[0]}: an output in evaluation alone")
+    return [outputs.index(found[output.node]) for output in evaluated.outputs], evaluated.structure
 
 
 class Tracer:
@@ -76,7 +104,7 @@ class Tracer:
         self.parameters = {}
         self.fx = None  # the present node of torch's graph
 
-    def network(self, name):
+    def network(self, name, is_training=True):
         signature = self.program.graph_signature
         by_input = {key: Named("parameter", value) for key, value in signature.inputs_to_parameters.items()}
         by_input |= {key: Named("buffer", value) for key, value in signature.inputs_to_buffers.items()}
@@ -97,10 +125,11 @@ class Tracer:
             elif self.fx.op != "get_attr":
                 self.refuse(f"{self.fx.op} {self.fx.target}")
         outputs = [output for output in outputs if output]
-        if unread := [key for key, _ in self.model.named_parameters(remove_duplicate=False) if key not in self.parameters]:
+        names = [key for key, _ in self.model.named_parameters(remove_duplicate=False)]
+        if is_training and (unread := [key for key in names if key not in self.parameters]):
             raise NotSupported(f"parameters that no layer reads: {', '.join(unread)}")
         order = [key for key, _ in self.model.named_parameters()]
-        parameters = {key: self.parameters[key] for key in order}
+        parameters = {key: self.parameters[key] for key in order if key in self.parameters}
         return Network(name, self.nodes, parameters, outputs, self.program.call_spec.out_spec)
 
     # Nodes

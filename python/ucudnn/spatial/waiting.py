@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import json
 import os
+import socket
 import sys
 import threading
 import time
@@ -45,6 +46,26 @@ def named(ranks):
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks}"
 
 
+def _started(process):
+    """Returns when a process of this machine was started, in ticks since the machine was; None if it has ended."""
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{process}/stat") as file:
+            state, *fields = file.read().rpartition(")")[2].split()
+        return None if state in "ZX" else int(fields[18])
+    return None
+
+
+def identity():
+    """Describes this process, for `has_ended` in other processes."""
+    return [socket.gethostname(), os.stat("/proc/self/ns/pid").st_ino, os.getpid(), _started(os.getpid())]
+
+
+def has_ended(process):
+    """Returns whether a process has ended, by its `identity`; False for one that this process cannot see."""
+    own = identity()
+    return process[:2] == own[:2] and _started(process[2]) != process[3]
+
+
 class _Wait:
     def __init__(self, what, members):
         self.what, self.members, self.began = what, members, time.monotonic()
@@ -64,6 +85,8 @@ class Waiting:
         self._told_after, self._said_after = min(60.0, seconds) / 10, min(60.0, seconds / 2)
         self._current = self._thread = None
         self._closed = threading.Event()
+        self._processes = {}  # identities of the ranks' processes, as far as they are known
+        store.set(f"{prefix}/process/{rank}", json.dumps(identity()))
 
     def close(self):
         """Ends the thread. To be called before the interpreter ends: a thread that returns from the store after that
@@ -89,6 +112,9 @@ class Waiting:
         """Returns, for a wait that failed, the ranks that have not come, as far as is known; empty if all failed at
         once."""
         told = {self.rank: (wait.seconds(), wait.members, wait.what)} | self._others(wait)
+        # A rank that has told that it waited ended because another one did.
+        if ended := sorted(rank for rank, process in list(self._processes.items()) if rank not in told and has_ended(process)):
+            return f"{named(ended)} ended"
         if max(seconds for seconds, _, _ in told.values()) < self._told_after:
             return ""
         if missing := late(self.rank, {rank: members for rank, (_, members, _) in told.items()}):
@@ -113,6 +139,12 @@ class Waiting:
                     found[rank] = tuple(json.loads(text))
         return found
 
+    def _meet(self):
+        for rank in range(self._count):
+            key = f"{self._prefix}/process/{rank}"
+            if rank not in (self.rank, *self._processes) and self._store.check([key]):
+                self._processes[rank] = json.loads(self._store.get(key))
+
     def _others(self, wait):
         """Describes ranks that wait or have given up: for how long, for which ranks, and for what. This rank has given
         up too."""
@@ -120,6 +152,7 @@ class Waiting:
 
         def ask():
             with contextlib.suppress(RuntimeError):  # the store ended with its process
+                self._meet()
                 self._tell(wait)
                 time.sleep(min(0.2, self._told_after))  # if all ranks give up at once, each reads what all have written
                 found.update(self._read())
@@ -133,6 +166,7 @@ class Waiting:
         while not self._closed.wait(min(1.0, self._told_after / 2)):
             wait = self._current
             with contextlib.suppress(RuntimeError):  # the store ended with its process: waiting ranks will notice
+                self._meet()
                 if told and wait is not told:
                     self._tell(None)
                     told = None

@@ -44,5 +44,18 @@ class Habits(gloo.RanksTest):
         self.on(3, "", "refusals", "rules", "calls")
 
 
+class Corners(gloo.RanksTest):
+    script = str(pathlib.Path(__file__).with_name("parallel_corners.py"))
+
+    def test_LayersAndOptimizers_MayBePreparedBeforeApply(self):
+        self.on(3, "", "frozen_before", "early_optimizer", "mixing")
+
+    def test_LossesTypesAndEvaluationThatDiffer_AreRefusedOnAllRanks(self):
+        self.on(3, "", "unusual_losses", "unlike_types", "unlike_evaluation")
+
+    def test_SumsInManyMessages_HaveTheSameBits(self):
+        self.on(3, "", "chunks")
+
+
 if __name__ == "__main__":
     unittest.main()

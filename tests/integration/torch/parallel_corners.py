@@ -1,0 +1,157 @@
+"""Does on each rank of parallel_habits_test.py what programs do in an unusual order or with unusual values, and compares
+with one device, or expects a refusal on all ranks."""
+import copy
+import sys
+
+import parallel_ranks
+import schedules
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from parallel_habits import BATCH, Net, apply, made, network_of, pair, random_plan, refused, same, sgd
+from parallel_ranks import RANK, WORLD, plan_file
+from torch import nn
+from ucudnn import parallel
+from ucudnn.parallel import sums
+from ucudnn.parallel.tracing import describe
+
+
+def frozen_before():
+    """Layers may be frozen before `apply`, in a copy, and trained later."""
+    model, x, y = made(5)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not name.startswith(("conv", "bn")))
+    single = copy.deepcopy(model)
+    divided = apply(model, random_plan(5))
+    for one in (divided, copy.deepcopy(divided)):
+        for is_trained in (False, True):
+            one.conv2.requires_grad_(is_trained), single.conv2.requires_grad_(is_trained)
+            one.zero_grad(), single.zero_grad()
+            one(x, y).backward()
+            F.cross_entropy(single(x), y).backward()
+            same(one, single, gradients=True)
+
+
+def early_optimizer():
+    """An optimizer that was made before `apply` trains this rank's parts; one that has stepped is refused."""
+    model, x, y = made(6)
+    single = copy.deepcopy(model)
+    optimizers = sgd(model), sgd(single)
+    model(x).square().sum().backward()
+    divided = apply(model, random_plan(6))
+    assert all(parameter.grad is None for parameter in divided.parameters())
+    for _ in range(3):
+        for one, optimizer in ((lambda: divided(x, y), optimizers[0]), (lambda: F.cross_entropy(single(x), y), optimizers[1])):
+            optimizer.zero_grad()
+            one().backward()
+            optimizer.step()
+    same(divided, single)
+    model, x, y = made(6)
+    optimizer = sgd(model)
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+    divided = apply(model, rows_of_fc1())
+    divided(x, y).backward()
+    refused(optimizer.step, parallel.NotSupported, "an optimizer that has stepped before apply: its 'momentum_buffer'")
+
+
+def rows_of_fc1():
+    """Returns a plan that divides the parameters of fc1, and no others, over all ranks."""
+    random_plan.count += 1
+    return plan_file(schedules.Writer(network_of(), BATCH, WORLD, lambda node: (
+        dict.fromkeys("nchwr", 1) | {"c" if node.name == "fc1" else "n": WORLD}, 0)).text(), f"corners{random_plan.count}")
+
+
+def mixing():
+    """An optimizer whose update of an element depends on others is refused where ranks have parts, and right elsewhere."""
+    divided, single, x, y = pair(7, plan=rows_of_fc1())
+    for optimizer in (torch.optim.LBFGS(divided.parameters()), torch.optim.Muon([divided.fc1.weight])):
+        refused(lambda: optimizer.step(lambda: divided(x, y)), parallel.NotSupported,
+                f"the optimizer {type(optimizer).__name__}, which mixes")
+    optimizers = [torch.optim.Muon([model.fc2.weight]) for model in (divided, single)]
+    divided(x, y).backward()
+    F.cross_entropy(single(x), y).backward()
+    for optimizer in optimizers:
+        optimizer.step()
+    same(divided, single)
+
+
+def one_image():
+    """Returns a plan of one image a rank."""
+    random_plan.count += 1
+    return plan_file(schedules.Writer(network_of(), WORLD, WORLD, lambda node: (
+        dict.fromkeys("nchwr", 1) | {"n": WORLD}, 0)).text(), f"corners{random_plan.count}")
+
+
+def unusual_losses():
+    """Means that leave images out or weigh them are refused, also where every rank has one image."""
+    divided, _, x, y = pair(8)
+    ignored = y.clone()
+    ignored[3] = -100
+    refused(lambda: divided(x, ignored), parallel.NotSupported, "which the loss leaves out of its mean")
+    weights = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
+    refused(lambda: apply(made(8)[0], random_plan(8), nn.CrossEntropyLoss(weights)), parallel.NotSupported,
+            "CrossEntropyLoss with weights of classes")
+    divided = apply(made(8)[0], one_image(), lambda outputs, labels: F.cross_entropy(outputs, labels, weights))
+    x, y = x[:WORLD], y[:WORLD]
+    refused(lambda: divided(x, y), parallel.NotSupported, "the loss of fc2: every rank has one image")
+    model = made(8)[0]
+    single = copy.deepcopy(model)
+    divided, wanted = apply(model, one_image(), nn.MSELoss()), torch.randn(WORLD, 5, generator=torch.Generator().manual_seed(0))
+    loss = F.mse_loss(single(x), wanted)
+    divided(x, wanted).backward(), loss.backward()
+    same(divided, single, gradients=True)
+
+
+def unlike_types():
+    divided, single, x, y = pair(9, plan=rows_of_fc1())
+    mine = RANK == WORLD - 1
+    if mine:
+        divided.float()
+    refused(lambda: divided(x, y), parallel.NotSupported, f"images of torch.float64 on rank {WORLD - 1}: torch.float32 is expected")
+    divided.double()
+    refused(lambda: divided(x.float(), y), parallel.NotSupported, ": torch.float64 is expected")
+    divided.fc2.to(torch.float64 if mine else torch.bfloat16)
+    refused(lambda: divided(x, y), parallel.NotSupported, "ranks differ in types of parameters")
+    divided = pair(9)[0]
+    divided(x, y).backward()
+    F.cross_entropy(single(x), y).backward()
+    same(divided, single, gradients=True)
+
+
+class OnlyInTraining(Net):
+    def forward(self, x):
+        return super().forward(torch.relu(x) if self.training else x)
+
+
+def unlike_evaluation():
+    refused(lambda: describe(OnlyInTraining(), (3, 8, 8)), parallel.NotSupported, "is computed so in evaluation alone")
+    refused(lambda: apply(made(10)[0], random_plan(10), checkpoint=("bn1",)), parallel.NotSupported,
+            "checkpoint=['bn1']: batch normalizations")
+
+
+def chunks():
+    """Sums in messages of a few bytes have the same bits and move as many elements."""
+    found, messages, usual = [], [], sums.CHUNK_BYTES
+    for size in (usual, 64):
+        sums.CHUNK_BYTES = size
+        divided, single, x, y = pair(11, plan=rows_of_fc1())
+        divided(x, y).backward()
+        F.cross_entropy(single(x), y).backward()
+        same(divided, single, gradients=True)
+        messages.append(divided._ucudnn.summing.counts.messages)
+        report = parallel.report(divided)
+        assert report.difference() == 0, report
+        found.append([parameter.grad.as_subclass(torch.Tensor) for parameter in divided.parameters()])
+    sums.CHUNK_BYTES = usual
+    assert 0 < 3 * messages[0] < messages[1], messages
+    assert all(torch.equal(a, b) for a, b in zip(*found))
+
+
+if __name__ == "__main__":
+    parallel_ranks.join()
+    for name in sys.argv[1:]:
+        globals()[name]()
+        dist.barrier()
+        print(f"{name} done", flush=True)
+    dist.destroy_process_group()
