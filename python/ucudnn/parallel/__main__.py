@@ -23,26 +23,42 @@ def build(text, arguments):
         return make(**arguments)
 
 
+def shape_in(text):
+    extents = text.split("x")
+    if len(extents) not in (1, 3, 4) or not all(extent.isascii() and extent.isdigit() and int(extent) for extent in extents):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected channels and extents, as 3x224x224, or a number of features")
+    return [int(extent) for extent in extents]
+
+
+def arguments_in(text):
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}; expected JSON, as '{{\"num_classes\": 10}}'") from None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected a JSON object, as '{{\"num_classes\": 10}}'")
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(prog="python3 -m ucudnn.parallel")
     command = parser.add_subparsers(required=True).add_parser("describe", help="writes a model as a ucudnn-net file")
-    command.add_argument("model", metavar="MODULE:FUNCTION")
-    command.add_argument("--args", type=json.loads, default={}, metavar="JSON", help="keyword arguments of the function")
-    command.add_argument("--input", required=True, metavar="CxHxW", help="the shape of one image")
+    command.add_argument("model", metavar="MODULE:FUNCTION", help="what makes the model, as torchvision.models:resnet18")
+    command.add_argument("--args", type=arguments_in, default={}, metavar="JSON", help="keyword arguments of the function")
+    command.add_argument("--input", required=True, type=shape_in, metavar="CxHxW", help="the shape of one image")
     command.add_argument("--loss", action="append", choices=["cross_entropy", "logistic"],
                          help="of the output, or of each, as a node of the network")
     command.add_argument("-o", "--output", type=pathlib.Path, metavar="FILE", help="(standard output)")
     words = parser.parse_args()
     from . import NotSupported, describe
     try:
-        shape = [int(extent) for extent in words.input.split("x")]
-        text = describe(build(words.model, words.args), shape, words.model.rpartition(":")[2], words.loss).text()
-    except (NotSupported, ValueError, AttributeError, ImportError) as error:
+        text = describe(build(words.model, words.args), words.input, words.model.rpartition(":")[2], words.loss).text()
+        if words.output:
+            words.output.write_text(text)
+        else:
+            sys.stdout.write(text)
+    except (NotSupported, ValueError, AttributeError, ImportError, TypeError, OSError) as error:
         sys.exit(f"ucudnn.parallel: {words.model}: {error}")
-    if words.output:
-        words.output.write_text(text)
-    else:
-        sys.stdout.write(text)
 
 
 if __name__ == "__main__":

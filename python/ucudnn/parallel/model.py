@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from ucudnn.spatial.stripe import is_compiled
+
 from . import boxes as b
 from . import schedule as schedules
 from .agreement import Agreement, differing
@@ -33,6 +35,8 @@ class Parallel:
     same on every rank; `model(images)` are the outputs, whole."""
 
     def forward(self, images, labels=None):
+        if is_compiled():
+            raise NotSupported("torch.compile of a model that runs by a plan: its layers run one by one, between messages")
         passes = self._ucudnn.schedule.passes
         if passes and passes.update_every == "pass" and labels is not None and torch.is_grad_enabled() and \
                 self._ucudnn.between_passes is None:

@@ -124,8 +124,14 @@ class OnlyInTraining(Net):
         return super().forward(torch.relu(x) if self.training else x)
 
 
-def unlike_evaluation():
+def unlike_graphs():
     refused(lambda: describe(OnlyInTraining(), (3, 8, 8)), parallel.NotSupported, "is computed so in evaluation alone")
+    divided, single, x, y = pair(10)
+    compiled = torch.compile(divided)
+    refused(lambda: compiled(x, y), parallel.NotSupported, "torch.compile of a model that runs by a plan")
+    divided(x, y).backward()
+    F.cross_entropy(single(x), y).backward()
+    same(divided, single, gradients=True)
     refused(lambda: apply(made(10)[0], random_plan(10), checkpoint=("bn1",)), parallel.NotSupported,
             "checkpoint=['bn1']: batch normalizations")
 

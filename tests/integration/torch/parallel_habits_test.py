@@ -51,7 +51,7 @@ class Corners(gloo.RanksTest):
         self.on(3, "", "frozen_before", "early_optimizer", "mixing")
 
     def test_LossesTypesAndEvaluationThatDiffer_AreRefusedOnAllRanks(self):
-        self.on(3, "", "unusual_losses", "unlike_types", "unlike_evaluation")
+        self.on(3, "", "unusual_losses", "unlike_types", "unlike_graphs")
 
     def test_SumsInManyMessages_HaveTheSameBits(self):
         self.on(3, "", "chunks")
