@@ -470,7 +470,7 @@ class Told(CommandTest):
     def test_a_missing_driver_names_the_stand_in(self):
         # If this machine has a driver, nothing is said.
         told = self.run_command("run", "--", self.program, "argument").stderr
-        line = "there is no CUDA driver (libcuda.so.1); --host runs a program on the CPU stand-in"
+        line = "there is no CUDA driver (libcuda.so.1), so nothing is changed; --host runs a program on the CPU stand-in"
         self.assertIn(told, ("", f"ucudnn run: {line}\n"))
         # A library of that name that cannot be opened is no driver, whatever the machine has.
         self.write("broken/libcuda.so.1", "no library\n")

@@ -80,7 +80,9 @@ void TellOfUnserved(const CLI::App& app, const RunOptions& options) {
   }
   for (const std::string& line : MissingStores(options.variables)) Tell(app, line);
   if (!options.launch.host && !SharedLibrary::Open("libcuda.so.1").ok()) {
-    Tell(app, "there is no CUDA driver (libcuda.so.1); --host runs a program on the CPU stand-in");
+    Tell(app,
+         "there is no CUDA driver (libcuda.so.1), so nothing is changed; --host runs a program on "
+         "the CPU stand-in");
   }
 }
 
