@@ -313,7 +313,7 @@ def watch_gradients(model):
     _check_optimizers()
     everybody = _Everybody(executor.transport)
     for name, parameter in model.named_parameters():
-        if executor.transport.world > 1:
+        if executor.transport.world > 1 and parameter.is_floating_point():
             shard, is_trained = executor.shards[name], parameter.requires_grad
             parts, parameter.is_ucudnn_part = Parts(shard.is_first, everybody), not shard.is_whole
             parameter.requires_grad_(True)  # torch takes hooks of trained parameters alone; this one may be trained later
