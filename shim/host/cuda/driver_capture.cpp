@@ -2,14 +2,7 @@
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
-using hostgpu::Call;
-using hostgpu::CallOnStream;
-using hostgpu::CaptureInfo;
-using hostgpu::Context;
-using hostgpu::Graph;
-using hostgpu::State;
-using hostgpu::Stream;
-using hostgpu::TheState;
+using namespace hostgpu;
 
 namespace {
 
@@ -81,7 +74,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus* statu
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   return Call([&] {
     if (!mode || !IsMode(*mode)) return CUDA_ERROR_INVALID_VALUE;
-    *mode = hostgpu::ExchangeThreadMode(*mode);
+    *mode = ExchangeThreadMode(*mode);
     return CUDA_SUCCESS;
   });
 }

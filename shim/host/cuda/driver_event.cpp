@@ -9,15 +9,7 @@
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
-using hostgpu::CallInContext;
-using hostgpu::CallOnStream;
-using hostgpu::Context;
-using hostgpu::Event;
-using hostgpu::EventRecord;
-using hostgpu::FindEvent;
-using hostgpu::State;
-using hostgpu::Stream;
-using hostgpu::TheState;
+using namespace hostgpu;
 
 namespace {
 
@@ -52,7 +44,7 @@ CUresult CallWithEvent(CUevent handle, Body body) {
 // question is "potentially unsafe".
 CUresult RefuseToAsk(const EventRecord* record) {
   const CUresult refused = record ? RefuseIfCaptured(*record) : CUDA_SUCCESS;
-  return refused == CUDA_SUCCESS ? hostgpu::RefuseUnsafeCall() : refused;
+  return refused == CUDA_SUCCESS ? RefuseUnsafeCall() : refused;
 }
 
 CUresult ElapsedTime(float* milliseconds, CUevent start_handle, CUevent end_handle) {

@@ -4,14 +4,7 @@
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
-using hostgpu::CallInContext;
-using hostgpu::CallOnStream;
-using hostgpu::Context;
-using hostgpu::State;
-using hostgpu::Stream;
-using hostgpu::TheState;
-using hostgpu::Ticket;
-using hostgpu::Work;
+using namespace hostgpu;
 
 namespace {
 
@@ -46,7 +39,7 @@ CUresult cuStreamCreate(CUstream* out, unsigned flags) {
 CUresult cuStreamDestroy(CUstream handle) {
   return CallInContext([&](Context& context) -> CUresult {
     if (IsDefault(handle)) return CUDA_ERROR_INVALID_HANDLE;
-    const std::shared_ptr<Stream> stream = hostgpu::FindStream(context, handle);
+    const std::shared_ptr<Stream> stream = FindStream(context, handle);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (const CUresult refused = RefuseIfCapturing(*stream)) return refused;
     State& state = TheState();
@@ -85,7 +78,7 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* out) {
       return CUDA_SUCCESS;
     });
   }
-  return hostgpu::Call([&] {
+  return Call([&] {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
     State& state = TheState();
     std::lock_guard lock(state.mutex);
@@ -116,7 +109,7 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* argument) {
   return CallOnStream(handle, [&](Context&, Stream& stream) -> CUresult {
     if (!function) return CUDA_ERROR_INVALID_VALUE;
     const auto run = [=] {
-      hostgpu::HostFunctionScope scope;
+      HostFunctionScope scope;
       function(argument);
     };
     return Submit(stream, {CU_GRAPH_NODE_TYPE_HOST, run, {}});
@@ -130,7 +123,7 @@ int hostgpuEnqueue(void* handle, const hostgpuWork* work) try {
     if (release) release(held);
   });
   if (cuInit(0) != CUDA_SUCCESS) return 0;
-  if (!hostgpu::CurrentContext()) {
+  if (!CurrentContext()) {
     CUcontext primary = nullptr;
     if (cuDevicePrimaryCtxRetain(&primary, 0) != CUDA_SUCCESS) return 0;
     if (cuCtxSetCurrent(primary) != CUDA_SUCCESS) return 0;

@@ -9,10 +9,7 @@
 #include "shim/host/cuda/context.h"
 #include "shim/host/cuda/user_object.h"
 
-using hostgpu::Call;
-using hostgpu::Graph;
-using hostgpu::HeldObject;
-using hostgpu::UserObject;
+using namespace hostgpu;
 
 namespace {
 
@@ -43,8 +40,8 @@ bool TakeHeld(CUuserObject handle, size_t count, std::vector<HeldObject>& taken)
 }
 
 std::shared_ptr<Graph> GraphOf(CUgraph handle) {
-  std::shared_ptr<Graph> graph = hostgpu::FindGraph(handle);
-  return graph ? graph : hostgpu::GraphOfCapture(handle);
+  std::shared_ptr<Graph> graph = FindGraph(handle);
+  return graph ? graph : GraphOfCapture(handle);
 }
 
 }  // namespace

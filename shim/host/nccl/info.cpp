@@ -49,13 +49,13 @@ ncclResult_t Recorded(const Outcome& outcome) {
 
 }  // namespace hostgpu::nccl
 
-using hostgpu::nccl::Outcome;
+using namespace hostgpu::nccl;
 
 ncclResult_t ncclGetVersion(int* version) {
   if (!version) {
-    return hostgpu::nccl::Recorded({ncclInvalidArgument, "version argument is NULL"});
+    return Recorded({ncclInvalidArgument, "version argument is NULL"});
   }
-  *version = hostgpu::nccl::TheSettings().version;
+  *version = TheSettings().version;
   return ncclSuccess;
 }
 
@@ -85,22 +85,22 @@ const char* ncclGetErrorString(ncclResult_t result) {
 // Returns the process's last error, whichever communicator is asked, as in the real library. Valid
 // until the thread's next call.
 const char* ncclGetLastError(ncclComm_t) {
-  thread_local char text[hostgpu::nccl::kLongestReason];
-  auto& last = hostgpu::nccl::TheLastError();
+  thread_local char text[kLongestReason];
+  auto& last = TheLastError();
   std::lock_guard lock(last.mutex);
   std::memcpy(text, last.text, sizeof text);
   return text;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
-  return hostgpu::nccl::Tell(comm, error, [&](const auto& communicator) -> Outcome {
+  return Tell(comm, error, [&](const auto& communicator) -> Outcome {
     *error = communicator.State();
     return {};
   });
 }
 
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
-  return hostgpu::nccl::Tell(comm, rank, [&](const auto& communicator) -> Outcome {
+  return Tell(comm, rank, [&](const auto& communicator) -> Outcome {
     if (communicator.State() == ncclInProgress) return communicator.CheckUsable();
     *rank = communicator.rank();
     return {};
@@ -108,7 +108,7 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
 }
 
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
-  return hostgpu::nccl::Tell(comm, count, [&](const auto& communicator) -> Outcome {
+  return Tell(comm, count, [&](const auto& communicator) -> Outcome {
     if (communicator.State() == ncclInProgress) return communicator.CheckUsable();
     *count = communicator.ranks();
     return {};
