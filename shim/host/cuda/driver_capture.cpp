@@ -53,10 +53,7 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph* out) {
     *out = nullptr;
     std::shared_ptr<Graph> graph;
     if (const CUresult result = EndCapture(stream, &graph); result != CUDA_SUCCESS) return result;
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    *out = reinterpret_cast<CUgraph>(graph.get());
-    state.graphs.emplace(graph.get(), std::move(graph));
+    *out = Keep<CUgraph>(&State::graphs, graph);
     return CUDA_SUCCESS;
   });
 }

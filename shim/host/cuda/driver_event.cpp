@@ -78,11 +78,7 @@ CUresult cuEventCreate(CUevent* out, unsigned flags) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     if (hostgpuFaultDue("event")) return CUDA_ERROR_OUT_OF_MEMORY;
-    auto event = std::make_shared<Event>(context, flags);
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    *out = reinterpret_cast<CUevent>(event.get());
-    state.events.emplace(event.get(), std::move(event));
+    *out = Keep<CUevent>(&State::events, std::make_shared<Event>(context, flags));
     return CUDA_SUCCESS;
   });
 }

@@ -10,10 +10,7 @@ using namespace hostgpu;
 namespace {
 
 std::shared_ptr<GraphExec> FindExec(CUgraphExec handle) {
-  State& state = TheState();
-  std::lock_guard lock(state.mutex);
-  const auto found = state.graph_execs.find(reinterpret_cast<GraphExec*>(handle));
-  return found == state.graph_execs.end() ? nullptr : found->second;
+  return Find(&State::graph_execs, handle);
 }
 
 template <class Object, class Handle, class Table>
@@ -44,14 +41,11 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle, unsigned 
     const std::shared_ptr<Graph> graph = FindGraph(handle);
     if (!graph || (flags & ~kFlags)) return CUDA_ERROR_INVALID_VALUE;
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) return CUDA_ERROR_NOT_SUPPORTED;
-    auto exec = std::make_shared<GraphExec>();
+    const auto exec = std::make_shared<GraphExec>();
     exec->nodes = WithoutChildren(graph->nodes);
     exec->topology = TopologyOf(*graph);
     exec->objects = graph->objects;
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    *out = reinterpret_cast<CUgraphExec>(exec.get());
-    state.graph_execs.emplace(exec.get(), std::move(exec));
+    *out = Keep<CUgraphExec>(&State::graph_execs, exec);
     return CUDA_SUCCESS;
   });
 }

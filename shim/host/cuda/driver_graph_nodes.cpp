@@ -80,11 +80,7 @@ CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
 CUresult cuGraphCreate(CUgraph* out, unsigned flags) {
   return Call([&] {
     if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    auto graph = std::make_shared<Graph>();
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    *out = reinterpret_cast<CUgraph>(graph.get());
-    state.graphs.emplace(graph.get(), std::move(graph));
+    *out = Keep<CUgraph>(&State::graphs, std::make_shared<Graph>());
     return CUDA_SUCCESS;
   });
 }

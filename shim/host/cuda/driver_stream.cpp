@@ -23,11 +23,8 @@ CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority)
     int least = 0, greatest = 0;
     cuCtxGetStreamPriorityRange(&least, &greatest);
     const bool blocking = !(flags & CU_STREAM_NON_BLOCKING);
-    auto stream = context.CreateStream(blocking, std::clamp(priority, greatest, least));
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    *out = reinterpret_cast<CUstream>(stream.get());
-    state.streams.emplace(stream.get(), std::move(stream));
+    *out = Keep<CUstream>(&State::streams,
+                          context.CreateStream(blocking, std::clamp(priority, greatest, least)));
     return CUDA_SUCCESS;
   });
 }
@@ -80,11 +77,9 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* out) {
   }
   return Call([&] {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    const auto found = state.streams.find(reinterpret_cast<Stream*>(handle));
-    if (found == state.streams.end()) return CUDA_ERROR_INVALID_HANDLE;
-    *out = found->second->context.Handle();
+    const std::shared_ptr<Stream> stream = Find(&State::streams, handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    *out = stream->context.Handle();
     return CUDA_SUCCESS;
   });
 }

@@ -8,6 +8,7 @@
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 #include "shim/host/cuda/user_object.h"
+#include "shim/host/leaked.h"
 
 using namespace hostgpu;
 
@@ -20,10 +21,7 @@ struct Objects {
 };
 
 // Leaked: graphs may be destroyed while the process exits.
-Objects& TheObjects() {
-  static Objects* const objects = new Objects;
-  return *objects;
-}
+Objects& TheObjects() { return Leaked<Objects>(); }
 
 UserObject* Of(CUuserObject handle) { return reinterpret_cast<UserObject*>(handle); }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "shim/host/leaked.h"
 #include "shim/host/nccl/communicator.h"
 #include "shim/host/nccl/group.h"
 #include "shim/host/nccl/settings.h"
@@ -18,10 +19,7 @@ struct LastError {
 };
 
 // Leaked: streams may still fail while the process exits.
-LastError& TheLastError() {
-  static LastError* const last = new LastError;
-  return *last;
-}
+LastError& TheLastError() { return Leaked<LastError>(); }
 
 // Calls body(communicator), for a communicator that knows its place.
 template <class Body>
@@ -52,9 +50,7 @@ ncclResult_t Recorded(const Outcome& outcome) {
 using namespace hostgpu::nccl;
 
 ncclResult_t ncclGetVersion(int* version) {
-  if (!version) {
-    return Recorded({ncclInvalidArgument, "version argument is NULL"});
-  }
+  if (!version) return Recorded({ncclInvalidArgument, "version argument is NULL"});
   *version = TheSettings().version;
   return ncclSuccess;
 }
