@@ -16,35 +16,22 @@
 
 namespace hostgpu::test {
 
-// A stream of the current device.
-class Stream {
+// An object of the current device.
+template <class Handle, auto kCreate, auto kDestroy, unsigned kFlags>
+class Owned {
  public:
-  explicit Stream(unsigned flags = cudaStreamNonBlocking) {
-    EXPECT_OK(cudaStreamCreateWithFlags(&stream_, flags));
-  }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  ~Stream() { EXPECT_OK(cudaStreamDestroy(stream_)); }
-  operator cudaStream_t() const { return stream_; }
+  explicit Owned(unsigned flags = kFlags) { EXPECT_OK(kCreate(&handle_, flags)); }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() { EXPECT_OK(kDestroy(handle_)); }
+  operator Handle() const { return handle_; }
 
  private:
-  cudaStream_t stream_ = nullptr;
+  Handle handle_ = nullptr;
 };
-
-// An event of the current device.
-class Event {
- public:
-  explicit Event(unsigned flags = cudaEventDefault) {
-    EXPECT_OK(cudaEventCreateWithFlags(&event_, flags));
-  }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  ~Event() { EXPECT_OK(cudaEventDestroy(event_)); }
-  operator cudaEvent_t() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
+using Stream =
+    Owned<cudaStream_t, cudaStreamCreateWithFlags, cudaStreamDestroy, cudaStreamNonBlocking>;
+using Event = Owned<cudaEvent_t, cudaEventCreateWithFlags, cudaEventDestroy, cudaEventDefault>;
 
 // An empty graph, or one of what `record` enqueues on a stream.
 class Graph {

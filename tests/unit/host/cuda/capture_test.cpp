@@ -93,12 +93,10 @@ TEST_F(Capture, ThePerThreadStreamMayCapture) {
 TEST_F(Capture, AForkJoinsTheCaptureAndLeavesItAtTheEnd) {
   std::atomic<int> ran{0};
   Begin(first_);
-  EXPECT_OK(cuEventRecord(event_, first_));
-  EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
+  Chain(first_, event_, second_);
   EXPECT_EQ(StatusOf(second_), CU_STREAM_CAPTURE_STATUS_ACTIVE);
   EXPECT_OK(cuLaunchHostFunc(second_, Increment, &ran));
-  EXPECT_OK(cuEventRecord(other_event_, second_));
-  EXPECT_OK(cuStreamWaitEvent(first_, other_event_, 0));
+  Chain(second_, other_event_, first_);
   EXPECT_EQ(End(first_), CUDA_SUCCESS);
   EXPECT_EQ(StatusOf(second_), CU_STREAM_CAPTURE_STATUS_NONE);
   EXPECT_OK(cuLaunchHostFunc(second_, Increment, &ran));
@@ -110,8 +108,7 @@ TEST_F(Capture, AForkThatDidNothingNeedsNoJoin) {
   std::atomic<int> ran{0};
   Begin(first_);
   EXPECT_OK(cuLaunchHostFunc(first_, Increment, &ran));
-  EXPECT_OK(cuEventRecord(event_, first_));
-  EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
+  Chain(first_, event_, second_);
   EXPECT_EQ(End(first_), CUDA_SUCCESS);
 }
 
@@ -119,12 +116,10 @@ TEST_F(Capture, AnUnjoinedForkFailsIt) {
   std::atomic<int> ran{0};
   for (const bool joined_too_early : {false, true}) {
     Begin(first_);
-    EXPECT_OK(cuEventRecord(event_, first_));
-    EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
+    Chain(first_, event_, second_);
     EXPECT_OK(cuLaunchHostFunc(second_, Increment, &ran));
     if (joined_too_early) {
-      EXPECT_OK(cuEventRecord(other_event_, second_));
-      EXPECT_OK(cuStreamWaitEvent(first_, other_event_, 0));
+      Chain(second_, other_event_, first_);
       EXPECT_OK(cuLaunchHostFunc(second_, Increment, &ran));
     }
     EXPECT_EQ(End(first_), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
@@ -136,8 +131,7 @@ TEST_F(Capture, AnUnjoinedForkFailsIt) {
 
 TEST_F(Capture, EndsOnlyWhereItBegan) {
   Begin(first_);
-  EXPECT_OK(cuEventRecord(event_, first_));
-  EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
+  Chain(first_, event_, second_);
   EXPECT_EQ(End(second_), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
   EXPECT_EQ(End(first_), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
@@ -176,8 +170,7 @@ TEST_F(Capture, NothingWaitsForACaptureThatIsOver) {
   EXPECT_OK(cuEventRecord(event_, first_));
   EXPECT_EQ(End(first_), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamWaitEvent(outside_, event_, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-  EXPECT_OK(cuEventRecord(event_, outside_));
-  EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
+  Chain(outside_, event_, second_);
   EXPECT_OK(cuEventSynchronize(event_));
 }
 
@@ -251,8 +244,7 @@ TEST_F(Capture, TheLegacyStreamNeverJoins) {
 TEST_F(Capture, OnceInvalidatedRefusesEverythingUntilItsEnd) {
   std::atomic<int> ran{0};
   Begin(first_);
-  EXPECT_OK(cuEventRecord(event_, first_));
-  EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
+  Chain(first_, event_, second_);
   EXPECT_EQ(cuStreamSynchronize(second_), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   for (const CUstream stream : std::array<CUstream, 2>{first_, second_}) {
     EXPECT_EQ(StatusOf(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);

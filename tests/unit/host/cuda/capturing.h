@@ -37,6 +37,12 @@ class Capturing : public HostCuda {
     ASSERT_OK(cuStreamBeginCapture(stream, mode));
   }
 
+  // Lets `waiting` wait for what `stream` has by now.
+  static void Chain(CUstream stream, CUevent event, CUstream waiting) {
+    EXPECT_OK(cuEventRecord(event, stream));
+    EXPECT_OK(cuStreamWaitEvent(waiting, event, 0));
+  }
+
   Stream first_, second_, outside_, blocking_{cudaStreamDefault};
   Event event_{cudaEventDisableTiming}, other_event_{cudaEventDisableTiming};
 };

@@ -168,11 +168,9 @@ TEST_F(Graphs, ReplayEqualsDirectExecutionBitForBit) {
             EXPECT_OK(cuMemcpyHtoDAsync(to + at, pinned + at / 2, bytes, first_));
             break;
           default:
-            EXPECT_OK(cuEventRecord(event_, first_));
-            EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
+            Chain(first_, event_, second_);
             EXPECT_OK(cuMemcpyHtoDAsync(to + at, pinned + at, bytes, second_));
-            EXPECT_OK(cuEventRecord(other_event_, second_));
-            EXPECT_OK(cuStreamWaitEvent(first_, other_event_, 0));
+            Chain(second_, other_event_, first_);
         }
       }
     };

@@ -60,7 +60,7 @@ inline int Enqueue(void* stream, void (*run)(void*), void* argument) {
   return hostgpuEnqueue(stream, &work);
 }
 
-// A host function on a std::atomic<int>.
+// Increments a std::atomic<int>; a host function.
 inline void Increment(void* count) { ++*static_cast<std::atomic<int>*>(count); }
 
 // Before each test device 0 is selected and no error is left over; after it everything is finished
