@@ -6,7 +6,6 @@
 
 #include <cstring>
 #include <fstream>
-#include <random>
 #include <string>
 #include <type_traits>
 
@@ -54,21 +53,6 @@ const cudnn::Functions& Wrapped() {
     return wrapped;
   }();
   return functions;
-}
-
-// Returns how many convolutions of the stand-in a call of `library` becomes. Compares its result.
-long PiecesOf(const cudnn::Functions& library, Convolution& convolution, int algorithm,
-              size_t bytes) {
-  std::mt19937 random(7);
-  convolution.FillIntegers(random);
-  const Bytes expected = convolution.Expected();
-  const GuardedMemory workspace(bytes);
-  ConvolutionsRun();
-  EXPECT_EQ(convolution.Run(library, algorithm, workspace.data(), bytes), CUDNN_STATUS_SUCCESS);
-  const long pieces = ConvolutionsRun();
-  EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
-  EXPECT_TRUE(workspace.GuardsAreIntact());
-  return pieces;
 }
 
 // cuDNN 7's answer to a handle of type `Handle`: the algorithm and what it then reports to need.
@@ -169,8 +153,9 @@ TEST_F(Wrapper, DividesOnceWhicheverWayACallComesIn) {
       const cudnn::AlgorithmPerformance& told = answer.algorithms[0];
       UseMath(convolution, told.math);
       EXPECT_EQ(ReportedNeed(convolution, told.algorithm), told.workspace_bytes);
-      const long pieces = PiecesOf(DropIn(), convolution, told.algorithm, told.workspace_bytes);
-      EXPECT_EQ(PiecesOf(Wrapped(), convolution, told.algorithm, told.workspace_bytes), pieces);
+      const long pieces = RunAndCompare(convolution, told.algorithm, told.workspace_bytes);
+      EXPECT_EQ(RunAndCompare(convolution, told.algorithm, told.workspace_bytes, {}, Wrapped()),
+                pieces);
       if (question == Question::kFindEx) {
         EXPECT_GE(pieces, 2);
       }
@@ -183,19 +168,19 @@ TEST_F(Wrapper, RemovedFunctionsDivideWithinTheCallersLimit) {
     Convolution convolution(LayerProblem(operation));
     const Chosen fastest = Choose<UcudnnHandle_t>(convolution, kFastest, 0);
     ASSERT_EQ(fastest.status, CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(PiecesOf(Wrapped(), convolution, fastest.algorithm, fastest.bytes), 1);
+    EXPECT_EQ(RunAndCompare(convolution, fastest.algorithm, fastest.bytes, {}, Wrapped()), 1);
 
     const Chosen within = Choose<UcudnnHandle_t>(convolution, kWithin, kTightBytes);
     ASSERT_EQ(within.status, CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(within.algorithm, 1);
     EXPECT_GT(within.bytes, 0u);
     EXPECT_LE(within.bytes, kTightBytes);
-    EXPECT_GE(PiecesOf(Wrapped(), convolution, within.algorithm, within.bytes), 2);
+    EXPECT_GE(RunAndCompare(convolution, within.algorithm, within.bytes, {}, Wrapped()), 2);
 
     const Chosen without = Choose<UcudnnHandle_t>(convolution, kNoWorkspace, SIZE_MAX);
     ASSERT_EQ(without.status, CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(without.bytes, 0u);
-    PiecesOf(Wrapped(), convolution, without.algorithm, 0);
+    RunAndCompare(convolution, without.algorithm, 0, {}, Wrapped());
   }
 }
 
@@ -209,7 +194,7 @@ TEST_F(Wrapper, RemovedFunctionsServeCudnnsHandleWithinTheRanking) {
       if (preference != kFastest) {
         EXPECT_LE(chosen.bytes, preference == kWithin ? kTightBytes : 0u);
       }
-      PiecesOf(DropIn(), convolution, chosen.algorithm, chosen.bytes);
+      RunAndCompare(convolution, chosen.algorithm, chosen.bytes);
     }
     for (const int preference : {-1, 3}) {
       EXPECT_EQ(Choose<cudnnHandle_t>(convolution, preference, 0).status, CUDNN_STATUS_BAD_PARAM);
@@ -264,8 +249,8 @@ TEST_F(Wrapper, LimitMayChangeAndOtherOptionsMayNot) {
   const Answer tight = Ask(Wrapped(), Question::kGet, convolution, 20);
   ASSERT_FALSE(tight.algorithms.empty());
   for (const auto& told : tight.algorithms) EXPECT_LE(told.workspace_bytes, kTightBytes);
-  EXPECT_GE(PiecesOf(Wrapped(), convolution, tight.algorithms[0].algorithm,
-                     tight.algorithms[0].workspace_bytes),
+  EXPECT_GE(RunAndCompare(convolution, tight.algorithms[0].algorithm,
+                          tight.algorithms[0].workspace_bytes, {}, Wrapped()),
             2);
   EXPECT_EQ(ucudnnSetOption("UCUDNN_WORKSPACE_LIMIT", "0"), CUDNN_STATUS_SUCCESS);
   for (const auto& told : Ask(DropIn(), Question::kGet, convolution, 20).algorithms) {
@@ -276,8 +261,8 @@ TEST_F(Wrapper, LimitMayChangeAndOtherOptionsMayNot) {
   ASSERT_EQ(free.algorithms.size(), 1u);
   EXPECT_GT(free.algorithms[0].workspace_bytes, kTightBytes);
   // A promise made under the limit is kept.
-  EXPECT_GE(PiecesOf(Wrapped(), convolution, tight.algorithms[0].algorithm,
-                     tight.algorithms[0].workspace_bytes),
+  EXPECT_GE(RunAndCompare(convolution, tight.algorithms[0].algorithm,
+                          tight.algorithms[0].workspace_bytes, {}, Wrapped()),
             2);
 
   EXPECT_EQ(ucudnnSetOption("UCUDNN_WORKSPACE_LIMIT", "auto"), CUDNN_STATUS_NOT_SUPPORTED);
@@ -308,9 +293,9 @@ TEST_F(Wrapper, PlansStatisticsAndTheReportAreReadBack) {
   ASSERT_EQ(chosen.status, CUDNN_STATUS_SUCCESS);
   ucudnnStatistics_t before = {sizeof before};
   ASSERT_EQ(ucudnnGetStatistics(&before), CUDNN_STATUS_SUCCESS);
-  const long pieces = PiecesOf(Wrapped(), convolution, chosen.algorithm, chosen.bytes);
+  const long pieces = RunAndCompare(convolution, chosen.algorithm, chosen.bytes, {}, Wrapped());
   ASSERT_GE(pieces, 2);
-  EXPECT_EQ(PiecesOf(DropIn(), convolution, chosen.algorithm, chosen.bytes), pieces);
+  EXPECT_EQ(RunAndCompare(convolution, chosen.algorithm, chosen.bytes), pieces);
 
   ASSERT_EQ(plan(0, &kinds, nullptr), CUDNN_STATUS_SUCCESS);
   ASSERT_GE(kinds, 1);
@@ -427,12 +412,12 @@ TEST_F(Recording, EndsWhenTheProgramSaysSo) {
   {
     Convolution convolution(LayerProblem(Operation::kForward));
     convolution.UseHandle(handle);
-    PiecesOf(DropIn(), convolution, 1, 0);
+    RunAndCompare(convolution, 1, 0);
     EXPECT_EQ(Budget()["divided"], false);
     ASSERT_EQ(ucudnnEndRecording(handle), CUDNN_STATUS_SUCCESS) << ucudnnGetLastError();
     EXPECT_EQ(Budget()["divided"], true);
     EXPECT_EQ(Budget()["kernels"], 1);
-    PiecesOf(Wrapped(), convolution, 1, 0);
+    RunAndCompare(convolution, 1, 0, {}, Wrapped());
     EXPECT_EQ(ucudnnEndRecording(handle), CUDNN_STATUS_SUCCESS) << "again";
     const size_t reserved = Budget()["total_workspace_bytes"];
     EXPECT_GT(reserved, 0u);
@@ -456,14 +441,14 @@ TEST_F(Order, OfHandlesThatTheProgramDeclaresLetsThemShareASegment) {
     Convolution convolution(LayerProblem(Operation::kForward));
     for (const UcudnnHandle_t& handle : {handles[0], handles[1]}) {
       convolution.UseHandle(handle);
-      PiecesOf(Wrapped(), convolution, 1, 0);  // waits
+      RunAndCompare(convolution, 1, 0, {}, Wrapped());  // waits
     }
     EXPECT_EQ(ucudnnDeclareOrder(handles[2], handles[0]), CUDNN_STATUS_NOT_SUPPORTED);
     EXPECT_THAT(ucudnnGetLastError(), HasSubstr("ran on one of the handles before"));
     ASSERT_EQ(ucudnnEndRecording(handles[1]), CUDNN_STATUS_SUCCESS) << ucudnnGetLastError();
     for (const UcudnnHandle_t& handle : {handles[0], handles[1]}) {
       convolution.UseHandle(handle);
-      PiecesOf(DropIn(), convolution, 1, 0);
+      RunAndCompare(convolution, 1, 0);
     }
     const auto kernels = KernelsOf(ReadReport(), convolution.problem());
     ASSERT_EQ(kernels.size(), 1u);
@@ -501,7 +486,7 @@ TEST_F(Early, OptionsSetByCallsWinOverTheEnvironment) {
   const Answer answer = Ask(DropIn(), Question::kGet, convolution, 20);
   ASSERT_FALSE(answer.algorithms.empty());
   const auto& told = answer.algorithms[0];
-  EXPECT_EQ(PiecesOf(DropIn(), convolution, told.algorithm, told.workspace_bytes), 1);
+  EXPECT_EQ(RunAndCompare(convolution, told.algorithm, told.workspace_bytes), 1);
   EXPECT_EQ(ucudnnSetOption("UCUDNN_TUNE", "off"), CUDNN_STATUS_NOT_SUPPORTED);
 
   EXPECT_TRUE(ReadReport().is_null());
@@ -522,7 +507,7 @@ TEST_F(SwitchedOff, EverythingIsTheRealLibrarys) {
     ASSERT_EQ(chosen.status, CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(chosen.bytes, RealNeed(convolution, chosen.algorithm));
     EXPECT_LE(chosen.bytes, kTightBytes);
-    EXPECT_EQ(PiecesOf(Wrapped(), convolution, chosen.algorithm, chosen.bytes), 1);
+    EXPECT_EQ(RunAndCompare(convolution, chosen.algorithm, chosen.bytes, {}, Wrapped()), 1);
   }
   EXPECT_TRUE(ReadReport().is_null());
 }

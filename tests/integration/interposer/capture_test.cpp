@@ -3,13 +3,13 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <thread>
 
 #include "layer.h"
 #include "libraries.h"
+#include "protocol.h"
 #include "queries.h"
 #include "report_file.h"
 #include "shim/host/hostgpu.h"
@@ -45,11 +45,8 @@ class Captured : public testing::Test {
     const Answer answer =
         Ask(DropIn(), Question::kFindEx, convolution, kAlgorithms, workspace.data(), lent);
     EXPECT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
-    for (const auto& told : answer.algorithms) {
-      if (told.status == CUDNN_STATUS_SUCCESS && told.algorithm <= 1) {
-        return {told.algorithm, told.workspace_bytes, told.math};
-      }
-    }
+    const cudnn::AlgorithmPerformance* const told = answer.FirstUpTo(1);
+    if (told != nullptr) return {told->algorithm, told->workspace_bytes, told->math};
     ADD_FAILURE() << "nothing direct was found";
     return {};
   }
@@ -106,12 +103,10 @@ class Captured : public testing::Test {
                         long* inside) {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation));
-    std::mt19937 random(30);
-    convolution.FillIntegers(random);
+    convolution.FillIntegers(30);
     const Told told = FindEx(convolution, kTightBytes);
     EXPECT_LE(told.bytes, kTightBytes);
-    EXPECT_EQ(cudnnSetConvolutionMathType(convolution.descriptors().convolution, told.math),
-              CUDNN_STATUS_SUCCESS);
+    UseMath(convolution, told.math);
     const GuardedMemory workspace(told.bytes);
     EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
     for (int i = 0; i < before; ++i) {
@@ -222,8 +217,7 @@ TEST_F(Planned, TwoGraphsReplayAtOnce) {
 // A graph keeps its memory for as long as it exists: dropping handles changes nothing.
 TEST_F(Planned, AReplayOutlivesTheHandle) {
   Convolution convolution(LayerProblem(Operation::kForward));
-  std::mt19937 random(34);
-  convolution.FillIntegers(random);
+  convolution.FillIntegers(34);
   const Told told = FindEx(convolution, kTightBytes);
   const GuardedMemory workspace(told.bytes);
   const Bytes expected = convolution.Expected();
@@ -270,8 +264,7 @@ class WithoutPlan : public Captured {
         SCOPED_TRACE(std::string(OperationName(operation)) + " algorithm " +
                      std::to_string(algorithm));
         Convolution convolution(LayerProblem(operation));
-        std::mt19937 random(35);
-        convolution.FillIntegers(random);
+        convolution.FillIntegers(35);
         const Told told{algorithm, RealNeed(convolution, algorithm).value()};
         const GuardedMemory workspace(told.bytes);
         EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
@@ -298,8 +291,7 @@ TEST_F(WithoutPlan, TheCallersOwnCallIsCapturedAndNothingMeasured) {
 
 TEST_F(WithoutPlan, WhatACaptureLeftUnmeasuredIsMeasuredLater) {
   Convolution convolution(LayerProblem(Operation::kForward, 8));
-  std::mt19937 random(36);
-  convolution.FillIntegers(random);
+  convolution.FillIntegers(36);
   const Told told{1, RealNeed(convolution, 1).value()};
   const GuardedMemory workspace(told.bytes);
   EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
@@ -320,9 +312,7 @@ TEST_F(AtTheThirdCall, IsPutOffByACaptureToTheNextCallOutside) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation));
-    std::mt19937 random(39);
-    convolution.FillIntegers(random);
-    const Bytes expected = convolution.Expected();
+    const Bytes expected = convolution.FillAndExpect(39);
     const Told told{1, RealNeed(convolution, 1).value()};
     const GuardedMemory workspace(told.bytes);
     EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
@@ -364,8 +354,7 @@ TEST_F(ReducedPromise, TheLimitHoldsInsideACapture) {
       SCOPED_TRACE(std::string(OperationName(operation)) + " question " +
                    std::to_string(static_cast<int>(question)));
       Convolution convolution(LayerProblem(operation));
-      std::mt19937 random(37);
-      convolution.FillIntegers(random);
+      convolution.FillIntegers(37);
       const GuardedMemory lent(question == Question::kFindEx ? kTightBytes : 0);
       const Answer answer =
           Ask(DropIn(), question, convolution, kAlgorithms, lent.data(), lent.bytes());
@@ -421,11 +410,8 @@ TEST_F(Measuring, OnAnotherThreadLeavesTheCaptureValid) {
       const Answer answer =
           Ask(DropIn(), Question::kFindEx, measured, kAlgorithms, lent.data(), lent.bytes());
       EXPECT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
-      const auto direct =
-          std::find_if(answer.algorithms.begin(), answer.algorithms.end(), [](const auto& told) {
-            return told.status == CUDNN_STATUS_SUCCESS && told.algorithm <= 1;
-          });
-      ASSERT_NE(direct, answer.algorithms.end());
+      const cudnn::AlgorithmPerformance* const direct = answer.FirstUpTo(1);
+      ASSERT_NE(direct, nullptr);
       EXPECT_EQ(measured.Run(DropIn(), direct->algorithm, lent.data(), lent.bytes()),
                 CUDNN_STATUS_SUCCESS);
       EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);

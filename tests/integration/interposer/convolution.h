@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <vector>
 
 #include "convolution/problem.h"
+#include "cudnn/backend.h"
 #include "cudnn/convolution_call.h"
 #include "cudnn/descriptors.h"
 #include "guarded_memory.h"
@@ -68,6 +70,9 @@ class Convolution {
   // Fills and uploads all operands, the output included.
   void Fill(const std::function<double()>& value);
   void FillIntegers(std::mt19937& random);
+  void FillIntegers(unsigned seed);
+  // Fills all operands with integers drawn from `seed`, and returns Expected().
+  Bytes FillAndExpect(unsigned seed, const Scales& scales = {});
   // Sets all bits of the output, which make NaN wherever it is read.
   void SpoilOutput();
 
@@ -86,6 +91,9 @@ class Convolution {
   // Compares the output with Expected() element by element, and gaps byte by byte.
   bool OutputEquals(const Bytes& expected, const Bytes& actual);
   bool NothingElseWasWritten();
+  // Takes the output. Expects that it equals `expected`, and that nothing else was written, nor
+  // anything around `workspace`.
+  void ExpectOutput(const Bytes& expected, const GuardedMemory* workspace = nullptr);
 
   Operand x, w, y, z, bias;
 
@@ -102,8 +110,13 @@ class Convolution {
   cudnnActivationDescriptor_t activation_ = nullptr;
 };
 
-// Returns the bytes that the stand-in needs for `algorithm`, or none if it does not serve the
-// problem.
+// Returns a pack of the operands and `workspace` for the drop-in's plans, or none if it cannot be
+// made.
+std::optional<cudnn::BackendDescriptor> PackOf(const Convolution& convolution, void* workspace);
+
+// Return the bytes that the stand-in needs for `algorithm`, and those that the drop-in tells; none
+// where the library refuses the problem.
 std::optional<size_t> RealNeed(const Convolution& convolution, int algorithm);
+std::optional<size_t> ReportedNeed(const Convolution& convolution, int algorithm);
 
 }  // namespace ucudnn::test

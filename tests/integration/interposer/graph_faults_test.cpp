@@ -4,12 +4,11 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <optional>
 
 #include "cases.h"
 #include "cudnn/backend.h"
-#include "failing_allocations.h"
+#include "faults.h"
 #include "layer.h"
 #include "libraries.h"
 #include "queries.h"
@@ -31,16 +30,6 @@ const char* const kLimitText = kNeedsLess ? "16KiB" : "64KiB";
 // Most allocations are alike, so after the first ones only some are made to fail.
 long Next(long kth) { return kth + (kth < 40 ? 1 : 7); }
 
-// Returns a kernel whose images have new distances, so nothing is known of it yet.
-ConvolutionProblem FreshProblem() {
-  static int next = 0;
-  ConvolutionProblem problem = LayerProblem(Operation::kForward, kImages);
-  problem.x_strides[0] += 4 * (next % 64);
-  problem.y_strides[0] += 4 * (next / 64);
-  ++next;
-  return AsRead(problem);
-}
-
 // Returns one image, which runs as tiles within this limit.
 constexpr char kTiledLimitText[] = "192KiB";
 constexpr size_t kTiledLimit = size_t{192} << 10;
@@ -51,11 +40,10 @@ ConvolutionProblem Image() {
 // One plan of a program, on a handle of its own.
 class Program {
  public:
-  explicit Program(const ConvolutionProblem& problem = FreshProblem())
+  explicit Program(const ConvolutionProblem& problem = FreshLayer(Operation::kForward, kImages))
       : convolution_(problem),
         graph_(convolution_.problem(), {}, DropIn(), {convolution_.handle(), nullptr}) {
-    std::mt19937 random(21);
-    convolution_.FillIntegers(random);
+    convolution_.FillIntegers(21);
     expected_ = convolution_.Expected();
     EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
     EXPECT_EQ(cudnnSetStream(convolution_.handle(), stream_), CUDNN_STATUS_SUCCESS);
@@ -75,21 +63,8 @@ class Program {
   size_t bytes() const { return workspace_->bytes(); }
 
   void MakePack() {
-    auto pack = BackendDescriptor::Create(DropIn(), CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    ASSERT_TRUE(pack.ok());
-    const std::array<int64_t, 3> uids = {kUidX, kUidW, kUidY};
-    const std::array<void*, 3> pointers = {
-        convolution_.x.memory.data(), convolution_.w.memory.data(), convolution_.y.memory.data()};
-    void* const workspace = workspace_->data();
-    EXPECT_TRUE(
-        pack->Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uids.data()).ok());
-    EXPECT_TRUE(
-        pack->Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers.data())
-            .ok());
-    EXPECT_TRUE(
-        pack->Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace).ok());
-    EXPECT_TRUE(pack->Finalize().ok());
-    pack_.emplace(std::move(*pack));
+    pack_ = PackOf(convolution_, workspace_->data());
+    ASSERT_TRUE(pack_);
   }
 
   // Executes on `handle`, which ucudnn may not have met.
@@ -113,9 +88,7 @@ class Program {
   // Checks the result of the last execution or launch.
   void Check() {
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-    EXPECT_TRUE(convolution_.OutputEquals(expected_, convolution_.TakeOutput()));
-    EXPECT_TRUE(convolution_.NothingElseWasWritten());
-    EXPECT_TRUE(workspace_->GuardsAreIntact());
+    convolution_.ExpectOutput(expected_, &*workspace_);
   }
 
  private:

@@ -161,9 +161,7 @@ TEST_F(LimitZero, EveryAnswerIsKept) { EveryAnswerIsKept(0); }
 
 TEST_F(LimitZero, WorkspacePassedIsNotTouched) {
   Convolution convolution(LayerProblem(Operation::kForward));
-  std::mt19937 random(14);
-  convolution.FillIntegers(random);
-  const Bytes expected = convolution.Expected();
+  const Bytes expected = convolution.FillAndExpect(14);
   GuardedMemory workspace(1 << 20);
   const Bytes pattern(workspace.bytes(), 0x5A);
   workspace.Upload(pattern);

@@ -108,8 +108,7 @@ struct Work {
       : convolution(LayerProblem(operation, n)),
         algorithm(algorithm),
         workspace(RealNeed(convolution, algorithm).value_or(0)) {
-    std::mt19937 random(5);
-    convolution.FillIntegers(random);
+    convolution.FillIntegers(5);
     expected = convolution.Expected();
   }
 

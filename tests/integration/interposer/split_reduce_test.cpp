@@ -26,18 +26,14 @@ std::vector<double> Sum(const std::vector<double>& one, const std::vector<double
 // Returns the filter gradients of both ranks after one step, each on a new thread of the process.
 std::vector<std::vector<double>> GradientsOfBoth() {
   std::vector<std::vector<double>> gradients(kRanks);
-  std::vector<std::thread> threads;
-  for (int number = 0; number < kRanks; ++number) {
-    threads.emplace_back([&, number] {
-      SplitRank rank(number);
-      Round round;
-      rank.Call(round);
-      rank.Read(round);
-      for (const Given& given : round) EXPECT_EQ(given.status, CUDNN_STATUS_SUCCESS);
-      gradients[static_cast<size_t>(number)] = round[kFilterGradient].values;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  OnThreads(kRanks, [&](int number) {
+    SplitRank rank(number);
+    Round round;
+    rank.Call(round);
+    rank.Read(round);
+    for (const Given& given : round) EXPECT_EQ(given.status, CUDNN_STATUS_SUCCESS);
+    gradients[static_cast<size_t>(number)] = round[kFilterGradient].values;
+  });
   return gradients;
 }
 

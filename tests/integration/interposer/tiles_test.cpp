@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -12,7 +11,6 @@
 #include <ucudnn/ucudnn.h>
 #include "cases.h"
 #include "convolution/engine_name.h"
-#include "cudnn/backend.h"
 #include "layer.h"
 #include "libraries.h"
 #include "primed_store.h"
@@ -24,8 +22,6 @@
 
 namespace ucudnn::test {
 namespace {
-
-using cudnn::BackendDescriptor;
 
 // Algorithm and engine 1 of any operation need more, and some of their tiles need less.
 constexpr size_t kLimit = size_t{768} << 10;
@@ -101,30 +97,16 @@ class Tiles : public Protocol {
     const auto bytes = cudnn::PlanWorkspace(DropIn(), plan->get());
     EXPECT_TRUE(bytes.ok()) << bytes.message();
     EXPECT_LE(*bytes, limit);
-    std::mt19937 random(21);
-    convolution.FillIntegers(random);
-    const Bytes expected = convolution.Expected();
+    const Bytes expected = convolution.FillAndExpect(21);
     const GuardedMemory workspace(*bytes);
-    auto pack = BackendDescriptor::Create(DropIn(), CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    const std::array<int64_t, 3> uids = {kUidX, kUidW, kUidY};
-    const std::array<void*, 3> pointers = {convolution.x.memory.data(), convolution.w.memory.data(),
-                                           convolution.y.memory.data()};
-    void* const scratch = workspace.data();
-    EXPECT_TRUE(
-        pack->Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uids.data()).ok());
-    EXPECT_TRUE(
-        pack->Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers.data())
-            .ok());
-    EXPECT_TRUE(
-        pack->Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch).ok());
-    EXPECT_TRUE(pack->Finalize().ok());
+    const auto pack = PackOf(convolution, workspace.data());
+    EXPECT_TRUE(pack);
+    if (!pack) return 0;
     ConvolutionsRun();
     EXPECT_EQ(cudnnBackendExecute(convolution.handle(), plan->get(), pack->get()),
               CUDNN_STATUS_SUCCESS);
     const long ran = ConvolutionsRun();
-    EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
-    EXPECT_TRUE(convolution.NothingElseWasWritten());
-    EXPECT_TRUE(workspace.GuardsAreIntact());
+    convolution.ExpectOutput(expected, &workspace);
     return ran;
   }
 };
