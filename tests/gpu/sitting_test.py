@@ -2,6 +2,7 @@
 and that its files are complete whenever it is killed. The stages are this file's own, but for the tables of
 tests/gpu/stages.py."""
 
+import contextlib
 import csv
 import importlib.machinery
 import importlib.util
@@ -96,16 +97,12 @@ def stage(name, work, *arguments, lane=FREE, seconds=1, limit=20, needs=(), is_t
 
 class Case(unittest.TestCase):
     def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = pathlib.Path(holder.name)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.output = self.folder / "output"
         self.output.mkdir()
         (self.folder / "work.py").write_text(WORK)
-        silent = open(os.devnull, "w")
-        self.addCleanup(silent.close)
-        self.addCleanup(setattr, sys, "stdout", sys.stdout)
-        sys.stdout = silent
+        silent = self.enterContext(open(os.devnull, "w"))
+        self.enterContext(contextlib.redirect_stdout(silent))
 
     def run_stages(self, *rows, seconds=60, at_once=4, earlier=None, environment=None, last=()):
         context = {"output": str(self.output), "scratch": str(self.folder), "store": str(self.folder / "m.db"), "slug": "x",
