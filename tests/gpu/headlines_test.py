@@ -12,7 +12,6 @@ import unittest.mock
 os.environ["UCUDNN_GPU_TEST_HOST"] = "1"
 
 import headlines
-import machine
 import versions
 import workers
 from headlines import DIVIDED, PLAIN, UNDIVIDED
