@@ -174,7 +174,6 @@ TEST_F(Control, IllegalBoundariesFault) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  const ucudnn::test::Environment primed = {{"UCUDNN_TUNE", "off"},
-                                            {"UCUDNN_BATCH_SIZE_POLICY", "all"}};
-  return ucudnn::test::RunSuites(argc, argv, {{"Alignment", primed}, {"Control", primed}});
+  return ucudnn::test::RunSuites(argc, argv, {{"Alignment", {}}, {"Control", {}}},
+                                 {{"UCUDNN_TUNE", "off"}, {"UCUDNN_BATCH_SIZE_POLICY", "all"}});
 }

@@ -66,48 +66,34 @@ Chosen Choose(Convolution& convolution, int preference, size_t limit) {
   const Handle handle = convolution.handle();
   const cudnn::Descriptors& d = convolution.descriptors();
   Chosen chosen;
-  const auto ask = [&](auto algorithm, auto preferred, auto get, auto need) {
-    chosen.status = get(static_cast<decltype(preferred)>(preference), &algorithm);
+  const auto ask = [&](auto algorithm, auto preferred, auto get, auto need, auto... of) {
+    preferred = static_cast<decltype(preferred)>(preference);
+    chosen.status = get(handle, of..., preferred, limit, &algorithm);
     if (chosen.status != CUDNN_STATUS_SUCCESS) return;
     chosen.algorithm = algorithm;
-    EXPECT_EQ(need(algorithm, &chosen.bytes), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(need(handle, of..., algorithm, &chosen.bytes), CUDNN_STATUS_SUCCESS);
   };
   switch (convolution.problem().operation) {
     case Operation::kForward:
       ask(
           cudnnConvolutionFwdAlgo_t{}, cudnnConvolutionFwdPreference_t{},
-          [&](auto preferred, auto* algorithm) {
-            return cudnnGetConvolutionForwardAlgorithm(handle, d.x, d.w, d.convolution, d.y,
-                                                       preferred, limit, algorithm);
-          },
-          [&](auto algorithm, size_t* bytes) {
-            return cudnnGetConvolutionForwardWorkspaceSize(handle, d.x, d.w, d.convolution, d.y,
-                                                           algorithm, bytes);
-          });
+          [](auto... given) { return cudnnGetConvolutionForwardAlgorithm(given...); },
+          [](auto... given) { return cudnnGetConvolutionForwardWorkspaceSize(given...); }, d.x, d.w,
+          d.convolution, d.y);
       break;
     case Operation::kBackwardData:
       ask(
           cudnnConvolutionBwdDataAlgo_t{}, cudnnConvolutionBwdDataPreference_t{},
-          [&](auto preferred, auto* algorithm) {
-            return cudnnGetConvolutionBackwardDataAlgorithm(handle, d.w, d.y, d.convolution, d.x,
-                                                            preferred, limit, algorithm);
-          },
-          [&](auto algorithm, size_t* bytes) {
-            return cudnnGetConvolutionBackwardDataWorkspaceSize(handle, d.w, d.y, d.convolution,
-                                                                d.x, algorithm, bytes);
-          });
+          [](auto... given) { return cudnnGetConvolutionBackwardDataAlgorithm(given...); },
+          [](auto... given) { return cudnnGetConvolutionBackwardDataWorkspaceSize(given...); }, d.w,
+          d.y, d.convolution, d.x);
       break;
     case Operation::kBackwardFilter:
       ask(
           cudnnConvolutionBwdFilterAlgo_t{}, cudnnConvolutionBwdFilterPreference_t{},
-          [&](auto preferred, auto* algorithm) {
-            return cudnnGetConvolutionBackwardFilterAlgorithm(handle, d.x, d.y, d.convolution, d.w,
-                                                              preferred, limit, algorithm);
-          },
-          [&](auto algorithm, size_t* bytes) {
-            return cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, d.x, d.y, d.convolution,
-                                                                  d.w, algorithm, bytes);
-          });
+          [](auto... given) { return cudnnGetConvolutionBackwardFilterAlgorithm(given...); },
+          [](auto... given) { return cudnnGetConvolutionBackwardFilterWorkspaceSize(given...); },
+          d.x, d.y, d.convolution, d.w);
       break;
   }
   return chosen;
@@ -128,13 +114,12 @@ TEST_F(Wrapper, HandlesAreValuesLikeCudnns) {
   EXPECT_NE(handles[0], nullptr);
   handles[1] = handles[0];
   EXPECT_EQ(handles[1], handles[0]);
-  cudaStream_t stream = nullptr, read = nullptr;
-  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
-  EXPECT_EQ(cudnnSetStream(handles[0], stream), CUDNN_STATUS_SUCCESS);
+  const OwnStream stream(cudaStreamDefault);
+  cudaStream_t read = nullptr;
+  EXPECT_EQ(cudnnSetStream(handles[0], stream.get()), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(cudnnGetStream(handles[1], &read), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(read, stream);
+  EXPECT_EQ(read, stream.get());
   EXPECT_EQ(cudnnDestroy(handles[1]), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   UcudnnHandle_t* const none = nullptr;
   cudnnHandle_t* const real_none = nullptr;
   EXPECT_EQ(cudnnCreate(none), cudnnCreate(real_none));
@@ -228,19 +213,17 @@ TEST_F(Wrapper, SeesACaptureOnAStreamThatWasSetPastIt) {
   const Chosen chosen = Choose<UcudnnHandle_t>(convolution, kWithin, kTightBytes);
   ASSERT_EQ(chosen.algorithm, 1);
   const GuardedMemory workspace(chosen.bytes);
-  cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  ASSERT_EQ(Undivided().cudnnSetStream(convolution.handle(), stream), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
+  const OwnStream stream;
+  ASSERT_EQ(Undivided().cudnnSetStream(convolution.handle(), stream.get()), CUDNN_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed), cudaSuccess);
   ConvolutionsRun();
   EXPECT_EQ(convolution.Run(Wrapped(), chosen.algorithm, workspace.data(), chosen.bytes),
             CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(ConvolutionsRun(), 1);
   cudaGraph_t graph = nullptr;
-  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
   EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   EXPECT_EQ(Undivided().cudnnSetStream(convolution.handle(), nullptr), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
 TEST_F(Wrapper, LimitMayChangeAndOtherOptionsMayNot) {
@@ -431,9 +414,8 @@ class Order : public Protocol {};
 TEST_F(Order, OfHandlesThatTheProgramDeclaresLetsThemShareASegment) {
   UcudnnHandle_t handles[3];
   for (UcudnnHandle_t& handle : handles) ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
-  cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
-  EXPECT_EQ(cudnnSetStream(handles[1], stream), CUDNN_STATUS_SUCCESS);
+  const OwnStream stream(cudaStreamDefault);
+  EXPECT_EQ(cudnnSetStream(handles[1], stream.get()), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(ucudnnDeclareOrder(handles[0], handles[1]), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(ucudnnDeclareOrder(handles[1], handles[0]), CUDNN_STATUS_SUCCESS) << "again";
   EXPECT_EQ(ucudnnDeclareOrder(handles[2], nullptr), CUDNN_STATUS_BAD_PARAM);
@@ -461,7 +443,6 @@ TEST_F(Order, OfHandlesThatTheProgramDeclaresLetsThemShareASegment) {
   for (const UcudnnHandle_t& handle : handles) {
     EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
   }
-  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
 // Tests options that a program sets before its first cuDNN call.

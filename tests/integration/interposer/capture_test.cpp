@@ -27,16 +27,8 @@ struct Told {
 
 class Captured : public testing::Test {
  protected:
-  void SetUp() override {
-    for (cudaStream_t* stream : {&stream_, &other_}) {
-      ASSERT_EQ(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), cudaSuccess);
-    }
-  }
   void TearDown() override {
     for (cudaGraphExec_t exec : execs_) EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
-    for (cudaStream_t stream : {stream_, other_}) {
-      EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-    }
   }
 
   // Returns the first usable result of FindEx with `lent` bytes that sums whole numbers exactly.
@@ -122,7 +114,8 @@ class Captured : public testing::Test {
     EXPECT_TRUE(workspace.GuardsAreIntact());
   }
 
-  cudaStream_t stream_ = nullptr, other_ = nullptr;
+  const OwnStream own_stream_, own_other_;
+  const cudaStream_t stream_ = own_stream_.get(), other_ = own_other_.get();
   std::vector<cudaGraphExec_t> execs_;
 };
 
@@ -397,10 +390,9 @@ TEST_F(Measuring, OnAnotherThreadLeavesTheCaptureValid) {
     const Told told{0, RealNeed(captured, 0).value()};
     const GuardedMemory workspace(told.bytes), lent(kTightBytes);
     const Bytes expected = captured.Expected(), expected_gradient = measured.Expected();
-    cudaStream_t stream = nullptr;
-    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    const OwnStream stream;
     EXPECT_EQ(cudnnSetStream(captured.handle(), stream_), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(cudnnSetStream(measured.handle(), stream), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnSetStream(measured.handle(), stream.get()), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 
     ASSERT_EQ(cudaStreamBeginCapture(stream_, mode), cudaSuccess);
@@ -414,7 +406,7 @@ TEST_F(Measuring, OnAnotherThreadLeavesTheCaptureValid) {
       ASSERT_NE(direct, nullptr);
       EXPECT_EQ(measured.Run(DropIn(), direct->algorithm, lent.data(), lent.bytes()),
                 CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+      EXPECT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
     }).join();
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     EXPECT_EQ(cudaStreamIsCapturing(stream_, &status), cudaSuccess);
@@ -432,7 +424,6 @@ TEST_F(Measuring, OnAnotherThreadLeavesTheCaptureValid) {
     execs_.push_back(exec);
     EXPECT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
     EXPECT_TRUE(captured.OutputEquals(expected, captured.TakeOutput()));
-    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   }
 }
 

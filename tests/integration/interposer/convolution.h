@@ -2,7 +2,9 @@
 // ConvolutionCall has the same x, w and y.
 #pragma once
 
+#include <cuda_runtime_api.h>
 #include <cudnn.h>
+#include <gtest/gtest.h>
 
 #include <cstdint>
 #include <functional>
@@ -48,6 +50,32 @@ struct Operand {
 // The places of the operands.
 struct Placements {
   Placement x, w, y, z, bias;
+};
+
+// A program's own stream, which ends with its variable.
+class OwnStream {
+ public:
+  explicit OwnStream(unsigned flags = cudaStreamNonBlocking) {
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, flags), cudaSuccess);
+  }
+  ~OwnStream() { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
+  OwnStream(const OwnStream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// A handle of the drop-in, which ends with its variable.
+class OwnHandle {
+ public:
+  OwnHandle() { EXPECT_EQ(cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS); }
+  ~OwnHandle() { EXPECT_EQ(cudnnDestroy(handle_), CUDNN_STATUS_SUCCESS); }
+  OwnHandle(const OwnHandle&) = delete;
+  cudnnHandle_t get() const { return handle_; }
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
 };
 
 class Convolution {

@@ -209,8 +209,7 @@ TEST_F(BackwardFilter, RealNumbersStayWithinTolerance) { RealNumbersStayWithinTo
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  const ucudnn::test::Environment primed = {{"UCUDNN_TUNE", "off"},
-                                            {"UCUDNN_BATCH_SIZE_POLICY", "all"}};
-  return ucudnn::test::RunSuites(
-      argc, argv, {{"Forward", primed}, {"BackwardData", primed}, {"BackwardFilter", primed}});
+  return ucudnn::test::RunSuites(argc, argv,
+                                 {{"Forward", {}}, {"BackwardData", {}}, {"BackwardFilter", {}}},
+                                 {{"UCUDNN_TUNE", "off"}, {"UCUDNN_BATCH_SIZE_POLICY", "all"}});
 }

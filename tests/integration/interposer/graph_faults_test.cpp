@@ -45,13 +45,9 @@ class Program {
         graph_(convolution_.problem(), {}, DropIn(), {convolution_.handle(), nullptr}) {
     convolution_.FillIntegers(21);
     expected_ = convolution_.Expected();
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
-    EXPECT_EQ(cudnnSetStream(convolution_.handle(), stream_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnSetStream(convolution_.handle(), stream_.get()), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
-  ~Program() { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
 
   void MakePlan() { plan_ = graph_.Plan(kEngine); }
   void ReadSize() {
@@ -65,6 +61,14 @@ class Program {
   void MakePack() {
     pack_ = PackOf(convolution_, workspace_->data());
     ASSERT_TRUE(pack_);
+  }
+
+  // Makes all that an execution takes, in a workspace of at most `limit` bytes.
+  void Prepare(size_t limit) {
+    MakePlan();
+    ReadSize();
+    MakePack();
+    ASSERT_LE(bytes(), limit);
   }
 
   // Executes on `handle`, which ucudnn may not have met.
@@ -81,21 +85,21 @@ class Program {
   void Launch(cudaGraph_t graph) {
     cudaGraphExec_t executable = nullptr;
     ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-    EXPECT_EQ(cudaGraphLaunch(executable, stream_), cudaSuccess);
-    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    EXPECT_EQ(cudaGraphLaunch(executable, stream_.get()), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
     EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
   }
   // Checks the result of the last execution or launch.
   void Check() {
-    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
     convolution_.ExpectOutput(expected_, &*workspace_);
   }
 
  private:
+  const OwnStream stream_;
   Convolution convolution_;
   const Graph graph_;
   Bytes expected_;
-  cudaStream_t stream_ = nullptr;
   std::optional<BackendDescriptor> plan_;
   std::optional<GuardedMemory> workspace_;
   std::optional<BackendDescriptor> pack_;
@@ -140,10 +144,7 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsMade) {
 
 TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
   Program program;
-  program.MakePlan();
-  program.ReadSize();
-  program.MakePack();
-  ASSERT_LE(program.bytes(), kLimit);
+  program.Prepare(kLimit);
   long kth = 1;
   for (bool failed = true; failed && !HasFailure(); kth = Next(kth)) {
     SCOPED_TRACE("allocation " + std::to_string(kth));
@@ -189,10 +190,7 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
   for (bool failed = true; failed && !HasFailure(); kth = Next(kth)) {
     SCOPED_TRACE("allocation " + std::to_string(kth));
     Program program;
-    program.MakePlan();
-    program.ReadSize();
-    program.MakePack();
-    ASSERT_LE(program.bytes(), kLimit);
+    program.Prepare(kLimit);
     failed = FailsInNativeGraph(program, kth, [](cudaGraph_t) {});
   }
   // The pieces exist, and their graphs are allocated. Under a budget nothing is allocated, since a
@@ -207,10 +205,7 @@ class TiledPlans : public GraphPlans {
 
 TEST_F(TiledPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
   Program program(Image());
-  program.MakePlan();
-  program.ReadSize();
-  program.MakePack();
-  ASSERT_LE(program.bytes(), kTiledLimit);
+  program.Prepare(kTiledLimit);
   long kth = 1;
   size_t nodes = 0;
   for (bool failed = true; failed && !HasFailure(); kth = Next(kth)) {
@@ -233,13 +228,13 @@ TEST_F(TiledPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  ucudnn::test::Environment environment = {
-      {"UCUDNN_ENGINES", "both"}, {"UCUDNN_DATABASE", "none"}, {"UCUDNN_REPORT", ""}};
-  ucudnn::test::Environment tiled = environment;
+  ucudnn::test::Environment whole, tiled;
   // With one budget for all kernels, the budget is the limit.
   if (!ucudnn::test::InBudget()) {
-    environment.emplace_back("UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kLimitText);
+    whole.emplace_back("UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kLimitText);
     tiled.emplace_back("UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kTiledLimitText);
   }
-  return ucudnn::test::RunSuites(argc, argv, {{"GraphPlans", environment}, {"TiledPlans", tiled}});
+  return ucudnn::test::RunSuites(
+      argc, argv, {{"GraphPlans", whole}, {"TiledPlans", tiled}},
+      {{"UCUDNN_ENGINES", "both"}, {"UCUDNN_DATABASE", "none"}, {"UCUDNN_REPORT", ""}});
 }

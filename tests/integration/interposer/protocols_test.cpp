@@ -116,17 +116,13 @@ TEST_F(CallersLimit, PyTorchBenchmark) {
     const Bytes expected = convolution.Expected();
     const GuardedMemory workspace(told.workspace_bytes);
     std::thread autograd([&] {
-      cudnnHandle_t handle = nullptr;
-      EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
-      cudaStream_t stream = nullptr;
-      EXPECT_EQ(cudaStreamCreate(&stream), cudaSuccess);
-      EXPECT_EQ(cudnnSetStream(handle, stream), CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(convolution.RunOn(handle, DropIn(), told.algorithm, workspace.data(),
+      const OwnStream stream(cudaStreamDefault);
+      const OwnHandle handle;
+      EXPECT_EQ(cudnnSetStream(handle.get(), stream.get()), CUDNN_STATUS_SUCCESS);
+      EXPECT_EQ(convolution.RunOn(handle.get(), DropIn(), told.algorithm, workspace.data(),
                                   told.workspace_bytes),
                 CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-      EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+      EXPECT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
     });
     autograd.join();
     convolution.ExpectOutput(expected, &workspace);

@@ -44,13 +44,11 @@ void RunOnFourThreads() {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([thread] {
-      cudaStream_t stream = nullptr;
-      EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+      const OwnStream stream;
       for (const Operation operation : kOperations) {
-        AskAndRun(operation, 8, stream, 5);
-        AskAndRun(operation, 4 + thread, stream, 3);
+        AskAndRun(operation, 8, stream.get(), 5);
+        AskAndRun(operation, 4 + thread, stream.get(), 3);
       }
-      EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
     });
   }
   for (std::thread& thread : threads) thread.join();

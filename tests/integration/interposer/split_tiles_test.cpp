@@ -64,17 +64,14 @@ void ExpectTiledAndExact(int ranks) {
   std::vector<std::vector<std::vector<double>>> given(static_cast<size_t>(ranks));
   OnThreads(ranks, [&](int rank) {
     EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
-    cudaStream_t stream = nullptr;
-    cudnnHandle_t handle = nullptr;
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-    EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(cudnnSetStream(handle, stream), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(ucudnnSpatialJoin(handle, rank), CUDNN_STATUS_SUCCESS) << ucudnnGetLastError();
+    const OwnStream stream;
+    const OwnHandle handle;
+    EXPECT_EQ(cudnnSetStream(handle.get(), stream.get()), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(ucudnnSpatialJoin(handle.get(), rank), CUDNN_STATUS_SUCCESS) << ucudnnGetLastError();
     for (const Operation operation : kOperations) {
-      given[static_cast<size_t>(rank)].push_back(RunStripe(handle, stream, operation, rank));
+      given[static_cast<size_t>(rank)].push_back(
+          RunStripe(handle.get(), stream.get(), operation, rank));
     }
-    EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   });
   for (size_t at = 0; at < std::size(kOperations); ++at) {
     SCOPED_TRACE(OperationName(kOperations[at]));
@@ -103,15 +100,13 @@ TEST_F(FourRanks, RunTheirLocalCallsInTiles) { ExpectTiledAndExact(4); }
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  const auto over = [](const char* grid) {
-    return ucudnn::test::Environment{
-        {"UCUDNN_SPATIAL", grid},
-        {"UCUDNN_SPATIAL_TRANSPORT", "loopback"},
-        {"UCUDNN_SPATIAL_REDUCE", "all"},
-        {"UCUDNN_ENGINES", "both"},
-        {"UCUDNN_WORKSPACE_LIMIT", std::to_string(ucudnn::test::kLimit)}};
-  };
   return ucudnn::test::RunSuites(
       argc, argv,
-      {{"TwoRanks", over("h2")}, {"ThreeRanks", over("h3")}, {"FourRanks", over("h4")}});
+      {{"TwoRanks", {{"UCUDNN_SPATIAL", "h2"}}},
+       {"ThreeRanks", {{"UCUDNN_SPATIAL", "h3"}}},
+       {"FourRanks", {{"UCUDNN_SPATIAL", "h4"}}}},
+      {{"UCUDNN_SPATIAL_TRANSPORT", "loopback"},
+       {"UCUDNN_SPATIAL_REDUCE", "all"},
+       {"UCUDNN_ENGINES", "both"},
+       {"UCUDNN_WORKSPACE_LIMIT", std::to_string(ucudnn::test::kLimit)}});
 }

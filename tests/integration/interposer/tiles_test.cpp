@@ -187,12 +187,11 @@ TEST_F(Tiles, ServeAPlanByItsOwnEngine) {
 class TilesInBudget : public Tiles {};
 
 TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
-  cudnnHandle_t handle = nullptr;
-  ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  const OwnHandle handle;
   std::vector<std::pair<std::unique_ptr<Convolution>, int>> network;
   for (const Operation operation : kOperations) {
     auto convolution = std::make_unique<Convolution>(Image(operation));
-    convolution->UseHandle(handle);
+    convolution->UseHandle(handle.get());
     const Answer answer = Ask(DropIn(), Question::kFind, *convolution, kAlgorithms);
     ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
     const auto direct =
@@ -204,7 +203,7 @@ TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
     RunAndCompare(*convolution, direct->algorithm, 0);
     network.emplace_back(std::move(convolution), direct->algorithm);
   }
-  ASSERT_EQ(ucudnnEndRecording(handle), CUDNN_STATUS_SUCCESS) << ucudnnGetLastError();
+  ASSERT_EQ(ucudnnEndRecording(handle.get()), CUDNN_STATUS_SUCCESS) << ucudnnGetLastError();
   for (const auto& [convolution, algorithm] : network) {
     SCOPED_TRACE(OperationName(convolution->problem().operation));
     const long pieces = Run(*convolution, algorithm, 0);
@@ -213,8 +212,6 @@ TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
     EXPECT_EQ(Run(*convolution, algorithm, 0, {2, 1}), 1);
   }
   EXPECT_LE(ReadReport()["total_workspace"]["total_workspace_bytes"], kLimit);
-  network.clear();
-  EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
 }
 
 // Each rank measures its own times, and all ranks cut alike.
@@ -326,18 +323,14 @@ TEST_F(NoRoomForTiles, TheLeastThatWouldDoIsSaid) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  using ucudnn::test::Environment;
-  const auto with = [](const char* engines, Environment environment) {
-    environment.emplace_back("UCUDNN_ENGINES", engines);
-    return environment;
-  };
   const std::string limit = std::to_string(ucudnn::test::kLimit);
   return ucudnn::test::RunSuites(
       argc, argv,
-      {{"Tiles", with("both", {{"UCUDNN_WORKSPACE_LIMIT", limit}})},
-       {"TilesInBudget", with("both", {{"UCUDNN_TOTAL_WORKSPACE", limit}})},
-       {"TilesOfRanks", with("both", {{"UCUDNN_WORKSPACE_LIMIT", limit}})},
-       {"TilesOff", with("both", {{"UCUDNN_WORKSPACE_LIMIT", limit}, {"UCUDNN_TILES", "off"}})},
-       {"NoRoomForTiles", with("both", {{"UCUDNN_WORKSPACE_LIMIT", "0"}})},
-       {"TilesOfLegacyEngines", with("legacy", {{"UCUDNN_WORKSPACE_LIMIT", limit}})}});
+      {{"Tiles", {{"UCUDNN_WORKSPACE_LIMIT", limit}}},
+       {"TilesInBudget", {{"UCUDNN_TOTAL_WORKSPACE", limit}}},
+       {"TilesOfRanks", {{"UCUDNN_WORKSPACE_LIMIT", limit}}},
+       {"TilesOff", {{"UCUDNN_WORKSPACE_LIMIT", limit}, {"UCUDNN_TILES", "off"}}},
+       {"NoRoomForTiles", {{"UCUDNN_WORKSPACE_LIMIT", "0"}}},
+       {"TilesOfLegacyEngines", {{"UCUDNN_WORKSPACE_LIMIT", limit}, {"UCUDNN_ENGINES", "legacy"}}}},
+      {{"UCUDNN_ENGINES", "both"}});
 }

@@ -85,15 +85,13 @@ TEST_F(After3, ThreeCallsRunAsAskedAndTheFourthMeasures) {
 // Calls on all handles count, so a second handle does not begin anew.
 TEST_F(After3, HandlesCountTogether) {
   Convolution convolution(LayerProblem(Operation::kForward, 12));
-  cudnnHandle_t handles[2];
-  for (cudnnHandle_t& handle : handles) ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  const OwnHandle handles[2];
   for (int i = 0; i < 3; ++i) {
-    convolution.UseHandle(handles[i % 2]);
+    convolution.UseHandle(handles[i % 2].get());
     EXPECT_EQ(RunAndCompare(convolution, 0, 1 << 17), 1);
   }
-  convolution.UseHandle(handles[1]);
+  convolution.UseHandle(handles[1].get());
   EXPECT_GT(RunAndCompare(convolution, 0, 1 << 17), 12);
-  for (const cudnnHandle_t handle : handles) EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
 }
 
 TEST_F(After3, AnotherBatchMeasuresOnlyWhatIsNew) {
