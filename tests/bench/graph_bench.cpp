@@ -194,39 +194,35 @@ struct Setting {
   // Stores rows of an engine that is slow undivided, and fast in pieces.
   void Prime() const {
     db::SqliteStore store({getenv("UCUDNN_DATABASE")});
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), direct->functions);
-    if (!platform.ok()) Fail(platform.message());
+    const planning::Platform platform =
+        bench::Take(tuning::DescribePlatform(*cuda::GetDriver(), direct->functions));
     const auto prime = [&](const ConvolutionProblem& problem, int part) {
-      const Status written =
-          store.Write(problem, *platform,
+      bench::Require(
+          store.Write(problem, platform,
                       {{{"graph:38", kImages, 100, kBytesPerImage * kImages, true}, 5, true},
                        {{"graph:38", part, 1, kBytesPerImage * part, true}, 5, true}},
-                      {});
-      if (!written.ok()) Fail(written.message());
+                      {}));
     };
     for (const int pieces : {1, 2, 4, 8, 16}) prime(ProblemOf(pieces), kImages / pieces);
     for (int kernel = 0; kernel < kStored; ++kernel) prime(StoredProblem(kernel), kImages / 4);
-    for (int kernel = 0; kernel < kTiled; ++kernel) PrimeTiles(store, *platform, kernel);
+    for (int kernel = 0; kernel < kTiled; ++kernel) PrimeTiles(store, platform, kernel);
   }
   // Stores tiles that were found, measured and compared, in the format of db/FORMAT.md.
   void PrimeTiles(db::SqliteStore& store, const planning::Platform& platform, int kernel) const {
     const auto plan = direct->UnfinishedPlan(JsonOf(TiledProblem(kernel), 4, kRowEngine));
     Check(direct->functions.cudnnBackendFinalize(plan), "finalizing");
-    const auto own = cudnn::ReadTemplate(direct->functions, plan);
-    if (!own.ok()) Fail(own.message());
-    cudnn::GraphEngines engines(direct->functions, {direct->handle, nullptr}, {&*own});
-    const ConvolutionProblem& whole = own->convolution.problem;
-    const EngineId& engine = own->convolution.engine;
+    const auto own = bench::Take(cudnn::ReadTemplate(direct->functions, plan));
+    cudnn::GraphEngines engines(direct->functions, {direct->handle, nullptr}, {&own});
+    const ConvolutionProblem& whole = own.convolution.problem;
+    const EngineId& engine = own.convolution.engine;
     const auto division =
-        tuning::DivideBy({.spatial = {1, kTiles, 1}}, engines, whole, engine, kLimit);
-    if (!division.ok()) Fail(division.message());
+        bench::Take(tuning::DivideBy({.spatial = {1, kTiles, 1}}, engines, whole, engine, kLimit));
     const std::string grid = "1 1 1 1 " + std::to_string(kTiles) + " 1";
     std::string compared = "tiles " + grid + ":";
-    for (size_t kind = 0; kind < division->tiles->kinds.size(); ++kind) {
-      const size_t workspace = division->configuration.runs[kind].micro.workspace_bytes;
-      const Status written = store.Write(SlackTwin(division->tiles->kinds[kind]), platform,
-                                         {{{engine, 1, 1, workspace, true}, 5, true}}, {});
-      if (!written.ok()) Fail(written.message());
+    for (size_t kind = 0; kind < division.tiles->kinds.size(); ++kind) {
+      const size_t workspace = division.configuration.runs[kind].micro.workspace_bytes;
+      bench::Require(store.Write(SlackTwin(division.tiles->kinds[kind]), platform,
+                                 {{{engine, 1, 1, workspace, true}, 5, true}}, {}));
       compared += " " + engine.Text() + " in " + std::to_string(workspace);
     }
     const size_t l2_bytes =
@@ -281,16 +277,13 @@ void TilesOverDirect(benchmark::State& state) {
   image.x = {1, kTiledRows, kTiledRows};
   const auto plan = program.UnfinishedPlan(JsonOf(image));
   Check(program.functions.cudnnBackendFinalize(plan), "finalizing");
-  const auto own = cudnn::ReadTemplate(program.functions, plan);
-  if (!own.ok()) Fail(own.message());
-  cudnn::GraphEngines engines(program.functions, {program.handle, nullptr}, {&*own});
-  const ConvolutionProblem& problem = own->convolution.problem;
+  const auto own = bench::Take(cudnn::ReadTemplate(program.functions, plan));
+  cudnn::GraphEngines engines(program.functions, {program.handle, nullptr}, {&own});
+  const ConvolutionProblem& problem = own.convolution.problem;
   constexpr size_t kAny = size_t{1} << 30;
-  const auto division =
-      tuning::DivideBy({.spatial = {1, parts, 1}}, engines, problem, own->convolution.engine, kAny);
-  if (!division.ok()) Fail(division.message());
-  const auto schedule = execution::Schedule::Make(engines, {problem, *division, {}});
-  if (!schedule.ok()) Fail(schedule.message());
+  const auto division = bench::Take(
+      tuning::DivideBy({.spatial = {1, parts, 1}}, engines, problem, own.convolution.engine, kAny));
+  const auto schedule = bench::Take(execution::Schedule::Make(engines, {problem, division, {}}));
   static float device[16], one = 1, zero = 0;
   cudnn::ConvolutionCall call;
   call.handle = program.handle;
@@ -299,7 +292,7 @@ void TilesOverDirect(benchmark::State& state) {
   call.alpha = &one;
   call.beta = &zero;
   execution::Outcome outcome = {};
-  const auto run = [&] { benchmark::DoNotOptimize((*schedule)->Run(call, outcome)); };
+  const auto run = [&] { benchmark::DoNotOptimize(schedule->Run(call, outcome)); };
   bench::ExpectPieces(TheSetting().executions, parts, run);
   if (outcome != execution::Outcome::kPlanned) Fail("the tiles did not run");
   bench::PlannedOverDirect(

@@ -72,14 +72,13 @@ struct Setting {
   // Algorithm 0, which the program names, is slow; algorithm 1 is fast in pieces.
   void Prime() const {
     db::SqliteStore store({getenv("UCUDNN_DATABASE")});
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), direct->functions);
-    if (!platform.ok()) bench::Fail(platform.message());
+    const planning::Platform platform =
+        bench::Take(tuning::DescribePlatform(*cuda::GetDriver(), direct->functions));
     const auto write = [&](const ConvolutionProblem& problem, int pieces) {
       const std::vector<planning::Measurement> rows = {
           {{"legacy:0", kImages, 100, 0, true}, 5, true},
           {{"legacy:1", kImages / pieces, 1, 0, true}, 5, true}};
-      const Status written = store.Write(problem, *platform, rows, {kImages / pieces, kImages});
-      if (!written.ok()) bench::Fail(written.message());
+      bench::Require(store.Write(problem, platform, rows, {kImages / pieces, kImages}));
     };
     for (const int pieces : {1, 2, 4, 8, 16}) write(ProblemOf(pieces), pieces);
     for (int kernel = 0; kernel < kStored; ++kernel) write(StoredProblem(kernel), kStoredPieces);
@@ -99,8 +98,7 @@ void PlannedOverDirect(benchmark::State& state) {
   const Setting& setting = TheSetting();
   const int pieces = static_cast<int>(state.range(0));
   cudnn::OwnedDescriptors descriptors(setting.direct->functions);
-  if (const Status made = descriptors.Create(ProblemOf(pieces)); !made.ok())
-    bench::Fail(made.message());
+  bench::Require(descriptors.Create(ProblemOf(pieces)));
   const cudnn::ConvolutionCall direct = setting.direct->CallOf(descriptors);
   const cudnn::ConvolutionCall planned = setting.planned->CallOf(descriptors);
 
@@ -129,8 +127,7 @@ void FirstCallFromStore(benchmark::State& state) {
       state,
       [&] {
         descriptors.emplace(setting.direct->functions);
-        const Status made = descriptors->Create(StoredProblem(kernel++ % kStored));
-        if (!made.ok()) bench::Fail(made.message());
+        bench::Require(descriptors->Create(StoredProblem(kernel++ % kStored)));
         return Nanoseconds(*setting.direct, setting.direct->CallOf(*descriptors), kStoredPieces);
       },
       [&] {

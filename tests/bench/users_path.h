@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "cudnn/functions.h"
 #include "tests/bench/allocation_count.h"
@@ -34,18 +35,22 @@ inline void* OpenLibrary(const std::string& path) {
   return library;
 }
 
-inline CUstream DeviceStream() {
-  const Result<CUstream> stream = NewDeviceStream();
-  if (!stream.ok()) Fail(stream.status().message());
-  return *stream;
+inline void Require(const Status& status) {
+  if (!status.ok()) Fail(status.message());
 }
+template <typename T>
+T Take(Result<T> result) {
+  Require(result.status());
+  return std::move(*result);
+}
+
+inline CUstream DeviceStream() { return Take(NewDeviceStream()); }
 
 // The functions of a library, and a handle of it.
 struct LibraryUser {
   LibraryUser(void* library, CUstream stream) {
-    const Status loaded =
-        cudnn::LoadFunctions([&](const char* name) { return dlsym(library, name); }, functions);
-    if (!loaded.ok()) Fail(loaded.message());
+    Require(
+        cudnn::LoadFunctions([&](const char* name) { return dlsym(library, name); }, functions));
     if (functions.cudnnCreate(&handle) != CUDNN_STATUS_SUCCESS ||
         functions.cudnnSetStream(handle, stream) != CUDNN_STATUS_SUCCESS) {
       Fail("no handle");
