@@ -36,9 +36,7 @@ def measuring(folder):
 
 
 def outcome(case):
-    result = unittest.TestResult()
-    unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
-    return result
+    return unittest.defaultTestLoader.loadTestsFromTestCase(case).run(unittest.TestResult())
 
 
 class Folder(unittest.TestCase):

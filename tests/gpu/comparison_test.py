@@ -133,10 +133,8 @@ class Training(unittest.TestCase):
         return torch_training_test.too_far("fp32 first", PLAIN, copy.deepcopy(PLAIN) | changes)
 
     def outcome(self, plain, divided):
-        def work():
-            torch_training_test.results(self, "fp32 first", plain={"fp32 first": plain}, divided={"fp32 first": divided})
-
-        return outcome(work)
+        return outcome(lambda: torch_training_test.results(
+            self, "fp32 first", plain={"fp32 first": plain}, divided={"fp32 first": divided}))
 
     def test_a_case_that_failed_is_noticed(self):
         failed, lacking = {"error": "Error: bad"}, {"error": "Error: cannot compile", "lacks": "C compiler"}
