@@ -91,7 +91,7 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(const StageToSolve& s
                                .is_recorded = choice.launch == Launch::kGraph,
                                .workspace_limit = setting_.workspace_limit};
   UCUDNN_ASSIGN_OR_RETURN(
-      auto maker, DeviceMaker::Make(target_, stage, setting, channels.ranks, channels.replicas));
+      auto maker, DeviceMaker(target_, stage, setting, channels.ranks, channels.replicas));
   return StageSolver::Make(stage, std::move(maker));
 }
 

@@ -139,22 +139,19 @@ Status HostNetwork::MakeStages() {
     if (solve->partition().ranks().Has(peers_->rank())) {
       StageSolvers& solvers =
           settings_.stage_solvers != nullptr ? *settings_.stage_solvers : *host_solvers_;
-      UCUDNN_ASSIGN_OR_RETURN(solve->solver,
-                              solvers.Make({.chain = chain_,
-                                            .stage = *stage,
-                                            .parameters = parameters_,
-                                            .hierarchy = solve->place->hierarchy,
-                                            .partition = solve->partition(),
-                                            .peers = *peers_,
-                                            .coarse = settings_.coarse,
-                                            .storage = settings_.storage,
-                                            .batch = settings_.batch,
-                                            .h = h,
-                                            .forward = settings_.forward,
-                                            .backward = settings_.backward,
-                                            .trains = settings_.trains,
-                                            .notes_timeline = settings_.notes_timeline,
-                                            .replicas = settings_.replicas}));
+      const StagePart whole = {.chain = chain_,
+                               .stage = *stage,
+                               .parameters = parameters_,
+                               .hierarchy = solve->place->hierarchy,
+                               .coarse = settings_.coarse,
+                               .batch = settings_.batch,
+                               .h = h,
+                               .storage = settings_.storage,
+                               .notes_timeline = settings_.notes_timeline};
+      UCUDNN_ASSIGN_OR_RETURN(
+          solve->solver,
+          solvers.Make({whole, solve->partition(), *peers_, settings_.forward, settings_.backward,
+                        settings_.trains, settings_.replicas}));
       for (const ResidualStep& step : stage->steps) {
         for (const NodeId id : step.transformation) is_kept_[id] = solve->solver->keeps_weights();
       }

@@ -32,7 +32,7 @@ const char* WorkloadName(Workload workload) {
 // Formats "c = 16, 3 levels, F, sum".
 std::string SettingText(const MultigridSetting& setting, int levels) {
   return "c = " + Joined(setting.coarsening, ",") + ", " + std::to_string(levels) + " levels, " +
-         SweepsText(setting.solve.c_sweeps) + ", " + multigrid::NameOf(setting.coarse);
+         SweepsText(setting.c_sweeps) + ", " + multigrid::NameOf(setting.coarse);
 }
 
 // Formats a time in a table: three digits, never a power of ten.
@@ -175,7 +175,7 @@ std::string ShareText(const ModelledRun& run) {
 
 std::string SolveText(const ChosenSetting& chosen) {
   return SettingText(chosen.setting, chosen.levels) + ", " +
-         Counted(chosen.setting.solve.cycles, "cycle");
+         Counted(chosen.setting.cycles, "cycle");
 }
 
 std::vector<std::string> RowOf(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload,
@@ -258,7 +258,7 @@ Json RunJson(const ModelledRun& run, const planner::Device& device) {
 Json SettingJson(const MultigridSetting& setting, int levels) {
   return {{"coarsening", setting.coarsening},
           {"levels", levels},
-          {"relaxation", SweepsText(setting.solve.c_sweeps)},
+          {"relaxation", SweepsText(setting.c_sweeps)},
           {"coarse", multigrid::NameOf(setting.coarse)}};
 }
 
@@ -290,8 +290,8 @@ Json DevicesJson(const DevicesRow& row, const planner::Device& device) {
   if (!row.multigrid) return json;
   Json& chosen = json["multigrid"] = RunJson(row.multigrid->run, device);
   chosen["setting"] = SettingJson(row.multigrid->setting, row.multigrid->levels);
-  chosen["cycles"] = row.multigrid->setting.solve.cycles;
-  chosen["coarse_levels"] = PlaceName(row.multigrid->setting.solve.coarse);
+  chosen["cycles"] = row.multigrid->setting.cycles;
+  chosen["coarse_levels"] = PlaceName(row.multigrid->setting.place);
   json["launched_streams"] = RunJson(*row.launched_streams, device);
   return json;
 }

@@ -27,17 +27,12 @@ struct Made {
 };
 
 MultigridSetting Setting(int coarsening, int levels, int c_sweeps, int cycles) {
-  MultigridSetting setting = {.coarsening = {coarsening}, .levels = levels};
-  setting.solve.c_sweeps = c_sweeps;
-  setting.solve.cycles = cycles;
-  return setting;
+  return {.coarsening = {coarsening}, .levels = levels, .c_sweeps = c_sweeps, .cycles = cycles};
 }
 
 ModelledRun Modelled(const NetworkModel& model, const MultigridSetting& setting, int devices,
                      Workload workload = Workload::kInference) {
-  const auto made = test::Must(MultigridModel::Make(model, setting));
-  const auto run = test::Must(made.Run(workload, devices, setting.solve, setting.launching));
-  return run;
+  return test::Must(test::Must(MultigridModel::Make(model, setting)).Run(workload, devices, setting));
 }
 
 TEST(AnalysisSchedules, SerialPropagationIsTheSumOfItsLayers) {
@@ -101,14 +96,14 @@ TEST(AnalysisSchedules, OneCycleOfFcfRelaxationSendsOneMoreState) {
 TEST(AnalysisSchedules, AStateIsSentBeforeTheOtherBlocksAreRelaxed) {
   const Made made(24, 12, 3, true);
   MultigridSetting setting = Setting(2, 2, 1, 1);
-  setting.solve.coarse = CoarsePlace::kCoarsestOnOne;
+  setting.place = CoarsePlace::kCoarsestOnOne;
   EXPECT_NEAR(Modelled(made.model(), setting, 3).ms, 72, kTiny);
 }
 
 TEST(AnalysisSchedules, CoarseLevelsMayGoToOneDevice) {
   const Made made(8, 0.25, 2, true);
   MultigridSetting setting = Setting(2, 2, 0, 1);
-  setting.solve.coarse = CoarsePlace::kCoarsestOnOne;
+  setting.place = CoarsePlace::kCoarsestOnOne;
   // The first phases end at 6 and 6.25. Two right sides reach device 0 at 6.5, 4 coarse steps end
   // at 10.5, the states reach device 1 at 10.75, and F ends at 12.5 and 12.75.
   EXPECT_NEAR(Modelled(made.model(), setting, 2).ms, 12.75, kTiny);
@@ -137,7 +132,7 @@ TEST(AnalysisSchedules, CyclesShareARelaxation) {
 TEST(AnalysisSchedules, ANestedStartIsACoarseSolveInPlaceOfABroadcast) {
   const Made made(8, 0.25, 2, true);
   MultigridSetting setting = Setting(2, 2, 0, 1);
-  setting.solve.start = Start::kNested;
+  setting.start = Start::kNested;
   // Coarse steps take 0..2 and 2.25..4.25. The rest is as after a broadcast that ends then, but
   // device 0 begins at 2 and waits for nothing from device 1:
   //   2..8 and 4.25..10.25; 8..10 and 10.25..12.25; 10..12 and 12.25..14.25
@@ -149,7 +144,7 @@ TEST(AnalysisSchedules, AMeasuredResidualHoldsUpAllDevices) {
   MultigridSetting setting = Setting(2, 2, 0, 1);
   // The last F is followed by Advance, 8..12 and 10.25..14.25; all before it is as without
   // measuring. Then the sum goes to device 0 and back.
-  setting.solve.measures_residuals = true;
+  setting.measures_residuals = true;
   EXPECT_NEAR(Modelled(made.model(), setting, 2).ms, 14.25 + 0.25 + 0.25, kTiny);
 }
 
@@ -202,22 +197,22 @@ TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {
     const int steps = pick(8, 200);
     MultigridSetting setting = Setting(pick(2, 4), pick(2, 3), pick(0, 2), pick(1, 3));
     setting.coarse = pick(0, 1) == 0 ? CoarseOperator::kInject : CoarseOperator::kSum;
-    setting.solve.start = pick(0, 1) == 0 ? Start::kBroadcast : Start::kNested;
-    setting.solve.blocks = pick(0, 1) == 0 ? BlocksAtOnce::kStreams : BlocksAtOnce::kGrouped;
-    setting.solve.coarse = static_cast<CoarsePlace>(pick(0, 2));
-    setting.solve.measures_residuals = pick(0, 1) == 0;
+    setting.start = pick(0, 1) == 0 ? Start::kBroadcast : Start::kNested;
+    setting.blocks = pick(0, 1) == 0 ? BlocksAtOnce::kStreams : BlocksAtOnce::kGrouped;
+    setting.place = static_cast<CoarsePlace>(pick(0, 2));
+    setting.measures_residuals = pick(0, 1) == 0;
+    setting.launching = Launching::kCaptured;
     const Made made(steps, pick(0, 3) / 4.0, 16, pick(0, 1) == 0);
     const NetworkModel model = made.model();
     const auto multigrid = MultigridModel::Make(model, setting);
     if (!multigrid.ok()) continue;
     const int devices = pick(1, std::min(16, multigrid->MostDevices()));
     for (const Workload workload : {Workload::kInference, Workload::kTraining}) {
-      const auto run =
-          test::Must(multigrid->Run(workload, devices, setting.solve, Launching::kCaptured));
+      const auto run = test::Must(multigrid->Run(workload, devices, setting));
       // UnitTimes counts less work for grouped blocks than the sum over layers, so LeastMs is no
       // bound there.
-      if (setting.solve.blocks == BlocksAtOnce::kStreams) {
-        const double least = multigrid->LeastMs(workload, devices, setting.solve.cycles);
+      if (setting.blocks == BlocksAtOnce::kStreams) {
+        const double least = multigrid->LeastMs(workload, devices, setting.cycles);
         EXPECT_GE(run.ms, least * (1 - 1e-12)) << "draw " << draw;
       }
       EXPECT_GE(run.computing_share, 0);

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 // Returns a made-up but reproducible number of cycles for a setting, and none for some settings.
 std::optional<int> MadeCycles(const MultigridSetting& setting) {
-  const int mixed = setting.coarsening[0] + 3 * setting.levels + 5 * setting.solve.c_sweeps +
+  const int mixed = setting.coarsening[0] + 3 * setting.levels + 5 * setting.c_sweeps +
                     static_cast<int>(setting.coarse);
   return mixed % 7 == 0 ? std::nullopt : std::optional(1 + mixed % 3);
 }
@@ -52,16 +52,15 @@ TEST_F(Analysed, TheFastestSettingIsThatOfAllCandidatesOneByOne) {
         if (!cycles || made->MostDevices() < row.devices) continue;
         for (const CoarsePlace place :
              {CoarsePlace::kDistributed, CoarsePlace::kCoarsestOnOne, CoarsePlace::kAllOnOne}) {
-          SolvePlan plan = setting.solve;
-          plan.cycles = *cycles;
-          plan.coarse = place;
-          least = std::min(least,
-                           made->Run(workload.workload, row.devices, plan, setting.launching)->ms);
+          MultigridSetting placed = setting;
+          placed.cycles = *cycles;
+          placed.place = place;
+          least = std::min(least, made->Run(workload.workload, row.devices, placed)->ms);
         }
       }
       ASSERT_TRUE(row.multigrid);
       EXPECT_DOUBLE_EQ(row.multigrid->run.ms, least) << row.devices;
-      EXPECT_EQ(row.multigrid->setting.solve.cycles, MadeCycles(row.multigrid->setting));
+      EXPECT_EQ(row.multigrid->setting.cycles, MadeCycles(row.multigrid->setting));
       EXPECT_LE(row.multigrid->run.ms, row.launched_streams->ms * (1 + 1e-12));
     }
   }
@@ -72,7 +71,7 @@ TEST_F(Analysed, ACandidateIsAskedForItsCyclesOnceAtMost) {
   const auto analysed = Analyse(model_, {}, {1, 2, 4, 8}, [&](const MultigridSetting& setting) {
     const std::string key = std::to_string(setting.coarsening[0]) + " " +
                             std::to_string(setting.levels) + " " +
-                            std::to_string(setting.solve.c_sweeps) + " " + NameOf(setting.coarse);
+                            std::to_string(setting.c_sweeps) + " " + NameOf(setting.coarse);
     EXPECT_EQ(++asked[key], 1) << key;
     return Result<std::optional<int>>(std::optional(2));
   });
@@ -131,8 +130,7 @@ TEST(AnalysisCandidates, AreThoseThatTheLayersAllow) {
 
 TEST(AnalysisModel, LayersAppliedAreCounted) {
   const auto hierarchy = Hierarchy::Make(64, {4}, 3);
-  MultigridSetting setting;
-  setting.solve.c_sweeps = 1;
+  MultigridSetting setting = {.c_sweeps = 1};
   // The 64 layers are applied three times, the 16 four times, and the 4 twice: to make right sides
   // and to solve.
   EXPECT_DOUBLE_EQ(LayersApplied(setting, *hierarchy, 2), 2 * (3 * 64 + 4 * 16 + 2 * 4));
