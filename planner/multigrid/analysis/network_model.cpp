@@ -274,7 +274,8 @@ Status MultigridModel::Builder::Solve(const StageLevels& levels, size_t section)
     const int blocks = begins[device + 1] - begins[device];
     const auto first = stage.kinds.begin() + int64_t{begins[device]} * finest.coarsening;
     const std::vector<int>& own = solved.layers.emplace_back(
-        first, device + 1 == devices ? stage.kinds.end() : first + int64_t{blocks} * finest.coarsening);
+        first,
+        device + 1 == devices ? stage.kinds.end() : first + int64_t{blocks} * finest.coarsening);
     layers_[device].insert(layers_[device].end(), own.begin(), own.end());
     state_bytes_[device] += bytes * (trains_ ? 2 : 1) * states * blocks / finest.blocks();
   }

@@ -47,9 +47,9 @@ struct MultigridSetting {
   }
 };
 
-// The blocks of the finest level by device: run p has blocks begins[p] to begins[p + 1] - 1, and the
-// last one also the layers behind the last C-point. Run p is on device p or, if reversed, on the
-// p-th device from the end.
+// The blocks of the finest level by device: run p has blocks begins[p] to begins[p + 1] - 1, and
+// the last one also the layers behind the last C-point. Run p is on device p or, if reversed, on
+// the p-th device from the end.
 struct BlockRuns {
   std::vector<int> begins;
   bool is_reversed = false;

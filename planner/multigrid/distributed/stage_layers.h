@@ -59,8 +59,7 @@ class KeptWeights {
   // from the layers `theirs` of another object on this rank to the layers `own`.
   virtual Status Send(int to, std::span<const int> layers) = 0;
   virtual Status Receive(int from, std::span<const int> layers) = 0;
-  virtual Status Take(KeptWeights& from, std::span<const int> theirs,
-                      std::span<const int> own) = 0;
+  virtual Status Take(KeptWeights& from, std::span<const int> theirs, std::span<const int> own) = 0;
 };
 
 class StageLayers {

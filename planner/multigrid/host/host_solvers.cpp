@@ -125,9 +125,9 @@ Result<std::unique_ptr<HostSolvers>> HostSolvers::Make(int threads) {
 
 Result<std::unique_ptr<StageSolver>> HostSolvers::Make(const StageToSolve& stage) {
   const auto make = [this](const StagePart& part) { return HostLayers::Make(part, lanes_); };
-  return StageSolver::Make(stage, {make, std::make_shared<HostExchange>(
-                                             stage.peers, stage.partition.ranks(),
-                                             stage.state_size())});
+  return StageSolver::Make(
+      stage, {make, std::make_shared<HostExchange>(stage.peers, stage.partition.ranks(),
+                                                   stage.state_size())});
 }
 
 }  // namespace ucudnn::multigrid

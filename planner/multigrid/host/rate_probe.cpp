@@ -1,8 +1,9 @@
 #include "planner/multigrid/host/rate_probe.h"
 
 #include <cmath>
-#include <random>
 #include <unordered_map>
+
+#include "planner/multigrid/problem.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -32,10 +33,7 @@ Result<std::unique_ptr<RateProbe>> RateProbe::Make(const ResidualChain& chain, c
   const ResidualChain& smaller = probe->stand_in_.chain;
   probe->parameters_ = parameters == nullptr ? DrawParameters(smaller, settings.seed)
                                              : CopiedParameters(chain, *parameters, smaller);
-  std::mt19937_64 random(settings.seed + 1);
-  std::normal_distribution<double> normal(0, 1);
-  probe->state_.resize(static_cast<size_t>(smaller.shapes.front().Features()));
-  for (double& number : probe->state_) number = normal(random);
+  probe->state_ = DrawImage(smaller, settings.seed);
   return probe;
 }
 

@@ -271,18 +271,6 @@ Json TriedJson(const TriedSetting& tried) {
   return json;
 }
 
-const char* PlaceName(multigrid::CoarsePlace place) {
-  switch (place) {
-    case multigrid::CoarsePlace::kDistributed:
-      return "distributed";
-    case multigrid::CoarsePlace::kCoarsestOnOne:
-      return "coarsest on one";
-    case multigrid::CoarsePlace::kAllOnOne:
-      return "all on one";
-  }
-  return "";
-}
-
 Json DevicesJson(const DevicesRow& row, const planner::Device& device) {
   Json json = {{"devices", row.devices},
                {"partitioned", RunJson(row.partitioned, device)},
@@ -291,7 +279,8 @@ Json DevicesJson(const DevicesRow& row, const planner::Device& device) {
   Json& chosen = json["multigrid"] = RunJson(row.multigrid->run, device);
   chosen["setting"] = SettingJson(row.multigrid->setting, row.multigrid->levels);
   chosen["cycles"] = row.multigrid->setting.cycles;
-  chosen["coarse_levels"] = PlaceName(row.multigrid->setting.place);
+  constexpr const char* kPlaceNames[] = {"distributed", "coarsest on one", "all on one"};
+  chosen["coarse_levels"] = kPlaceNames[static_cast<size_t>(row.multigrid->setting.place)];
   json["launched_streams"] = RunJson(*row.launched_streams, device);
   return json;
 }

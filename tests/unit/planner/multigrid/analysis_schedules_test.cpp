@@ -32,7 +32,8 @@ MultigridSetting Setting(int coarsening, int levels, int c_sweeps, int cycles) {
 
 ModelledRun Modelled(const NetworkModel& model, const MultigridSetting& setting, int devices,
                      Workload workload = Workload::kInference) {
-  return test::Must(test::Must(MultigridModel::Make(model, setting)).Run(workload, devices, setting));
+  return test::Must(
+      test::Must(MultigridModel::Make(model, setting)).Run(workload, devices, setting));
 }
 
 TEST(AnalysisSchedules, SerialPropagationIsTheSumOfItsLayers) {

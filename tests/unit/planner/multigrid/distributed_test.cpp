@@ -201,10 +201,7 @@ TEST(Distributed, NoRankHasTheParametersOfAll) {
   const Placement placement = *PlaceNetwork(chain, settings, kRanks);
   std::vector<int64_t> parameters(kRanks);
   for (size_t id = 0; id < chain.graph.nodes.size(); ++id) {
-    const planner::Node& node = chain.graph.nodes[id];
-    if (node.inputs.empty()) continue;
-    const WeightCounts counts =
-        WeightCountsOf({node.op, chain.shapes[node.inputs[0]], chain.shapes[id]});
+    const WeightCounts counts = WeightCountsOf(chain, static_cast<planner::NodeId>(id));
     parameters[placement.owners[id]] += counts.weights + counts.bias;
   }
   EXPECT_EQ(std::accumulate(parameters.begin(), parameters.end(), int64_t{0}), 2'071'328'150);

@@ -54,7 +54,7 @@ Result<Trained> TrainOn(int ranks, int replicas, const WeightedChain& net,
     ReplicaPeers of_replica(peers, replicas);
     TrainingSettings own = settings;
     own.network.peers = &of_replica.network;
-    if (replicas > 1) own.replicas = &of_replica.same_layers;
+    if (replicas > 1) own.network.replicas = &of_replica.same_layers;
     UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlaceNetwork(net.chain, own.network, ranks));
     const int rank = of_replica.network.rank();
     UCUDNN_ASSIGN_OR_RETURN(
