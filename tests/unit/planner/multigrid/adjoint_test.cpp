@@ -281,8 +281,7 @@ TEST(Adjoint, GradientsAfterFewCyclesAreNearSerialOnes) {
     const SolveSetting setting = {.coarse = row.coarse, .h = 2.0 / row.steps};
     const Vector last = DrawnNumbers(chain.stage().shape.Features(), 1, random);
     for (int cycles = 1; cycles <= 3; ++cycles) {
-      SolveOptions options = {.cycles = cycles};
-      const double error = GradientError(chain, setting, last, options);
+      const double error = GradientError(chain, setting, last, {.cycles = cycles});
       const std::string name =
           std::string(row.name) + "_gradient_error_after_" + std::to_string(cycles);
       RecordProperty(name, testing::PrintToString(error));

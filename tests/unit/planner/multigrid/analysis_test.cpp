@@ -152,9 +152,8 @@ TEST(RateProbe, OfASmallStageIsTheStageItself) {
 
   HostSolve solve(chain, {.coarsening = {4}, .levels = 2, .h = 1.0 / 64});
   const auto tolerance = estimate.second * 1e-6;
-  SolveOptions options = {
-      .tolerance = tolerance, .scale = ResidualScale::kLargestState, .cycles = 20};
-  const auto solution = test::Must(solve.Solve(options));
+  const auto solution = test::Must(
+      solve.Solve({.tolerance = tolerance, .scale = ResidualScale::kLargestState, .cycles = 20}));
   const auto cycles = CyclesFor(estimate, tolerance);
   ASSERT_TRUE(cycles);
   // The probe starts from another state, and its rate is that of a single cycle.
@@ -171,8 +170,7 @@ TEST(RateProbe, ADrawnStandInTellsTheCyclesOfTheWholeStage) {
     const auto probe = test::Must(RateProbe::Make(chain.chain, chain.stage(), nullptr, settings));
     EXPECT_EQ(probe->differences(),
               operations > 1 ? "" : "maps of 4x4, 4 of 8 channels, one of 2 layers");
-    const auto estimate = test::Must(probe->Estimate(setting));
-    estimates.push_back(estimate);
+    estimates.push_back(test::Must(probe->Estimate(setting)));
   }
   EXPECT_NEAR(*CyclesFor(estimates[0], 1e-9), *CyclesFor(estimates[1], 1e-9), 2);
   EXPECT_EQ(estimates[0].direct_cycles, estimates[1].direct_cycles);
@@ -188,8 +186,8 @@ TEST(RateProbe, FewerLayersMayHaveFewerLevels) {
 }
 
 TEST(MeasuredLayers, EveryKindTakesTime) {
-  auto graph = test::Must(planner::LoadNetwork("kirby-3m"));
-  const auto chain = MakeResidualChain(graph, BatchNorms::kRefused);
+  const auto chain =
+      MakeResidualChain(test::Must(planner::LoadNetwork("kirby-3m")), BatchNorms::kRefused);
   const NetworkLayers layers = LayersOfNetwork(*chain, 1, 8);
   const auto measured = test::Must(MeasureLayers(*chain, layers));
   ASSERT_EQ(measured.kinds.size(), layers.kinds.size());
@@ -203,8 +201,8 @@ TEST(MeasuredLayers, EveryKindTakesTime) {
 
 // The network has 15 such layers, of 1 GB each in double precision.
 TEST(MeasuredLayers, OfLargeFullyConnectedLayersSomeOutputsAreTimed) {
-  auto graph = test::Must(planner::LoadNetwork("kirby-2b"));
-  const auto chain = MakeResidualChain(graph, BatchNorms::kRefused);
+  const auto chain =
+      MakeResidualChain(test::Must(planner::LoadNetwork("kirby-2b")), BatchNorms::kRefused);
   const NetworkLayers layers = LayersOfNetwork(*chain, 1, 8);
   const auto measured = test::Must(MeasureLayers(*chain, layers));
   EXPECT_THAT(measured.notes, HasSubstr(" of 11520 outputs"));
