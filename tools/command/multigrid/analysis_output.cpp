@@ -339,19 +339,18 @@ void PrintAnalysis(const NetworkAnalysis& analysis) {
 }
 
 std::string FormatAnalysis(const NetworkAnalysis& analysis) {
-  Json json;
-  json["format"] = "ucudnn-multigrid-analysis";
-  json["version"] = 1;
-  json["ucudnn"] = kVersion;
-  json["network"] = analysis.facts.network;
-  json["layers"] = analysis.facts.layers;
-  json["parameters"] = analysis.parameters;
-  json["batch"] = analysis.layers.batch;
-  json["machine"] = analysis.machine.name;
-  json["layer_times"] = analysis.is_measured           ? "cpu, measured"
-                        : analysis.measured_on.empty() ? "roofline"
-                                                       : "device, measured";
-  json["notes"] = analysis.is_measured ? analysis.measurement_notes : analysis.measured_on;
+  Json json = {{"format", "ucudnn-multigrid-analysis"},
+               {"version", 1},
+               {"ucudnn", kVersion},
+               {"network", analysis.facts.network},
+               {"layers", analysis.facts.layers},
+               {"parameters", analysis.parameters},
+               {"batch", analysis.layers.batch},
+               {"machine", analysis.machine.name},
+               {"layer_times", analysis.is_measured           ? "cpu, measured"
+                               : analysis.measured_on.empty() ? "roofline"
+                                                              : "device, measured"},
+               {"notes", analysis.is_measured ? analysis.measurement_notes : analysis.measured_on}};
   json["layer_kinds"] = Json::array();
   for (size_t kind = 0; kind < analysis.layers.kinds.size(); ++kind) {
     json["layer_kinds"].push_back(LayerJson(analysis, static_cast<int>(kind)));
