@@ -14,46 +14,39 @@ using planner::NodeId;
 
 constexpr double kNormEpsilon = 1e-5;  // torch's default
 
-class Arrays {
- public:
-  Arrays(const std::vector<NamedArray>& arrays, const std::string& file)
-      : arrays_(arrays), file_(file) {}
-
-  // Returns the values of the array that has one of `names`. Fails unless they are `count` finite
-  // numbers.
-  Result<std::vector<double>> Take(const std::vector<std::string>& names, int64_t count) const {
-    for (const NamedArray& array : arrays_) {
-      if (std::find(names.begin(), names.end(), array.name) == names.end()) continue;
-      const auto have = static_cast<int64_t>(array.values.size());
-      if (have != count) {
-        return Status::Error(file_ + ": " + Quoted(array.name) + " has " + std::to_string(have) +
-                             " values; " + std::to_string(count) + " are expected");
-      }
-      const auto bad = std::find_if(array.values.begin(), array.values.end(),
-                                    [](double value) { return !std::isfinite(value); });
-      if (bad != array.values.end()) {
-        return Status::Error(file_ + ": " + Quoted(array.name) + " is not finite at value " +
-                             std::to_string(bad - array.values.begin()));
-      }
-      return array.values;
-    }
-    return Status::Error(file_ + ": there is no array " + Quoted(names.front()) + ", of " +
+// Returns the values of the array that has one of `names`. Fails unless they are `count` finite
+// numbers.
+Result<std::vector<double>> Take(const std::vector<NamedArray>& arrays, const std::string& file,
+                                 const std::vector<std::string>& names, size_t count) {
+  const auto array = std::find_if(arrays.begin(), arrays.end(), [&](const NamedArray& one) {
+    return std::find(names.begin(), names.end(), one.name) != names.end();
+  });
+  if (array == arrays.end()) {
+    return Status::Error(file + ": there is no array " + Quoted(names.front()) + ", of " +
                          std::to_string(count) + " values");
   }
-
- private:
-  const std::vector<NamedArray>& arrays_;
-  const std::string& file_;
-};
+  const std::vector<double>& values = array->values;
+  if (values.size() != count) {
+    return Status::Error(file + ": " + Quoted(array->name) + " has " +
+                         std::to_string(values.size()) + " values; " + std::to_string(count) +
+                         " are expected");
+  }
+  const auto bad = std::find_if(values.begin(), values.end(),
+                                [](double value) { return !std::isfinite(value); });
+  if (bad == values.end()) return values;
+  return Status::Error(file + ": " + Quoted(array->name) + " is not finite at value " +
+                       std::to_string(bad - values.begin()));
+}
 
 // Turns scale * (x - mean) / sqrt(variance + epsilon) + shift into one factor and one shift.
-Status FoldStatistics(const Arrays& arrays, const std::string& name, NodeWeights& weights) {
-  const auto channels = static_cast<int64_t>(weights.weights.size());
+Status FoldStatistics(const std::vector<NamedArray>& arrays, const std::string& file,
+                      const std::string& name, NodeWeights& weights) {
+  const size_t channels = weights.weights.size();
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> mean,
-                          arrays.Take({name + ".running_mean"}, channels));
+                          Take(arrays, file, {name + ".running_mean"}, channels));
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> variance,
-                          arrays.Take({name + ".running_var"}, channels));
-  for (int64_t c = 0; c < channels; ++c) {
+                          Take(arrays, file, {name + ".running_var"}, channels));
+  for (size_t c = 0; c < channels; ++c) {
     if (variance[c] < 0) {
       return Status::Error(Quoted(name + ".running_var") + " is negative at value " +
                            std::to_string(c));
@@ -147,22 +140,21 @@ Result<Problem> ProblemOf(const ChainWeights& weights, planner::ActivationKind a
 
 Status TakeWeights(const std::vector<NamedArray>& arrays, const std::string& file,
                    Problem& problem) {
-  const Arrays all(arrays, file);
   const std::vector<planner::Node>& nodes = problem.chain.graph.nodes;
   for (size_t id = 0; id < nodes.size(); ++id) {
     NodeWeights& weights = problem.parameters[id];
     const std::string& name = nodes[id].name;
     if (!weights.weights.empty()) {
-      const auto count = static_cast<int64_t>(weights.weights.size());
-      UCUDNN_ASSIGN_OR_RETURN(weights.weights, all.Take({name + ".weight", name}, count));
+      UCUDNN_ASSIGN_OR_RETURN(weights.weights,
+                              Take(arrays, file, {name + ".weight", name}, weights.weights.size()));
     }
     if (!weights.bias.empty()) {
-      const auto count = static_cast<int64_t>(weights.bias.size());
-      UCUDNN_ASSIGN_OR_RETURN(weights.bias, all.Take({name + ".bias"}, count));
+      UCUDNN_ASSIGN_OR_RETURN(weights.bias,
+                              Take(arrays, file, {name + ".bias"}, weights.bias.size()));
     }
     if (std::holds_alternative<planner::BatchNormalization>(nodes[id].op) &&
         !weights.weights.empty()) {
-      UCUDNN_RETURN_IF_ERROR(FoldStatistics(all, name, weights));
+      UCUDNN_RETURN_IF_ERROR(FoldStatistics(arrays, file, name, weights));
     }
   }
   problem.has_drawn_weights = false;

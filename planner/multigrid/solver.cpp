@@ -321,19 +321,8 @@ Result<Solution> Run::Solve() {
 }  // namespace
 
 const char* NameOf(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kConverged:
-      return "converged";
-    case Outcome::kRounding:
-      return "rounding";
-    case Outcome::kEarly:
-      return "early";
-    case Outcome::kDirect:
-      return "direct";
-    case Outcome::kSerial:
-      return "serial";
-  }
-  return "";
+  constexpr const char* kNames[] = {"converged", "rounding", "early", "direct", "serial"};
+  return kNames[static_cast<size_t>(outcome)];
 }
 
 Status CheckOptions(const SolveOptions& options) {

@@ -12,7 +12,6 @@ namespace ucudnn::layer_parallel {
 namespace {
 
 using multigrid::CoarseOperator;
-using multigrid::Outcome;
 using multigrid::ResidualScale;
 using multigrid::Start;
 using multigrid::Storage;
@@ -34,6 +33,10 @@ constexpr Storage kStorage[] = {Storage::kAll, Storage::kCPoints};
 constexpr Threads kThreads[] = {Threads::kOneEach, Threads::kCallersAlone};
 constexpr Start kStarts[] = {Start::kBroadcast, Start::kNested, Start::kPrevious};
 constexpr ResidualScale kScales[] = {ResidualScale::kAbsolute, ResidualScale::kLargestState};
+// Indexed by multigrid::Outcome.
+constexpr ucudnnLayerParallelOutcome_t kOutcomes[] = {
+    UCUDNN_LAYER_PARALLEL_CONVERGED, UCUDNN_LAYER_PARALLEL_ROUNDING, UCUDNN_LAYER_PARALLEL_EARLY,
+    UCUDNN_LAYER_PARALLEL_DIRECT, UCUDNN_LAYER_PARALLEL_SERIAL};
 
 std::string Number(double value) {
   char text[32];
@@ -50,15 +53,10 @@ Result<Value> ValueOf(const char* name, int number, const Value (&values)[count]
 }
 
 Status CheckCount(const char* array, int count, const void* values) {
-  if (count < 0) {
-    return Status::Error(std::string(array) + "_count is " + std::to_string(count) +
-                         "; 0 and more are expected");
-  }
-  if (count > 0 && values == nullptr) {
-    return Status::Error(std::string(array) + "_count is " + std::to_string(count) +
-                         " without values: a null pointer");
-  }
-  return Status::Ok();
+  if (count == 0 || (count > 0 && values != nullptr)) return Status::Ok();
+  return Status::Error(
+      std::string(array) + "_count is " + std::to_string(count) +
+      (count < 0 ? "; 0 and more are expected" : " without values: a null pointer"));
 }
 
 // Other numbers belonged to removed operators.
@@ -78,22 +76,6 @@ Status CheckReserved(const ucudnnLayerParallelSolveOptions_t& given) {
   if (given.reserved_c_weights == nullptr) return Status::Ok();
   return Status::Error(
       "reserved_c_weights is no null pointer; one is expected: C-relaxation has no weights");
-}
-
-ucudnnLayerParallelOutcome_t OutcomeInC(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kConverged:
-      return UCUDNN_LAYER_PARALLEL_CONVERGED;
-    case Outcome::kRounding:
-      return UCUDNN_LAYER_PARALLEL_ROUNDING;
-    case Outcome::kEarly:
-      return UCUDNN_LAYER_PARALLEL_EARLY;
-    case Outcome::kDirect:
-      return UCUDNN_LAYER_PARALLEL_DIRECT;
-    case Outcome::kSerial:
-      return UCUDNN_LAYER_PARALLEL_SERIAL;
-  }
-  return UCUDNN_LAYER_PARALLEL_SERIAL;
 }
 
 }  // namespace
@@ -186,7 +168,7 @@ Status CheckResult(const ucudnnLayerParallelResult_t* result) {
 void WriteResult(const multigrid::Solution& solution, ucudnnLayerParallelResult_t* result) {
   if (result == nullptr) return;
   ucudnnLayerParallelResult_t made = {};
-  made.outcome = OutcomeInC(solution.outcome);
+  made.outcome = kOutcomes[static_cast<size_t>(solution.outcome)];
   made.cycles = solution.cycles;
   made.residual_count = static_cast<int>(solution.residuals.size());
   made.residuals = solution.residuals.data();

@@ -48,18 +48,17 @@ Result<ChosenSetting> Search::Place(const Candidate& candidate, Workload workloa
   chosen.setting = candidate.model.setting();
   chosen.levels = candidate.model.LongestHierarchy().levels();
   chosen.run.ms = std::numeric_limits<double>::infinity();
-  SolvePlan plan = chosen.setting.solve;
-  plan.cycles = cycles;
+  MultigridSetting setting = chosen.setting;
+  setting.cycles = cycles;
   for (const CoarsePlace place : kPlaces) {
     const bool repeats = place != CoarsePlace::kDistributed &&
                          (devices == 1 || (place == CoarsePlace::kAllOnOne && chosen.levels == 2));
     if (repeats) continue;
-    plan.coarse = place;
-    UCUDNN_ASSIGN_OR_RETURN(const ModelledRun run,
-                            candidate.model.Run(workload, devices, plan, chosen.setting.launching));
+    setting.place = place;
+    UCUDNN_ASSIGN_OR_RETURN(const ModelledRun run, candidate.model.Run(workload, devices, setting));
     if (run.ms >= chosen.run.ms) continue;
     chosen.run = run;
-    chosen.setting.solve = plan;
+    chosen.setting = setting;
   }
   return chosen;
 }
@@ -97,12 +96,12 @@ Result<std::optional<ChosenSetting>> Search::Fastest(Workload workload, int devi
   return fastest;
 }
 
-Result<ModelledRun> LaunchedStreams(const NetworkModel& model, const ChosenSetting& chosen,
+Result<ModelledRun> LaunchedStreams(const NetworkModel& model, MultigridSetting setting,
                                     Workload workload, int devices) {
-  UCUDNN_ASSIGN_OR_RETURN(const MultigridModel made, MultigridModel::Make(model, chosen.setting));
-  SolvePlan plan = chosen.setting.solve;
-  plan.blocks = BlocksAtOnce::kStreams;
-  return made.Run(workload, devices, plan, Launching::kEach);
+  setting.blocks = BlocksAtOnce::kStreams;
+  setting.launching = Launching::kEach;
+  UCUDNN_ASSIGN_OR_RETURN(const MultigridModel made, MultigridModel::Make(model, setting));
+  return made.Run(workload, devices, setting);
 }
 
 }  // namespace
@@ -153,13 +152,11 @@ std::vector<MultigridSetting> CandidatesFor(const NetworkLayers& network,
       level_counts.push_back(hierarchy->levels());
       for (const int c_sweeps : choices.c_sweeps) {
         for (const CoarseOperator coarse : choices.coarse) {
-          MultigridSetting setting = {.coarsening = coarsening, .levels = levels, .coarse = coarse};
-          setting.solve.c_sweeps = c_sweeps;
-          setting.solve.start = choices.start;
-          setting.solve.blocks = choices.blocks;
-          setting.solve.measures_residuals = choices.measures_residuals;
-          setting.launching = choices.launching;
-          candidates.push_back(std::move(setting));
+          MultigridSetting& setting = candidates.emplace_back(choices.common);
+          setting.coarsening = coarsening;
+          setting.levels = levels;
+          setting.coarse = coarse;
+          setting.c_sweeps = c_sweeps;
         }
       }
     }
@@ -179,7 +176,7 @@ double LayersApplied(const MultigridSetting& setting, const Hierarchy& hierarchy
     // once more when the level is made from a finer one. The coarsest level is solved instead of
     // relaxed.
     const bool is_coarsest = level == hierarchy.coarsest();
-    const int passes = is_coarsest ? 1 : setting.solve.c_sweeps + 2;
+    const int passes = is_coarsest ? 1 : setting.c_sweeps + 2;
     layers += (passes + (level > 0 ? 1 : 0)) * layers_of(level);
   }
   return cycles * layers;
@@ -203,9 +200,8 @@ Result<std::vector<WorkloadAnalysis>> Analyse(const NetworkModel& model,
       UCUDNN_ASSIGN_OR_RETURN(row.partitioned, model.Partitioned(workload, count));
       UCUDNN_ASSIGN_OR_RETURN(row.multigrid, search.Fastest(workload, count));
       if (row.multigrid) {
-        UCUDNN_ASSIGN_OR_RETURN(const ModelledRun launched,
-                                LaunchedStreams(model, *row.multigrid, workload, count));
-        row.launched_streams = launched;
+        UCUDNN_ASSIGN_OR_RETURN(row.launched_streams,
+                                LaunchedStreams(model, row.multigrid->setting, workload, count));
       }
       analysis.rows.push_back(std::move(row));
     }

@@ -18,16 +18,13 @@ struct AnalysisChoices {
   std::vector<int> levels = {0, 2};
   std::vector<int> c_sweeps = {0, 1};
   std::vector<CoarseOperator> coarse = {CoarseOperator::kInject, CoarseOperator::kSum};
-  Start start = Start::kBroadcast;
-  bool measures_residuals = false;
-  // All candidates run in this way.
-  BlocksAtOnce blocks = BlocksAtOnce::kGrouped;
-  Launching launching = Launching::kCaptured;
+  // What all candidates have in common: their start, how they run, and whether they measure.
+  MultigridSetting common = {.blocks = BlocksAtOnce::kGrouped, .launching = Launching::kCaptured};
 };
 
 // A candidate as it runs fastest on a number of devices.
 struct ChosenSetting {
-  MultigridSetting setting;  // with its plan, which includes the cycles
+  MultigridSetting setting;  // with its cycles and the place of its coarse levels
   int levels = 2;            // levels of the longest stage
   ModelledRun run;
 };

@@ -173,35 +173,28 @@ Result<MultigridModel> MultigridModel::Make(const NetworkModel& model,
   return made;
 }
 
-const Hierarchy& MultigridModel::LongestHierarchy() const {
-  return stages_[model_->network().LongestStage()]->hierarchy;
-}
-
-int MultigridModel::MostDevices() const { return LongestHierarchy().level(0).blocks(); }
-
 // Adds the tasks of one run: of all sections, forward and backward.
 class MultigridModel::Builder {
  public:
-  Builder(const MultigridModel& owner, Workload workload, int devices, const SolvePlan& plan,
-          Launching launching)
+  Builder(const MultigridModel& owner, Workload workload, int devices,
+          const MultigridSetting& setting)
       : owner_(owner),
         model_(*owner.model_),
         network_(owner.model_->network()),
         device_(owner.model_->machine().device),
         trains_(workload == Workload::kTraining),
         workload_(workload),
-        plan_(plan),
-        cluster_(owner.model_->machine(), devices, launching),
-        layers_(static_cast<size_t>(devices)),
-        state_bytes_(static_cast<size_t>(devices), 0),
-        gradients_(static_cast<size_t>(devices)) {}
+        setting_(setting),
+        cluster_(owner.model_->machine(), devices, setting.launching),
+        layers_(devices),
+        state_bytes_(devices, 0),
+        gradients_(devices) {}
 
   Result<ModelledRun> Build();
 
  private:
   struct SolvedStage {
-    std::vector<int> devices;
-    std::vector<int> begins;
+    std::vector<std::vector<int>> layers;  // by device
     std::unique_ptr<SolveTasks> forward;
   };
 
@@ -220,7 +213,7 @@ class MultigridModel::Builder {
   const planner::Device& device_;
   const bool trains_;
   const Workload workload_;
-  const SolvePlan plan_;
+  const MultigridSetting setting_;
   Cluster cluster_;
   // By device: its layers, the bytes of its states, the tasks that compute its gradients.
   std::vector<std::vector<int>> layers_;
@@ -269,23 +262,22 @@ Status MultigridModel::Builder::Solve(const StageLevels& levels, size_t section)
   const double bytes = network_.StateBytes(static_cast<int>(section));
   SolvedStage& solved = solved_.back();
   const int devices = std::min(cluster_.devices(), finest.blocks());
-  for (int device = 0; device < devices; ++device) solved.devices.push_back(device);
-  solved.begins = BalancedBlocks(levels.forward, device_.launch_us, devices);
-  solved.forward = std::make_unique<SolveTasks>(cluster_, device_, levels.forward, plan_, bytes,
-                                                BlockRuns{solved.devices, solved.begins});
+  const std::vector<int> begins = BalancedBlocks(levels.forward, device_.launch_us, devices);
+  solved.forward = std::make_unique<SolveTasks>(cluster_, device_, levels.forward, setting_, bytes,
+                                                BlockRuns{begins});
   UCUDNN_RETURN_IF_ERROR(solved.forward->Add(ready_));
   here_ = devices - 1;
   ready_ = solved.forward->Ready(here_);
   const auto states =
       static_cast<double>(BlockSystem::StatesFor(levels.hierarchy, 0, Storage::kAll));
   for (int device = 0; device < devices; ++device) {
-    const auto at = static_cast<size_t>(device);
-    const int blocks = solved.begins[at + 1] - solved.begins[at];
-    const int begin = solved.begins[at] * finest.coarsening;
-    const int end =
-        device + 1 == devices ? finest.steps : solved.begins[at + 1] * finest.coarsening;
-    layers_[at].insert(layers_[at].end(), stage.kinds.begin() + begin, stage.kinds.begin() + end);
-    state_bytes_[at] += bytes * (trains_ ? 2 : 1) * states * blocks / finest.blocks();
+    const int blocks = begins[device + 1] - begins[device];
+    const auto first = stage.kinds.begin() + int64_t{begins[device]} * finest.coarsening;
+    const std::vector<int>& own = solved.layers.emplace_back(
+        first,
+        device + 1 == devices ? stage.kinds.end() : first + int64_t{blocks} * finest.coarsening);
+    layers_[device].insert(layers_[device].end(), own.begin(), own.end());
+    state_bytes_[device] += bytes * (trains_ ? 2 : 1) * states * blocks / finest.blocks();
   }
   return Status::Ok();
 }
@@ -294,7 +286,7 @@ void MultigridModel::Builder::AddGradients(int device, const std::vector<int>& l
                                            const TaskList& after) {
   TaskList& gradients = gradients_[device];
   const auto count = static_cast<int>(layers.size());
-  const bool groups = plan_.blocks == BlocksAtOnce::kGrouped;
+  const bool groups = setting_.blocks == BlocksAtOnce::kGrouped;
   const int streams = groups ? 1 : std::min(count, device_.concurrent_kernels);
   for (int stream = 0; stream < streams; ++stream) {
     const std::vector<int> own(layers.begin() + count * stream / streams,
@@ -307,22 +299,15 @@ void MultigridModel::Builder::AddGradients(int device, const std::vector<int>& l
 
 Status MultigridModel::Builder::SolveAdjoint(const StageLevels& levels, size_t section) {
   const SolvedStage& solved = solved_[section];
-  const LayerSection& stage = network_.sections[section];
-  const Level& finest = levels.hierarchy.level(0);
-  const int devices = static_cast<int>(solved.devices.size());
-  const std::vector<int> reversed(solved.devices.rbegin(), solved.devices.rend());
-  SolveTasks adjoint(cluster_, device_, levels.adjoint, plan_,
-                     network_.StateBytes(static_cast<int>(section)),
-                     {reversed, BalancedBlocks(levels.adjoint, device_.launch_us, devices)});
+  const int devices = static_cast<int>(solved.layers.size());
+  const BlockRuns runs = {BalancedBlocks(levels.adjoint, device_.launch_us, devices), true};
+  SolveTasks adjoint(cluster_, device_, levels.adjoint, setting_,
+                     network_.StateBytes(static_cast<int>(section)), runs);
   UCUDNN_RETURN_IF_ERROR(adjoint.Add(ready_));
   for (int device = 0; device < devices; ++device) {
-    const auto at = static_cast<size_t>(device);
     TaskList after = adjoint.Ready(devices - 1 - device);
     Append(after, solved.forward->Ready(device));
-    const int begin = solved.begins[at] * finest.coarsening;
-    const int end =
-        device + 1 == devices ? finest.steps : solved.begins[at + 1] * finest.coarsening;
-    AddGradients(device, {stage.kinds.begin() + begin, stage.kinds.begin() + end}, after);
+    AddGradients(device, solved.layers[device], after);
   }
   here_ = 0;
   ready_ = adjoint.Ready(devices - 1);
@@ -359,44 +344,39 @@ Result<ModelledRun> MultigridModel::Builder::Build() {
     UCUDNN_RETURN_IF_ERROR(Backward(section));
   }
   for (int device = 0; trains_ && device < cluster_.devices(); ++device) {
-    const auto at = static_cast<size_t>(device);
     cluster_.Run(device, cluster_.Stream(device, kMainStream),
-                 model_.InRow(layers_[at], LayerPass::kUpdate),
-                 cluster_.Join(std::move(gradients_[at])));
+                 model_.InRow(layers_[device], LayerPass::kUpdate),
+                 cluster_.Join(std::move(gradients_[device])));
   }
   return RunOf(cluster_, MemoryBytes());
 }
 
-Result<ModelledRun> MultigridModel::Run(Workload workload, int devices, const SolvePlan& plan,
-                                        Launching launching) const {
-  return Builder(*this, workload, devices, plan, launching).Build();
+Result<ModelledRun> MultigridModel::Run(Workload workload, int devices,
+                                        const MultigridSetting& setting) const {
+  return Builder(*this, workload, devices, setting).Build();
 }
 
 namespace {
 
-// Bounds of one solve: the time of the steps that device 0 waits for, and the work of all devices.
-struct LeastSolve {
-  double chain_ms = 0;
-  double work_ms = 0;
-};
-
-LeastSolve LeastOf(const LevelCosts& costs, int c_sweeps, int cycles) {
+// Returns bounds of one solve: the `ms` of the steps that device 0 waits for, and the `work_ms` of
+// all devices.
+RunCost LeastOf(const LevelCosts& costs, int c_sweeps, int cycles) {
   const Hierarchy& hierarchy = costs.hierarchy();
-  LeastSolve least;
+  RunCost least;
   for (int level = 0; level < hierarchy.levels(); ++level) {
     const Level& shape = hierarchy.level(level);
     const RunCost all = costs.InRow(level, 0, shape.steps);
     if (level == hierarchy.coarsest()) {
       // The coarsest level counts once, not once a cycle: if it is distributed, device 0 goes on as
       // soon as it has solved its own part.
-      least.chain_ms += all.ms;
+      least.ms += all.ms;
       least.work_ms += cycles * all.work_ms;
       break;
     }
     const int relaxations = cycles * (c_sweeps + 1);
     const double relax_ms = costs.InRow(level, 0, shape.coarsening - 1).ms;
-    least.chain_ms += relaxations * costs.InRow(level, 0, shape.coarsening).ms;
-    least.chain_ms += (level == 0 ? 1 : cycles) * relax_ms;
+    least.ms += relaxations * costs.InRow(level, 0, shape.coarsening).ms;
+    least.ms += (level == 0 ? 1 : cycles) * relax_ms;
     least.work_ms += relaxations * all.work_ms;
   }
   return least;
@@ -405,29 +385,22 @@ LeastSolve LeastOf(const LevelCosts& costs, int c_sweeps, int cycles) {
 }  // namespace
 
 double MultigridModel::LeastMs(Workload workload, int devices, int cycles) const {
-  double chain_ms = 0;
-  double work_ms = 0;
-  const auto add = [&](const RunCost& cost) {
-    chain_ms += cost.ms;
-    work_ms += cost.work_ms;
-  };
+  RunCost least;
   const NetworkLayers& network = model_->network();
   const bool trains = workload == Workload::kTraining;
   for (size_t i = 0; i < network.sections.size(); ++i) {
     const std::vector<int>& kinds = network.sections[i].kinds;
     if (!stages_[i]) {
-      add(model_->InRow(kinds, LayerPass::kForward));
-      if (trains) add(model_->InRow(kinds, LayerPass::kAdjoint));
+      least += model_->InRow(kinds, LayerPass::kForward);
+      if (trains) least += model_->InRow(kinds, LayerPass::kAdjoint);
       continue;
     }
-    const LeastSolve forward = LeastOf(stages_[i]->forward, setting_.solve.c_sweeps, cycles);
-    add({forward.chain_ms, forward.work_ms});
+    least += LeastOf(stages_[i]->forward, setting_.c_sweeps, cycles);
     if (!trains) continue;
-    const LeastSolve adjoint = LeastOf(stages_[i]->adjoint, setting_.solve.c_sweeps, cycles);
-    add({adjoint.chain_ms, adjoint.work_ms});
-    work_ms += model_->InRow(kinds, LayerPass::kGradient).work_ms;
+    least += LeastOf(stages_[i]->adjoint, setting_.c_sweeps, cycles);
+    least.work_ms += model_->InRow(kinds, LayerPass::kGradient).work_ms;
   }
-  return std::max(chain_ms, work_ms / devices);
+  return std::max(least.ms, least.work_ms / devices);
 }
 
 }  // namespace ucudnn::multigrid

@@ -30,22 +30,6 @@ struct ModelledRun {
   bool Fits(const planner::Device& device) const { return memory_bytes <= device.memory_bytes; }
 };
 
-// The multigrid settings of a solve, which all stages share.
-struct MultigridSetting {
-  std::vector<int> coarsening = {8};
-  int levels = 0;  // the `levels` of Hierarchy::Make
-  CoarseOperator coarse = CoarseOperator::kInject;
-  SolvePlan solve;
-  Launching launching = Launching::kEach;
-
-  // Returns whether both settings solve the same equations in the same steps. Where the steps run
-  // may differ.
-  bool IsSameSolve(const MultigridSetting& other) const {
-    return coarsening == other.coarsening && levels == other.levels && coarse == other.coarse &&
-           solve.c_sweeps == other.solve.c_sweeps && solve.start == other.solve.start;
-  }
-};
-
 // The constructor's arguments outlive the model. Runs fail if the simulator fails.
 class NetworkModel {
  public:
@@ -84,16 +68,17 @@ class MultigridModel {
   static Result<MultigridModel> Make(const NetworkModel& model, const MultigridSetting& setting);
 
   // Returns the number of blocks of the longest stage: no more devices can have work.
-  int MostDevices() const;
-  // Models a run with `plan` in place of the setting's plan. REQUIRES: devices <= MostDevices(),
-  // and `plan` has the setting's c_sweeps.
-  Result<ModelledRun> Run(Workload workload, int devices, const SolvePlan& plan,
-                          Launching launching) const;
+  int MostDevices() const { return LongestHierarchy().level(0).blocks(); }
+  // Models a run with `setting`. REQUIRES: devices <= MostDevices(), and `setting` has the levels,
+  // the coarse operator and the c_sweeps of Make's.
+  Result<ModelledRun> Run(Workload workload, int devices, const MultigridSetting& setting) const;
   // Returns a lower bound of the time (ms) of every schedule of `cycles` >= 1 cycles: the longest
   // chain of steps that wait for each other, or the work divided by the devices.
   double LeastMs(Workload workload, int devices, int cycles) const;
 
-  const Hierarchy& LongestHierarchy() const;
+  const Hierarchy& LongestHierarchy() const {
+    return stages_[model_->network().LongestStage()]->hierarchy;
+  }
   const MultigridSetting& setting() const { return setting_; }
 
  private:

@@ -16,14 +16,13 @@ int CommonNumbers(int begin, int end, int other_begin, int other_end) {
 }  // namespace
 
 SolveTasks::SolveTasks(Cluster& cluster, const planner::Device& device, const LevelCosts& costs,
-                       const SolvePlan& plan, double state_bytes, BlockRuns runs)
+                       const MultigridSetting& setting, double state_bytes, BlockRuns runs)
     : cluster_(cluster),
       device_(device),
       costs_(costs),
-      plan_(plan),
+      setting_(setting),
       state_bytes_(state_bytes),
-      devices_(std::move(runs.devices)),
-      begins_(std::move(runs.begins)) {
+      runs_(std::move(runs)) {
   levels_.resize(static_cast<size_t>(costs.hierarchy().levels()));
   for (int level = 0; level < costs.hierarchy().levels(); ++level) MakeShares(level);
 }
@@ -35,13 +34,15 @@ int SolveTasks::BlocksOf(int level) const {
 
 int SolveTasks::OwnerOf(int level, int block) const {
   const Hierarchy& hierarchy = costs_.hierarchy();
-  if (level > 0 && plan_.coarse == CoarsePlace::kAllOnOne) return 0;
-  if (level == hierarchy.coarsest() && plan_.coarse == CoarsePlace::kCoarsestOnOne) return 0;
+  if (level > 0 && setting_.place == CoarsePlace::kAllOnOne) return 0;
+  if (level == hierarchy.coarsest() && setting_.place == CoarsePlace::kCoarsestOnOne) return 0;
   const Level& shape = hierarchy.level(level);
   const int layer = block * shape.coarsening * shape.span;
   const int fine = layer / hierarchy.level(0).coarsening;
-  const auto behind = std::upper_bound(begins_.begin(), begins_.end() - 1, fine);
-  return static_cast<int>(behind - begins_.begin()) - 1;
+  const std::vector<int>& begins = runs_.begins;
+  return static_cast<int>(std::upper_bound(begins.begin(), begins.end() - 1, fine) -
+                          begins.begin()) -
+         1;
 }
 
 void SolveTasks::MakeShares(int level) {
@@ -51,7 +52,7 @@ void SolveTasks::MakeShares(int level) {
   for (int block = 0; block < blocks; ++block) {
     const int owner = OwnerOf(level, block);
     if (owner != owner_before) {
-      shares.push_back({.device = devices_[owner], .begin = block});
+      shares.push_back({.device = runs_.DeviceOf(owner), .begin = block});
     }
     shares.back().end = block + 1;
     owner_before = owner;
@@ -78,7 +79,7 @@ void SolveTasks::MakeUnits(int level, Share& share, bool has_before, bool has_be
   }
   const bool waits = has_before && end - begin > 1;
   if (waits) ++begin;
-  const int streams = plan_.blocks == BlocksAtOnce::kGrouped
+  const int streams = setting_.blocks == BlocksAtOnce::kGrouped
                           ? 1
                           : std::min(end - begin, device_.concurrent_kernels);
   for (int i = 0; i < streams; ++i) {
@@ -90,7 +91,7 @@ void SolveTasks::MakeUnits(int level, Share& share, bool has_before, bool has_be
 void SolveTasks::CostUnit(int level, Unit& unit) const {
   const Level& shape = costs_.hierarchy().level(level);
   const int full_end = std::min(unit.end, shape.blocks());
-  if (plan_.blocks == BlocksAtOnce::kGrouped) {
+  if (setting_.blocks == BlocksAtOnce::kGrouped) {
     for (int position = 0; position + 1 < shape.coarsening; ++position) {
       unit.relax += costs_.AtOnce(level, unit.begin, unit.end, position);
     }
@@ -251,7 +252,7 @@ Status SolveTasks::Broadcast() {
 
 Result<std::span<const double>> SolveTasks::Parts(NormParts) {
   // The sums need no state of another device, but a C-relaxation that follows does.
-  if (phase_level_ == 0) phase_.sends = plan_.c_sweeps > 0;
+  if (phase_level_ == 0) phase_.sends = setting_.c_sweeps > 0;
   RunPhase();
   constexpr double kSumBytes = 8;
   constexpr int kKernels = 2;  // the residual, and the norm of the states
@@ -289,10 +290,10 @@ Status SolveTasks::RunCycle(int, const std::function<Status()>& cycle) {
 Status SolveTasks::Add(const TaskList& first) {
   first_ = first;
   BeginGraphs();
-  SolveOptions options = {.c_sweeps = {plan_.c_sweeps},
-                          .start = plan_.start,
-                          .cycles = plan_.cycles,
-                          .measures_cycles = plan_.measures_residuals};
+  SolveOptions options = {.c_sweeps = {setting_.c_sweeps},
+                          .start = setting_.start,
+                          .cycles = setting_.cycles,
+                          .measures_cycles = setting_.measures_residuals};
   UCUDNN_RETURN_IF_ERROR(RunCycles(*this, costs_.hierarchy(), options));
   RunPhase();
   return Status::Ok();

@@ -23,36 +23,52 @@ enum class CoarsePlace {
   kAllOnOne        // all coarse levels are on the first device
 };
 
-struct SolvePlan {
-  int c_sweeps = 1;  // sweeps of C-relaxation on every level, with weight 1
+// How a solve is set up and where its steps run. All stages of a network share it.
+struct MultigridSetting {
+  std::vector<int> coarsening = {8};
+  int levels = 0;  // the `levels` of Hierarchy::Make
+  CoarseOperator coarse = CoarseOperator::kInject;
+  int c_sweeps = 1;  // sweeps of C-relaxation on every level
   int cycles = 2;
   Start start = Start::kBroadcast;  // or kNested
   BlocksAtOnce blocks = BlocksAtOnce::kStreams;
-  CoarsePlace coarse = CoarsePlace::kDistributed;
+  Launching launching = Launching::kEach;
+  CoarsePlace place = CoarsePlace::kDistributed;
   // Whether every cycle measures its residual, for which all devices wait, as in a solve with a
   // tolerance. Without it, a device may begin its next cycle while others are still in the previous
   // one.
   bool measures_residuals = false;
+
+  // Returns whether both settings solve the same equations in the same steps. Where the steps run
+  // may differ.
+  bool IsSameSolve(const MultigridSetting& other) const {
+    return coarsening == other.coarsening && levels == other.levels && coarse == other.coarse &&
+           c_sweeps == other.c_sweeps && start == other.start;
+  }
 };
 
-// The blocks of the finest level by device: devices[p] has blocks begins[p] to begins[p + 1] - 1.
-// The last device also has the layers behind the last C-point.
+// The blocks of the finest level by device: run p has blocks begins[p] to begins[p + 1] - 1, and
+// the last one also the layers behind the last C-point. Run p is on device p or, if reversed, on
+// the p-th device from the end.
 struct BlockRuns {
-  std::vector<int> devices;
   std::vector<int> begins;
+  bool is_reversed = false;
+
+  int count() const { return static_cast<int>(begins.size()) - 1; }
+  int DeviceOf(int run) const { return is_reversed ? count() - 1 - run : run; }
 };
 
 class SolveTasks final : public LayerSystem {
  public:
-  // All arguments but `plan` and `runs` outlive the object. `state_bytes` is the size of one state
-  // of the mini-batch.
+  // All arguments but `setting` and `runs` outlive the object. `state_bytes` is the size of one
+  // state of the mini-batch.
   SolveTasks(Cluster& cluster, const planner::Device& device, const LevelCosts& costs,
-             const SolvePlan& plan, double state_bytes, BlockRuns runs);
+             const MultigridSetting& setting, double state_bytes, BlockRuns runs);
 
   // Adds the tasks of the solve. The first state is on the first device once the tasks `first` have
   // ended.
   Status Add(const TaskList& first);
-  // Returns the tasks that a reader of device p's states on the finest level waits for.
+  // Returns the tasks that a reader of run p's states on the finest level waits for.
   const TaskList& Ready(int p) const { return levels_[0][p].ready; }
 
   // Phases of one level that follow each other run together, block by block: the tasks of a
@@ -110,10 +126,9 @@ class SolveTasks final : public LayerSystem {
   Cluster& cluster_;
   const planner::Device& device_;
   const LevelCosts& costs_;
-  const SolvePlan plan_;
+  const MultigridSetting setting_;
   const double state_bytes_;
-  const std::vector<int> devices_;
-  const std::vector<int> begins_;
+  const BlockRuns runs_;
   std::vector<std::vector<Share>> levels_;
   TaskList first_;
   int phase_level_ = kNoLevel;  // the level of `phase_`

@@ -15,9 +15,7 @@ Parameters ZerosOf(const ResidualChain& chain, const Stage& stage) {
   Parameters parameters(chain.graph.nodes.size());
   for (const ResidualStep& step : stage.steps) {
     for (const planner::NodeId id : step.transformation) {
-      const planner::Node& node = chain.graph.nodes[id];
-      const WeightCounts counts =
-          WeightCountsOf({node.op, chain.shapes[node.inputs[0]], chain.shapes[id]});
+      const WeightCounts counts = WeightCountsOf(chain, id);
       parameters[id].weights.assign(counts.weights, 0.0);
       parameters[id].bias.assign(counts.bias, 0.0);
     }

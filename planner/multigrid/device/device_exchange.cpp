@@ -194,7 +194,8 @@ Status DeviceExchange::Finish(int lane_number) {
   return Status::Ok();
 }
 
-Status DeviceExchange::MoveNumbers(int rank, Address numbers, int64_t count, bool sends) {
+Status DeviceExchange::MoveNumbers(Transfer transfer, int rank, Address numbers, int64_t count) {
+  const bool sends = transfer == Transfer::kSend;
   DeviceLane& lane = lanes_->first();
   DeviceLane& exchange = lanes_->exchange();
   UCUDNN_RETURN_IF_ERROR(lane.Record());
@@ -213,13 +214,6 @@ Status DeviceExchange::MoveNumbers(int rank, Address numbers, int64_t count, boo
   }
   UCUDNN_RETURN_IF_ERROR(exchange.Record());
   return exchange.LetFollow(lane);
-}
-
-Status DeviceExchange::SendNumbers(int to, Address numbers, int64_t count) {
-  return MoveNumbers(to, numbers, count, true);
-}
-Status DeviceExchange::ReceiveNumbers(int from, Address numbers, int64_t count) {
-  return MoveNumbers(from, numbers, count, false);
 }
 
 Status DeviceExchange::Check() {

@@ -57,6 +57,8 @@ class RankChannel {
   int listener_ = 0;
 };
 
+enum class Transfer { kSend, kReceive };
+
 class DeviceExchange : public StateExchange {
  public:
   // The states to exchange, which are PlacedStates, and their ranks.
@@ -78,10 +80,10 @@ class DeviceExchange : public StateExchange {
   Status Finish(int lane) override;
   Status Check() override;
   void Close() override { channel_.reset(); }
-  // Exchange numbers that are no states. The message follows the work that lane 0 has been given;
-  // later work of lane 0 follows the message.
-  Status SendNumbers(int to, Address numbers, int64_t count);
-  Status ReceiveNumbers(int from, Address numbers, int64_t count);
+  // Sends numbers that are no states to `rank`, or receives them, in pieces that the channel has
+  // room for. The message follows the work that lane 0 has been given; later work of lane 0 follows
+  // the message.
+  Status MoveNumbers(Transfer transfer, int rank, Address numbers, int64_t count);
   Result<std::vector<std::vector<double>>> Gather(std::span<const double> mine) override;
 
  private:
@@ -102,8 +104,6 @@ class DeviceExchange : public StateExchange {
   // Returns `status`. If it is an error, waits for the job to fail first: an error of the channel
   // usually follows from a failure of the job, whose message says more.
   Status OfJob(Status status);
-  // Sends or receives numbers in pieces that the channel has room for.
-  Status MoveNumbers(int rank, Address numbers, int64_t count, bool sends);
   // Copies the states to send, so that they may change afterwards.
   Status Pack(std::span<const StateMessage> sends);
   Status LayOut(std::span<const StateMessage> receives);

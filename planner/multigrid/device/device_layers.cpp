@@ -7,41 +7,51 @@
 namespace ucudnn::multigrid {
 namespace {
 
-class DeviceLayers : public StageLayers {
+// What the parts of one rank share.
+struct DeviceShared {
+  DeviceTarget target;
+  LaneSetting setting;
+  Lanes lanes;
+  std::shared_ptr<RankChannel> replicas;  // null if the stage has no replicas
+  std::shared_ptr<DeviceLanes> streams = nullptr;
+  std::shared_ptr<DeviceExchange> exchange = nullptr;
+};
+
+class DeviceLayers : public StageLayers, private KeptWeights {
  public:
-  static Result<std::unique_ptr<StageLayers>> Make(const DeviceTarget& target,
-                                                   const StagePart& part,
-                                                   const LaneSetting& setting,
-                                                   const DeviceShared& shared, Lanes& lanes) {
-    std::unique_ptr<DeviceLayers> made(new DeviceLayers(target, part, setting, shared, lanes));
-    UCUDNN_ASSIGN_OR_RETURN(made->chain_, DeviceChain::Make(target, part, setting.workspace_limit,
-                                                            shared.streams, setting.way));
+  static Result<std::unique_ptr<StageLayers>> Make(const StagePart& part,
+                                                   std::shared_ptr<DeviceShared> shared) {
+    const LaneSetting& setting = shared->setting;
+    std::unique_ptr<DeviceLayers> made(new DeviceLayers(part, shared));
+    UCUDNN_ASSIGN_OR_RETURN(made->chain_,
+                            DeviceChain::Make(shared->target, part, setting.workspace_limit,
+                                              shared->streams, setting.way));
     if (setting.is_recorded) UCUDNN_RETURN_IF_ERROR(made->chain_->RecordCycles());
     return std::unique_ptr<StageLayers>(std::move(made));
   }
 
   Status LoadWeights() override { return chain_->LoadWeights(); }
-  bool keeps_weights() const override { return true; }
+  KeptWeights* kept_weights() override { return this; }
   Status Descend(double factor, const multigrid::Descent& descent) override {
     Parameters none;
     UCUDNN_RETURN_IF_ERROR(RunGradients({0, layers()}, {factor, none}));
-    return adjoint_->Descend(factor, descent, shared_.replicas.get());
+    return adjoint_->Descend(factor, descent, shared_->replicas.get());
   }
-  Status ReadWeights(Parameters& parameters) override {
+  Status Read(Parameters& parameters) override {
     UCUDNN_ASSIGN_OR_RETURN(DeviceDescent* const descent, runner().Descent());
     return descent->Read(lane(), parameters);
   }
-  Status SendWeights(int to, std::span<const int> layers) override {
+  Status Send(int to, std::span<const int> layers) override {
     UCUDNN_ASSIGN_OR_RETURN(const Packed packed, Pack(layers));
-    return shared_.exchange->SendNumbers(to, packed.numbers, packed.count);
+    return shared_->exchange->MoveNumbers(Transfer::kSend, to, packed.numbers, packed.count);
   }
-  Status ReceiveWeights(int from, std::span<const int> layers) override {
+  Status Receive(int from, std::span<const int> layers) override {
     UCUDNN_ASSIGN_OR_RETURN(const Packed packed, RoomFor(layers));
-    UCUDNN_RETURN_IF_ERROR(shared_.exchange->ReceiveNumbers(from, packed.numbers, packed.count));
+    UCUDNN_RETURN_IF_ERROR(
+        shared_->exchange->MoveNumbers(Transfer::kReceive, from, packed.numbers, packed.count));
     return Unpack(packed.numbers, layers);
   }
-  Status TakeWeights(StageLayers& from, std::span<const int> theirs,
-                     std::span<const int> own) override {
+  Status Take(KeptWeights& from, std::span<const int> theirs, std::span<const int> own) override {
     UCUDNN_ASSIGN_OR_RETURN(const Packed packed, static_cast<DeviceLayers&>(from).Pack(theirs));
     return Unpack(packed.numbers, own);
   }
@@ -64,8 +74,8 @@ class DeviceLayers : public StageLayers {
       UCUDNN_ASSIGN_OR_RETURN(adjoint_, DeviceAdjoint::Make(*chain_));
       // Making the adjoint moves memory on some ranks only, but all ranks must record their cycles
       // again together.
-      shared_.streams->NoteMove();
-      if (is_recorded_) UCUDNN_RETURN_IF_ERROR(adjoint_->RecordCycles());
+      shared_->streams->NoteMove();
+      if (shared_->setting.is_recorded) UCUDNN_RETURN_IF_ERROR(adjoint_->RecordCycles());
     }
     return static_cast<Propagator*>(adjoint_.get());
   }
@@ -85,19 +95,15 @@ class DeviceLayers : public StageLayers {
     int64_t count = 0;
   };
 
-  DeviceLayers(const DeviceTarget& target, const StagePart& part, const LaneSetting& setting,
-               DeviceShared shared, Lanes& lanes)
-      : StageLayers(part, lanes),
-        target_(target),
-        is_recorded_(setting.is_recorded),
-        shared_(std::move(shared)) {}
+  DeviceLayers(const StagePart& part, std::shared_ptr<DeviceShared> shared)
+      : StageLayers(part, shared->lanes), shared_(std::move(shared)) {}
   StepRunner& runner() { return *chain_->shared().runner; }
-  DeviceLane& lane() { return shared_.streams->first(); }
+  DeviceLane& lane() { return shared_->streams->first(); }
   Result<Packed> RoomFor(std::span<const int> layers) {
     const int64_t count = runner().weights().layout().CountOf(layers);
     if (!packed_ || packed_->count() < count) {
       UCUDNN_RETURN_IF_ERROR(lane().Wait());
-      UCUDNN_ASSIGN_OR_RETURN(packed_, DeviceNumbers::Make(target_, count));
+      UCUDNN_ASSIGN_OR_RETURN(packed_, DeviceNumbers::Make(shared_->target, count));
     }
     return Packed{packed_->data(), count};
   }
@@ -113,12 +119,10 @@ class DeviceLayers : public StageLayers {
     UCUDNN_RETURN_IF_ERROR(weights.layout().CopyLayers(lane(), NumbersLayout::Move::kScatter,
                                                        weights.in_order(), layers, numbers));
     UCUDNN_RETURN_IF_ERROR(weights.InOrderChanged(lane()));
-    return shared_.streams->Fork();
+    return shared_->streams->Fork();
   }
 
-  const DeviceTarget target_;
-  const bool is_recorded_;
-  const DeviceShared shared_;
+  const std::shared_ptr<DeviceShared> shared_;
   std::optional<DeviceNumbers> packed_;
   std::unique_ptr<DeviceChain> chain_;
   std::unique_ptr<DeviceAdjoint> adjoint_;
@@ -126,27 +130,22 @@ class DeviceLayers : public StageLayers {
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceMaker>> DeviceMaker::Make(const DeviceTarget& target,
-                                                       const StageToSolve& stage,
-                                                       const LaneSetting& setting,
-                                                       std::shared_ptr<RankChannel> channel,
-                                                       std::shared_ptr<RankChannel> replicas) {
+Result<StageMaker> DeviceMaker(const DeviceTarget& target, const StageToSolve& stage,
+                               const LaneSetting& setting, std::shared_ptr<RankChannel> channel,
+                               std::shared_ptr<RankChannel> replicas) {
   UCUDNN_ASSIGN_OR_RETURN(Lanes lanes, Lanes::Start(setting.lanes, Lanes::Threads::kCallersAlone));
-  std::unique_ptr<DeviceMaker> made(new DeviceMaker(target, setting, std::move(lanes)));
-  made->shared_.replicas = std::move(replicas);
-  UCUDNN_ASSIGN_OR_RETURN(made->shared_.streams,
+  const auto shared = std::make_shared<DeviceShared>(
+      DeviceShared{target, setting, std::move(lanes), std::move(replicas)});
+  UCUDNN_ASSIGN_OR_RETURN(shared->streams,
                           DeviceLanes::Make(target, setting.lanes, channel != nullptr));
   const DeviceExchange::Setting states = {.peers = stage.peers,
                                           .ranks = stage.partition.ranks(),
                                           .state_size = stage.stage.shape.Features(),
                                           .batch = stage.batch};
-  made->shared_.exchange =
-      std::make_shared<DeviceExchange>(target, std::move(channel), made->shared_.streams, states);
-  return made;
-}
-
-Result<std::unique_ptr<StageLayers>> DeviceMaker::Make(const StagePart& part) {
-  return DeviceLayers::Make(target_, part, setting_, shared_, lanes_);
+  shared->exchange =
+      std::make_shared<DeviceExchange>(target, std::move(channel), shared->streams, states);
+  return StageMaker{[shared](const StagePart& part) { return DeviceLayers::Make(part, shared); },
+                    shared->exchange};
 }
 
 }  // namespace ucudnn::multigrid

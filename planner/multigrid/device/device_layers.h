@@ -20,34 +20,10 @@ struct LaneSetting {
   size_t workspace_limit = 0;  // bytes of all lanes together
 };
 
-// What the parts of one rank share.
-struct DeviceShared {
-  std::shared_ptr<DeviceLanes> streams;
-  std::shared_ptr<DeviceExchange> exchange;
-  std::shared_ptr<RankChannel> replicas;  // null if the stage has no replicas
-};
-
-class DeviceMaker : public StageMaker {
- public:
-  // `channel` is null if the rank is alone, and `replicas` if the stage has none. Cycles may be
-  // recorded only if `channel` can be captured. What `target` points to outlives the maker.
-  static Result<std::unique_ptr<DeviceMaker>> Make(const DeviceTarget& target,
-                                                   const StageToSolve& stage,
-                                                   const LaneSetting& setting,
-                                                   std::shared_ptr<RankChannel> channel,
-                                                   std::shared_ptr<RankChannel> replicas);
-
-  Result<std::unique_ptr<StageLayers>> Make(const StagePart& part) override;
-  StateExchange& exchange() override { return *shared_.exchange; }
-
- private:
-  DeviceMaker(const DeviceTarget& target, const LaneSetting& setting, Lanes lanes)
-      : target_(target), setting_(setting), lanes_(std::move(lanes)) {}
-
-  DeviceTarget target_;
-  LaneSetting setting_;
-  Lanes lanes_;
-  DeviceShared shared_;
-};
+// `channel` is null if the rank is alone, and `replicas` if the stage has none. Cycles may be
+// recorded only if `channel` can be captured. What `target` points to outlives the layers.
+Result<StageMaker> DeviceMaker(const DeviceTarget& target, const StageToSolve& stage,
+                               const LaneSetting& setting, std::shared_ptr<RankChannel> channel,
+                               std::shared_ptr<RankChannel> replicas);
 
 }  // namespace ucudnn::multigrid

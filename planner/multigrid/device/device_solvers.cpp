@@ -90,8 +90,8 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(const StageToSolve& s
                                .lanes = has_lanes ? setting_.lanes : 1,
                                .is_recorded = choice.launch == Launch::kGraph,
                                .workspace_limit = setting_.workspace_limit};
-  UCUDNN_ASSIGN_OR_RETURN(
-      auto maker, DeviceMaker::Make(target_, stage, setting, channels.ranks, channels.replicas));
+  UCUDNN_ASSIGN_OR_RETURN(auto maker,
+                          DeviceMaker(target_, stage, setting, channels.ranks, channels.replicas));
   return StageSolver::Make(stage, std::move(maker));
 }
 

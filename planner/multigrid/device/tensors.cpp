@@ -6,15 +6,16 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Makes a handle with `create`, describes it with `set` and owns it. `name` is the name of the
-// function that `set` calls.
-template <typename Handle, typename Set>
+// Makes a handle with `create`, describes it with set(handle, arguments...) and owns it. `name` is
+// the name of the function that describes it.
+template <typename Handle, typename Set, typename... Arguments>
 Result<Owned<Handle>> Make(const DeviceTarget& target, cudnnStatus_t (*create)(Handle*),
-                           cudnnStatus_t (*destroy)(Handle), const char* name, const Set& set) {
+                           cudnnStatus_t (*destroy)(Handle), const char* name, const Set& set,
+                           Arguments... arguments) {
   Handle handle = nullptr;
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(*target.functions, create(&handle), name));
   Owned<Handle> made(handle, {destroy});
-  UCUDNN_RETURN_IF_ERROR(CudnnStatus(*target.functions, set(handle), name));
+  UCUDNN_RETURN_IF_ERROR(CudnnStatus(*target.functions, set(handle, arguments...), name));
   return made;
 }
 
@@ -41,10 +42,8 @@ Result<Tensor> MakeTensor(const DeviceTarget& target, const std::array<Axis, 4>&
     strides[i] = static_cast<int>(axes[i].stride);
   }
   return Make(target, functions.cudnnCreateTensorDescriptor, functions.cudnnDestroyTensorDescriptor,
-              "cudnnSetTensorNdDescriptor", [&](cudnnTensorDescriptor_t tensor) {
-                return functions.cudnnSetTensorNdDescriptor(tensor, target.precision->type, 4,
-                                                            extents, strides);
-              });
+              "cudnnSetTensorNdDescriptor", functions.cudnnSetTensorNdDescriptor,
+              target.precision->type, 4, extents, strides);
 }
 
 Result<Tensor> MakePacked(const DeviceTarget& target, int batch, int64_t channels, int rows,
@@ -57,10 +56,8 @@ Result<Tensor> MakePacked(const DeviceTarget& target, int batch, int64_t channel
 Result<Filter> MakeFilter(const DeviceTarget& target, const std::array<int, 4>& extents) {
   const cudnn::Functions& functions = *target.functions;
   return Make(target, functions.cudnnCreateFilterDescriptor, functions.cudnnDestroyFilterDescriptor,
-              "cudnnSetFilterNdDescriptor", [&](cudnnFilterDescriptor_t filter) {
-                return functions.cudnnSetFilterNdDescriptor(filter, target.precision->type,
-                                                            CUDNN_TENSOR_NCHW, 4, extents.data());
-              });
+              "cudnnSetFilterNdDescriptor", functions.cudnnSetFilterNdDescriptor,
+              target.precision->type, CUDNN_TENSOR_NCHW, 4, extents.data());
 }
 
 Result<ConvolutionDescriptor> MakeConvolution(const DeviceTarget& target, const StepLayer& layer,
@@ -84,30 +81,23 @@ Result<ActivationDescriptor> MakeActivation(const DeviceTarget& target,
   const cudnn::Functions& functions = *target.functions;
   return Make(target, functions.cudnnCreateActivationDescriptor,
               functions.cudnnDestroyActivationDescriptor, "cudnnSetActivationDescriptor",
-              [&](cudnnActivationDescriptor_t made) {
-                return functions.cudnnSetActivationDescriptor(made, mode, CUDNN_PROPAGATE_NAN, 0);
-              });
+              functions.cudnnSetActivationDescriptor, mode, CUDNN_PROPAGATE_NAN, 0);
 }
 
 Result<OpTensorDescriptor> MakeOpTensor(const DeviceTarget& target, cudnnOpTensorOp_t operation) {
   const cudnn::Functions& functions = *target.functions;
   return Make(target, functions.cudnnCreateOpTensorDescriptor,
               functions.cudnnDestroyOpTensorDescriptor, "cudnnSetOpTensorDescriptor",
-              [&](cudnnOpTensorDescriptor_t made) {
-                return functions.cudnnSetOpTensorDescriptor(made, operation, CUDNN_DATA_FLOAT,
-                                                            CUDNN_PROPAGATE_NAN);
-              });
+              functions.cudnnSetOpTensorDescriptor, operation, CUDNN_DATA_FLOAT,
+              CUDNN_PROPAGATE_NAN);
 }
 
 Result<ReductionDescriptor> MakeSum(const DeviceTarget& target) {
   const cudnn::Functions& functions = *target.functions;
   return Make(target, functions.cudnnCreateReduceTensorDescriptor,
               functions.cudnnDestroyReduceTensorDescriptor, "cudnnSetReduceTensorDescriptor",
-              [&](cudnnReduceTensorDescriptor_t made) {
-                return functions.cudnnSetReduceTensorDescriptor(
-                    made, CUDNN_REDUCE_TENSOR_ADD, CUDNN_DATA_FLOAT, CUDNN_PROPAGATE_NAN,
-                    CUDNN_REDUCE_TENSOR_NO_INDICES, CUDNN_32BIT_INDICES);
-              });
+              functions.cudnnSetReduceTensorDescriptor, CUDNN_REDUCE_TENSOR_ADD, CUDNN_DATA_FLOAT,
+              CUDNN_PROPAGATE_NAN, CUDNN_REDUCE_TENSOR_NO_INDICES, CUDNN_32BIT_INDICES);
 }
 
 }  // namespace ucudnn::multigrid

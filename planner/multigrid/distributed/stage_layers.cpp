@@ -65,20 +65,6 @@ Status StageLayers::RunGradients(LayerSpan span, const GradientSum& sum) {
   return adjoint_.propagator->Run(kGradients, blocks, add, lanes_);
 }
 
-namespace {
-
-Status KeepsNone() { return Status::Error("these layers have the host's weights"); }
-
-}  // namespace
-
-Status StageLayers::Descend(double, const Descent&) { return KeepsNone(); }
-Status StageLayers::ReadWeights(Parameters&) { return KeepsNone(); }
-Status StageLayers::SendWeights(int, std::span<const int>) { return KeepsNone(); }
-Status StageLayers::ReceiveWeights(int, std::span<const int>) { return KeepsNone(); }
-Status StageLayers::TakeWeights(StageLayers&, std::span<const int>, std::span<const int>) {
-  return KeepsNone();
-}
-
 Status StageLayers::AddGradients(LayerSpan span, double factor, Parameters& gradient) {
   const GradientSum sum = {factor, gradient};
   UCUDNN_RETURN_IF_ERROR(RunGradients(span, sum));

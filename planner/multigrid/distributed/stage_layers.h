@@ -2,6 +2,7 @@
 // implementation decides where they are computed. Thread-compatible.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -47,6 +48,20 @@ struct StagePart {
   int64_t state_size() const { return stage.shape.Features() * batch; }
 };
 
+// Weights, with their momentum, that layers keep where they compute.
+class KeptWeights {
+ public:
+  virtual ~KeptWeights() = default;
+  // See StageSolver. The gradient is `factor` times what AddGradients adds.
+  virtual Status Descend(double factor, const Descent& descent) = 0;
+  virtual Status Read(Parameters& parameters) = 0;
+  // Move the weights of some layers, in rising order: to the rank `to`, from the rank `from`, or
+  // from the layers `theirs` of another object on this rank to the layers `own`.
+  virtual Status Send(int to, std::span<const int> layers) = 0;
+  virtual Status Receive(int from, std::span<const int> layers) = 0;
+  virtual Status Take(KeptWeights& from, std::span<const int> theirs, std::span<const int> own) = 0;
+};
+
 class StageLayers {
  public:
   // The key of the run that computes gradients.
@@ -67,17 +82,8 @@ class StageLayers {
 
   // Loads the parameters that the host has now, for both chains.
   virtual Status LoadWeights() = 0;
-  // See StageSolver. The gradient is `factor` times what AddGradients adds.
-  virtual bool keeps_weights() const { return false; }
-  virtual Status Descend(double factor, const Descent& descent);
-  virtual Status ReadWeights(Parameters& parameters);
-  // Move the weights of some layers, in rising order: to the rank `to`, from the rank `from`, or
-  // from the layers `theirs` of another object on this rank to the layers `own`. REQUIRES:
-  // keeps_weights.
-  virtual Status SendWeights(int to, std::span<const int> layers);
-  virtual Status ReceiveWeights(int from, std::span<const int> layers);
-  virtual Status TakeWeights(StageLayers& from, std::span<const int> theirs,
-                             std::span<const int> own);
+  // Returns the weights that the layers keep, or null if they use the host's.
+  virtual KeptWeights* kept_weights() { return nullptr; }
   // Copy between the host and a state, and wait.
   virtual Status Upload(const double* numbers, State to) = 0;
   virtual Status Download(State from, double* numbers) = 0;
@@ -150,12 +156,10 @@ class StageLayers {
   bool is_prepared_ = false;  // whether the adjoint is prepared
 };
 
-// What the parts of one rank share: lanes, and messages between ranks.
-class StageMaker {
- public:
-  virtual ~StageMaker() = default;
-  virtual Result<std::unique_ptr<StageLayers>> Make(const StagePart& part) = 0;
-  virtual StateExchange& exchange() = 0;
+// Makes the parts of one rank, which share lanes, and carries messages between ranks.
+struct StageMaker {
+  std::function<Result<std::unique_ptr<StageLayers>>(const StagePart& part)> make;
+  std::shared_ptr<StateExchange> exchange;
 };
 
 }  // namespace ucudnn::multigrid

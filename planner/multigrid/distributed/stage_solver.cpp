@@ -26,7 +26,7 @@ StageSolver::GatheredNeeds StageSolver::NeedsOfGathered() const {
   return needs;
 }
 
-StageSolver::StageSolver(const StageToSolve& stage, std::unique_ptr<StageMaker> maker)
+StageSolver::StageSolver(const StageToSolve& stage, StageMaker maker)
     : to_solve_(stage),
       maker_(std::move(maker)),
       gathers_(stage.partition.Gathers(stage.hierarchy)),
@@ -48,7 +48,7 @@ StageSolver::~StageSolver() {
 }
 
 Result<std::unique_ptr<StageSolver>> StageSolver::Make(const StageToSolve& stage,
-                                                       std::unique_ptr<StageMaker> maker) {
+                                                       StageMaker maker) {
   std::unique_ptr<StageSolver> made(new StageSolver(stage, std::move(maker)));
   UCUDNN_RETURN_IF_ERROR(made->MakeLayers());
   return made;
@@ -97,22 +97,22 @@ Status StageSolver::MakeLayers() {
                          .storage = to_solve_.storage,
                          .notes_timeline = to_solve_.notes_timeline && hierarchy.levels() > 1};
   UCUDNN_RETURN_IF_ERROR(exchange().Reserve(RoomForStates()));
-  UCUDNN_ASSIGN_OR_RETURN(layers_, maker_->Make(own));
+  UCUDNN_ASSIGN_OR_RETURN(layers_, maker_.make(own));
   if (!gathers_) return Status::Ok();
   coarse_ = hierarchy.CoarseLevels(distributed);
   needs_ = NeedsOfGathered();
   gathered_parameters_.resize(is_gatherer() ? to_solve_.chain.graph.nodes.size() : 0);
   UCUDNN_RETURN_IF_ERROR(GatherWeights());
   if (!is_gatherer()) return Status::Ok();
-  UCUDNN_ASSIGN_OR_RETURN(gathered_layers_, maker_->Make({.chain = to_solve_.chain,
-                                                          .stage = stage,
-                                                          .parameters = gathered_parameters_,
-                                                          .hierarchy = coarse_,
-                                                          .coarse = to_solve_.coarse,
-                                                          .batch = to_solve_.batch,
-                                                          .h = to_solve_.h,
-                                                          .used = needs_.layers,
-                                                          .has_gradients = false}));
+  UCUDNN_ASSIGN_OR_RETURN(gathered_layers_, maker_.make({.chain = to_solve_.chain,
+                                                         .stage = stage,
+                                                         .parameters = gathered_parameters_,
+                                                         .hierarchy = coarse_,
+                                                         .coarse = to_solve_.coarse,
+                                                         .batch = to_solve_.batch,
+                                                         .h = to_solve_.h,
+                                                         .used = needs_.layers,
+                                                         .has_gradients = false}));
   return Status::Ok();
 }
 
@@ -250,7 +250,7 @@ std::optional<CycleTimeline> StageSolver::Timeline() const {
 
 Status StageSolver::Descend(const Descent& descent) {
   is_idle_ = false;
-  UCUDNN_RETURN_IF_ERROR(layers_->Descend(gradient_factor_, descent));
+  UCUDNN_RETURN_IF_ERROR(layers_->kept_weights()->Descend(gradient_factor_, descent));
   if (gathers_) UCUDNN_RETURN_IF_ERROR(GatherKeptWeights());
   is_idle_ = true;
   return Status::Ok();
@@ -267,14 +267,15 @@ std::vector<int> StageSolver::NeededOf(int rank) const {
 }
 
 Status StageSolver::GatherKeptWeights() {
-  const int own = to_solve_.peers.rank();
-  const std::vector<int> mine = NeededOf(own);
-  if (!is_gatherer()) return layers_->SendWeights(partition().first_rank, mine);
-  UCUDNN_RETURN_IF_ERROR(gathered_layers_->TakeWeights(*layers_, mine, mine));
+  KeptWeights& own = *layers_->kept_weights();
+  const std::vector<int> mine = NeededOf(to_solve_.peers.rank());
+  if (!is_gatherer()) return own.Send(partition().first_rank, mine);
+  KeptWeights& gathered = *gathered_layers_->kept_weights();
+  UCUDNN_RETURN_IF_ERROR(gathered.Take(own, mine, mine));
   for (int i = 1; i < partition().ranks().count; ++i) {
     std::vector<int> layers = NeededOf(partition().first_rank + i);
     for (int& layer : layers) layer += partition().begins[i];
-    UCUDNN_RETURN_IF_ERROR(gathered_layers_->ReceiveWeights(partition().first_rank + i, layers));
+    UCUDNN_RETURN_IF_ERROR(gathered.Receive(partition().first_rank + i, layers));
   }
   return Status::Ok();
 }
@@ -317,8 +318,7 @@ Result<double> StageSolver::AdjointScale(const double* numbers) {
   if (!layers_->scales_adjoints()) return 1.0;
   double scale = 1;
   if (backward_.system->has_first()) {
-    scale =
-        ScaleOf({numbers, static_cast<size_t>(to_solve_.stage.shape.Features() * to_solve_.batch)});
+    scale = ScaleOf({numbers, static_cast<size_t>(to_solve_.state_size())});
   }
   if (partition().ranks().count == 1) return scale;
   UCUDNN_ASSIGN_OR_RETURN(const auto scales, exchange().Gather({&scale, 1}));
@@ -335,7 +335,7 @@ Result<Solution> StageSolver::SolveBackward(const double* last_adjoint, const So
   UCUDNN_ASSIGN_OR_RETURN(const double fitting, AdjointScale(last_adjoint));
   SolveOptions own_options(options);
   const double scale = scale_.For(fitting, own_options);
-  const int64_t size = to_solve_.stage.shape.Features() * to_solve_.batch;
+  const int64_t size = to_solve_.state_size();
   if (system.has_first()) {
     std::vector<double> scaled;
     if (scale != 1) {

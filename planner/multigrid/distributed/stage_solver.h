@@ -17,34 +17,23 @@
 
 namespace ucudnn::multigrid {
 
-// The arguments of a stage's solver. Everything that it refers to outlives the solver.
-struct StageToSolve {
-  const ResidualChain& chain;
-  const Stage& stage;
-  const Parameters& parameters;  // of this rank's layers
-  const Hierarchy& hierarchy;
+// The arguments of a stage's solver: a whole stage, with the parameters of this rank's layers.
+// Everything that it refers to outlives the solver.
+struct StageToSolve : StagePart {
   const Partition& partition;  // this rank is one of its ranks
   Peers& peers;
-  CoarseOperator coarse = CoarseOperator::kInject;
-  Storage storage = Storage::kAll;
-  int batch = 1;
-  double h = 1;
   // The options that solves will have, for choices that are made by measuring.
   SolveOptions forward = {}, backward = {};
-  bool trains = false;          // whether SolveBackward will be called, too
-  bool notes_timeline = false;  // by cycle, of forward solves
+  bool trains = false;  // whether SolveBackward will be called, too
   // The ranks that have these layers in the replicas; Descend averages their gradients. Null if
   // there is one replica.
   Peers* replicas = nullptr;
-
-  int steps() const { return static_cast<int>(stage.steps.size()); }
 };
 
 // All ranks make and call their solvers in the same order (peers.h). Thread-compatible.
 class StageSolver {
  public:
-  static Result<std::unique_ptr<StageSolver>> Make(const StageToSolve& stage,
-                                                   std::unique_ptr<StageMaker> maker);
+  static Result<std::unique_ptr<StageSolver>> Make(const StageToSolve& stage, StageMaker maker);
   ~StageSolver();
 
   // Loads the parameters that the host has now. Called before the first solve and after each change
@@ -52,7 +41,7 @@ class StageSolver {
   Status LoadWeights();
   // Returns whether the solver keeps the loaded weights, and their momentum, where it computes. If
   // so, Descend changes the weights, and the host has the weights of the last ReadWeights.
-  bool keeps_weights() const { return layers_->keeps_weights(); }
+  bool keeps_weights() const { return layers_->kept_weights() != nullptr; }
   // Solves from the first state, on the first rank, to the last state, on the last rank: states of
   // all images, [batch, C, H, W]. Other ranks' pointers are not used. The solution is the same on
   // all ranks.
@@ -70,7 +59,7 @@ class StageSolver {
   // keeps_weights.
   Status Descend(const Descent& descent);
   // Reads the parameters of this rank's layers, in single precision. REQUIRES: keeps_weights.
-  Status ReadWeights(Parameters& parameters) { return layers_->ReadWeights(parameters); }
+  Status ReadWeights(Parameters& parameters) { return layers_->kept_weights()->Read(parameters); }
   // Returns when this rank's layers ran in the last forward solve, or none unless
   // StageToSolve::notes_timeline.
   std::optional<CycleTimeline> Timeline() const;
@@ -96,7 +85,7 @@ class StageSolver {
     State before = nullptr;  // receives the previous first state; null until needed
   };
 
-  StageSolver(const StageToSolve& stage, std::unique_ptr<StageMaker> maker);
+  StageSolver(const StageToSolve& stage, StageMaker maker);
   Status MakeLayers();
   GatheredNeeds NeedsOfGathered() const;
   Status MakeWay(Direction direction, Way& way);
@@ -107,7 +96,7 @@ class StageSolver {
   ExchangeRoom RoomForStates() const;
   bool is_gatherer() const { return gathers_ && to_solve_.peers.rank() == partition().first_rank; }
   const Partition& partition() const { return to_solve_.partition; }
-  StateExchange& exchange() const { return maker_->exchange(); }
+  StateExchange& exchange() const { return *maker_.exchange; }
   int OwnerOf(int layer) const;  // returns the rank that has the layer
   // Returns the layers of needs_.layers that `rank` has, counted from the rank's first layer.
   std::vector<int> NeededOf(int rank) const;
@@ -125,7 +114,7 @@ class StageSolver {
   Result<double> AdjointScale(const double* numbers);
 
   const StageToSolve to_solve_;
-  const std::unique_ptr<StageMaker> maker_;
+  const StageMaker maker_;
   const bool gathers_;
   const int begin_, end_;  // this rank's layers
   Stage part_;

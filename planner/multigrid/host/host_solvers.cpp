@@ -116,23 +116,6 @@ class HostExchange : public StateExchange {
   std::vector<Awaited> awaited_;
 };
 
-class HostMaker : public StageMaker {
- public:
-  HostMaker(const StageToSolve& stage, Lanes& lanes)
-      : lanes_(lanes),
-        exchange_(stage.peers, stage.partition.ranks(),
-                  stage.stage.shape.Features() * stage.batch) {}
-
-  Result<std::unique_ptr<StageLayers>> Make(const StagePart& part) override {
-    return HostLayers::Make(part, lanes_);
-  }
-  StateExchange& exchange() override { return exchange_; }
-
- private:
-  Lanes& lanes_;
-  HostExchange exchange_;
-};
-
 }  // namespace
 
 Result<std::unique_ptr<HostSolvers>> HostSolvers::Make(int threads) {
@@ -141,7 +124,10 @@ Result<std::unique_ptr<HostSolvers>> HostSolvers::Make(int threads) {
 }
 
 Result<std::unique_ptr<StageSolver>> HostSolvers::Make(const StageToSolve& stage) {
-  return StageSolver::Make(stage, std::make_unique<HostMaker>(stage, lanes_));
+  const auto make = [this](const StagePart& part) { return HostLayers::Make(part, lanes_); };
+  return StageSolver::Make(
+      stage, {make, std::make_shared<HostExchange>(stage.peers, stage.partition.ranks(),
+                                                   stage.state_size())});
 }
 
 }  // namespace ucudnn::multigrid

@@ -123,6 +123,11 @@ bool IsChannelScale(const planner::Operator& op) {
 
 }  // namespace
 
+HostLayer LayerOf(const ResidualChain& chain, planner::NodeId id) {
+  const planner::Node& node = chain.graph.nodes[id];
+  return {node.op, chain.shapes[node.inputs.front()], chain.shapes[id]};
+}
+
 Status CheckHostLayer(const std::string& node, const HostLayer& layer) {
   const planner::Operator& op = layer.op;
   if (const auto* activation = std::get_if<Activation>(&op)) {
@@ -159,6 +164,10 @@ WeightCounts WeightCountsOf(const HostLayer& layer) {
     return {op->scale ? in.c : 0, op->shift ? in.c : 0};
   }
   return {};
+}
+
+WeightCounts WeightCountsOf(const ResidualChain& chain, planner::NodeId id) {
+  return chain.graph.nodes[id].inputs.empty() ? WeightCounts{} : WeightCountsOf(LayerOf(chain, id));
 }
 
 Status CheckWeights(const std::string& node, const HostLayer& layer, const NodeWeights& weights) {

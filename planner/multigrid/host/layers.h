@@ -11,6 +11,7 @@
 #include "planner/graph/graph.h"
 #include "planner/graph/shapes.h"
 #include "planner/multigrid/parameters.h"
+#include "planner/multigrid/residual_chain.h"
 
 namespace ucudnn::multigrid {
 
@@ -20,6 +21,9 @@ struct HostLayer {
   planner::Shape output;  // of one image
 };
 
+// Returns the layer of a node. REQUIRES: the node has an input.
+HostLayer LayerOf(const ResidualChain& chain, planner::NodeId id);
+
 // Fails, in one line, for an operator that has no reference, such as a Softmax or a Concat.
 Status CheckHostLayer(const std::string& node, const HostLayer& layer);
 // How many numbers NodeWeights must have for a layer.
@@ -28,6 +32,7 @@ struct WeightCounts {
   int64_t bias = 0;
 };
 WeightCounts WeightCountsOf(const HostLayer& layer);
+WeightCounts WeightCountsOf(const ResidualChain& chain, planner::NodeId id);
 // Fails if the weights have other sizes. The error names the node, the sizes and the expected ones.
 Status CheckWeights(const std::string& node, const HostLayer& layer, const NodeWeights& weights);
 

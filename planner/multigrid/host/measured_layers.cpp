@@ -111,7 +111,7 @@ Result<NodeMs> LayerTimer::MeasureNode(NodeId id) {
     const double copy_ms = CopyMs(NumbersOf(id));
     return NodeMs{copy_ms, copy_ms, 0};
   }
-  HostLayer layer = {node.op, ShapeOf(node.inputs.front()), ShapeOf(id)};
+  HostLayer layer = LayerOf(chain_, id);
   UCUDNN_RETURN_IF_ERROR(CheckHostLayer(node.name, layer));
   auto* connected = std::get_if<FullyConnected>(&layer.op);
   const int64_t weights = WeightCountsOf(layer).weights;

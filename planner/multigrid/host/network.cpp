@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "planner/multigrid/distributed/thread_ranks.h"
 #include "planner/multigrid/host/host_solvers.h"
-#include "planner/multigrid/host/solution_message.h"
 #include "planner/multigrid/trajectory.h"
 
 namespace ucudnn::multigrid {
@@ -30,6 +29,28 @@ namespace {
 
 bool IsSoftmax(const planner::Node& node) {
   return std::holds_alternative<planner::Softmax>(node.op);
+}
+
+// Returns the outcome, the cycles, the largest state, the number of residuals, the residuals, and
+// the letters of `fallback`, all as numbers.
+std::vector<double> MessageOf(const Solution& solution) {
+  std::vector<double> message = {static_cast<double>(solution.outcome),
+                                 static_cast<double>(solution.cycles), solution.largest_state,
+                                 static_cast<double>(solution.residuals.size())};
+  message.insert(message.end(), solution.residuals.begin(), solution.residuals.end());
+  message.insert(message.end(), solution.fallback.begin(), solution.fallback.end());
+  return message;
+}
+
+Solution SolutionOf(const std::vector<double>& message) {
+  constexpr int kHead = 4;
+  const auto residuals = message.begin() + kHead;
+  const auto letters = residuals + static_cast<int64_t>(message[3]);
+  return {.outcome = static_cast<Outcome>(message[0]),
+          .cycles = static_cast<int>(message[1]),
+          .residuals = {residuals, letters},
+          .largest_state = message[2],
+          .fallback = {letters, message.end()}};
 }
 
 }  // namespace
@@ -68,7 +89,7 @@ Status HostNetwork::PrepareNode(NodeId id) {
   if (node.inputs.empty() || std::holds_alternative<planner::Add>(node.op) || IsSoftmax(node)) {
     return Status::Ok();
   }
-  layers_[id] = {node.op, chain_.shapes[node.inputs[0]], chain_.shapes[id]};
+  layers_[id] = LayerOf(chain_, id);
   UCUDNN_RETURN_IF_ERROR(CheckHostLayer(node.name, layers_[id]));
   UCUDNN_RETURN_IF_ERROR(CheckWeights(node.name, layers_[id], parameters_[id]));
   scratch_.resize(std::max(scratch_.size(), ScratchOf(layers_[id])));
@@ -139,22 +160,18 @@ Status HostNetwork::MakeStages() {
     if (solve->partition().ranks().Has(peers_->rank())) {
       StageSolvers& solvers =
           settings_.stage_solvers != nullptr ? *settings_.stage_solvers : *host_solvers_;
-      UCUDNN_ASSIGN_OR_RETURN(solve->solver,
-                              solvers.Make({.chain = chain_,
-                                            .stage = *stage,
-                                            .parameters = parameters_,
-                                            .hierarchy = solve->place->hierarchy,
-                                            .partition = solve->partition(),
-                                            .peers = *peers_,
-                                            .coarse = settings_.coarse,
-                                            .storage = settings_.storage,
-                                            .batch = settings_.batch,
-                                            .h = h,
-                                            .forward = settings_.forward,
-                                            .backward = settings_.backward,
-                                            .trains = settings_.trains,
-                                            .notes_timeline = settings_.notes_timeline,
-                                            .replicas = settings_.replicas}));
+      const StagePart whole = {.chain = chain_,
+                               .stage = *stage,
+                               .parameters = parameters_,
+                               .hierarchy = solve->place->hierarchy,
+                               .coarse = settings_.coarse,
+                               .batch = settings_.batch,
+                               .h = h,
+                               .storage = settings_.storage,
+                               .notes_timeline = settings_.notes_timeline};
+      UCUDNN_ASSIGN_OR_RETURN(
+          solve->solver, solvers.Make({whole, solve->partition(), *peers_, settings_.forward,
+                                       settings_.backward, settings_.trains, settings_.replicas}));
       for (const ResidualStep& step : stage->steps) {
         for (const NodeId id : step.transformation) is_kept_[id] = solve->solver->keeps_weights();
       }
@@ -196,10 +213,13 @@ Status HostNetwork::BringValue(NodeId id, int to) {
 
 Result<Solution> HostNetwork::ShareSolution(const StageSolve& stage, Solution solution) {
   const RankRange ranks = stage.partition().ranks();
-  if (!ranks.Has(peers_->rank())) return ReceiveSolution(*peers_, ranks.first);
+  if (!ranks.Has(peers_->rank())) {
+    UCUDNN_ASSIGN_OR_RETURN(const std::vector<double> message, peers_->Receive(ranks.first));
+    return SolutionOf(message);
+  }
   if (peers_->rank() != ranks.first) return solution;
   for (int rank = 0; rank < peers_->size(); ++rank) {
-    if (!ranks.Has(rank)) UCUDNN_RETURN_IF_ERROR(SendSolution(*peers_, rank, solution));
+    if (!ranks.Has(rank)) UCUDNN_RETURN_IF_ERROR(peers_->Send(rank, MessageOf(solution)));
   }
   return solution;
 }
@@ -379,7 +399,7 @@ Parameters DrawParameters(const ResidualChain& chain, uint64_t seed,
   Parameters parameters(nodes.size());
   for (size_t id = 0; id < nodes.size(); ++id) {
     if (nodes[id].inputs.empty()) continue;
-    const HostLayer layer = {nodes[id].op, chain.shapes[nodes[id].inputs[0]], chain.shapes[id]};
+    const HostLayer layer = LayerOf(chain, static_cast<NodeId>(id));
     const WeightCounts counts = WeightCountsOf(layer);
     const bool is_kept = !is_wanted || is_wanted(static_cast<NodeId>(id));
     NodeWeights& weights = parameters[id];

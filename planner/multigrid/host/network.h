@@ -40,8 +40,10 @@ struct NetworkSettings : PlacementSetting {
   // Makes the solvers of this rank's part of stages; null: the host solves them. Outlives the
   // network.
   StageSolvers* stage_solvers = nullptr;
-  bool trains = false;        // whether Backward will be called
-  Peers* replicas = nullptr;  // see StageToSolve::replicas
+  bool trains = false;  // whether Backward will be called
+  // The ranks that have this rank's layers, by replica; `peers` are the ranks of this replica. Null
+  // if there is one replica. Outlives the network.
+  Peers* replicas = nullptr;
   // Whether forward solves by cycles on the host note when their lanes ran which steps.
   bool notes_timeline = false;
 

@@ -14,13 +14,13 @@ using planner::NodeId;
 double OperationsOf(const ResidualChain& chain, NodeId id) {
   const planner::Node& node = chain.graph.nodes[id];
   if (node.inputs.empty()) return 0;
-  const HostLayer layer = {node.op, chain.shapes[node.inputs[0]], chain.shapes[id]};
+  const planner::Shape& output = chain.shapes[id];
   const bool is_convolution = std::holds_alternative<planner::Convolution>(node.op);
   if (!is_convolution && !std::holds_alternative<planner::FullyConnected>(node.op)) {
-    return static_cast<double>(layer.output.Features());
+    return static_cast<double>(output.Features());
   }
-  const double weights = static_cast<double>(WeightCountsOf(layer).weights);
-  const int64_t places = is_convolution ? layer.output.Features() / layer.output.c : 1;
+  const auto weights = static_cast<double>(WeightCountsOf(chain, id).weights);
+  const int64_t places = is_convolution ? output.Features() / output.c : 1;
   return weights * static_cast<double>(places);
 }
 

@@ -1,8 +1,9 @@
 #include "planner/multigrid/host/rate_probe.h"
 
 #include <cmath>
-#include <random>
 #include <unordered_map>
+
+#include "planner/multigrid/problem.h"
 
 namespace ucudnn::multigrid {
 namespace {
@@ -32,10 +33,7 @@ Result<std::unique_ptr<RateProbe>> RateProbe::Make(const ResidualChain& chain, c
   const ResidualChain& smaller = probe->stand_in_.chain;
   probe->parameters_ = parameters == nullptr ? DrawParameters(smaller, settings.seed)
                                              : CopiedParameters(chain, *parameters, smaller);
-  std::mt19937_64 random(settings.seed + 1);
-  std::normal_distribution<double> normal(0, 1);
-  probe->state_.resize(static_cast<size_t>(smaller.shapes.front().Features()));
-  for (double& number : probe->state_) number = normal(random);
+  probe->state_ = DrawImage(smaller, settings.seed);
   return probe;
 }
 
@@ -46,8 +44,8 @@ Result<ConvergenceEstimate> RateProbe::Estimate(const MultigridSetting& setting)
   network_settings.coarsening = setting.coarsening;
   network_settings.levels = setting.levels;
   network_settings.coarse = setting.coarse;
-  network_settings.forward.c_sweeps = {setting.solve.c_sweeps};
-  network_settings.forward.start = setting.solve.start;
+  network_settings.forward.c_sweeps = {setting.c_sweeps};
+  network_settings.forward.start = setting.start;
   network_settings.forward.scale = settings_.scale;
   network_settings.forward.cycles = 2;
   // A stand-in with fewer layers may have too few for so many levels.
@@ -61,7 +59,7 @@ Result<ConvergenceEstimate> RateProbe::Estimate(const MultigridSetting& setting)
       Hierarchy::Make(stand_in_.stage_steps, setting.coarsening, setting.levels));
   ConvergenceEstimate estimate =
       EstimateOf(network->forward_solutions().front().solution,
-                 CyclesOfDirectSolve(hierarchy.level(0), setting.solve.c_sweeps));
+                 CyclesOfDirectSolve(hierarchy.level(0), setting.c_sweeps));
   if (settings_.scale == ResidualScale::kAbsolute) {
     estimate.first *= std::sqrt(stand_in_.state_factor);
     estimate.second *= std::sqrt(stand_in_.state_factor);

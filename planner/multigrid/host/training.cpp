@@ -66,7 +66,6 @@ Result<std::unique_ptr<Trainer>> Trainer::Make(const ResidualChain& chain, Param
   std::unique_ptr<Trainer> trainer(new Trainer(std::move(parameters), settings));
   NetworkSettings network = settings.network;
   network.trains = true;
-  network.replicas = settings.replicas;
   UCUDNN_ASSIGN_OR_RETURN(trainer->network_,
                           HostNetwork::Make(chain, trainer->parameters_, network));
   if (settings.checked_every > 0) {
@@ -76,7 +75,7 @@ Result<std::unique_ptr<Trainer>> Trainer::Make(const ResidualChain& chain, Param
     UCUDNN_ASSIGN_OR_RETURN(trainer->serial_,
                             HostNetwork::Make(chain, trainer->parameters_, serial));
   }
-  if (settings.replicas != nullptr) trainer->sums_.emplace(*settings.replicas);
+  if (network.replicas != nullptr) trainer->sums_.emplace(*network.replicas);
   trainer->gradient_ = ZerosLike(trainer->parameters_);
   trainer->velocity_ = ZerosLike(trainer->parameters_);
   const int batch = settings.network.batch;
@@ -194,9 +193,9 @@ Result<const Parameters*> Trainer::ReadParameters() {
 
 Result<double> Trainer::SumOfReplicas(double number) {
   UCUDNN_RETURN_IF_ERROR(ShareNumber(network_->peers(), network_->logits_rank(), number));
-  if (settings_.replicas == nullptr) return number;
+  if (all_replicas() == nullptr) return number;
   UCUDNN_ASSIGN_OR_RETURN(const auto all,
-                          GatherNumbers(*settings_.replicas, {0, replicas()}, {{number}}));
+                          GatherNumbers(*all_replicas(), {0, replicas()}, {{number}}));
   double sum = 0;
   for (const auto& one : all) sum += one.front();
   return sum;

@@ -35,9 +35,6 @@ struct TrainingSettings {
   // first start from the states and adjoints of the step before.
   int repeats = 1;
   int checked_every = 0;  // one step in so many is also solved serially; 0: none
-  // The ranks that have this rank's layers, by replica; network.peers are the ranks of this
-  // replica. Null if there is one replica. Outlives the trainer.
-  Peers* replicas = nullptr;
 };
 
 // The mean of the residuals at which solves ended, in the scale of their options. NaN if no solve
@@ -100,8 +97,9 @@ class Trainer {
       : settings_(settings), parameters_(std::move(parameters)), order_(settings.seed) {}
   // Copies the examples numbered `chosen` into images_ and labels_.
   void Take(const Examples& examples, const int* chosen);
-  int replica() const { return settings_.replicas == nullptr ? 0 : settings_.replicas->rank(); }
-  int replicas() const { return settings_.replicas == nullptr ? 1 : settings_.replicas->size(); }
+  Peers* all_replicas() const { return settings_.network.replicas; }
+  int replica() const { return all_replicas() == nullptr ? 0 : all_replicas()->rank(); }
+  int replicas() const { return all_replicas() == nullptr ? 1 : all_replicas()->size(); }
   bool has_logits() { return network_->peers().rank() == network_->logits_rank(); }
   Status Step(EpochResult& epoch);
   // Computes the gradient. Sums over replicas begin as soon as parts of it are complete.

@@ -182,18 +182,16 @@ std::vector<SolveCase> WrongSolves() {
 TEST(LayerParallelArguments, SolvesRefuseEach) {
   Chain chain({});
   Solver solver(chain, Options());
-  solver.Forward(chain.First(), SolveOptions());
+  solver.Forward(chain.First());
   const std::vector<Vector> states = solver.States();
   for (const SolveCase& wrong : WrongSolves()) {
     SCOPED_TRACE(wrong.words);
     auto options = SolveOptions();
     wrong.change(options);
-    EXPECT_EQ(Refusal(ucudnnLayerParallelSolveForward(solver.get(), Chain::StateOf(chain.First()),
-                                                      &options, nullptr)),
+    EXPECT_EQ(Refusal(solver.TryForward(&options)),
               "ucudnnLayerParallelSolveForward: " + wrong.words);
     EXPECT_EQ(solver.States(), states) << "what was solved stays";
-    EXPECT_EQ(Refusal(ucudnnLayerParallelSolveAdjoint(solver.get(), Chain::StateOf(chain.Last()),
-                                                      &options, nullptr)),
+    EXPECT_EQ(Refusal(solver.TryAdjoint(&options)),
               "ucudnnLayerParallelSolveAdjoint: " + wrong.words);
   }
 }
@@ -217,8 +215,7 @@ TEST(LayerParallelArguments, AResultOfUnknownSizeIsNotWritten) {
   Chain chain({});
   Solver solver(chain, Options());
   ucudnnLayerParallelResult_t result = {.struct_size = sizeof result + 8, .cycles = -1};
-  EXPECT_EQ(Refusal(ucudnnLayerParallelSolveForward(solver.get(), Chain::StateOf(chain.First()),
-                                                    nullptr, &result)),
+  EXPECT_EQ(Refusal(solver.TryForward(nullptr, &result)),
             "ucudnnLayerParallelSolveForward: result->struct_size is " +
                 std::to_string(sizeof result + 8) + "; " + std::to_string(sizeof result) +
                 " is expected");
@@ -235,8 +232,7 @@ TEST(LayerParallelArguments, AToleranceBelowThePrecisionIsRefused) {
   options.unit_roundoff = 0x1p-24;
   Solver solver(chain, options);
   const auto wanted = SolveOptions(1e-9);
-  const std::string words = Refusal(ucudnnLayerParallelSolveForward(
-      solver.get(), Chain::StateOf(chain.First()), &wanted, nullptr));
+  const std::string words = Refusal(solver.TryForward(&wanted));
   EXPECT_EQ(words.find("ucudnnLayerParallelSolveForward: tolerance 1e-09 is below what states of "
                        "this precision can reach, about "),
             0u)
@@ -254,18 +250,14 @@ TEST(LayerParallelArguments, WhatIsNotSolvedIsNotRead) {
   const std::string no_states = ": there are no states of a forward solve";
   EXPECT_EQ(Refusal(ucudnnLayerParallelGetState(solver.get(), 0, &state), not_supported),
             "ucudnnLayerParallelGetState" + no_states);
-  EXPECT_EQ(Refusal(ucudnnLayerParallelSolveAdjoint(solver.get(), Chain::StateOf(chain.Last()),
-                                                    nullptr, nullptr),
-                    not_supported),
+  EXPECT_EQ(Refusal(solver.TryAdjoint(), not_supported),
             "ucudnnLayerParallelSolveAdjoint" + no_states);
   const auto visit = [](void*, int, const void*, const void*, int) { return 0; };
   EXPECT_EQ(Refusal(ucudnnLayerParallelVisitLayers(solver.get(), visit, nullptr), not_supported),
             "ucudnnLayerParallelVisitLayers" + no_states);
   auto previous = SolveOptions();
   previous.start = UCUDNN_LAYER_PARALLEL_START_PREVIOUS;
-  EXPECT_EQ(Refusal(ucudnnLayerParallelSolveForward(solver.get(), Chain::StateOf(chain.First()),
-                                                    &previous, nullptr),
-                    not_supported),
+  EXPECT_EQ(Refusal(solver.TryForward(&previous), not_supported),
             "ucudnnLayerParallelSolveForward: start is the previous solve, and there is none that "
             "succeeded");
 }
@@ -278,11 +270,11 @@ TEST(LayerParallelArguments, AdjointsAreThoseOfTheLastForwardSolve) {
       "ucudnnLayerParallelGetAdjoint: there are no adjoints of the states of the last forward "
       "solve";
   for (int i = 0; i < 2; ++i) {
-    solver.Forward(chain.First(), SolveOptions());
+    solver.Forward(chain.First());
     EXPECT_EQ(Refusal(ucudnnLayerParallelGetAdjoint(solver.get(), 0, &adjoint),
                       UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED),
               words);
-    solver.Adjoint(chain.Last(), SolveOptions());
+    solver.Adjoint(chain.Last());
     EXPECT_EQ(solver.AdjointState(chain.layers()), chain.Last());
   }
 }
@@ -290,18 +282,16 @@ TEST(LayerParallelArguments, AdjointsAreThoseOfTheLastForwardSolve) {
 TEST(LayerParallelArguments, WithoutAdjointStepsNoAdjointIsSolved) {
   Chain chain({});
   Solver solver(chain, Options(), false);
-  solver.Forward(chain.First(), SolveOptions());
-  EXPECT_EQ(Refusal(ucudnnLayerParallelSolveAdjoint(solver.get(), Chain::StateOf(chain.Last()),
-                                                    nullptr, nullptr),
-                    UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED),
+  solver.Forward(chain.First());
+  EXPECT_EQ(Refusal(solver.TryAdjoint(), UCUDNN_LAYER_PARALLEL_NOT_SUPPORTED),
             "ucudnnLayerParallelSolveAdjoint: the callbacks have no adjoint_step");
 }
 
 TEST(LayerParallelArguments, ReadingWantsANumberAndAPointer) {
   Chain chain({});
   Solver solver(chain, Options());
-  solver.Forward(chain.First(), SolveOptions());
-  solver.Adjoint(chain.Last(), SolveOptions());
+  solver.Forward(chain.First());
+  solver.Adjoint(chain.Last());
   const void* state = nullptr;
   for (const int number : {-1, 65}) {
     const std::string words = "number is " + std::to_string(number) + "; 0 to 64 are expected";

@@ -286,6 +286,17 @@ std::vector<Vector> Solver::ReadAll(ReadFunction read) {
   return states;
 }
 
+void Solver::Visit(VisitFunction visit, void* user) {
+  EXPECT_EQ(ucudnnLayerParallelVisitLayers(solver_, visit, user), UCUDNN_LAYER_PARALLEL_SUCCESS);
+}
+
+int64_t StateCount(int layers, const ucudnnLayerParallelOptions_t& options, bool with_adjoint) {
+  int64_t states = -1;
+  EXPECT_EQ(ucudnnLayerParallelGetStateCount(layers, &options, with_adjoint ? 1 : 0, &states),
+            UCUDNN_LAYER_PARALLEL_SUCCESS);
+  return states;
+}
+
 double Difference(const std::vector<Vector>& a, const std::vector<Vector>& b) {
   EXPECT_EQ(a.size(), b.size());
   double largest = 0;

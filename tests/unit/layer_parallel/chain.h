@@ -119,9 +119,20 @@ class Chain {
   std::mutex mutex_;  // guards the records
 };
 
+// Structs with their size and defaults.
+inline ucudnnLayerParallelOptions_t Options() {
+  return {.struct_size = sizeof(ucudnnLayerParallelOptions_t)};
+}
+inline ucudnnLayerParallelSolveOptions_t SolveOptions(double tolerance = 0) {
+  return {.struct_size = sizeof(ucudnnLayerParallelSolveOptions_t), .tolerance = tolerance};
+}
+
 // A solver of a chain. Ends the test if the solver cannot be made.
 class Solver {
  public:
+  using VisitFunction = int (*)(void* user, int layer, const void* state, const void* adjoint,
+                                int lane);
+
   Solver(Chain& chain, ucudnnLayerParallelOptions_t options, bool with_adjoint = true);
   Solver(Chain& chain, ucudnnLayerParallelOptions_t options,
          const ucudnnLayerParallelCallbacks_t& callbacks);
@@ -131,13 +142,25 @@ class Solver {
 
   ucudnnLayerParallelSolver_t get() const { return solver_; }
 
+  // These return what a call with the chain's own first or last state returns.
+  ucudnnLayerParallelStatus_t TryForward(const ucudnnLayerParallelSolveOptions_t* options = nullptr,
+                                         ucudnnLayerParallelResult_t* result = nullptr) {
+    return ucudnnLayerParallelSolveForward(solver_, Chain::StateOf(chain_.First()), options,
+                                           result);
+  }
+  ucudnnLayerParallelStatus_t TryAdjoint(
+      const ucudnnLayerParallelSolveOptions_t* options = nullptr) {
+    return ucudnnLayerParallelSolveAdjoint(solver_, Chain::StateOf(chain_.Last()), options,
+                                           nullptr);
+  }
+
   // Each of these fails the test if its call does not succeed.
   ucudnnLayerParallelResult_t Forward(const Vector& first,
-                                      ucudnnLayerParallelSolveOptions_t options) {
+                                      ucudnnLayerParallelSolveOptions_t options = SolveOptions()) {
     return Solve(&ucudnnLayerParallelSolveForward, first, options);
   }
   ucudnnLayerParallelResult_t Adjoint(const Vector& last,
-                                      ucudnnLayerParallelSolveOptions_t options) {
+                                      ucudnnLayerParallelSolveOptions_t options = SolveOptions()) {
     return Solve(&ucudnnLayerParallelSolveAdjoint, last, options);
   }
   Vector State(int number) { return Read(&ucudnnLayerParallelGetState, number); }
@@ -145,6 +168,7 @@ class Solver {
   // u_0 to u_N, and lambda_0 to lambda_N.
   std::vector<Vector> States() { return ReadAll(&ucudnnLayerParallelGetState); }
   std::vector<Vector> AdjointStates() { return ReadAll(&ucudnnLayerParallelGetAdjoint); }
+  void Visit(VisitFunction visit, void* user);
 
  private:
   using SolveFunction = decltype(ucudnnLayerParallelSolveForward)*;
@@ -159,13 +183,8 @@ class Solver {
   ucudnnLayerParallelSolver_t solver_ = nullptr;
 };
 
-// Structs with their size and defaults.
-inline ucudnnLayerParallelOptions_t Options() {
-  return {.struct_size = sizeof(ucudnnLayerParallelOptions_t)};
-}
-inline ucudnnLayerParallelSolveOptions_t SolveOptions(double tolerance = 0) {
-  return {.struct_size = sizeof(ucudnnLayerParallelSolveOptions_t), .tolerance = tolerance};
-}
+// The number of states that a solver with these options keeps. Fails the test if it is not told.
+int64_t StateCount(int layers, const ucudnnLayerParallelOptions_t& options, bool with_adjoint);
 
 // The largest difference of two numbers.
 double Difference(const std::vector<Vector>& a, const std::vector<Vector>& b);

@@ -11,6 +11,11 @@
 namespace ucudnn::layer_parallel_test {
 namespace {
 
+constexpr auto kInject = UCUDNN_LAYER_PARALLEL_COARSE_INJECT;
+constexpr auto kSum = UCUDNN_LAYER_PARALLEL_COARSE_SUM;
+constexpr auto kAll = UCUDNN_LAYER_PARALLEL_STORE_ALL;
+constexpr auto kCPoints = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS;
+
 Chain::Shape OfTime(double time, int layers) { return {.layers = layers, .h = time / layers}; }
 
 struct Case {
@@ -18,8 +23,8 @@ struct Case {
   int layers = 64;
   std::vector<int> coarsening = {4};
   int levels = 2;
-  ucudnnLayerParallelCoarse_t coarse = UCUDNN_LAYER_PARALLEL_COARSE_INJECT;
-  ucudnnLayerParallelStorage_t storage = UCUDNN_LAYER_PARALLEL_STORE_ALL;
+  ucudnnLayerParallelCoarse_t coarse = kInject;
+  ucudnnLayerParallelStorage_t storage = kAll;
   ucudnnLayerParallelStart_t start = UCUDNN_LAYER_PARALLEL_START_BROADCAST;
   ucudnnLayerParallelScale_t scale = UCUDNN_LAYER_PARALLEL_SCALE_ABSOLUTE;
   std::vector<int> c_sweeps = {1};
@@ -32,18 +37,14 @@ std::vector<Case> Cases() {
       {.name = "ManyLevels", .layers = 256, .levels = 0},
       {.name = "FactorsOfTheirOwn", .layers = 60, .coarsening = {2, 3, 5}, .levels = 4},
       {.name = "DepthThatTheFactorDoesNotDivide", .layers = 61, .coarsening = {4}, .levels = 3},
-      {.name = "Sum", .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM},
-      {.name = "SumOfOddBlocks",
-       .layers = 47,
-       .coarsening = {3},
-       .levels = 3,
-       .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM},
-      {.name = "CPoints", .storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS},
+      {.name = "Sum", .coarse = kSum},
+      {.name = "SumOfOddBlocks", .layers = 47, .coarsening = {3}, .levels = 3, .coarse = kSum},
+      {.name = "CPoints", .storage = kCPoints},
       {.name = "CPointsOfShorterLastBlock",
        .layers = 47,
        .levels = 3,
-       .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM,
-       .storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS},
+       .coarse = kSum,
+       .storage = kCPoints},
       {.name = "Nested", .levels = 3, .start = UCUDNN_LAYER_PARALLEL_START_NESTED},
       {.name = "OfTheLargestState", .scale = UCUDNN_LAYER_PARALLEL_SCALE_LARGEST_STATE},
       {.name = "F", .c_sweeps = {0}},
@@ -94,6 +95,8 @@ struct Visits {
     return 0;
   }
   explicit Visits(int layers) : times(layers), states(layers), adjoints(layers) {}
+  // Visits all layers of a solver.
+  Visits(Solver& solver, int layers) : Visits(layers) { solver.Visit(&Visits::Visit, this); }
 };
 
 struct QueuedVisits {
@@ -157,15 +160,11 @@ TEST(LayerParallelSolve, AdjointIsTheGradient) {
 }
 
 TEST(LayerParallelSolve, OneLevelIsSerialPropagationBitForBit) {
-  for (const auto& [layers, storage] : {std::pair{37, UCUDNN_LAYER_PARALLEL_STORE_ALL},
-                                        {37, UCUDNN_LAYER_PARALLEL_STORE_C_POINTS},
-                                        {1, UCUDNN_LAYER_PARALLEL_STORE_ALL},
-                                        {1, UCUDNN_LAYER_PARALLEL_STORE_C_POINTS}}) {
+  for (const auto& [layers, storage] :
+       {std::pair{37, kAll}, {37, kCPoints}, {1, kAll}, {1, kCPoints}}) {
     Chain chain({.layers = layers, .h = 0.3});
-    ucudnnLayerParallelOptions_t options = Options();
-    options.levels = 1;
-    options.storage = storage;
-    Solver solver(chain, options);
+    const Case of = {.coarsening = {}, .levels = 1, .storage = storage};
+    Solver solver(chain, OptionsOf(of));
     const auto result = solver.Forward(chain.First(), SolveOptions(kTolerance));
     EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_SERIAL);
     EXPECT_EQ(result.cycles, 0);
@@ -173,18 +172,17 @@ TEST(LayerParallelSolve, OneLevelIsSerialPropagationBitForBit) {
     EXPECT_STREQ(result.fallback, "");
     const std::vector<Vector> states = chain.Serial(chain.First());
     EXPECT_EQ(solver.States(), states);
-    solver.Adjoint(chain.Last(), SolveOptions());
+    solver.Adjoint(chain.Last());
     EXPECT_EQ(solver.AdjointStates(), chain.SerialAdjoint(states, chain.Last()));
   }
 }
 
 TEST(LayerParallelSolve, LanesAndStorageChangeNoBit) {
-  Case of = {.layers = 61, .levels = 3, .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM};
+  Case of = {.layers = 61, .levels = 3, .coarse = kSum};
   std::vector<Vector> states, adjoints;
   std::vector<double> residuals;
   for (const int lanes : {1, 2, 3, 5, 20}) {
-    for (const auto storage :
-         {UCUDNN_LAYER_PARALLEL_STORE_ALL, UCUDNN_LAYER_PARALLEL_STORE_C_POINTS}) {
+    for (const auto storage : {kAll, kCPoints}) {
       SCOPED_TRACE("lanes " + std::to_string(lanes) + ", storage " + std::to_string(storage));
       of.storage = storage;
       Chain chain(OfTime(2, of.layers));
@@ -214,9 +212,7 @@ TEST(LayerParallelSolve, LanesThatAreQueuesChangeNoBit) {
       Solver solver(chain, OptionsOf(of));
       const int cycles = solver.Forward(chain.First(), SolveOptionsOf(of)).cycles;
       solver.Adjoint(chain.Last(), SolveOptionsOf(of));
-      Visits expected(of.layers);
-      ASSERT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), &Visits::Visit, &expected),
-                UCUDNN_LAYER_PARALLEL_SUCCESS);
+      const Visits expected(solver, of.layers);
 
       Chain other(OfTime(1, of.layers));
       Queues queues(lanes);
@@ -232,8 +228,7 @@ TEST(LayerParallelSolve, LanesThatAreQueuesChangeNoBit) {
       EXPECT_EQ(queued.AdjointStates(), solver.AdjointStates());
       // A lane's queue reads what is visited, so not before the states are there.
       QueuedVisits found(queues, of.layers);
-      ASSERT_EQ(ucudnnLayerParallelVisitLayers(queued.get(), &QueuedVisits::Visit, &found),
-                UCUDNN_LAYER_PARALLEL_SUCCESS);
+      queued.Visit(&QueuedVisits::Visit, &found);
       EXPECT_TRUE(queues.AreEmpty());
       EXPECT_EQ(found.visits.states, expected.states);
       EXPECT_EQ(found.visits.adjoints, expected.adjoints);
@@ -243,14 +238,13 @@ TEST(LayerParallelSolve, LanesThatAreQueuesChangeNoBit) {
 
 TEST(LayerParallelSolve, SumsTakeFewerCyclesThanInjection) {
   int cycles[2] = {};
-  for (const auto coarse :
-       {UCUDNN_LAYER_PARALLEL_COARSE_INJECT, UCUDNN_LAYER_PARALLEL_COARSE_SUM}) {
+  for (const auto coarse : {kInject, kSum}) {
     Case of = {.layers = 256, .coarse = coarse};
     Chain chain(OfTime(5, of.layers));
     Solver solver(chain, OptionsOf(of), false);
     const auto result = solver.Forward(chain.First(), SolveOptionsOf(of));
     EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_CONVERGED);
-    cycles[coarse == UCUDNN_LAYER_PARALLEL_COARSE_SUM] = result.cycles;
+    cycles[coarse == kSum] = result.cycles;
   }
   EXPECT_LT(cycles[1], cycles[0]);
 }
@@ -317,8 +311,7 @@ TEST(LayerParallelSolve, WithoutToleranceItEndsEarly) {
 TEST(LayerParallelSolve, CyclesThatMakeRelaxationExactAreCalledDirect) {
   Chain chain(OfTime(1, 16));
   Solver solver(chain, Options(), false);  // each cycle of FCF makes 2 of the 4 blocks exact
-  const auto result = solver.Forward(chain.First(), SolveOptions());
-  EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_DIRECT);
+  EXPECT_EQ(solver.Forward(chain.First()).outcome, UCUDNN_LAYER_PARALLEL_DIRECT);
   EXPECT_LT(Difference(solver.States(), chain.Serial(chain.First())), 1e-14);
 }
 
@@ -337,7 +330,7 @@ TEST(LayerParallelSolve, StatesThatAreNotFiniteAreSaid) {
   Solver solver(chain, Options(), false);
   Vector first = chain.First();
   first[1] = std::numeric_limits<double>::infinity();
-  const auto result = solver.Forward(first, SolveOptions());
+  const auto result = solver.Forward(first);
   EXPECT_EQ(result.outcome, UCUDNN_LAYER_PARALLEL_SERIAL);
   EXPECT_STREQ(result.fallback, "the states are not finite");
 }
@@ -359,9 +352,7 @@ TEST(LayerParallelSolve, StartsFromThePreviousSolve) {
 
 TEST(LayerParallelSolve, SolvesAgainFromAnotherFirstState) {
   Chain chain(OfTime(1, 64));
-  ucudnnLayerParallelOptions_t stored = Options();
-  stored.storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS;
-  Solver solver(chain, stored);
+  Solver solver(chain, OptionsOf({.coarsening = {}, .levels = 0, .storage = kCPoints}));
   Vector first = chain.First();
   for (int i = 0; i < 3; ++i) {
     first[0] += 1;
@@ -401,8 +392,7 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
     Layers layers;  // of level 1, the same for steps and for adjoint steps
   };
   // Ten layers in blocks of four: 0-3 and 4-7.
-  const std::vector<Expected> all = {{UCUDNN_LAYER_PARALLEL_COARSE_INJECT, 4, {{0, 1}, {4, 1}}},
-                                     {UCUDNN_LAYER_PARALLEL_COARSE_SUM, 1, {{0, 4}, {4, 4}}}};
+  const std::vector<Expected> all = {{kInject, 4, {{0, 1}, {4, 1}}}, {kSum, 1, {{0, 4}, {4, 4}}}};
   Layers each;
   for (int layer = 0; layer < 10; ++layer) each.emplace_back(layer, 1);
   for (const Expected& expected : all) {
@@ -411,11 +401,11 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
     chain.records = true;
     Case of = {.layers = 10, .coarse = expected.coarse};
     Solver solver(chain, OptionsOf(of));
-    solver.Forward(chain.First(), SolveOptions());
+    solver.Forward(chain.First());
     EXPECT_EQ(LayersOf(chain.steps, 0, 1), each);
     EXPECT_EQ(LayersOf(chain.steps, 1, expected.factor), expected.layers);
     chain.steps.clear();
-    solver.Adjoint(chain.Last(), SolveOptions());
+    solver.Adjoint(chain.Last());
     EXPECT_EQ(LayersOf(chain.adjoint_steps, 0, 1), each);
     EXPECT_EQ(LayersOf(chain.adjoint_steps, 1, expected.factor), expected.layers);
     EXPECT_TRUE(chain.steps.empty());  // all states are kept
@@ -425,22 +415,17 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
 // --- Reading -------------------------------------------------------------------------------------
 
 TEST(LayerParallelSolve, VisitsEachLayerWithWhatItReadAndTheAdjointOfWhatItGave) {
-  for (const auto storage :
-       {UCUDNN_LAYER_PARALLEL_STORE_ALL, UCUDNN_LAYER_PARALLEL_STORE_C_POINTS}) {
+  for (const auto storage : {kAll, kCPoints}) {
     SCOPED_TRACE(storage);
     Case of = {.layers = 61, .levels = 3, .storage = storage};
     Chain chain(OfTime(1, of.layers));
     Solver solver(chain, OptionsOf(of, 3));
     solver.Forward(chain.First(), SolveOptions(kTolerance));
-    Visits forward(of.layers);
-    ASSERT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), &Visits::Visit, &forward),
-              UCUDNN_LAYER_PARALLEL_SUCCESS);
+    const Visits forward(solver, of.layers);
     EXPECT_EQ(forward.times, std::vector<int>(of.layers, 1));
     EXPECT_EQ(forward.adjoints, std::vector<Vector>(of.layers)) << "none is solved yet";
     solver.Adjoint(chain.Last(), SolveOptions(kTolerance));
-    Visits both(of.layers);
-    ASSERT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), &Visits::Visit, &both),
-              UCUDNN_LAYER_PARALLEL_SUCCESS);
+    const Visits both(solver, of.layers);
     EXPECT_EQ(both.times, std::vector<int>(of.layers, 1));
     EXPECT_TRUE(both.is_ordered);
     for (int layer = 0; layer < of.layers; ++layer) {
@@ -455,9 +440,7 @@ TEST(LayerParallelSolve, GradientsOfParametersAreThoseOfBackpropagation) {
   Solver solver(chain, Options());
   solver.Forward(chain.First(), SolveOptions(kTolerance));
   solver.Adjoint(chain.Last(), SolveOptions(kTolerance));
-  Visits visits(chain.layers());
-  ASSERT_EQ(ucudnnLayerParallelVisitLayers(solver.get(), &Visits::Visit, &visits),
-            UCUDNN_LAYER_PARALLEL_SUCCESS);
+  const Visits visits(solver, chain.layers());
   const std::vector<Vector> states = chain.Serial(chain.First());
   const std::vector<Vector> adjoints = chain.SerialAdjoint(states, chain.Last());
   for (int layer = 0; layer < chain.layers(); ++layer) {
@@ -473,15 +456,12 @@ TEST(LayerParallelSolve, CreatesAsManyStatesAsItSaysAndDestroysThem) {
       SCOPED_TRACE(of.name + (with_adjoint ? ", with the adjoint" : ""));
       Chain chain(OfTime(1, of.layers));
       const ucudnnLayerParallelOptions_t options = OptionsOf(of, 3);
-      int64_t expected = -1;
-      ASSERT_EQ(
-          ucudnnLayerParallelGetStateCount(of.layers, &options, with_adjoint ? 1 : 0, &expected),
-          UCUDNN_LAYER_PARALLEL_SUCCESS);
+      const int64_t expected = StateCount(of.layers, options, with_adjoint);
       {
         Solver solver(chain, options, with_adjoint);
         EXPECT_EQ(chain.created, expected);
-        solver.Forward(chain.First(), SolveOptions());
-        if (with_adjoint) solver.Adjoint(chain.Last(), SolveOptions());
+        solver.Forward(chain.First());
+        if (with_adjoint) solver.Adjoint(chain.Last());
         EXPECT_EQ(chain.created, expected) << "a solve creates none";
         EXPECT_EQ(chain.destroyed, 0);
       }
@@ -491,18 +471,10 @@ TEST(LayerParallelSolve, CreatesAsManyStatesAsItSaysAndDestroysThem) {
 }
 
 TEST(LayerParallelSolve, CPointsNeedFewerStates) {
-  ucudnnLayerParallelOptions_t options = Options();
-  const int coarsening = 16;
-  options.coarsening_count = 1;
-  options.coarsening = &coarsening;
-  options.levels = 2;
-  int64_t all = 0;
-  int64_t c_points = 0;
-  ASSERT_EQ(ucudnnLayerParallelGetStateCount(4096, &options, 0, &all),
-            UCUDNN_LAYER_PARALLEL_SUCCESS);
-  options.storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS;
-  ASSERT_EQ(ucudnnLayerParallelGetStateCount(4096, &options, 0, &c_points),
-            UCUDNN_LAYER_PARALLEL_SUCCESS);
+  Case of = {.coarsening = {16}};
+  const int64_t all = StateCount(4096, OptionsOf(of), false);
+  of.storage = kCPoints;
+  const int64_t c_points = StateCount(4096, OptionsOf(of), false);
   EXPECT_GT(all, 4096);
   EXPECT_LT(c_points, all / 4);
 }

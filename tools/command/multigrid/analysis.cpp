@@ -79,33 +79,28 @@ AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settin
   if (spec.IsGiven("--coarsening")) choices.coarsening = {network.coarsening};
   if (spec.IsGiven("--levels")) choices.levels = {network.levels};
   if (spec.IsGiven("--coarse")) choices.coarse = {network.coarse};
-  if (spec.IsGiven("--relaxation")) {
-    choices.c_sweeps = {network.forward.c_sweeps.front()};
-  }
-  choices.start = network.forward.start;
-  choices.measures_residuals = network.forward.tolerance.has_value();
+  if (spec.IsGiven("--relaxation")) choices.c_sweeps = {network.forward.c_sweeps.front()};
   // One core runs one block after the other, and launches nothing.
-  if (is_measured) {
-    choices.blocks = multigrid::BlocksAtOnce::kStreams;
-    choices.launching = multigrid::Launching::kEach;
-  }
+  if (is_measured) choices.common = {};
+  choices.common.start = network.forward.start;
+  choices.common.measures_residuals = network.forward.tolerance.has_value();
   return choices;
 }
 
 // Returns the setting that the command's own options give if nothing is chosen.
 MultigridSetting SettingOf(const multigrid::NetworkSettings& network) {
-  MultigridSetting setting = {
-      .coarsening = network.coarsening, .levels = network.levels, .coarse = network.coarse};
-  setting.solve.c_sweeps = network.forward.c_sweeps.front();
-  setting.solve.start = network.forward.start;
-  return setting;
+  return {.coarsening = network.coarsening,
+          .levels = network.levels,
+          .coarse = network.coarse,
+          .c_sweeps = network.forward.c_sweeps.front(),
+          .start = network.forward.start};
 }
 
 // Orders a table by coarsening, levels, coarse operator and relaxation.
 bool ComesFirst(const TriedSetting& a, const TriedSetting& b) {
   const auto key = [](const TriedSetting& tried) {
     return std::tuple(tried.setting.coarsening, tried.levels, tried.setting.coarse,
-                      tried.setting.solve.c_sweeps);
+                      tried.setting.c_sweeps);
   };
   return key(a) < key(b);
 }
@@ -335,7 +330,7 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
   network.coarsening = setting.coarsening;
   network.levels = setting.levels;
   network.coarse = setting.coarse;
-  network.forward.c_sweeps = {setting.solve.c_sweeps};
+  network.forward.c_sweeps = {setting.c_sweeps};
   network.forward.tolerance.reset();
   network.forward.cycles = VerifiedCycles(tried);
   network.backward = network.forward;

@@ -32,7 +32,7 @@ const char* WorkloadName(Workload workload) {
 // Formats "c = 16, 3 levels, F, sum".
 std::string SettingText(const MultigridSetting& setting, int levels) {
   return "c = " + Joined(setting.coarsening, ",") + ", " + std::to_string(levels) + " levels, " +
-         SweepsText(setting.solve.c_sweeps) + ", " + multigrid::NameOf(setting.coarse);
+         SweepsText(setting.c_sweeps) + ", " + multigrid::NameOf(setting.coarse);
 }
 
 // Formats a time in a table: three digits, never a power of ten.
@@ -175,7 +175,7 @@ std::string ShareText(const ModelledRun& run) {
 
 std::string SolveText(const ChosenSetting& chosen) {
   return SettingText(chosen.setting, chosen.levels) + ", " +
-         Counted(chosen.setting.solve.cycles, "cycle");
+         Counted(chosen.setting.cycles, "cycle");
 }
 
 std::vector<std::string> RowOf(const NetworkAnalysis& analysis, const WorkloadAnalysis& workload,
@@ -258,7 +258,7 @@ Json RunJson(const ModelledRun& run, const planner::Device& device) {
 Json SettingJson(const MultigridSetting& setting, int levels) {
   return {{"coarsening", setting.coarsening},
           {"levels", levels},
-          {"relaxation", SweepsText(setting.solve.c_sweeps)},
+          {"relaxation", SweepsText(setting.c_sweeps)},
           {"coarse", multigrid::NameOf(setting.coarse)}};
 }
 
@@ -271,18 +271,6 @@ Json TriedJson(const TriedSetting& tried) {
   return json;
 }
 
-const char* PlaceName(multigrid::CoarsePlace place) {
-  switch (place) {
-    case multigrid::CoarsePlace::kDistributed:
-      return "distributed";
-    case multigrid::CoarsePlace::kCoarsestOnOne:
-      return "coarsest on one";
-    case multigrid::CoarsePlace::kAllOnOne:
-      return "all on one";
-  }
-  return "";
-}
-
 Json DevicesJson(const DevicesRow& row, const planner::Device& device) {
   Json json = {{"devices", row.devices},
                {"partitioned", RunJson(row.partitioned, device)},
@@ -290,8 +278,9 @@ Json DevicesJson(const DevicesRow& row, const planner::Device& device) {
   if (!row.multigrid) return json;
   Json& chosen = json["multigrid"] = RunJson(row.multigrid->run, device);
   chosen["setting"] = SettingJson(row.multigrid->setting, row.multigrid->levels);
-  chosen["cycles"] = row.multigrid->setting.solve.cycles;
-  chosen["coarse_levels"] = PlaceName(row.multigrid->setting.solve.coarse);
+  chosen["cycles"] = row.multigrid->setting.cycles;
+  constexpr const char* kPlaceNames[] = {"distributed", "coarsest on one", "all on one"};
+  chosen["coarse_levels"] = kPlaceNames[static_cast<size_t>(row.multigrid->setting.place)];
   json["launched_streams"] = RunJson(*row.launched_streams, device);
   return json;
 }
@@ -350,19 +339,18 @@ void PrintAnalysis(const NetworkAnalysis& analysis) {
 }
 
 std::string FormatAnalysis(const NetworkAnalysis& analysis) {
-  Json json;
-  json["format"] = "ucudnn-multigrid-analysis";
-  json["version"] = 1;
-  json["ucudnn"] = kVersion;
-  json["network"] = analysis.facts.network;
-  json["layers"] = analysis.facts.layers;
-  json["parameters"] = analysis.parameters;
-  json["batch"] = analysis.layers.batch;
-  json["machine"] = analysis.machine.name;
-  json["layer_times"] = analysis.is_measured           ? "cpu, measured"
-                        : analysis.measured_on.empty() ? "roofline"
-                                                       : "device, measured";
-  json["notes"] = analysis.is_measured ? analysis.measurement_notes : analysis.measured_on;
+  Json json = {{"format", "ucudnn-multigrid-analysis"},
+               {"version", 1},
+               {"ucudnn", kVersion},
+               {"network", analysis.facts.network},
+               {"layers", analysis.facts.layers},
+               {"parameters", analysis.parameters},
+               {"batch", analysis.layers.batch},
+               {"machine", analysis.machine.name},
+               {"layer_times", analysis.is_measured           ? "cpu, measured"
+                               : analysis.measured_on.empty() ? "roofline"
+                                                              : "device, measured"},
+               {"notes", analysis.is_measured ? analysis.measurement_notes : analysis.measured_on}};
   json["layer_kinds"] = Json::array();
   for (size_t kind = 0; kind < analysis.layers.kinds.size(); ++kind) {
     json["layer_kinds"].push_back(LayerJson(analysis, static_cast<int>(kind)));

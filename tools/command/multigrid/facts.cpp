@@ -32,10 +32,8 @@ std::vector<int> ExtentsOf(const planner::Shape& shape) {
 
 // Returns the number of parameters of a node.
 int64_t CountOf(const multigrid::ResidualChain& chain, size_t id) {
-  const planner::Node& node = chain.graph.nodes[id];
-  if (node.inputs.empty()) return 0;
   const multigrid::WeightCounts counts =
-      multigrid::WeightCountsOf({node.op, chain.shapes[node.inputs.front()], chain.shapes[id]});
+      multigrid::WeightCountsOf(chain, static_cast<planner::NodeId>(id));
   return counts.weights + counts.bias;
 }
 

@@ -13,16 +13,15 @@ using multigrid::StageSolution;
 
 // Writes the head of a document: the network, where it is solved, and the options.
 Json HeadOf(const SolveSpec& spec, const ProblemFacts& facts, const MultigridSettings& all) {
-  Json head;
-  head["format"] = "ucudnn-multigrid";
-  head["version"] = 1;
-  head["ucudnn"] = kVersion;
-  head["network"] = facts.network;
-  head["layers"] = facts.layers;
-  head["parameters"] = facts.parameters;
-  head["machine"] = all.MachineText();
-  head["cpu_times"] = all.RunsOnCpu();
-  head["devices"] = all.ranks->devices();
+  Json head = {{"format", "ucudnn-multigrid"},
+               {"version", 1},
+               {"ucudnn", kVersion},
+               {"network", facts.network},
+               {"layers", facts.layers},
+               {"parameters", facts.parameters},
+               {"machine", all.MachineText()},
+               {"cpu_times", all.RunsOnCpu()},
+               {"devices", all.ranks->devices()}};
   if (all.device) {
     const auto& chosen = all.device->solvers(all.ranks->first_here()).chosen();
     head["way"] = multigrid::NameOf(chosen.way);
@@ -41,33 +40,29 @@ Json HeadOf(const SolveSpec& spec, const ProblemFacts& facts, const MultigridSet
 }
 
 Json StageJson(const StageFacts& facts) {
-  Json stage;
-  stage["steps"] = facts.steps;
-  stage["shape"] = facts.shape;
-  stage["step"] = facts.h;
-  stage["levels"] = facts.levels;
-  stage["coarsening"] = facts.coarsening;
-  return stage;
+  return {{"steps", facts.steps},
+          {"shape", facts.shape},
+          {"step", facts.h},
+          {"levels", facts.levels},
+          {"coarsening", facts.coarsening}};
 }
 
 // Rounds times to a tenth of a microsecond.
 double WithTenthsOfMicroseconds(double ms) { return std::round(ms * 1e4) / 1e4; }
 
 Json TimelineJson(const multigrid::CycleTimeline& timeline) {
-  Json json;
-  json["cycle"] = timeline.cycle;
-  json["lanes"] = timeline.lanes;
-  json["ms"] = WithTenthsOfMicroseconds(timeline.Milliseconds());
-  json["concurrency"] = timeline.MeanConcurrency();
-  json["spans"] = ListOf(timeline.spans, [](const multigrid::StepSpan& span) {
-    return Json{{"lane", span.lane},
-                {"level", span.level},
-                {"first", span.first},
-                {"steps", span.steps},
-                {"begin_ms", WithTenthsOfMicroseconds(span.begin_ms)},
-                {"end_ms", WithTenthsOfMicroseconds(span.end_ms)}};
-  });
-  return json;
+  return {{"cycle", timeline.cycle},
+          {"lanes", timeline.lanes},
+          {"ms", WithTenthsOfMicroseconds(timeline.Milliseconds())},
+          {"concurrency", timeline.MeanConcurrency()},
+          {"spans", ListOf(timeline.spans, [](const multigrid::StepSpan& span) {
+             return Json{{"lane", span.lane},
+                         {"level", span.level},
+                         {"first", span.first},
+                         {"steps", span.steps},
+                         {"begin_ms", WithTenthsOfMicroseconds(span.begin_ms)},
+                         {"end_ms", WithTenthsOfMicroseconds(span.end_ms)}};
+           })}};
 }
 
 // Adds the members of one solve: those of the longest stage, for readers that want one stage, and
@@ -98,23 +93,21 @@ void AddSolve(const SolvedNetwork& solved, Json& json) {
 
 Json EpochJson(const TrainedEpoch& trained) {
   const multigrid::EpochResult& epoch = trained.result;
-  Json row;
-  row["loss"] = FiniteOrNull(epoch.loss);
-  row["top1"] = epoch.top1;
-  row["solves"] = epoch.solves;
-  row["cycles"] = epoch.cycles;
-  row["serial_solves"] = epoch.serial_solves;
-  row["fallback"] = epoch.fallback;
-  row["far_solves"] = epoch.far_solves;
-  row["residual"] = FiniteOrNull(epoch.forward_residual.value());
-  row["backward_residual"] = FiniteOrNull(epoch.backward_residual.value());
-  row["seconds"] = trained.seconds;
-  row["checks"] = ListOf(epoch.checks, [](const multigrid::CheckedStep& check) {
-    return Json{{"step", check.step},
-                {"output_error", FiniteOrNull(check.output_error)},
-                {"gradient_error", FiniteOrNull(check.gradient_error)}};
-  });
-  return row;
+  return {{"loss", FiniteOrNull(epoch.loss)},
+          {"top1", epoch.top1},
+          {"solves", epoch.solves},
+          {"cycles", epoch.cycles},
+          {"serial_solves", epoch.serial_solves},
+          {"fallback", epoch.fallback},
+          {"far_solves", epoch.far_solves},
+          {"residual", FiniteOrNull(epoch.forward_residual.value())},
+          {"backward_residual", FiniteOrNull(epoch.backward_residual.value())},
+          {"seconds", trained.seconds},
+          {"checks", ListOf(epoch.checks, [](const multigrid::CheckedStep& check) {
+             return Json{{"step", check.step},
+                         {"output_error", FiniteOrNull(check.output_error)},
+                         {"gradient_error", FiniteOrNull(check.gradient_error)}};
+           })}};
 }
 
 }  // namespace
@@ -141,17 +134,15 @@ std::string FormatTraining(const SolveSpec& spec, const TrainingFacts& facts,
   Json json = HeadOf(spec, facts.problem, facts.settings);
   json["most_backward_cycles"] = facts.settings.network.backward.cycles;
   json["stages"] = ListOf(facts.problem.stages, StageJson);
-  Json training;
-  training["data"] = spec.train;
-  training["replicas"] = spec.replicas;
-  training["examples"] = facts.examples;
-  training["test_examples"] = facts.test_examples;
-  training["rate"] = settings.learning_rate;
-  training["momentum"] = settings.momentum;
-  training["seed"] = settings.seed;
-  training["repeats"] = settings.repeats;
-  training["epochs"] = ListOf(epochs, EpochJson);
-  json["training"] = std::move(training);
+  json["training"] = {{"data", spec.train},
+                      {"replicas", spec.replicas},
+                      {"examples", facts.examples},
+                      {"test_examples", facts.test_examples},
+                      {"rate", settings.learning_rate},
+                      {"momentum", settings.momentum},
+                      {"seed", settings.seed},
+                      {"repeats", settings.repeats},
+                      {"epochs", ListOf(epochs, EpochJson)}};
   return JsonText(json);
 }
 

@@ -185,7 +185,7 @@ Status TrainOnRank(Problem& problem, const SolveSpec& spec, const MultigridSetti
     parameters = std::move(problem.parameters);
   } else {
     settings.network.peers = &peers.network;
-    if (spec.replicas > 1) settings.replicas = &peers.same_layers;
+    if (spec.replicas > 1) settings.network.replicas = &peers.same_layers;
     UCUDNN_ASSIGN_OR_RETURN(placement,
                             PlaceOnRanks(problem, of_all, kPasses, all, settings.network));
     parameters = TakeParameters(peers.network.rank(), placement, spec.replicas > 1, problem);

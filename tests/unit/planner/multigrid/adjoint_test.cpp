@@ -157,6 +157,16 @@ TEST(Adjoint, OfAnyNetAndOptionsIsTheTransposedChain) {
   EXPECT_LT(given_up, 15);
 }
 
+// Returns the gradient after solves with `options`, forward and backward.
+Vector GradientAfter(const WeightedChain& chain, const SolveSetting& setting, const Vector& last,
+                     const SolveOptions& options) {
+  HostSolve forward(chain, setting);
+  EXPECT_TRUE(forward.Solve(options).ok());
+  AdjointSolve adjoint(forward, setting, last);
+  EXPECT_TRUE(adjoint.Solve(options).ok());
+  return Flat(adjoint.Gradient(chain));
+}
+
 TEST(Adjoint, LanesAndStorageChangeNothing) {
   std::mt19937_64 random(24);
   for (int draw = 0; draw < 100; ++draw) {
@@ -175,11 +185,7 @@ TEST(Adjoint, LanesAndStorageChangeNothing) {
         SolveSetting setting = SettingOf(drawn, CoarseOperator::kSum, 1.0 / steps);
         setting.lanes = lanes;
         setting.storage = storage;
-        HostSolve forward(chain, setting);
-        ASSERT_TRUE(forward.Solve(options).ok());
-        AdjointSolve adjoint(forward, setting, last);
-        ASSERT_TRUE(adjoint.Solve(options).ok());
-        const Vector gradient = Flat(adjoint.Gradient(chain));
+        const Vector gradient = GradientAfter(chain, setting, last, options);
         if (expected.empty()) expected = gradient;
         ASSERT_EQ(gradient.size(), expected.size());
         ASSERT_EQ(std::memcmp(gradient.data(), expected.data(), gradient.size() * sizeof(double)),
@@ -240,23 +246,11 @@ TEST(Adjoint, GradientsAreCentralDifferences) {
   }
 }
 
-Vector SerialGradient(const WeightedChain& chain, double h, const Vector& last) {
-  const SolveSetting setting = {.levels = 1, .h = h};
-  HostSolve forward(chain, setting);
-  EXPECT_TRUE(forward.Solve({}).ok());
-  AdjointSolve adjoint(forward, setting, last);
-  EXPECT_TRUE(adjoint.Solve({}).ok());
-  return Flat(adjoint.Gradient(chain));
-}
-
-// Returns the gradient's relative error after solves with `options`, forward and backward.
+// Returns the relative error of that gradient.
 double GradientError(const WeightedChain& chain, const SolveSetting& setting, const Vector& last,
                      const SolveOptions& options) {
-  HostSolve forward(chain, setting);
-  EXPECT_TRUE(forward.Solve(options).ok());
-  AdjointSolve adjoint(forward, setting, last);
-  EXPECT_TRUE(adjoint.Solve(options).ok());
-  return RelativeError(Flat(adjoint.Gradient(chain)), SerialGradient(chain, setting.h, last));
+  return RelativeError(GradientAfter(chain, setting, last, options),
+                       GradientAfter(chain, {.levels = 1, .h = setting.h}, last, {}));
 }
 
 struct Row {
@@ -281,8 +275,7 @@ TEST(Adjoint, GradientsAfterFewCyclesAreNearSerialOnes) {
     const SolveSetting setting = {.coarse = row.coarse, .h = 2.0 / row.steps};
     const Vector last = DrawnNumbers(chain.stage().shape.Features(), 1, random);
     for (int cycles = 1; cycles <= 3; ++cycles) {
-      SolveOptions options = {.cycles = cycles};
-      const double error = GradientError(chain, setting, last, options);
+      const double error = GradientError(chain, setting, last, {.cycles = cycles});
       const std::string name =
           std::string(row.name) + "_gradient_error_after_" + std::to_string(cycles);
       RecordProperty(name, testing::PrintToString(error));

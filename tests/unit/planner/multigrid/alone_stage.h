@@ -20,16 +20,16 @@ class AloneStage {
                    .distributed = hierarchy_.levels()} {}
 
   StageToSolve ToSolve() {
-    return {.chain = chain_.chain,
-            .stage = chain_.stage(),
-            .parameters = chain_.parameters,
-            .hierarchy = hierarchy_,
-            .partition = partition_,
-            .peers = ranks_.At(0),
-            .coarse = setting_.coarse,
-            .storage = setting_.storage,
-            .batch = chain_.batch,
-            .h = setting_.h};
+    return {{.chain = chain_.chain,
+             .stage = chain_.stage(),
+             .parameters = chain_.parameters,
+             .hierarchy = hierarchy_,
+             .coarse = setting_.coarse,
+             .batch = chain_.batch,
+             .h = setting_.h,
+             .storage = setting_.storage},
+            partition_,
+            ranks_.At(0)};
   }
 
  private:

@@ -23,14 +23,13 @@ class PapersMachine {
   // kernel.
   ModelledRun Multigrid(int coarsening, int levels, Workload workload, int devices) const {
     MultigridSetting setting = {.coarsening = {coarsening}, .levels = levels};
-    SolvePlan plan;
     const auto made = test::Must(MultigridModel::Make(model_, setting));
     double least_ms = 0;
     ModelledRun best;
     for (const CoarsePlace place :
          {CoarsePlace::kDistributed, CoarsePlace::kCoarsestOnOne, CoarsePlace::kAllOnOne}) {
-      plan.coarse = place;
-      const auto run = test::Must(made.Run(workload, devices, plan, Launching::kEach));
+      setting.place = place;
+      const auto run = test::Must(made.Run(workload, devices, setting));
       if (least_ms == 0 || run.ms < least_ms) best = run;
       least_ms = best.ms;
     }

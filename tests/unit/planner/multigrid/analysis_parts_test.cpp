@@ -289,8 +289,8 @@ TEST(StandIn, Kirbys2bNeedsNoLargeWeights) {
   EXPECT_EQ(stand_in.differences, "maps of 4x4, 5 of 20 channels");
   EXPECT_EQ(stand_in.chain.Steps(), 4112);
   EXPECT_EQ(stand_in.state_factor, 20 * 24 * 24 / (5.0 * 4 * 4));
-  const auto parameters = test::Must(planner::ParameterCount(stand_in.chain.graph));
-  EXPECT_EQ(parameters, 4097 * (5 * 5 * 49 + 5) + 15 * (80 * 80 + 80));
+  EXPECT_EQ(test::Must(planner::ParameterCount(stand_in.chain.graph)),
+            4097 * (5 * 5 * 49 + 5) + 15 * (80 * 80 + 80));
 }
 
 TEST(StandIn, WeightsThatAreGivenStayAsTheyAre) {

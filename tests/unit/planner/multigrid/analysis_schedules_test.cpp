@@ -27,17 +27,14 @@ struct Made {
 };
 
 MultigridSetting Setting(int coarsening, int levels, int c_sweeps, int cycles) {
-  MultigridSetting setting = {.coarsening = {coarsening}, .levels = levels};
-  setting.solve.c_sweeps = c_sweeps;
-  setting.solve.cycles = cycles;
-  return setting;
+  return {.coarsening = {coarsening}, .levels = levels, .c_sweeps = c_sweeps, .cycles = cycles};
 }
 
-ModelledRun Modelled(const NetworkModel& model, const MultigridSetting& setting, int devices,
+ModelledRun Modelled(const Made& made, const MultigridSetting& setting, int devices,
                      Workload workload = Workload::kInference) {
-  const auto made = test::Must(MultigridModel::Make(model, setting));
-  const auto run = test::Must(made.Run(workload, devices, setting.solve, setting.launching));
-  return run;
+  const NetworkModel model = made.model();
+  return test::Must(
+      test::Must(MultigridModel::Make(model, setting)).Run(workload, devices, setting));
 }
 
 TEST(AnalysisSchedules, SerialPropagationIsTheSumOfItsLayers) {
@@ -67,8 +64,7 @@ TEST(AnalysisSchedules, APartitionRunsSeriallyAndSendsAStatePerBoundary) {
 //   coarse steps in a row, with a message       6..8       8.25..10.25
 //   F of each block                             8..10      10.25..12.25
 TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunOneBlockAtATime) {
-  const Made made(8, 0.25, 2, true);
-  const ModelledRun run = Modelled(made.model(), Setting(2, 2, 0, 1), 2);
+  const ModelledRun run = Modelled({8, 0.25, 2, true}, Setting(2, 2, 0, 1), 2);
   EXPECT_NEAR(run.ms, 12.25, kTiny);
   EXPECT_EQ(run.messages, 2);
   EXPECT_NEAR(run.computing_share, (10 + 10) / (2 * 12.25), kTiny);
@@ -77,8 +73,7 @@ TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunOneBlockAtATime) {
 // Where all blocks of a device run at once, the same phases take
 //   0..3 and 0.25..3.25, 3..5 and 5.25..7.25, 5..6 and 7.25..8.25.
 TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunAllBlocksAtOnce) {
-  const Made made(8, 0.25, 2, false);
-  EXPECT_NEAR(Modelled(made.model(), Setting(2, 2, 0, 1), 2).ms, 8.25, kTiny);
+  EXPECT_NEAR(Modelled({8, 0.25, 2, false}, Setting(2, 2, 0, 1), 2).ms, 8.25, kTiny);
 }
 
 // Devices 0 and 1 run one block at a time:
@@ -87,8 +82,7 @@ TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunAllBlocksAtOnce) {
 //   coarse steps            10..12                                        12.25..14.25
 //   F                       12..14                                        14.25..16.25
 TEST(AnalysisSchedules, OneCycleOfFcfRelaxationSendsOneMoreState) {
-  const Made made(8, 0.25, 2, true);
-  const ModelledRun run = Modelled(made.model(), Setting(2, 2, 1, 1), 2);
+  const ModelledRun run = Modelled({8, 0.25, 2, true}, Setting(2, 2, 1, 1), 2);
   EXPECT_NEAR(run.ms, 16.25, kTiny);
   EXPECT_EQ(run.messages, 3);
 }
@@ -99,19 +93,17 @@ TEST(AnalysisSchedules, OneCycleOfFcfRelaxationSendsOneMoreState) {
 //   at 26. The blocks that do not need it run 20..29, and the one that does 29..32;
 //   the coarse solve on device 0 begins at 44 and ends at 56, its states arrive at 68, F 68..72.
 TEST(AnalysisSchedules, AStateIsSentBeforeTheOtherBlocksAreRelaxed) {
-  const Made made(24, 12, 3, true);
   MultigridSetting setting = Setting(2, 2, 1, 1);
-  setting.solve.coarse = CoarsePlace::kCoarsestOnOne;
-  EXPECT_NEAR(Modelled(made.model(), setting, 3).ms, 72, kTiny);
+  setting.place = CoarsePlace::kCoarsestOnOne;
+  EXPECT_NEAR(Modelled({24, 12, 3, true}, setting, 3).ms, 72, kTiny);
 }
 
 TEST(AnalysisSchedules, CoarseLevelsMayGoToOneDevice) {
-  const Made made(8, 0.25, 2, true);
   MultigridSetting setting = Setting(2, 2, 0, 1);
-  setting.solve.coarse = CoarsePlace::kCoarsestOnOne;
+  setting.place = CoarsePlace::kCoarsestOnOne;
   // The first phases end at 6 and 6.25. Two right sides reach device 0 at 6.5, 4 coarse steps end
   // at 10.5, the states reach device 1 at 10.75, and F ends at 12.5 and 12.75.
-  EXPECT_NEAR(Modelled(made.model(), setting, 2).ms, 12.75, kTiny);
+  EXPECT_NEAR(Modelled({8, 0.25, 2, true}, setting, 2).ms, 12.75, kTiny);
 }
 
 // Three levels of 8, 4 and 2 layers on one device, one at a time, FCF, one cycle:
@@ -120,47 +112,44 @@ TEST(AnalysisSchedules, CoarseLevelsMayGoToOneDevice) {
 //   level 2: 2
 //   F of level 1: 2, of level 0: 4
 TEST(AnalysisSchedules, CoarserLevelsAreRelaxedOnTheWayUpToo) {
-  const Made made(8, 0.25, 2, true);
-  EXPECT_NEAR(Modelled(made.model(), Setting(2, 3, 1, 1), 1).ms, 8 + 12 + 4 + 6 + 2 + 2 + 4, kTiny);
+  EXPECT_NEAR(Modelled({8, 0.25, 2, true}, Setting(2, 3, 1, 1), 1).ms, 8 + 12 + 4 + 6 + 2 + 2 + 4,
+              kTiny);
 }
 
 // A second cycle begins with level 0 relaxed: F of its first phase is the F that ended the first
 // cycle.
 TEST(AnalysisSchedules, CyclesShareARelaxation) {
   const Made made(8, 0.25, 2, true);
-  const double one = Modelled(made.model(), Setting(2, 2, 0, 1), 1).ms;
-  const double two = Modelled(made.model(), Setting(2, 2, 0, 2), 1).ms;
+  const double one = Modelled(made, Setting(2, 2, 0, 1), 1).ms;
+  const double two = Modelled(made, Setting(2, 2, 0, 2), 1).ms;
   EXPECT_NEAR(one, 12 + 4 + 4, kTiny);
   EXPECT_NEAR(two - one, 12 + 4, kTiny);
 }
 
 TEST(AnalysisSchedules, ANestedStartIsACoarseSolveInPlaceOfABroadcast) {
-  const Made made(8, 0.25, 2, true);
   MultigridSetting setting = Setting(2, 2, 0, 1);
-  setting.solve.start = Start::kNested;
+  setting.start = Start::kNested;
   // Coarse steps take 0..2 and 2.25..4.25. The rest is as after a broadcast that ends then, but
   // device 0 begins at 2 and waits for nothing from device 1:
   //   2..8 and 4.25..10.25; 8..10 and 10.25..12.25; 10..12 and 12.25..14.25
-  EXPECT_NEAR(Modelled(made.model(), setting, 2).ms, 14.25, kTiny);
+  EXPECT_NEAR(Modelled({8, 0.25, 2, true}, setting, 2).ms, 14.25, kTiny);
 }
 
 TEST(AnalysisSchedules, AMeasuredResidualHoldsUpAllDevices) {
-  const Made made(8, 0.25, 2, true);
-  MultigridSetting setting = Setting(2, 2, 0, 1);
   // The last F is followed by Advance, 8..12 and 10.25..14.25; all before it is as without
   // measuring. Then the sum goes to device 0 and back.
-  setting.solve.measures_residuals = true;
-  EXPECT_NEAR(Modelled(made.model(), setting, 2).ms, 14.25 + 0.25 + 0.25, kTiny);
+  MultigridSetting setting = Setting(2, 2, 0, 1);
+  setting.measures_residuals = true;
+  EXPECT_NEAR(Modelled({8, 0.25, 2, true}, setting, 2).ms, 14.25 + 0.25 + 0.25, kTiny);
 }
 
 TEST(AnalysisSchedules, TrainingAddsTheAdjointGradientsAndAnUpdate) {
   const Made made(8, 0.25, 2, true);
   const MultigridSetting setting = Setting(2, 2, 0, 1);
-  const double forward = Modelled(made.model(), setting, 2).ms;
+  const double forward = Modelled(made, setting, 2).ms;
   // The adjoint solve from device 1 on takes as long as the forward one. Device 0 ends it last,
   // computes the gradients of its 4 layers and updates all at once.
-  EXPECT_NEAR(Modelled(made.model(), setting, 2, Workload::kTraining).ms, 2 * forward + 4 + 1,
-              kTiny);
+  EXPECT_NEAR(Modelled(made, setting, 2, Workload::kTraining).ms, 2 * forward + 4 + 1, kTiny);
 }
 
 TEST(AnalysisSchedules, LaunchesTakeTheHostsTimeUnlessCaptured) {
@@ -171,11 +160,11 @@ TEST(AnalysisSchedules, LaunchesTakeTheHostsTimeUnlessCaptured) {
   EXPECT_NEAR(made.model().Serial(Workload::kInference, Launching::kCaptured)->ms, 2 + 8, kTiny);
   MultigridSetting setting = Setting(2, 2, 0, 1);
   setting.launching = Launching::kCaptured;
-  const double captured = Modelled(made.model(), setting, 1).ms;
+  const double captured = Modelled(made, setting, 1).ms;
   setting.launching = Launching::kEach;
   // One launch fills the states. Then come 4 blocks of 3 layers, 4 coarse steps and 4 blocks of one
   // layer; the last one runs once it has been launched.
-  EXPECT_NEAR(Modelled(made.model(), setting, 1).ms, 2 * (1 + 12 + 4 + 4) + 1, kTiny);
+  EXPECT_NEAR(Modelled(made, setting, 1).ms, 2 * (1 + 12 + 4 + 4) + 1, kTiny);
   // The graphs of start and cycle are launched one after the other, while the first runs.
   EXPECT_NEAR(captured, 2 + 2 + 3 + 4 + 1, kTiny);
 }
@@ -190,7 +179,7 @@ TEST(AnalysisSchedules, MemoryIsThatOfTheDeviceWithMost) {
             4 * (3 * 80 + 8 * 3 + 8));
   EXPECT_EQ(model.Partitioned(Workload::kInference, 2)->memory_bytes, 4 * (40 + 2));
   // A device holds half of the 9 + 2 * 4 states.
-  EXPECT_EQ(Modelled(model, Setting(2, 2, 0, 1), 2).memory_bytes, 4 * 40 + 34);
+  EXPECT_EQ(Modelled(made, Setting(2, 2, 0, 1), 2).memory_bytes, 4 * 40 + 34);
 }
 
 TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {
@@ -202,22 +191,22 @@ TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {
     const int steps = pick(8, 200);
     MultigridSetting setting = Setting(pick(2, 4), pick(2, 3), pick(0, 2), pick(1, 3));
     setting.coarse = pick(0, 1) == 0 ? CoarseOperator::kInject : CoarseOperator::kSum;
-    setting.solve.start = pick(0, 1) == 0 ? Start::kBroadcast : Start::kNested;
-    setting.solve.blocks = pick(0, 1) == 0 ? BlocksAtOnce::kStreams : BlocksAtOnce::kGrouped;
-    setting.solve.coarse = static_cast<CoarsePlace>(pick(0, 2));
-    setting.solve.measures_residuals = pick(0, 1) == 0;
+    setting.start = pick(0, 1) == 0 ? Start::kBroadcast : Start::kNested;
+    setting.blocks = pick(0, 1) == 0 ? BlocksAtOnce::kStreams : BlocksAtOnce::kGrouped;
+    setting.place = static_cast<CoarsePlace>(pick(0, 2));
+    setting.measures_residuals = pick(0, 1) == 0;
+    setting.launching = Launching::kCaptured;
     const Made made(steps, pick(0, 3) / 4.0, 16, pick(0, 1) == 0);
     const NetworkModel model = made.model();
     const auto multigrid = MultigridModel::Make(model, setting);
     if (!multigrid.ok()) continue;
     const int devices = pick(1, std::min(16, multigrid->MostDevices()));
     for (const Workload workload : {Workload::kInference, Workload::kTraining}) {
-      const auto run =
-          test::Must(multigrid->Run(workload, devices, setting.solve, Launching::kCaptured));
+      const auto run = test::Must(multigrid->Run(workload, devices, setting));
       // UnitTimes counts less work for grouped blocks than the sum over layers, so LeastMs is no
       // bound there.
-      if (setting.solve.blocks == BlocksAtOnce::kStreams) {
-        const double least = multigrid->LeastMs(workload, devices, setting.solve.cycles);
+      if (setting.blocks == BlocksAtOnce::kStreams) {
+        const double least = multigrid->LeastMs(workload, devices, setting.cycles);
         EXPECT_GE(run.ms, least * (1 - 1e-12)) << "draw " << draw;
       }
       EXPECT_GE(run.computing_share, 0);
@@ -232,10 +221,10 @@ TEST(AnalysisSchedules, LongerMessagesAndMoreCyclesTakeNoLess) {
     for (const int devices : {2, 3, 5}) {
       double before = 0;
       for (const double latency_ms : {0.0, 0.125, 0.5, 2.0}) {
-        const Made made(96, latency_ms, 8, true);
         double fewer = 0;
         for (const int cycles : {1, 2, 4}) {
-          const double ms = Modelled(made.model(), Setting(4, 3, c_sweeps, cycles), devices).ms;
+          const double ms =
+              Modelled({96, latency_ms, 8, true}, Setting(4, 3, c_sweeps, cycles), devices).ms;
           EXPECT_GT(ms, fewer);
           fewer = ms;
         }
@@ -251,7 +240,7 @@ TEST(AnalysisSchedules, AFullDeviceGainsNothingByMultigrid) {
   const NetworkModel model = made.model();
   const double serial = model.Serial(Workload::kInference, Launching::kEach)->ms;
   for (const int coarsening : {2, 4, 8, 16}) {
-    EXPECT_GT(Modelled(model, Setting(coarsening, 2, 0, 1), 1).ms, serial) << coarsening;
+    EXPECT_GT(Modelled(made, Setting(coarsening, 2, 0, 1), 1).ms, serial) << coarsening;
   }
 }
 
@@ -261,7 +250,7 @@ TEST(AnalysisSchedules, StagesFollowEachOtherAndShortOnesRunSerially) {
   // short for two levels of c = 2.
   made.layers.sections = {
       {false, {0}, 1}, made.layers.sections[0], {false, {0}, 1}, {true, {0, 0, 0}, 1}};
-  const ModelledRun run = Modelled(made.model(), Setting(2, 2, 0, 1), 2);
+  const ModelledRun run = Modelled(made, Setting(2, 2, 0, 1), 2);
   // The first layer runs on device 0, the stage takes 12.25 from then on, and the rest runs where
   // the stage ended.
   EXPECT_NEAR(run.ms, 1 + 12.25 + 1 + 3, kTiny);

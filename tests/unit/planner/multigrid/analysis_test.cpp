@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 // Returns a made-up but reproducible number of cycles for a setting, and none for some settings.
 std::optional<int> MadeCycles(const MultigridSetting& setting) {
-  const int mixed = setting.coarsening[0] + 3 * setting.levels + 5 * setting.solve.c_sweeps +
+  const int mixed = setting.coarsening[0] + 3 * setting.levels + 5 * setting.c_sweeps +
                     static_cast<int>(setting.coarse);
   return mixed % 7 == 0 ? std::nullopt : std::optional(1 + mixed % 3);
 }
@@ -52,16 +52,15 @@ TEST_F(Analysed, TheFastestSettingIsThatOfAllCandidatesOneByOne) {
         if (!cycles || made->MostDevices() < row.devices) continue;
         for (const CoarsePlace place :
              {CoarsePlace::kDistributed, CoarsePlace::kCoarsestOnOne, CoarsePlace::kAllOnOne}) {
-          SolvePlan plan = setting.solve;
-          plan.cycles = *cycles;
-          plan.coarse = place;
-          least = std::min(least,
-                           made->Run(workload.workload, row.devices, plan, setting.launching)->ms);
+          MultigridSetting placed = setting;
+          placed.cycles = *cycles;
+          placed.place = place;
+          least = std::min(least, made->Run(workload.workload, row.devices, placed)->ms);
         }
       }
       ASSERT_TRUE(row.multigrid);
       EXPECT_DOUBLE_EQ(row.multigrid->run.ms, least) << row.devices;
-      EXPECT_EQ(row.multigrid->setting.solve.cycles, MadeCycles(row.multigrid->setting));
+      EXPECT_EQ(row.multigrid->setting.cycles, MadeCycles(row.multigrid->setting));
       EXPECT_LE(row.multigrid->run.ms, row.launched_streams->ms * (1 + 1e-12));
     }
   }
@@ -72,7 +71,7 @@ TEST_F(Analysed, ACandidateIsAskedForItsCyclesOnceAtMost) {
   const auto analysed = Analyse(model_, {}, {1, 2, 4, 8}, [&](const MultigridSetting& setting) {
     const std::string key = std::to_string(setting.coarsening[0]) + " " +
                             std::to_string(setting.levels) + " " +
-                            std::to_string(setting.solve.c_sweeps) + " " + NameOf(setting.coarse);
+                            std::to_string(setting.c_sweeps) + " " + NameOf(setting.coarse);
     EXPECT_EQ(++asked[key], 1) << key;
     return Result<std::optional<int>>(std::optional(2));
   });
@@ -131,8 +130,7 @@ TEST(AnalysisCandidates, AreThoseThatTheLayersAllow) {
 
 TEST(AnalysisModel, LayersAppliedAreCounted) {
   const auto hierarchy = Hierarchy::Make(64, {4}, 3);
-  MultigridSetting setting;
-  setting.solve.c_sweeps = 1;
+  MultigridSetting setting = {.c_sweeps = 1};
   // The 64 layers are applied three times, the 16 four times, and the 4 twice: to make right sides
   // and to solve.
   EXPECT_DOUBLE_EQ(LayersApplied(setting, *hierarchy, 2), 2 * (3 * 64 + 4 * 16 + 2 * 4));
@@ -154,9 +152,8 @@ TEST(RateProbe, OfASmallStageIsTheStageItself) {
 
   HostSolve solve(chain, {.coarsening = {4}, .levels = 2, .h = 1.0 / 64});
   const auto tolerance = estimate.second * 1e-6;
-  SolveOptions options = {
-      .tolerance = tolerance, .scale = ResidualScale::kLargestState, .cycles = 20};
-  const auto solution = test::Must(solve.Solve(options));
+  const auto solution = test::Must(
+      solve.Solve({.tolerance = tolerance, .scale = ResidualScale::kLargestState, .cycles = 20}));
   const auto cycles = CyclesFor(estimate, tolerance);
   ASSERT_TRUE(cycles);
   // The probe starts from another state, and its rate is that of a single cycle.
@@ -173,8 +170,7 @@ TEST(RateProbe, ADrawnStandInTellsTheCyclesOfTheWholeStage) {
     const auto probe = test::Must(RateProbe::Make(chain.chain, chain.stage(), nullptr, settings));
     EXPECT_EQ(probe->differences(),
               operations > 1 ? "" : "maps of 4x4, 4 of 8 channels, one of 2 layers");
-    const auto estimate = test::Must(probe->Estimate(setting));
-    estimates.push_back(estimate);
+    estimates.push_back(test::Must(probe->Estimate(setting)));
   }
   EXPECT_NEAR(*CyclesFor(estimates[0], 1e-9), *CyclesFor(estimates[1], 1e-9), 2);
   EXPECT_EQ(estimates[0].direct_cycles, estimates[1].direct_cycles);
@@ -190,8 +186,8 @@ TEST(RateProbe, FewerLayersMayHaveFewerLevels) {
 }
 
 TEST(MeasuredLayers, EveryKindTakesTime) {
-  auto graph = test::Must(planner::LoadNetwork("kirby-3m"));
-  const auto chain = MakeResidualChain(graph, BatchNorms::kRefused);
+  const auto chain =
+      MakeResidualChain(test::Must(planner::LoadNetwork("kirby-3m")), BatchNorms::kRefused);
   const NetworkLayers layers = LayersOfNetwork(*chain, 1, 8);
   const auto measured = test::Must(MeasureLayers(*chain, layers));
   ASSERT_EQ(measured.kinds.size(), layers.kinds.size());
@@ -205,8 +201,8 @@ TEST(MeasuredLayers, EveryKindTakesTime) {
 
 // The network has 15 such layers, of 1 GB each in double precision.
 TEST(MeasuredLayers, OfLargeFullyConnectedLayersSomeOutputsAreTimed) {
-  auto graph = test::Must(planner::LoadNetwork("kirby-2b"));
-  const auto chain = MakeResidualChain(graph, BatchNorms::kRefused);
+  const auto chain =
+      MakeResidualChain(test::Must(planner::LoadNetwork("kirby-2b")), BatchNorms::kRefused);
   const NetworkLayers layers = LayersOfNetwork(*chain, 1, 8);
   const auto measured = test::Must(MeasureLayers(*chain, layers));
   EXPECT_THAT(measured.notes, HasSubstr(" of 11520 outputs"));

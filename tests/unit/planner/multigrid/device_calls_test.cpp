@@ -33,9 +33,7 @@ class DeviceCalls : public test::DeviceTest {
   }
   // REQUIRES: relaxation alone is not exact after `cycles`, so no residual must be measured.
   static SolveOptions Cycles(int cycles, bool measures) {
-    SolveOptions options = {
-        .start = Start::kPrevious, .cycles = cycles, .measures_cycles = measures};
-    return options;
+    return {.start = Start::kPrevious, .cycles = cycles, .measures_cycles = measures};
   }
   // Makes and records what later solves reuse. The first cycle of a solve is of its own kind, and
   // the second solve records it.

@@ -102,8 +102,7 @@ TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
         const bool share = (ranks + distributed) % 2 == 0;
         SCOPED_TRACE(std::to_string(ranks) + " ranks, " + NameOf(solve.coarse) + ", distributed " +
                      std::to_string(distributed));
-        const PassResults passes = test::Must(Run(ranks, Way::kStreams, share, net, settings));
-        EXPECT_TRUE(passes == alone);
+        EXPECT_TRUE(test::Must(Run(ranks, Way::kStreams, share, net, settings)) == alone);
         EXPECT_EQ(transport, "peer");
         ++compared;
       }
@@ -118,19 +117,17 @@ TEST_F(DeviceRanks, OneLayerAfterTheOtherIsSerialPropagation) {
   settings.method = Method::kPartitioned;
   const PassResults alone = test::Must(Run(1, Way::kStreams, true, net, settings));
   for (const int ranks : {2, 3}) {
-    const PassResults passes = test::Must(Run(ranks, Way::kStreams, false, net, settings));
-    EXPECT_TRUE(passes == alone) << ranks;
+    EXPECT_TRUE(test::Must(Run(ranks, Way::kStreams, false, net, settings)) == alone) << ranks;
   }
 }
 
 // The adjoints are so small that half precision holds them only scaled.
 TEST_F(DeviceRanks, InHalfPrecisionAllScaleAlike) {
   const WeightedChain net = DrawCase(42, {.steps = 16, .channels = 2, .extent = 4}).chain;
-  NetworkSettings settings = SettingsOf(net);
+  const NetworkSettings settings = SettingsOf(net);
   const Precision& half = **ParsePrecision("fp16");
   const PassResults alone = test::Must(Run(1, Way::kStreams, true, net, settings, half));
-  const PassResults passes = test::Must(Run(3, Way::kStreams, false, net, settings, half));
-  EXPECT_TRUE(passes == alone);
+  EXPECT_TRUE(test::Must(Run(3, Way::kStreams, false, net, settings, half)) == alone);
 }
 
 // A rank's blocks run side by side. Their number may change the engine, and so the rounding.
@@ -189,7 +186,6 @@ TEST_F(DeviceRanks, WhatThreadsCannotRecordIsRefusedByAll) {
 TEST_F(DeviceRanks, OneThatFailsEndsAll) {
   const WeightedChain net = DrawCase(44, {.steps = 32, .channels = 2, .extent = 4}).chain;
   for (const bool share : {false, true}) {
-    NetworkSettings settings = SettingsOf(net);
     std::vector<std::unique_ptr<DeviceSolvers>> solvers;
     for (int rank = 0; rank < 3; ++rank) {
       solvers.push_back(std::make_unique<DeviceSolvers>(devices.Target(share ? 0 : rank),
@@ -197,7 +193,7 @@ TEST_F(DeviceRanks, OneThatFailsEndsAll) {
     }
     ThreadRanks job(3);
     const Status status = RunOnThreads(job, 3, [&](Peers& peers) -> Status {
-      NetworkSettings own = settings;
+      NetworkSettings own = SettingsOf(net);
       own.peers = &peers;
       own.stage_solvers = solvers[peers.rank()].get();
       UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlaceNetwork(net.chain, own, 3));

@@ -93,11 +93,6 @@ struct BothWays {
   std::vector<double> residuals;  // forward, then backward
 };
 
-SolveOptions Cycles(int cycles) {
-  SolveOptions options = {.cycles = cycles};
-  return options;
-}
-
 // Appends the residuals that were measured.
 void AppendResiduals(const Result<Solution>& solved, std::vector<double>& residuals) {
   ASSERT_TRUE(solved.ok()) << solved.message();
@@ -297,9 +292,7 @@ TEST_F(DeviceChains, RecordedCyclesChangeNoBit) {
       // The first solve records and the others replay, by then with the adjoint's memory.
       for (int solve = 0; solve < 3; ++solve) {
         SCOPED_TRACE(std::string(NameOf(way)) + ", solve " + std::to_string(solve));
-        const BothWays expected = one.Solve(chain, last, Cycles(4));
-        const BothWays found = other.Solve(chain, last, Cycles(4));
-        ExpectSame(found, expected);
+        ExpectSame(other.Solve(chain, last, {.cycles = 4}), one.Solve(chain, last, {.cycles = 4}));
       }
     }
   }
@@ -314,7 +307,7 @@ TEST_F(DeviceChains, LanesAndStorageChangeNoBit) {
       DeviceWay device(target, chain,
                        {.coarsening = {4}, .levels = 0, .h = 1.0 / 37, .storage = storage},
                        Way::kStreams, Launch::kEach, lanes);
-      const BothWays found = device.Solve(chain, last, Cycles(2));
+      const BothWays found = device.Solve(chain, last, {.cycles = 2});
       if (!first) first = found;
       ExpectSame(found, *first);
     }
@@ -341,9 +334,8 @@ TEST_F(DeviceChains, SideBySideIsBlockByBlockBitForBitWithOneEngine) {
         .coarsening = {4, 2}, .levels = 3, .coarse = coarse, .h = 1.0 / 32};
     DeviceWay streams(on_one, chain, setting, Way::kStreams);
     DeviceWay grouped(on_one, chain, setting, Way::kGrouped);
-    const BothWays expected = streams.Solve(chain, last, Cycles(2));
-    const BothWays found = grouped.Solve(chain, last, Cycles(2));
-    ExpectSame(found, expected);
+    ExpectSame(grouped.Solve(chain, last, {.cycles = 2}),
+               streams.Solve(chain, last, {.cycles = 2}));
   }
 }
 
@@ -372,7 +364,7 @@ TEST_F(DeviceChains, EveryPrecisionSolvesAsWellAsItRounds) {
   const auto [chain, last] =
       DrawCase(28, {.steps = 32, .extent = 4, .activation = planner::ActivationKind::kTanh});
   const SolveSetting setting = {.coarsening = {4}, .levels = 0, .h = 1.0 / 32};
-  const BothWays expected = OnTheHost(chain, setting, last, Cycles(2));
+  const BothWays expected = OnTheHost(chain, setting, last, {.cycles = 2});
   for (const char* name : {"fp32", "tf32", "fp16", "bf16"}) {
     DeviceTarget narrow = target;
     narrow.precision = *ParsePrecision(name);
@@ -381,8 +373,7 @@ TEST_F(DeviceChains, EveryPrecisionSolvesAsWellAsItRounds) {
     for (const Way way : kWays) {
       SCOPED_TRACE(std::string(name) + ", " + NameOf(way));
       DeviceWay device(narrow, chain, setting, way);
-      const BothWays found = device.Solve(chain, last, Cycles(2));
-      ExpectNear(found, expected, rounding);
+      ExpectNear(device.Solve(chain, last, {.cycles = 2}), expected, rounding);
     }
   }
 }
@@ -394,9 +385,9 @@ TEST_F(DeviceChains, SmallAdjointsLoseNothingInHalfPrecision) {
   DeviceTarget half = target;
   half.precision = *ParsePrecision("fp16");
   DeviceWay device(half, chain, setting, Way::kGrouped);
-  BothWays expected = device.Solve(chain, last, Cycles(2));
+  BothWays expected = device.Solve(chain, last, {.cycles = 2});
   for (double& number : last) number *= 0x1p-40;
-  const BothWays found = device.Solve(chain, last, Cycles(2));
+  const BothWays found = device.Solve(chain, last, {.cycles = 2});
   for (auto* numbers : {&expected.first, &expected.gradient}) {
     for (double& number : *numbers) number *= 0x1p-40;
   }
@@ -446,7 +437,7 @@ TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
   const auto solve = [&](StageSolvers& solvers) {
     const std::unique_ptr<StageSolver> solver = test::Must(solvers.Make(stage.ToSolve()));
     EXPECT_TRUE(solver->LoadWeights().ok());
-    const BothWays broadcast = SolveBothWays(*solver, chain, last, Cycles(1));
+    const BothWays broadcast = SolveBothWays(*solver, chain, last, {.cycles = 1});
     const BothWays previous =
         SolveBothWays(*solver, changed, changed_last, {.start = Start::kPrevious, .cycles = 1});
     return std::pair(broadcast, previous);
@@ -484,7 +475,7 @@ TEST_F(DeviceChains, DescendsInSinglePrecisionAsTheHostWould) {
         std::vector<double> weights = Flat(chain.parameters), velocity(weights.size());
         for (int step = 0; step < 3; ++step) {
           const std::vector<double> flat =
-              SolveBothWays(*solver, chain, by_last, Cycles(2)).gradient;
+              SolveBothWays(*solver, chain, by_last, {.cycles = 2}).gradient;
           EXPECT_GT(LargestMagnitude(flat), 0);
           for (size_t i = 0; i < flat.size(); ++i) {
             velocity[i] = descent.momentum * velocity[i] + flat[i];
@@ -523,13 +514,13 @@ TEST_F(DeviceChains, SolvesMoveNoWeights) {
   ASSERT_TRUE(solver->LoadWeights().ok());
   uploaded_bytes = 0;
   for (int solve = 0; solve < 10; ++solve) {
-    ASSERT_TRUE(solver->SolveForward(chain.first.data(), Cycles(1), last.data()).ok());
+    ASSERT_TRUE(solver->SolveForward(chain.first.data(), {.cycles = 1}, last.data()).ok());
   }
   EXPECT_EQ(uploaded_bytes, 10 * state_bytes);
   for (int step = 0; step < 3; ++step) {
     uploaded_bytes = 0;
-    ASSERT_TRUE(solver->SolveForward(chain.first.data(), Cycles(1), last.data()).ok());
-    ASSERT_TRUE(solver->SolveBackward(chain.first.data(), Cycles(1), last.data()).ok());
+    ASSERT_TRUE(solver->SolveForward(chain.first.data(), {.cycles = 1}, last.data()).ok());
+    ASSERT_TRUE(solver->SolveBackward(chain.first.data(), {.cycles = 1}, last.data()).ok());
     ASSERT_TRUE(solver->Descend({.rate = 0.5}).ok());
     EXPECT_EQ(uploaded_bytes, 2 * state_bytes);
   }
@@ -563,9 +554,8 @@ TEST_F(DeviceChains, WeightsThatChangeAreThoseOfTheNextSolve) {
       for (int step = 0; step < 16; ++step) {
         for (double& weight : chain.step(step).weights) weight *= -0.7;
       }
-      const BothWays expected = OnTheHost(chain, setting, last, Cycles(3));
-      const BothWays found = device.Solve(chain, last, Cycles(3));
-      ExpectNear(found, expected, kRounding);
+      const BothWays expected = OnTheHost(chain, setting, last, {.cycles = 3});
+      ExpectNear(device.Solve(chain, last, {.cycles = 3}), expected, kRounding);
     }
   }
 }
@@ -618,8 +608,8 @@ TEST_F(DeviceChains, WayAndLaunchFitTheStage) {
 TEST_F(DeviceChains, ATolerancePastSinglePrecisionIsRefused) {
   const WeightedChain chain = DrawCase(10, {.steps = 64}).chain;
   DeviceSolve device(target, chain, {.coarsening = {4}, .levels = 0, .h = 1.0 / 64});
-  SolveOptions options = {.tolerance = 1e-9, .cycles = 30};
-  const Result<Solution> solved = Solve(*device.system, device.hierarchy, options);
+  const Result<Solution> solved =
+      Solve(*device.system, device.hierarchy, {.tolerance = 1e-9, .cycles = 30});
   EXPECT_EQ(solved.message().rfind("tolerance 1e-09 is below what states of this precision can "
                                    "reach, about ",
                                    0),

@@ -82,8 +82,8 @@ TEST_F(DeviceWorkspace, OfLanesIsAsConcurrentDivisionHasIt) {
                                              .parameters = chain.parameters,
                                              .hierarchy = hierarchy},
                                             budget, std::move(*DeviceLanes::Make(target, lanes)));
-        const size_t found = (*made)->shared().runner->needs().workspace;
-        EXPECT_EQ(found, divided.share_bytes.at(0)) << budget << " bytes, " << lanes << " lanes";
+        EXPECT_EQ((*made)->shared().runner->needs().workspace, divided.share_bytes.at(0))
+            << budget << " bytes, " << lanes << " lanes";
       }
     }
   }

@@ -159,8 +159,7 @@ TEST(Distributed, StagesOfANetworkAreOnAsManyRanksAsTheyHaveBlocksFor) {
   const PassResults alone = test::Must(RunOn(1, net, settings));
   EXPECT_NE(alone.outcomes.front(), Outcome::kSerial);
   for (const int ranks : {2, 3, 5, 9}) {
-    const PassResults together = test::Must(RunOn(ranks, net, settings));
-    EXPECT_TRUE(together == alone) << ranks;
+    EXPECT_TRUE(test::Must(RunOn(ranks, net, settings)) == alone) << ranks;
   }
   EXPECT_EQ(RunOn(10, net, settings).message(),
             "10 devices for 9 blocks of layers; at most as many devices, or a smaller coarsening, "
@@ -175,8 +174,7 @@ TEST(Distributed, PartitionedIsSerialPropagationToTheBit) {
   settings.levels = 0;
   settings.method = Method::kPartitioned;
   for (const int ranks : {1, 2, 4}) {
-    const PassResults partitioned = test::Must(RunOn(ranks, net, settings));
-    EXPECT_TRUE(partitioned == serial) << ranks;
+    EXPECT_TRUE(test::Must(RunOn(ranks, net, settings)) == serial) << ranks;
   }
 }
 
@@ -201,10 +199,7 @@ TEST(Distributed, NoRankHasTheParametersOfAll) {
   const Placement placement = *PlaceNetwork(chain, settings, kRanks);
   std::vector<int64_t> parameters(kRanks);
   for (size_t id = 0; id < chain.graph.nodes.size(); ++id) {
-    const planner::Node& node = chain.graph.nodes[id];
-    if (node.inputs.empty()) continue;
-    const WeightCounts counts =
-        WeightCountsOf({node.op, chain.shapes[node.inputs[0]], chain.shapes[id]});
+    const WeightCounts counts = WeightCountsOf(chain, static_cast<planner::NodeId>(id));
     parameters[placement.owners[id]] += counts.weights + counts.bias;
   }
   EXPECT_EQ(std::accumulate(parameters.begin(), parameters.end(), int64_t{0}), 2'071'328'150);

@@ -16,8 +16,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 SolveOptions WithTolerance(double tolerance, int cycles, ResidualScale scale) {
-  SolveOptions options = {.tolerance = tolerance, .scale = scale, .cycles = cycles};
-  return options;
+  return {.tolerance = tolerance, .scale = scale, .cycles = cycles};
 }
 constexpr ResidualScale kAbsolute = ResidualScale::kAbsolute;
 constexpr ResidualScale kRelative = ResidualScale::kLargestState;
@@ -66,8 +65,7 @@ TEST(Honesty, AnUnscaledNetWhoseStatesGrowBy1e100IsSolvedSerially) {
     }
   }
   HostSolve solve(chain, {.h = 1});
-  SolveOptions early = {.cycles = 8};
-  ExpectGivenUp(solve, solve.Solve(early), kSlow);
+  ExpectGivenUp(solve, solve.Solve({.cycles = 8}), kSlow);
 }
 
 TEST(Honesty, WhoWatchesSeesTheResidualOfEachCycle) {
@@ -164,10 +162,8 @@ TEST(Honesty, AResidualThatRisesTwiceIsGivenUp) {
   ASSERT_TRUE(solve.system.SolveSerially(0, LayerSystem::Source::kNone).ok());
   std::vector<double> near = {1 + 1e-12};
   ASSERT_TRUE(solve.system.SetFirst(&near).ok());
-  SolveOptions options = WithTolerance(1e-14, 30, kAbsolute);
-  options.start = Start::kPrevious;
-  options.c_sweeps = {0};
-  const Solution solved = test::Must(solve.Solve(options));
+  const Solution solved = test::Must(
+      solve.Solve({.c_sweeps = {0}, .start = Start::kPrevious, .tolerance = 1e-14, .cycles = 30}));
   EXPECT_EQ(solved.outcome, Outcome::kSerial);
   EXPECT_EQ(solved.fallback, kRose);
   ASSERT_EQ(solved.residuals.size(), 4U);  // judged from the second cycle on
@@ -205,8 +201,7 @@ TEST(Honesty, EarlySaysSoAndGivesItsResiduals) {
   const WeightedChain chain = SmoothChain(64, 0.5);
   for (const bool measures : {true, false}) {
     HostSolve solve(chain, {.h = 1.0 / 64});
-    SolveOptions options = {.measures_cycles = measures};
-    const Solution solved = test::Must(solve.Solve(options));
+    const Solution solved = test::Must(solve.Solve({.measures_cycles = measures}));
     EXPECT_EQ(solved.outcome, Outcome::kEarly);
     EXPECT_EQ(solved.cycles, 2);
     EXPECT_EQ(solved.fallback, "");
@@ -223,18 +218,15 @@ TEST(Honesty, ATailThatRelaxationMakesExactIsDirectNotConverged) {
   const Solution solved = test::Must(solve.Solve(WithTolerance(1e-9, 20, kAbsolute)));
   EXPECT_EQ(solved.outcome, Outcome::kDirect);
   EXPECT_EQ(solved.cycles, 2);
-  SolveOptions early;
-  const Solution unasked = test::Must(solve.Solve(early));
-  EXPECT_EQ(unasked.outcome, Outcome::kDirect);
+  EXPECT_EQ(test::Must(solve.Solve({})).outcome, Outcome::kDirect);
 }
 
 // Relaxation makes each block exact but for its rounding, which the coarse operator enlarges to
 // 1e13 times as much.
 TEST(Honesty, DirectIsNotSaidWhereTheCoarseOperatorAmplifiesRounding) {
   VectorSolve<double> solve = Scaling(*Hierarchy::Make(320, {4}, 2), 0.9, kUnstable);
-  SolveOptions options = {.cycles = CyclesOfDirectSolve(solve.hierarchy.level(0), 1),
-                          .measures_cycles = false};
-  const Solution solved = test::Must(solve.Solve(options));
+  const Solution solved = test::Must(solve.Solve(
+      {.cycles = CyclesOfDirectSolve(solve.hierarchy.level(0), 1), .measures_cycles = false}));
   EXPECT_GT(std::abs(solve.Last()[0] - solve.Serial()[0]), 1e-6);
   EXPECT_NE(solved.outcome, Outcome::kDirect);
   EXPECT_GT(solved.residuals.back(), 1e-6);
@@ -275,13 +267,11 @@ TEST(Honesty, AToleranceBelowThePrecisionIsRefusedAtTheStart) {
   for (const Start start : {Start::kBroadcast, Start::kNested}) {
     SolveOptions options = WithTolerance(1e-9, 30, kAbsolute);
     options.start = start;
-    const Result<Solution> absolute = solve.Solve(options);
-    EXPECT_EQ(absolute.message(),
+    EXPECT_EQ(solve.Solve(options).message(),
               "tolerance 1e-09 is below what states of this precision can reach, about 3.97e-07: a "
               "larger one, or a wider type");
     options.scale = kRelative;
-    const Result<Solution> relative = solve.Solve(options);
-    EXPECT_EQ(relative.message(),
+    EXPECT_EQ(solve.Solve(options).message(),
               "tolerance 1e-09 is below what states of this precision can reach, about 4.81e-08: a "
               "larger one, or a wider type");
   }
@@ -322,9 +312,8 @@ TEST(Honesty, AStateThatGrowsDoesNotHideTheResidualsOfEarlyOnes) {
   };
   for (const ResidualScale scale : {kAbsolute, kRelative}) {
     VectorSolve<double> solve(*Hierarchy::Make(1024, {4}, 2), {0, 1}, step);
-    SolveOptions options = WithTolerance(1e-9, 100, scale);
-    options.c_sweeps = {0};
-    const Solution solved = test::Must(solve.Solve(options));
+    const Solution solved = test::Must(
+        solve.Solve({.c_sweeps = {0}, .tolerance = 1e-9, .scale = scale, .cycles = 100}));
     EXPECT_GT(solved.largest_state, 1e22);
     EXPECT_EQ(solved.fallback, "");
     // The bound is what 1e-9 at each of 256 C-points makes, times a hundred for early ones.
@@ -348,10 +337,8 @@ TEST(Honesty, AChainOfZerosConverges) {
 TEST(Honesty, AFirstCycleThatRaisesTheResidualIsNotHeldAgainstASolve) {
   const WeightedChain chain = SmoothChain(256, 0.5);
   HostSolve solve(chain, {.coarsening = {16}, .h = 10.0 / 256});
-  SolveOptions options = WithTolerance(1e-9, 30, kAbsolute);
-  options.c_sweeps = {0};
-  options.measures_start = true;
-  const Solution solved = test::Must(solve.Solve(options));
+  const Solution solved = test::Must(
+      solve.Solve({.c_sweeps = {0}, .tolerance = 1e-9, .cycles = 30, .measures_start = true}));
   EXPECT_GT(solved.residuals[1], solved.residuals[0]);
   EXPECT_EQ(solved.fallback, "");
 }

@@ -118,11 +118,12 @@ Vector ByDefinition(const Pooling& op, const Case& made) {
   return y;
 }
 
-struct ShapedConvolution {
-  Convolution op;
+template <typename Op>
+struct Shaped {
+  Op op;
   Shape input;
 };
-std::vector<ShapedConvolution> Convolutions() {
+std::vector<Shaped<Convolution>> Convolutions() {
   const Shape plane = {1, 4, {1, 7, 6}, 2};
   const Shape volume = {1, 4, {4, 5, 3}, 3};
   return {
@@ -156,14 +157,10 @@ TEST(HostLayers, ConvolutionIsItsDefinition) {
   }
 }
 
-struct ShapedPooling {
-  Pooling op;
-  Shape input;
-};
-std::vector<ShapedPooling> Poolings() {
+std::vector<Shaped<Pooling>> Poolings() {
   const Shape plane = {1, 3, {1, 7, 6}, 2};
   const Shape volume = {1, 2, {4, 5, 3}, 3};
-  std::vector<ShapedPooling> all = {
+  std::vector<Shaped<Pooling>> all = {
       {{.window = {1, 2, 2}, .stride = {1, 2, 2}}, plane},
       {{.window = {1, 3, 3}, .stride = {1, 2, 2}, .pad = {0, 1, 1}}, plane},
       {{.window = {1, 3, 3}, .stride = {1, 1, 1}, .pad = {0, 1, 1}}, plane},
@@ -208,14 +205,11 @@ std::vector<Case> LinearCases(std::mt19937_64& random) {
   std::vector<Case> all;
   for (const auto& [op, input] : Convolutions()) all.push_back(MakeCase(op, input, random));
   const Shape plane = {1, 3, {1, 4, 2}, 2};
-  all.push_back(MakeCase(planner::FullyConnected{5}, plane, random));
-  all.push_back(MakeCase(planner::FullyConnected{1, false}, plane, random));
-  all.push_back(MakeCase(planner::Flatten{}, plane, random));
-  all.push_back(MakeCase(planner::BatchNormalization{}, plane, random));
-  all.push_back(MakeCase(planner::BatchNormalization{false}, plane, random));
-  all.push_back(MakeCase(planner::Scale{}, plane, random));
-  all.push_back(MakeCase(planner::Scale{true, false}, plane, random));
-  all.push_back(MakeCase(planner::Scale{false, true}, plane, random));
+  const planner::Operator others[] = {
+      planner::FullyConnected{5},    planner::FullyConnected{1, false},  planner::Flatten{},
+      planner::BatchNormalization{}, planner::BatchNormalization{false}, planner::Scale{},
+      planner::Scale{true, false},   planner::Scale{false, true}};
+  for (const planner::Operator& op : others) all.push_back(MakeCase(op, plane, random));
   return all;
 }
 

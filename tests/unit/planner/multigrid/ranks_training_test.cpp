@@ -37,11 +37,9 @@ TrainingSettings Settings() {
 struct Trained {
   std::vector<double> parameters;
   std::vector<double> numbers;  // losses, tops and checked values of each epoch
-};
 
-bool operator==(const Trained& a, const Trained& b) {
-  return a.parameters == b.parameters && a.numbers == b.numbers;
-}
+  bool operator==(const Trained&) const = default;
+};
 
 // Trains for two epochs on `ranks` threads for each replica.
 Result<Trained> TrainOn(int ranks, int replicas, const WeightedChain& net,
@@ -54,7 +52,7 @@ Result<Trained> TrainOn(int ranks, int replicas, const WeightedChain& net,
     ReplicaPeers of_replica(peers, replicas);
     TrainingSettings own = settings;
     own.network.peers = &of_replica.network;
-    if (replicas > 1) own.replicas = &of_replica.same_layers;
+    if (replicas > 1) own.network.replicas = &of_replica.same_layers;
     UCUDNN_ASSIGN_OR_RETURN(const Placement placement, PlaceNetwork(net.chain, own.network, ranks));
     const int rank = of_replica.network.rank();
     UCUDNN_ASSIGN_OR_RETURN(
@@ -103,8 +101,7 @@ TEST(TrainingOnRanks, TrainsTheSameParametersOnAnyNumberOfRanks) {
     for (const int ranks : {2, 3, 5}) {
       // Coarse levels lie where their layers are, or on one rank, which is sent the weights anew.
       settings.network.distributed = ranks == 3 ? std::optional(1) : std::nullopt;
-      const Trained together = test::Must(TrainOn(ranks, 1, net, settings, examples));
-      EXPECT_TRUE(together == alone) << ranks;
+      EXPECT_TRUE(test::Must(TrainOn(ranks, 1, net, settings, examples)) == alone) << ranks;
     }
   }
 }
@@ -123,13 +120,12 @@ TEST(TrainingOnRanks, StartsFromTheStatesOfTheStepBeforeOnAnyNumberOfRanks) {
         way->skips_first_down = skips_first_down;
       }
       const Result<Trained> broadcast = TrainOn(1, 1, net, settings, examples);
-      settings.network.forward.start = Start::kPrevious;
-      settings.network.backward.start = Start::kPrevious;
+      settings.network.forward.start = settings.network.backward.start = Start::kPrevious;
       const Trained alone = test::Must(TrainOn(1, 1, net, settings, examples));
       EXPECT_NE(alone.parameters, broadcast->parameters);
       for (const int ranks : {2, 5}) {
-        const Trained together = test::Must(TrainOn(ranks, 1, net, settings, examples));
-        EXPECT_TRUE(together == alone) << ranks << " ranks";
+        EXPECT_TRUE(test::Must(TrainOn(ranks, 1, net, settings, examples)) == alone)
+            << ranks << " ranks";
       }
     }
   }

@@ -62,8 +62,7 @@ std::vector<double> ResidualsOf(const std::vector<Mode>& modes, const Setting& s
           to[2 * i + 1] = next.imag();
         }
       });
-  SolveOptions options = {.c_sweeps = {setting.c_sweeps}, .cycles = 12};
-  const Solution solved = test::Must(solve.Solve(options));
+  const Solution solved = test::Must(solve.Solve({.c_sweeps = {setting.c_sweeps}, .cycles = 12}));
   std::vector<double> residuals;
   for (const double residual : solved.residuals) {
     if (residual > 1e-10) residuals.push_back(residual);  // not NaN

@@ -60,12 +60,11 @@ CoarseOperator CoarseOf(const nlohmann::json& row) {
 }
 
 SolveOptions OptionsOf(const nlohmann::json& row) {
-  SolveOptions options = {.c_sweeps = {row["relaxation"] == "F" ? 0 : 1},
-                          .start = row["start"] == "nested" ? Start::kNested : Start::kBroadcast,
-                          .tolerance = 1e-9,
-                          .cycles = 30,
-                          .measures_start = true};
-  return options;
+  return {.c_sweeps = {row["relaxation"] == "F" ? 0 : 1},
+          .start = row["start"] == "nested" ? Start::kNested : Start::kBroadcast,
+          .tolerance = 1e-9,
+          .cycles = 30,
+          .measures_start = true};
 }
 
 // Sums in another order differ by 1e-7 of a residual that is near the rounding error.
@@ -181,8 +180,8 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
                                                      .coarse = row.coarse,
                                                      .h = row.time / layers,
                                                      .lanes = 2});
-      SolveOptions options = {.c_sweeps = {row.c_sweeps}, .tolerance = 1e-9, .cycles = 30};
-      const Solution solved = test::Must(forward.Solve(options));
+      const Solution solved =
+          test::Must(forward.Solve({.c_sweeps = {row.c_sweeps}, .tolerance = 1e-9, .cycles = 30}));
       EXPECT_EQ(solved.outcome, Outcome::kConverged);
       EXPECT_NEAR(solved.cycles, row.cycles, 1);
     }
@@ -202,8 +201,7 @@ TEST(Reference, AdjointsOfDeepChainsTakeAsManyCycles) {
     HostSolve forward(chain, setting);
     ASSERT_TRUE(forward.system().SolveSerially(0, LayerSystem::Source::kNone).ok());
     AdjointSolve adjoint(forward, setting, ReadNumbers("last_adjoint.f64"));
-    SolveOptions options = {.tolerance = 1e-9, .cycles = 30};
-    const Solution solved = test::Must(adjoint.Solve(options));
+    const Solution solved = test::Must(adjoint.Solve({.tolerance = 1e-9, .cycles = 30}));
     EXPECT_EQ(solved.outcome, Outcome::kConverged);
     EXPECT_NEAR(solved.cycles, cycles, 1) << (knots ? "smooth" : "each layer its own");
   }

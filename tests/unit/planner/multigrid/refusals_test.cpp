@@ -79,38 +79,27 @@ std::string RefusalOf(const SolveOptions& options) {
   EXPECT_EQ(solve.chain.stepped(0), 0);
   return checked.message();
 }
-std::string RefusalOfTolerance(double tolerance) {
-  SolveOptions options = {.tolerance = tolerance};
-  return RefusalOf(options);
-}
-std::string RefusalOfRelaxation(const std::vector<int>& c_sweeps) {
-  SolveOptions options = {.c_sweeps = c_sweeps};
-  return RefusalOf(options);
-}
 
 TEST(SolveOptions, AreRefusedWithTheirValueBeforeAnythingRuns) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(RefusalOfTolerance(0), "tolerance 0; a number above 0 is expected");
-  EXPECT_EQ(RefusalOfTolerance(-1e-9), "tolerance -1e-09; a number above 0 is expected");
-  EXPECT_EQ(RefusalOfTolerance(kInfinity), "tolerance inf; a number above 0 is expected");
-  EXPECT_NE(RefusalOfTolerance(kNan), "");
-  EXPECT_EQ(RefusalOfRelaxation({}), "no relaxation; F or FCF is expected");
-  EXPECT_EQ(RefusalOfRelaxation({1, -1}),
+  EXPECT_EQ(RefusalOf({.tolerance = 0}), "tolerance 0; a number above 0 is expected");
+  EXPECT_EQ(RefusalOf({.tolerance = -1e-9}), "tolerance -1e-09; a number above 0 is expected");
+  EXPECT_EQ(RefusalOf({.tolerance = kInfinity}), "tolerance inf; a number above 0 is expected");
+  EXPECT_NE(RefusalOf({.tolerance = kNan}), "");
+  EXPECT_EQ(RefusalOf({.c_sweeps = {}}), "no relaxation; F or FCF is expected");
+  EXPECT_EQ(RefusalOf({.c_sweeps = {1, -1}}),
             "-1 sweeps of C-relaxation; 0 (F), 1 (FCF) and more are expected");
-  SolveOptions options = {.cycles = 0};
-  EXPECT_EQ(RefusalOf(options), "0 cycles; 1 and more are expected");
+  EXPECT_EQ(RefusalOf({.cycles = 0}), "0 cycles; 1 and more are expected");
 }
 
 TEST(SolveOptions, OfOneLevelAreCheckedToo) {
   RingSolve solve(*Hierarchy::Make(16, {4}, 1), 1, Storage::kAll, 1);
-  SolveOptions options = {.cycles = 0};
-  EXPECT_FALSE(Solve(solve.system, solve.hierarchy, options).ok());
+  EXPECT_FALSE(Solve(solve.system, solve.hierarchy, {.cycles = 0}).ok());
 }
 
 TEST(Lanes, AreOneOrMore) {
-  const Result<Lanes> none = Lanes::Start(0);
-  EXPECT_EQ(none.message(), "0 lanes; 1 and more are expected");
+  EXPECT_EQ(Lanes::Start(0).message(), "0 lanes; 1 and more are expected");
 }
 
 // A step that fails ends the solve with its message, whichever lane it fails in.
@@ -134,8 +123,7 @@ TEST(Solve, EndsWithTheErrorOfAStep) {
         RingChain::Numbers first = {1, 2, 3};
         BlockSystem system =
             std::move(*BlockSystem::Make(chain, hierarchy, lanes, storage, &first));
-        const Result<Solution> solved = Solve(system, hierarchy, {});
-        EXPECT_EQ(solved.message(), "step 9 fails");
+        EXPECT_EQ(Solve(system, hierarchy, {}).message(), "step 9 fails");
       }
     }
   }

@@ -287,8 +287,8 @@ TEST(ResidualChainFile, Onnx) {
                   "1x4x8x8 from /Relu_0: /Conv_1 /Relu_1 + /Add_0, /Conv_2 /Relu_2 + /Add_1, "
                   "/Gemm_0 /Relu_3 /Add_2.axes + /Add_2, /Conv_3 /Relu_4 + /Add_3",
                   "serial /Gemm_1 /Softmax_0"));
-  const auto imported = LoadNetwork(PLANNER_TEST_DATA "/torch_resnet18_v2.onnx");
-  const auto chain = test::Must(MakeResidualChain(*imported, BatchNorms::kFrozen));
+  const auto chain = test::Must(MakeResidualChain(
+      *LoadNetwork(PLANNER_TEST_DATA "/torch_resnet18_v2.onnx"), BatchNorms::kFrozen));
   EXPECT_EQ(chain.Steps(), 5);
   EXPECT_THAT(
       SectionsOf(LoadNetwork(PLANNER_TEST_DATA "/torch_resnet50.onnx")),
@@ -396,8 +396,7 @@ class RandomChains {
       Serial(Append("fc", FullyConnected{3, true}));
       Serial(Append("prob", Softmax{}));
     }
-    const auto graph = test::Must(net.Build());
-    return {graph, sections_, steps_};
+    return {test::Must(net.Build()), sections_, steps_};
   }
 
  private:

@@ -24,8 +24,7 @@ TrainingSettings Settings(double h, int cycles) {
   TrainingSettings settings;
   settings.network.batch = 6;
   settings.network.step = h;
-  settings.network.forward.cycles = cycles;
-  settings.network.backward.cycles = cycles;
+  settings.network.forward.cycles = settings.network.backward.cycles = cycles;
   settings.learning_rate = 0.01;
   return settings;
 }
@@ -36,8 +35,7 @@ struct Trained {
       : chain(DigitNet({.steps = steps})), examples(DigitExamples({}, kExamples, 7)) {
     trainer = std::move(*Trainer::Make(chain, DrawParameters(chain, 3), settings));
     for (int epoch = 0; epoch < epochs; ++epoch) {
-      EpochResult result = test::Must(trainer->RunEpoch(examples, [](int) {}));
-      results.push_back(std::move(result));
+      results.push_back(test::Must(trainer->RunEpoch(examples, [](int) {})));
     }
   }
 
@@ -96,8 +94,7 @@ TEST(Training, ARepeatedMiniBatchStartsFromItsLastStates) {
       settings.network.storage = storage;
       settings.repeats = 3;
       const Trained broadcast(settings, 1);
-      settings.network.forward.start = Start::kPrevious;
-      settings.network.backward.start = Start::kPrevious;
+      settings.network.forward.start = settings.network.backward.start = Start::kPrevious;
       const Trained previous(settings, 1);
       // A step changes weights and states by a few hundredths, adjoints by a few tenths.
       EXPECT_LT(LastResidual(previous.trainer->network().forward_solutions()),
@@ -113,8 +110,7 @@ TEST(Training, ARepeatedMiniBatchStartsFromItsLastStates) {
 TEST(Training, WhatIsKeptChangesNoBitOfARepeatedMiniBatch) {
   TrainingSettings settings = Settings(1.0 / kSteps, 1);
   settings.repeats = 2;
-  settings.network.forward.start = Start::kPrevious;
-  settings.network.backward.start = Start::kPrevious;
+  settings.network.forward.start = settings.network.backward.start = Start::kPrevious;
   const Trained all(settings, 1);
   settings.network.storage = Storage::kCPoints;
   settings.network.lanes = 3;
@@ -125,8 +121,7 @@ TEST(Training, WhatIsKeptChangesNoBitOfARepeatedMiniBatch) {
 TEST(Training, AnotherMiniBatchDoesNotStartFromTheLastOnesStates) {
   TrainingSettings settings = Settings(1.0 / kSteps, 1);
   const Trained broadcast(settings, 2);
-  settings.network.forward.start = Start::kPrevious;
-  settings.network.backward.start = Start::kPrevious;
+  settings.network.forward.start = settings.network.backward.start = Start::kPrevious;
   const Trained previous(settings, 2);
   EXPECT_EQ(previous.Parameters(), broadcast.Parameters());
   EXPECT_EQ(*previous.trainer->Evaluate(previous.examples),
