@@ -28,8 +28,8 @@ class ComputeModel {
 // Estimates the least time that a device can take, in fp32. Each pass (forward, gradient of the
 // input, gradient of the weights) takes the longer of two times: its arithmetic at peak speed, and
 // one read or write of every tensor involved. Each follower reads and writes the output once more
-// in both directions. Adding up partial sums takes no time beside their transfer. A layer that
-// reads only the network's input has no gradient of its input.
+// in both directions. Adding up partial sums takes no time beside their transfer. Gradients that
+// the backward pass does not compute take no time.
 class Roofline : public ComputeModel {
  public:
   explicit Roofline(const Device& device) : device_(device) {}
@@ -58,10 +58,10 @@ class ComputeTable : public ComputeModel {
 
 // Takes the times of convolutions from a measurement store: the time of the fastest division of
 // each worker's share of the batch (mu-cuDNN's WR) that needs at most `limit_bytes` of workspace,
-// for forward, backward_data and backward_filter. If one of the three lacks measurements, or if the
-// operator is no convolution, `elsewhere` answers. A worker's share of height and width is its
-// share of the input, without halos. The measurements were made under an alignment of `alignment`
-// bytes.
+// for forward and for those of backward_data and backward_filter that run. If one of these lacks
+// measurements, or if the operator is no convolution, `elsewhere` answers. A worker's share of
+// height and width is its share of the input, without halos. The measurements were made under an
+// alignment of `alignment` bytes.
 class MeasuredCompute : public ComputeModel {
  public:
   // Both references must outlive the model.

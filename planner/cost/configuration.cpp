@@ -174,6 +174,12 @@ Result<std::vector<std::vector<ParallelConfiguration>>> LegalConfigurations(
         std::any_of(options.pins.begin(), options.pins.end(),
                     [&](const Pin& pin) { return pin.layer == layer.name && pin.degrees.r > 1; });
     all.push_back(LegalConfigurations(layer, devices, of_layer));
+    const bool is_pinned = std::any_of(options.pins.begin(), options.pins.end(),
+                                       [&](const Pin& pin) { return pin.layer == layer.name; });
+    if (!options.is_accepted || is_pinned) continue;
+    std::erase_if(all.back(), [&](const ParallelConfiguration& configuration) {
+      return !options.is_accepted(layer, configuration.degrees);
+    });
   }
   for (const Pin& pin : options.pins) {
     const std::string what = "pin " + Quoted(pin.layer) + " " + Describe(pin.degrees);

@@ -2,6 +2,7 @@
 // which devices compute the parts. Plain values and pure functions. Source: DeePa, section 3.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,9 @@ struct ConfigurationOptions {
   // If set, input channels may be divided too. A pin may divide them without this.
   bool reduction = false;
   std::vector<Pin> pins;
+  // If set, layers without a pin get only configurations for which this returns true. It accepts
+  // the one that divides nothing.
+  std::function<bool(const PlannedLayer&, const Degrees&)> is_accepted = {};
 };
 
 // Returns the configurations of one layer on `devices` devices, without regard to pins. The number

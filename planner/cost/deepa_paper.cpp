@@ -72,7 +72,7 @@ double DeePaPaperModel::UpdateMs(const PlannedLayer& layer,
                                  const ParallelConfiguration& configuration) const {
   const Degrees& degrees = configuration.degrees;
   const int replicas = degrees.n * degrees.h * degrees.w;
-  if (replicas < 2) return 0;
+  if (replicas < 2 || !layer.trains_weights) return 0;
   return static_cast<double>(layer.weights) * kElementBytes * replicas /
          (IsConnected(layer) ? kConnectedBytesPerMs : kUpdateBytesPerMs);
 }

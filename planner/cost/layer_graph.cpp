@@ -35,6 +35,8 @@ PlannedLayer MakeLayer(const Node& node, const Shape& output, std::vector<LayerI
   layer.output = output;
   const ParameterCounts read = ParametersOf({"", node.op, {}}, inputs.front().shape);
   layer.weights = read.trained - Biases(node.op);
+  layer.trains_weights =
+      layer.weights > 0 && (node.parameters.empty() || node.parameters.front().trained);
   layer.inputs = std::move(inputs);
   return layer;
 }
@@ -82,6 +84,7 @@ int LayerGraph::Find(const std::string& layer) const {
 Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(graph, batch));
   const std::vector<ParameterCounts> own = OwnParameters(graph, shapes);
+  const std::vector<bool> have_gradients = HaveGradients(graph, shapes);
   LayerGraph out;
   out.name = graph.name;
   out.batch = batch;
@@ -95,7 +98,7 @@ Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch) {
     std::vector<LayerInput> inputs;
     for (const NodeId input : node.inputs) {
       const auto at = static_cast<size_t>(input);
-      inputs.push_back({layer_of[at], shapes[at]});
+      inputs.push_back({layer_of[at], shapes[at], have_gradients[at]});
     }
     const int producer = inputs.front().producer;
     if (Follows(node.op) && producer != kData) {
@@ -107,6 +110,7 @@ Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch) {
     }
     layer_of.push_back(static_cast<int>(out.layers.size()));
     out.layers.push_back(MakeLayer(node, shapes[id], std::move(inputs)));
+    out.layers.back().has_gradient = have_gradients[id];
     AddParameters(node, own[id], out.layers.back());
   }
   if (out.layers.empty()) {
@@ -130,7 +134,7 @@ int ChainConcats(LayerGraph& graph) {
     const PlannedLayer& first = graph.layers[static_cast<size_t>(prefix[layer])];
     std::vector<LayerInput>& inputs = graph.layers[layer].inputs;
     inputs.erase(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(first.inputs.size()));
-    inputs.insert(inputs.begin(), {prefix[layer], first.output});
+    inputs.insert(inputs.begin(), {prefix[layer], first.output, first.has_gradient});
     ++rewritten;
   }
   return rewritten;

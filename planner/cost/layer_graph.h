@@ -17,6 +17,7 @@ constexpr int kData = -1;  // the network's own input: every device loads what i
 struct LayerInput {
   int producer = kData;  // position in LayerGraph::layers
   Shape shape;
+  bool has_gradient = false;  // whether the backward pass computes the tensor's gradient
 };
 
 // An operator that gets a parallel configuration, with the elementwise operators behind it
@@ -27,6 +28,8 @@ struct PlannedLayer {
   std::vector<LayerInput> inputs;
   Shape output;
   int64_t weights = 0;  // without biases; includes weights that other layers also read
+  bool trains_weights = false;
+  bool has_gradient = false;  // of its own output, before followers; as in LayerInput
   // Counts all trained numbers, including those of followers. Numbers that an earlier layer also
   // reads count for that layer.
   int64_t parameters = 0;

@@ -58,7 +58,8 @@ ComputeModel::Cost MeasuredCompute::Compute(const PlannedLayer& layer,
   cost.measured = true;
   for (const Operation operation :
        {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
-    if (operation == Operation::kBackwardData && layer.inputs.front().producer == kData) continue;
+    if (operation == Operation::kBackwardData && !layer.inputs.front().has_gradient) continue;
+    if (operation == Operation::kBackwardFilter && !layer.trains_weights) continue;
     problem->operation = operation;
     const auto measured = store_.Read(*problem, platform_);
     std::optional<Configuration> best;

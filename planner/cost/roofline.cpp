@@ -38,13 +38,13 @@ ComputeModel::Cost Roofline::Compute(const PlannedLayer& layer, const Degrees& d
   bool input_gradient = false;
   for (int input = 0; input < static_cast<int>(layer.inputs.size()); ++input) {
     inputs += LargestElements(NeededParts(layer, input, degrees));
-    input_gradient |= layer.inputs[static_cast<size_t>(input)].producer != kData;
+    input_gradient |= layer.inputs[static_cast<size_t>(input)].has_gradient;
   }
   const double weights = static_cast<double>(layer.weights) / degrees.WeightParts();
   const double elements_ms = kBytesAnElement / (device_.memory_gb_per_s * 1e6);
   const double pass_ms =
       std::max(operations / (device_.tflops * 1e9), (inputs + weights + output) * elements_ms);
-  const int passes = 1 + (input_gradient ? 1 : 0) + (layer.weights > 0 ? 1 : 0);
+  const int passes = 1 + (input_gradient ? 1 : 0) + (layer.trains_weights ? 1 : 0);
   const double followers_ms =
       static_cast<double>(layer.followers.size()) * 2 * 2 * kept * elements_ms;
   return {passes * pass_ms + followers_ms, 0, false};

@@ -106,8 +106,10 @@ struct LocalResponseNormalization {
   double beta = 0.75;
   double k = 1;
 };
+enum class DropoutUnit { kElement, kChannel, kImage };
 struct Dropout {
   double rate = 0.5;
+  DropoutUnit per = DropoutUnit::kElement;  // kept or dropped as a whole
 };
 struct Add {};       // takes two or more inputs of one shape
 struct Multiply {};  // takes two inputs of one shape; extents of 1 (a gate) are repeated

@@ -432,6 +432,19 @@ std::vector<ParameterCounts> OwnParameters(const Graph& graph, const std::vector
   return own;
 }
 
+std::vector<bool> HaveGradients(const Graph& graph, const std::vector<Shape>& shapes) {
+  std::vector<bool> have;
+  for (const Node& node : graph.nodes) {
+    const std::vector<NodeId>& inputs = node.inputs;
+    const bool trains = !inputs.empty() &&
+                        ParametersOf(node, shapes[static_cast<size_t>(inputs.front())]).trained > 0;
+    have.push_back(trains || std::any_of(inputs.begin(), inputs.end(), [&](NodeId input) {
+                     return have[static_cast<size_t>(input)];
+                   }));
+  }
+  return have;
+}
+
 Result<int64_t> ParameterCount(const Graph& graph) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, InferShapes(graph, 1));
   int64_t count = 0;

@@ -53,6 +53,10 @@ ParameterCounts ParametersOf(const Node& node, const Shape& input);
 // `shapes` come from InferShapes() at any batch.
 std::vector<ParameterCounts> OwnParameters(const Graph& graph, const std::vector<Shape>& shapes);
 
+// Returns, by NodeId, whether the backward pass computes a gradient of the node's output: whether a
+// parameter of the node, or of one before it, is trained. `shapes` come from InferShapes().
+std::vector<bool> HaveGradients(const Graph& graph, const std::vector<Shape>& shapes);
+
 // Counts the trained parameters of all nodes together. Fails if shapes do not fit, or if the count
 // exceeds 63 bits.
 Result<int64_t> ParameterCount(const Graph& graph);

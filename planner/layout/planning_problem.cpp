@@ -11,6 +11,9 @@
 namespace ucudnn::planner {
 namespace {
 
+// How often a tensor moves in one step: forward, and its gradient back if there is one.
+int Directions(bool has_gradient) { return has_gradient ? 2 : 1; }
+
 using Key = std::vector<int64_t>;
 
 void Append(Key& key, const std::vector<ParallelConfiguration>& configurations) {
@@ -143,7 +146,8 @@ Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, cons
       const ComputeModel::Cost compute = model.Compute(layer, configuration.degrees);
       problem.compute.back().push_back(compute);
       problem.update_ms.back().push_back(model.UpdateMs(layer, configuration));
-      problem.reduction_ms.back().push_back(model.ReductionMs(layer, configuration));
+      problem.reduction_ms.back().push_back(model.ReductionMs(layer, configuration) *
+                                            Directions(layer.has_gradient) / 2);
       costs.ms.push_back(compute.ms + problem.update_ms.back().back() +
                          problem.reduction_ms.back().back());
       costs.bytes.push_back(LayerMemoryBytes(layer, configuration.degrees, options.optimizer_states,
@@ -157,8 +161,11 @@ Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, cons
       const auto& to = problem.configurations[at];
       const auto [tables, added] = known.try_emplace(KeyOf(layer, input, from, to));
       if (added) tables->second = model.Transfer(layer, input, from, to);
-      problem.search.edges.push_back(
-          {producer, static_cast<int>(at), tables->second.ms, tables->second.copied_bytes});
+      SearchProblem::Edge edge{producer, static_cast<int>(at), tables->second.ms,
+                               tables->second.copied_bytes};
+      const bool has_gradient = layer.inputs[static_cast<size_t>(input)].has_gradient;
+      for (double& ms : edge.ms) ms = ms * Directions(has_gradient) / 2;
+      problem.search.edges.push_back(std::move(edge));
       problem.inputs.push_back(input);
     }
   }
@@ -187,7 +194,8 @@ std::vector<int64_t> TransferBytes(const PlanningProblem& problem, const Assignm
     const Traffic& traffic =
         counter.Count(OutputParts(consumer.inputs[static_cast<size_t>(input)].shape, from.degrees),
                       from.first_device, NeededParts(consumer, input, to.degrees), to.first_device);
-    bytes.push_back(2 * traffic.moved * kElementBytes);
+    const bool has_gradient = consumer.inputs[static_cast<size_t>(input)].has_gradient;
+    bytes.push_back(Directions(has_gradient) * traffic.moved * kElementBytes);
   }
   return bytes;
 }
@@ -200,8 +208,9 @@ std::vector<int64_t> ReductionBytes(const PlanningProblem& problem, const Assign
     const auto& configuration = ConfigurationOf(problem, assignment, static_cast<int>(at));
     bytes.push_back(0);
     if (configuration.degrees.r == 1) continue;
-    const Traffic& traffic = CountReduction(counter, problem.graph.layers[at], configuration);
-    bytes.back() = 2 * traffic.moved * kElementBytes;
+    const PlannedLayer& layer = problem.graph.layers[at];
+    const Traffic& traffic = CountReduction(counter, layer, configuration);
+    bytes.back() = Directions(layer.has_gradient) * traffic.moved * kElementBytes;
   }
   return bytes;
 }

@@ -49,7 +49,8 @@ struct LayoutCost {
   double compute_ms = 0;
   double update_ms = 0;
   double total_ms = 0;
-  int64_t transfer_bytes = 0;  // arriving at devices in one step, forward and backward
+  // Bytes arriving at devices in one step, forward and, of gradients that are computed, backward.
+  int64_t transfer_bytes = 0;
   int64_t update_bytes = 0;    // by the parameter server or all-reduce
   int64_t memory_bytes = 0;    // most that any device needs
 };

@@ -56,14 +56,34 @@ std::string CalledLayer(const PlannedLayer& layer, const ParallelConfiguration& 
   return "layer " + Quoted(layer.name) + " with " + Describe(configuration.degrees);
 }
 
-// Checks that there is a rule for each box of the layer. Of a file's own operators, the operator
-// itself computes positions that do not mix, and whole groups of a normalization. What another
-// operator computes for some of its channels is not known.
-Status CheckRule(const PlannedLayer& layer, const Degrees& degrees) {
-  const auto* opaque = std::get_if<Opaque>(&layer.op);
-  if (opaque == nullptr || opaque->sums || degrees.c == 1) return Status::Ok();
-  return Status::Error("what a " + Quoted(opaque->kind) +
-                       " computes of some channels is not known; expected c of 1");
+// Returns, by NodeId, whether another node reads the node's output.
+std::vector<bool> AreRead(const Graph& graph) {
+  std::vector<bool> read(graph.nodes.size());
+  for (const Node& node : graph.nodes) {
+    for (const NodeId input : node.inputs) read[static_cast<size_t>(input)] = true;
+  }
+  return read;
+}
+
+// Checks that there is a rule for each box of a node which is computed with `degrees`. Of a file's
+// own operators, the operator itself computes positions that do not mix, and whole groups of a
+// normalization. What another operator computes for some of its channels is not known. An output
+// has a loss, which is computed from all positions of an image.
+Status CheckRule(const Node& node, bool is_read, const Degrees& degrees) {
+  const auto* opaque = std::get_if<Opaque>(&node.op);
+  if (opaque != nullptr && !opaque->sums && degrees.c > 1) {
+    return Status::Error("what a " + Quoted(opaque->kind) +
+                         " computes of some channels is not known; expected c of 1");
+  }
+  if (std::holds_alternative<Softmax>(node.op) && is_read && degrees.WeightParts() > 1) {
+    return Status::Error("a layer reads its softmax " + Quoted(node.name) +
+                         ", which needs all channels; expected c and r of 1");
+  }
+  if (!is_read && (degrees.h > 1 || degrees.w > 1)) {
+    return Status::Error("the loss of output " + Quoted(node.name) +
+                         " needs all positions of an image; expected h and w of 1");
+  }
+  return Status::Ok();
 }
 
 // Refuses two readers of one tensor that have it on different devices or in different parts.
@@ -132,6 +152,8 @@ Result<std::vector<ScheduledNode>> NodesOf(const Graph& graph, const std::vector
                                            const PlanningProblem& problem,
                                            const Assignment& assignment) {
   const std::map<std::string, int> layers = LayersByNode(problem.graph);
+  const std::vector<bool> have_gradients = HaveGradients(graph, shapes);
+  const std::vector<bool> read = AreRead(graph);
   std::vector<ScheduledNode> nodes;
   for (size_t id = 0; id < graph.nodes.size(); ++id) {
     const Node& node = graph.nodes[id];
@@ -140,6 +162,7 @@ Result<std::vector<ScheduledNode>> NodesOf(const Graph& graph, const std::vector
                             shapes[id],  {},
                             {},          {},
                             {},          {}};
+    scheduled.has_gradient = have_gradients[id];
     if (!scheduled.IsInput()) {
       const int at = layers.at(node.name);
       const PlannedLayer& layer = problem.graph.layers[static_cast<size_t>(at)];
@@ -147,7 +170,9 @@ Result<std::vector<ScheduledNode>> NodesOf(const Graph& graph, const std::vector
       const auto refuse = [&](const Status& status) {
         return Status::Error(CalledLayer(layer, configuration) + ": " + status.message());
       };
-      if (Status rule = CheckRule(layer, configuration.degrees); !rule.ok()) return refuse(rule);
+      if (Status rule = CheckRule(node, read[id], configuration.degrees); !rule.ok()) {
+        return refuse(rule);
+      }
       if (const auto* norm = std::get_if<GroupNormalization>(&node.op)) {
         scheduled.groups = norm->groups;
         scheduled.by_position = norm->by_position;
@@ -286,6 +311,22 @@ class OrderWriter {
 };
 
 }  // namespace
+
+std::function<bool(const PlannedLayer&, const Degrees&)> HasRule(const Graph& graph) {
+  std::map<std::string, std::pair<Node, bool>> nodes;  // by name: the node, and whether it is read
+  const std::vector<bool> read = AreRead(graph);
+  for (size_t id = 0; id < graph.nodes.size(); ++id) {
+    nodes.try_emplace(graph.nodes[id].name, graph.nodes[id], read[id]);
+  }
+  return [nodes = std::move(nodes)](const PlannedLayer& layer, const Degrees& degrees) {
+    const auto has_rule = [&](const std::string& name) {
+      const auto& [node, is_read] = nodes.at(name);
+      return CheckRule(node, is_read, degrees).ok();
+    };
+    return has_rule(layer.name) &&
+           std::all_of(layer.followers.begin(), layer.followers.end(), has_rule);
+  };
+}
 
 Result<Schedule> BuildSchedule(const Graph& graph, const PlanningProblem& problem,
                                const Assignment& assignment, const Machine& machine,

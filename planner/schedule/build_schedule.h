@@ -1,5 +1,7 @@
-// Turns a plan into a schedule. Pure function.
+// Turns a plan into a schedule. Pure functions.
 #pragma once
+
+#include <functional>
 
 #include "base/status.h"
 #include "planner/graph/graph.h"
@@ -17,6 +19,10 @@ struct ScheduleOptions {
   int passes = 0;
   ConnectedUpdate connected_update = ConnectedUpdate::kEachBatch;
 };
+
+// Returns a function that tells whether BuildSchedule has rules for a layer of `graph` and its
+// followers in a configuration, as ConfigurationOptions::is_accepted expects it.
+std::function<bool(const PlannedLayer&, const Degrees&)> HasRule(const Graph& graph);
 
 // Returns one step of `assignment` for `graph`'s own layers on `machine`. REQUIRES: `problem` was
 // made from them. An error names the layer and its configuration for which there is no rule, or the

@@ -46,11 +46,14 @@ class Counter {
 
   void CountTransfers() {
     for (const ScheduledExchange& exchange : schedule_.exchanges) {
+      const bool has_gradient = NodeOf(schedule_, exchange.node).has_gradient;
       for (const Transfer& one : TransfersOf(schedule_, exchange)) {
         const int64_t elements = Elements(one.box);
         Move(&DeviceElements::transfer, one.from, one.to, elements);
+        all_.transfer += elements;
+        if (!has_gradient) continue;
         Move(&DeviceElements::transfer, one.to, one.from, elements);
-        all_.transfer += 2 * elements;
+        all_.transfer += elements;
       }
       if (exchange.input != kPartialSums) CountCopies(exchange);
     }
@@ -89,8 +92,9 @@ class Counter {
 
   void CountStatistics() {
     for (const Statistics& statistics : schedule_.statistics) {
+      const bool has_gradient = NodeOf(schedule_, statistics.node).has_gradient;
       for (const StatisticsGroup& group : statistics.groups) {
-        const int64_t numbers = group.forward + group.backward;
+        const int64_t numbers = group.forward + (has_gradient ? group.backward : 0);
         for (size_t at = 1; at < group.devices.size(); ++at) {
           Move(&DeviceElements::statistics, group.devices[at], group.devices.front(), numbers);
           Move(&DeviceElements::statistics, group.devices.front(), group.devices[at], numbers);

@@ -63,6 +63,12 @@ Status DivideIntoPasses(const Graph& graph, const ScheduleOptions& options, Sche
   }
   for (const NodeId id : part) {
     const ScheduledNode& node = NodeOf(schedule, id);
+    if (std::holds_alternative<BatchNormalization>(graph.nodes[static_cast<size_t>(id)].op)) {
+      return refuse("layer " + Quoted(NodeOf(schedule, node.layer).name) + " with " +
+                    Describe(node.configuration.degrees) + ": batch normalization " +
+                    Quoted(node.name) + " would see the images of one pass alone; expected none " +
+                    "in the fully connected part");
+    }
     if (node.configuration.degrees.n == 1) continue;
     return refuse("layer " + Quoted(node.name) + " with " + Describe(node.configuration.degrees) +
                   " is in the fully connected part; expected n of 1");

@@ -53,6 +53,7 @@ struct ScheduledNode {
   double inner = 0;
   int32_t groups = 0;  // see GroupNormalization; 0 if the node is none
   bool by_position = false;
+  bool has_gradient = false;  // whether the backward pass computes the output's gradient
 
   bool IsInput() const { return inputs.empty(); }
 };
@@ -66,7 +67,8 @@ struct ScheduledExchange {
   // Number of the consumer's input; kPartialSums: partial sums of `node`, which is then also the
   // consumer.
   int input = 0;
-  int64_t elements = 0;  // moved in the forward pass; the backward pass moves as many gradients
+  // Elements moved in the forward pass. The backward pass moves as many if `node` has a gradient.
+  int64_t elements = 0;
 };
 
 // Gradients that devices add up. The gradients of several parameters lie one behind the other.
@@ -87,19 +89,13 @@ constexpr int64_t kMostBundled = int64_t{25} * (1 << 20) / 4;
 constexpr int64_t kLeastBundled = int64_t{1} * (1 << 20) / 4;
 constexpr int64_t kBundles = 4;
 
-enum class StatisticsKind {
-  kBatchNormalization,
-  kGroupNormalization,
-  kSoftmax,
-  kClassifier,
-  kLoss
-};
+enum class StatisticsKind { kBatchNormalization, kGroupNormalization, kClassifier, kLoss };
 
 // Numbers that go to the first device, are merged there, and return.
 struct StatisticsGroup {
   std::vector<int> devices;  // in ascending order, two or more
   int64_t forward = 0;       // numbers per message
-  int64_t backward = 0;
+  int64_t backward = 0;      // likewise; none are sent for a node without a gradient
 };
 
 struct Statistics {

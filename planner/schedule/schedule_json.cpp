@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kStatisticsNames[] = {"batch_normalization", "group_normalization", "softmax",
+constexpr const char* kStatisticsNames[] = {"batch_normalization", "group_normalization",
                                             "classifier", "loss"};
 constexpr const char* kStepNames[] = {"forward", "exchange", "wait", "statistics", "backward"};
 

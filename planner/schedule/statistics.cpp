@@ -98,8 +98,6 @@ std::vector<Statistics> StatisticsOf(const Schedule& schedule) {
       add(id, StatisticsKind::kBatchNormalization, GroupsOf(node, IsChannels, 2, 2));
     } else if (node.groups > 0) {
       add(id, StatisticsKind::kGroupNormalization, GroupsOfNormalization(node));
-    } else if (node.op == "softmax" && !std::binary_search(outputs.begin(), outputs.end(), id)) {
-      add(id, StatisticsKind::kSoftmax, GroupsOf(node, IsPosition, 2, 1));
     }
   }
   std::vector<int> everybody(static_cast<size_t>(schedule.devices));

@@ -81,6 +81,7 @@ class ProgramWriter {
     const ScheduledExchange& of = schedule_.exchanges[static_cast<size_t>(exchange)];
     std::vector<Message> messages;
     for (const Transfer& one : TransfersOf(schedule_, of, pass)) {
+      if (direction == Direction::kBackward && !NodeOf(schedule_, of.node).has_gradient) break;
       Message message{one.from, one.to, Elements(one.box) * kElementBytes};
       if (direction == Direction::kBackward) std::swap(message.from, message.to);
       messages.push_back(message);
@@ -107,6 +108,7 @@ class ProgramWriter {
     std::vector<Message> up;
     std::vector<Message> down;
     const Statistics& of = schedule_.statistics[static_cast<size_t>(statistics)];
+    if (direction == Direction::kBackward && !NodeOf(schedule_, of.node).has_gradient) return;
     for (const StatisticsGroup& group : of.groups) {
       const int64_t numbers = direction == Direction::kForward ? group.forward : group.backward;
       if (numbers == 0) continue;
@@ -225,10 +227,10 @@ std::vector<NodeTimes> TimesOf(const Schedule& schedule, const PlanningProblem& 
     const auto layer = static_cast<size_t>(at);
     const double ms = problem.compute[layer][static_cast<size_t>(assignment[layer])].ms;
     const PlannedLayer& planned = problem.graph.layers[layer];
-    const bool reads_layers =
+    const bool has_input_gradient =
         std::any_of(planned.inputs.begin(), planned.inputs.end(),
-                    [](const LayerInput& input) { return input.producer != kData; });
-    const int gradients = (reads_layers ? 1 : 0) + (planned.weights > 0 ? 1 : 0);
+                    [](const LayerInput& input) { return input.has_gradient; });
+    const int gradients = (has_input_gradient ? 1 : 0) + (planned.trains_weights ? 1 : 0);
     times.back().forward_ms = ms / (1 + gradients);
     times.back().backward_ms = ms - times.back().forward_ms;
   }

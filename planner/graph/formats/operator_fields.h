@@ -50,6 +50,7 @@ inline constexpr std::array<const char*, 2> kPoolingKindNames = {"maximum", "ave
 inline constexpr std::array<const char*, 11> kActivationKindNames = {
     "relu", "sigmoid", "tanh",         "relu6",      "leaky_relu", "elu",
     "gelu", "swish",   "hard_sigmoid", "hard_swish", "other"};
+inline constexpr std::array<const char*, 3> kDropoutUnitNames = {"element", "channel", "image"};
 inline constexpr std::array<const char*, 4> kConcatAxisNames = {"c", "d", "h", "w"};
 
 template <typename Fields>
@@ -115,6 +116,7 @@ void VisitFields(LocalResponseNormalization& op, Fields& fields) {
 template <typename Fields>
 void VisitFields(Dropout& op, Fields& fields) {
   fields.Optional("rate", op.rate);
+  fields.OptionalChoice("per", op.per, kDropoutUnitNames);
 }
 template <typename Fields>
 void VisitFields(Upsampling& op, Fields& fields) {

@@ -63,7 +63,10 @@ class Built(nn.Module):
                 values[node.name] = F.batch_norm(values[node.inputs[0]], *running, *(parameters or (None, None)), self.training,
                                                  0.1, node.call["eps"])
             elif node.op == "dropout":
-                values[node.name] = F.dropout(values[node.inputs[0]], node.members.get("rate", 0.5), self.training)
+                x = values[node.inputs[0]]
+                kept = {"element": x.ndim, "channel": 2, "image": 1}[node.members.get("per", "element")]
+                mask = x.new_ones(*x.shape[:kept], *[1] * (x.ndim - kept))
+                values[node.name] = x * F.dropout(mask, node.members.get("rate", 0.5), self.training)
             else:
                 values[node.name] = compute(
                     Call(node, box, [values[source] for source in node.inputs],

@@ -264,7 +264,7 @@ def _dropout(call):
     if not call.training or rate == 0:
         return x
     mask = kept(call.seed, call.step, call.place, call.box, b.whole(call.node.shape, call.batch), call.axes, rate,
-                call.node.call.get("per", "element"), x.device, call.images)
+                call.node.members.get("per", "element"), x.device, call.images)
     return x * (mask.to(x.dtype) * (1 / (1 - rate) if rate < 1 else 0))
 
 

@@ -6,6 +6,8 @@ import math
 from .errors import NotSupported
 from .network import FORMAT, VERSION, Network, Node, Output, Parameter
 
+DROPOUT_UNITS = ("element", "channel", "image")
+
 
 def network_in(text):
     root = json.loads(text)
@@ -33,6 +35,8 @@ def network_in(text):
             node.call = {"eps": 1e-5, "statistics": [f"{key}.running_mean", f"{key}.running_var"]}
         elif op == "group_normalization":
             node.call = {"eps": 1e-5}
+        elif op == "dropout" and one.get("per", "element") not in DROPOUT_UNITS:
+            raise NotSupported(f"{name}: 'per': {one['per']!r}; expected one of {', '.join(DROPOUT_UNITS)}")
         elif op == "opaque":
             node.call = {"function": None}
         nodes.append(node)

@@ -350,8 +350,6 @@ def _check_statistics(schedule):
             expected["batch_normalization", name] = _groups(node, lambda box: (box[b.C],), 2, 2)
         elif node.groups:
             expected["group_normalization", name] = _groups_of_channels(node)
-        elif node.op == "softmax" and name in read:
-            expected["softmax", name] = _groups(node, lambda box: (box[b.N], *box[b.D:]), 2, 1)
         if name not in read:
             if node.op in ("cross_entropy", "softmax", "fully_connected", "linear", "convolution"):
                 expected["classifier", name] = _groups(node, lambda box: (box[b.N], *box[b.D:]), 3, 0)

@@ -453,8 +453,8 @@ class Tracer:
 
     def op_dropout(self, base, a):
         x = self.reading(a.get("input", a.get("self")))
-        per = "channel" if base == "feature_dropout" else "element"
-        return self.add("dropout", [x], self.shape_of(x), {"rate": a["p"]}, per=per)
+        per = {"per": "channel"} if base == "feature_dropout" else {}
+        return self.add("dropout", [x], self.shape_of(x), {"rate": a["p"]} | per)
 
     op_feature_dropout = op_dropout
 
@@ -486,7 +486,7 @@ class Tracer:
         if isinstance(other, Mask):
             if not other.scaled:
                 self.refuse("a mask of images that is not divided by how many it keeps")
-            return self.add("dropout", [x], self.shape_of(x), {"rate": other.rate}, per="image")
+            return self.add("dropout", [x], self.shape_of(x), {"rate": other.rate, "per": "image"})
         if isinstance(other, Named):
             return self.scaled(x, other, {"scale": True, "shift": False})
         if not isinstance(other, Ref):

@@ -167,6 +167,8 @@ MISTAKES = [
      "--machine 'k80x16:2': no network between nodes is known; expected k80x16, or N nodes as h100x8:N, h200x8:N, v100x2-25g:N"),
     (f"{OWT} --scheme d", 2, "--scheme 'd': expected a, b or c"),
     (f"{OWT} --scheme c --passes 33", 2, "scheme c: 33 passes; expected 1 to 32, the images of one worker"),
+    ("plan unet --machine k80x16 --batch 16 --schedule --pin classes=h2", 2,
+     "layer 'classes' with {n=1, c=1, h=2, w=1}: the loss of output 'prob' needs all positions of an image; expected h and w of 1"),
     (f"{OWT} --scheme b --passes none", 2, "--passes 'none': expected 1 to 4096"),
     (f"{OWT} --scheme b --update-every step", 2, "--update-every 'step': expected pass or batch"),
     ("multigrid chain --weights text", 2, "text: …"),

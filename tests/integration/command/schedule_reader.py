@@ -57,15 +57,20 @@ class Counted:
         self.devices = [{kind: [0, 0] for kind in ("transfer", "update", "statistics", "labels")} |
                         {"device": device, "memory": {"parameters": 0, "outputs": 0, "copies": 0}}
                         for device in range(schedule["devices"])]
+        self.gradients = set()  # nodes at or before which a parameter is trained
+        for node in schedule["nodes"]:
+            if self.gradients & set(node["inputs"]) or any(one.get("trained", True) for one in node.get("parameters", [])):
+                self.gradients.add(node["name"])
         for exchange in schedule["exchanges"]:
             self.count_exchange(exchange)
         for one in schedule["sums"]:
             for sender, to, elements in sum_messages(schedule, one):
                 self.move("update", sender, to, elements)
-        for group in (group for one in schedule["statistics"] for group in one["groups"]):
+        for one, group in ((one, group) for one in schedule["statistics"] for group in one["groups"]):
+            numbers = group["forward"] + (group["backward"] if one["node"] in self.gradients else 0)
             for device in group["devices"][1:]:
-                self.move("statistics", device, group["devices"][0], group["forward"] + group["backward"])
-                self.move("statistics", group["devices"][0], device, group["forward"] + group["backward"])
+                self.move("statistics", device, group["devices"][0], numbers)
+                self.move("statistics", group["devices"][0], device, numbers)
         for one in schedule["labels"]:
             self.move("labels", one["from"], one["to"], one["n"][1] - one["n"][0])
         for node in schedule["nodes"]:
@@ -93,7 +98,8 @@ class Counted:
                     continue
                 moved += volume(box)
                 self.move("transfer", a["device"], b["device"], volume(box))
-                self.move("transfer", b["device"], a["device"], volume(box))
+                if node["name"] in self.gradients:
+                    self.move("transfer", b["device"], a["device"], volume(box))
                 for number, images in enumerate(passes):
                     arriving[b["device"]][number] += sum(volume(box | {"n": overlap(box["n"], one)}) for one in images)
         assert moved == exchange["elements"], exchange

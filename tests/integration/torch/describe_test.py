@@ -12,9 +12,13 @@ import gloo
 
 gloo.need("torch")
 sys.path.insert(0, str(gloo.ROOT / "python"))
+import schedules  # noqa: E402
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 from ucudnn import parallel  # noqa: E402
+from ucudnn.parallel import boxes as b  # noqa: E402
+from ucudnn.parallel.operators import Call, compute  # noqa: E402
+from ucudnn.parallel.reading import network_in  # noqa: E402
 
 COMMAND = os.environ.get("UCUDNN_TEST_COMMAND")
 TORCHVISION = {"alexnet": (23, 61100840), "vgg11": (31, 132863336), "resnet18": (70, 11689512), "densenet121": (432, 7978856),
@@ -102,6 +106,67 @@ class Describe(unittest.TestCase):
         scale = found.by_name["5@1"]
         self.assertEqual(("scale", ("5",), {"scale": True, "shift": False}, ("5.weight",)),
                          (scale.op, scale.inputs, scale.members, scale.parameters))
+
+    def test_DropoutOfChannelsAndImages_ComesBackFromTheFile(self):
+        class Dropping(Branches):
+            def __init__(self):
+                super().__init__(None)
+                self.element, self.channel = nn.Dropout(0.5), nn.Dropout2d(0.5)
+
+            def forward(self, x):
+                y = self.channel(self.element(self.conv(x)))
+                return y * y.new_empty(y.shape[0], 1, 1, 1).bernoulli_(0.5).div_(0.5)
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "net.json")
+            found = parallel.describe(Dropping(), (3, 8, 8))
+            file.write_text(found.text())
+            built = parallel.module(file)
+        self.assertEqual([{"rate": 0.5}, {"rate": 0.5, "per": "channel"}, {"rate": 0.5, "per": "image"}],
+                         [node.members for node in found.nodes if node.op == "dropout"])
+        self.assertEqual(found.hash(), built.network.hash())
+        box = b.whole((4, 8, 8), 16)
+
+        def dropped(network, place):
+            node = network.nodes[place]
+            return compute(Call(node, box, [torch.ones(16, 4, 8, 8)], [box], [node.shape], [], 16, True, seed=7, step=3,
+                                place=place))
+        for place, node in enumerate(found.nodes):
+            if node.op == "dropout":
+                self.assertTrue(torch.equal(dropped(found, place), dropped(built.network, place)), node.name)
+        values = built(torch.rand(16, 3, 8, 8))
+        self.assertTrue(any(0 < image.count_nonzero() for image in values) and
+                        any(image.count_nonzero() == 0 for image in values))
+        with self.assertRaisesRegex(parallel.NotSupported, "'per': 'batch'; expected one of element, channel, image"):
+            network_in(found.text().replace('"image"', '"batch"'))
+
+    def test_FrozenLayers_ArePredictedByThePlanAndByTheExecutorAlike(self):
+        if not COMMAND:
+            self.skipTest("UCUDNN_TEST_COMMAND names no command")
+        model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1),
+                              nn.BatchNorm2d(8), nn.Conv2d(8, 4, 1), nn.Flatten(), nn.Linear(256, 5))
+        counted = []
+        with tempfile.TemporaryDirectory() as folder:
+            machine, file, plan = (pathlib.Path(folder, name) for name in ("machine.json", "net.json", "plan.json"))
+            machine.write_text(schedules.machine(2))
+            for frozen in (0, 1, 2, 4, 5):
+                for module in model[:frozen]:
+                    module.requires_grad_(False)
+                file.write_text(parallel.describe(model, (3, 8, 8)).text())
+                pins = [word for layer in ("0=n2", "3=h2", "5=c2", "7=n2") for word in ("--pin", layer)]
+                told = subprocess.run([COMMAND, "plan", file, "--machine", machine, "--batch", "4", "--schedule", *pins],
+                                      capture_output=True, text=True)
+                self.assertEqual("", told.stderr)
+                plan.write_text(told.stdout)
+                devices = json.loads(told.stdout)["elements"]["by_device"]
+                for report, one in zip(parallel.count(model, str(plan), range(2)), devices):
+                    self.assertEqual(0, report.difference(), str(report))
+                    for kind in ("transfer", "update", "statistics"):
+                        pairs = report.predicted.get(kind, {}).values()
+                        self.assertEqual(one[kind], [sum(pair[place] for pair in pairs) for place in (0, 1)], (frozen, kind))
+                counted.append(sum(one["transfer"][0] + one["statistics"][0] for one in devices))
+        # A convolution that is frozen alone changes nothing here: the normalization behind it, which is read, is trained.
+        all_trained, first, second = sorted(set(counted), reverse=True)
+        self.assertEqual([all_trained, all_trained, first, first, second], counted)
 
     def test_NamedLosses_AreNodes(self):
         found = parallel.describe(nn.Sequential(nn.Flatten(), nn.Linear(192, 4)), (3, 8, 8), loss=nn.BCEWithLogitsLoss())

@@ -305,8 +305,6 @@ class Writer:
                 first[node["name"]] = [id]
             if node["op"] == "group_normalization" and (id := add_groups(node)) is not None:
                 first[node["name"]] = [id]
-            if node["op"] == "softmax" and node["name"] in read:
-                add(node, "softmax", "nhw", 2, 1)
         for node in nodes:
             if node["name"] in read or not node["inputs"]:
                 continue

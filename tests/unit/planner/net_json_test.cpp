@@ -54,6 +54,21 @@ TEST(NetJson, MembersHaveDefaultsAndDepth) {
   EXPECT_EQ(std::get<Dropout>(graph->nodes[3].op).rate, 0);
 }
 
+TEST(NetJson, DropoutSaysWhatIsKeptAsAWhole) {
+  const auto graph =
+      ParseNetJson(Document(kData + R"(, {"name": "e", "op": "dropout", "inputs": ["data"]},
+        {"name": "c", "op": "dropout", "inputs": ["e"], "per": "channel"},
+        {"name": "i", "op": "dropout", "inputs": ["c"], "rate": 0.25, "per": "image"})"),
+                   "net.json");
+  ASSERT_TRUE(graph.ok()) << graph.message();
+  EXPECT_EQ(std::get<Dropout>(graph->nodes[1].op).per, DropoutUnit::kElement);
+  EXPECT_EQ(std::get<Dropout>(graph->nodes[2].op).per, DropoutUnit::kChannel);
+  EXPECT_EQ(std::get<Dropout>(graph->nodes[3].op).per, DropoutUnit::kImage);
+  EXPECT_EQ(WriteNetJson(*ParseNetJson(WriteNetJson(*graph), "again")), WriteNetJson(*graph));
+  EXPECT_THAT(Refusal(R"({"name": "d", "op": "dropout", "inputs": ["data"], "per": "batch"})"),
+              HasSubstr("node 'd': 'per': 'batch'; expected one of element, channel, image"));
+}
+
 TEST(NetJson, FeaturesBecomeAnImage) {
   const auto graph = ParseNetJson(
       Document(kData +

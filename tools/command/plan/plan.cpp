@@ -235,6 +235,7 @@ Result<Question> PoseProblem(const PlanOptions& plan, const Machine& machine,
     if (!pin.ok()) return Status::Error("--" + pin.message());
     planning.configurations.pins.push_back(std::move(*pin));
   }
+  if (plan.schedule.IsAsked()) planning.configurations.is_accepted = HasRule(graph);
   UCUDNN_ASSIGN_OR_RETURN(LayerGraph layers, BuildLayerGraph(graph, batch));
   UCUDNN_RETURN_IF_ERROR(CheckLayers(plan, planning.configurations.pins, layers));
   UCUDNN_ASSIGN_OR_RETURN(

@@ -8,6 +8,7 @@ Planned Pose(const Graph& graph, int batch, const Machine& machine,
              const ConfigurationOptions& configurations) {
   PlanningOptions options;
   options.configurations = configurations;
+  options.configurations.is_accepted = HasRule(graph);
   options.update = UpdateModel::kOwner;
   return {graph,
           machine,

@@ -21,7 +21,8 @@ struct Planned {
   }
 };
 
-// Makes a planned network with DeePa's costs; the caller sets the assignment.
+// Makes a planned network with DeePa's costs; the caller sets the assignment. Layers without a pin
+// have only configurations for which there is a rule.
 Planned Pose(const Graph& graph, int batch, const Machine& machine,
              const ConfigurationOptions& configurations = {});
 

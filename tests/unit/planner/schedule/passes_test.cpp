@@ -150,6 +150,16 @@ TEST(Passes, WhatDoesNotFitIsRefusedByName) {
   EXPECT_EQ(AlexNet('b', 0, Strategy::kModel).message(),
             "scheme b: layer 'pool5' with {n=1, c=4, h=1, w=1} feeds the fully connected part; "
             "expected one divided along the images alone");
+  GraphBuilder net("normalized");
+  const NodeId conv = net.Add("conv", Convolution{4}, {net.Add("data", Input{4, {1, 2, 2}}, {})});
+  net.Add("norm", BatchNormalization{}, {net.Add("fc", FullyConnected{8}, {conv})});
+  Planned normalized = Pose(*net.Build(), 4, FlatMachine(4), {.pins = {{"fc", {1, 4}}}});
+  normalized.assignment = {0, 0};
+  ScheduleOptions in_passes;
+  in_passes.scheme = 'c';
+  EXPECT_EQ(normalized.Scheduled(in_passes).message(),
+            "scheme c: layer 'fc' with {n=1, c=4, h=1, w=1}: batch normalization 'norm' would see "
+            "the images of one pass alone; expected none in the fully connected part");
   Planned planned = Pose(*BuildNetwork("unet"), 4, FlatMachine(4));
   planned.assignment.assign(planned.problem.graph.layers.size(), 0);
   ScheduleOptions options;

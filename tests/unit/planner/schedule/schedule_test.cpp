@@ -11,6 +11,7 @@
 #include "planner/layout/strategies.h"
 #include "planner/machine/presets.h"
 #include "planner/schedule/elements.h"
+#include "planner/schedule/step_program.h"
 #include "tests/support/cases.h"
 #include "tests/unit/planner/schedule/made_schedules.h"
 
@@ -80,6 +81,19 @@ void ExpectTheFiguresOfThePlan(const Planned& planned, const std::string& what) 
   }
 }
 
+// Freezes the parameters of the first `count` nodes.
+void Freeze(Graph& graph, size_t count) {
+  Planned planned = Pose(graph, 1, FlatMachine(1));
+  planned.assignment.assign(planned.problem.graph.layers.size(), 0);
+  const Schedule schedule = *planned.Scheduled();
+  for (size_t id = 0; id < count; ++id) {
+    for (const ScheduledParameter& parameter : schedule.nodes[id].parameters) {
+      const int64_t elements = Elements(parameter.shape, parameter.parts.front());
+      graph.nodes[id].parameters.push_back({elements, -1, false});
+    }
+  }
+}
+
 // The best layouts of these networks are found within a second.
 const std::set<std::string> kSearched = {"alexnet",  "vgg16",        "resnet18", "resnet18-v2",
                                          "resnet50", "inception-v3", "unet"};
@@ -117,8 +131,10 @@ TEST(Schedule, MovesWhatPlansWithReductionsAndPlacementsSay) {
   std::mt19937 random(11);
   const ConfigurationOptions options = {
       .uneven = true, .placements = true, .reduction = true, .pins = {}};
-  for (const std::string name : {"alexnet", "resnet18-v2", "unet"}) {
-    Planned planned = Pose(*BuildNetwork(name), 16, *MachineByName("k20x8"), options);
+  for (const std::string name : {"alexnet", "resnet18-v2", "unet", "frozen"}) {
+    Graph graph = *BuildNetwork(name == "frozen" ? "resnet18-v2" : name);
+    if (name == "frozen") Freeze(graph, graph.nodes.size() / 2);
+    Planned planned = Pose(graph, 16, *MachineByName("k20x8"), options);
     for (int trial = 0; trial < 4; ++trial) {
       planned.assignment = RandomAssignment(planned.problem, random);
       const LayoutCost cost = CostOf(planned.problem, planned.assignment);
@@ -128,6 +144,61 @@ TEST(Schedule, MovesWhatPlansWithReductionsAndPlacementsSay) {
       EXPECT_EQ(elements.transfer * kElementBytes, cost.transfer_bytes) << name << " " << trial;
       EXPECT_EQ(elements.update * kElementBytes, cost.update_bytes) << name << " " << trial;
     }
+  }
+}
+
+// The numbers are worked out by hand: `second` needs the 8 channels of 6 x 6 positions of all 4
+// images, of which each of 2 devices has half; `fc` needs all channels of 2 images, of which each
+// has half.
+TEST(Schedule, CountsOnlyGradientsThatAreComputed) {
+  struct Case {
+    std::vector<std::string> frozen;
+    int64_t transfer, update, statistics;
+  };
+  constexpr int64_t kFirst = 2 * (2 * 8 * 36), kSecond = 2 * (2 * 4 * 36);
+  constexpr int64_t kConnected = 2 * (8 * 36 * 10 + 10), kFilters = 2 * (4 * 8 + 8);
+  const Case cases[] = {
+      {{}, 2 * kFirst + 2 * kSecond, kConnected + kFilters + 2 * 16, 2 * (16 + 16) + 2},
+      {{"first"}, 2 * kFirst + 2 * kSecond, kConnected + 2 * 16, 2 * (16 + 16) + 2},
+      {{"first", "norm"}, kFirst + 2 * kSecond, kConnected, 2 * 16 + 2},
+      {{"first", "norm", "second"}, kFirst + kSecond, kConnected, 2 * 16 + 2},
+      {{"norm"}, 2 * kFirst + 2 * kSecond, kConnected + kFilters, 2 * (16 + 16) + 2},
+  };
+  for (const Case& one : cases) {
+    GraphBuilder net("frozen");
+    const auto read = [&](const std::string& layer, std::vector<Parameter> parameters) {
+      const bool is_frozen =
+          std::find(one.frozen.begin(), one.frozen.end(), layer) != one.frozen.end();
+      for (Parameter& parameter : parameters) parameter.trained = !is_frozen;
+      return parameters;
+    };
+    const NodeId data = net.Add("data", Input{4, {1, 6, 6}}, {});
+    const NodeId first = net.Add("first", Convolution{8}, {data}, read("first", {{32}, {8}}));
+    const NodeId norm = net.Add("norm", BatchNormalization{}, {first}, read("norm", {{8}, {8}}));
+    const NodeId second = net.Add("second", Convolution{8}, {norm}, read("second", {{64}, {8}}));
+    net.Add("fc", FullyConnected{10}, {second});
+    Planned planned = Pose(*net.Build(), 4, FlatMachine(2),
+                           {.pins = {{"first", {2}}, {"second", {1, 2}}, {"fc", {2}}}});
+    planned.assignment.assign(planned.problem.graph.layers.size(), 0);
+    const Schedule schedule = *planned.Scheduled();
+    const ScheduleElements elements = ElementsOf(schedule);
+    const std::string what = std::to_string(one.frozen.size()) + " frozen";
+    EXPECT_EQ(elements.transfer, one.transfer) << what;
+    EXPECT_EQ(elements.update, one.update) << what;
+    EXPECT_EQ(elements.statistics, one.statistics) << what;
+    const LayoutCost cost = CostOf(planned.problem, planned.assignment);
+    EXPECT_EQ(cost.transfer_bytes, one.transfer * kElementBytes) << what;
+    EXPECT_EQ(cost.update_bytes, one.update * kElementBytes) << what;
+    const std::vector<NodeTimes> times = TimesOf(schedule, planned.problem, planned.assignment);
+    int64_t simulated = 0;
+    for (const MessageBatch& batch : ProgramOf(schedule, times, Overlap::kFull).batches) {
+      for (const Message& message : batch.messages) simulated += message.bytes;
+    }
+    EXPECT_EQ(simulated, (one.transfer + one.update + one.statistics) * kElementBytes) << what;
+    const NodeTimes& of_second = times[static_cast<size_t>(second)];
+    const int gradients =
+        (NodeOf(schedule, norm).has_gradient ? 1 : 0) + (one.frozen.size() < 3 ? 1 : 0);
+    EXPECT_DOUBLE_EQ(of_second.backward_ms, gradients * of_second.forward_ms) << what;
   }
 }
 
@@ -405,7 +476,7 @@ Schedule WithNorm(const GroupNormalization& norm, const Degrees& degrees) {
   GraphBuilder net("norms");
   const NodeId first =
       net.Add("first", Convolution{12}, {net.Add("data", Input{4, {1, 6, 6}}, {})});
-  net.Add("norm", norm, {first});
+  net.Add("pool", GlobalPooling{}, {net.Add("norm", norm, {first})});
   Planned planned = Pose(*net.Build(), 8, FlatMachine(6), {.pins = {{"norm", degrees}}});
   planned.assignment.assign(planned.problem.graph.layers.size(), 0);
   return *planned.Scheduled();
@@ -441,7 +512,7 @@ TEST(Schedule, NumbersOfGroupsAreBroughtTogetherByDevicesThatShareThem) {
       EXPECT_EQ(group.backward, one.numbers) << Describe(one.degrees);
     }
     EXPECT_EQ(devices, one.devices) << Describe(one.degrees);
-    for (const ScheduledParameter& parameter : schedule.nodes.back().parameters) {
+    for (const ScheduledParameter& parameter : NodeOf(schedule, 2).parameters) {
       EXPECT_EQ(parameter.parts.front().ranges.front().Length(), 12 / one.degrees.c);
     }
   }
@@ -476,7 +547,8 @@ TEST(Schedule, ConfigurationsWithoutARuleAreRefusedByName) {
   Opaque op{"Sort", 4, {1, 8, 8}};
   op.rows = true;
   op.channel_parts = 4;
-  net.Add("sort", op, {net.Add("first", Convolution{4}, {data})});
+  const NodeId sort = net.Add("sort", op, {net.Add("first", Convolution{4}, {data})});
+  net.Add("last", Convolution{4}, {sort});
   const auto pinned = [&](const char* layer, const Degrees& degrees, const Graph& graph) {
     Planned planned = Pose(graph, 8, FlatMachine(4), {.pins = {{layer, degrees}}});
     planned.assignment.assign(planned.problem.graph.layers.size(), 0);
@@ -495,6 +567,40 @@ TEST(Schedule, ConfigurationsWithoutARuleAreRefusedByName) {
   EXPECT_EQ(pinned("up", {1, 2}, *other.Build()).message(),
             "layer 'up' with {n=1, c=2, h=1, w=1}: output channels 0 to 6 cut its groups; expected "
             "parts of whole groups, or in one group");
+}
+
+TEST(Schedule, WhatNeedsAWholeImageIsNotDivided) {
+  GraphBuilder net("inner");
+  const NodeId data = net.Add("data", Input{4, {1, 8, 8}}, {});
+  const NodeId scores = net.Add("scores", Convolution{4}, {data});
+  net.Add("last", Convolution{4}, {net.Add("weights", Softmax{}, {scores})});
+  const Graph graph = *net.Build();
+  const auto pinned = [&](const char* layer, const Degrees& degrees) {
+    Planned planned =
+        Pose(graph, 8, FlatMachine(4), {.reduction = true, .pins = {{layer, degrees}}});
+    planned.assignment.assign(planned.problem.graph.layers.size(), 0);
+    return planned.Scheduled();
+  };
+  EXPECT_TRUE(pinned("scores", {1, 1, 2, 2}).ok());
+  EXPECT_TRUE(pinned("last", {1, 4}).ok());
+  for (const Degrees& degrees : {Degrees{2, 2}, Degrees{1, 1, 1, 1, 4}}) {
+    EXPECT_EQ(pinned("scores", degrees).message(),
+              "layer 'scores' with " + Describe(degrees) +
+                  ": a layer reads its softmax 'weights', which needs all channels; expected c and "
+                  "r of 1");
+  }
+  for (const Degrees& degrees : {Degrees{2, 1, 2}, Degrees{1, 1, 1, 4}}) {
+    EXPECT_EQ(pinned("last", degrees).message(),
+              "layer 'last' with " + Describe(degrees) +
+                  ": the loss of output 'last' needs all positions of an image; expected h and w "
+                  "of 1");
+  }
+  // Searches choose among the rest.
+  const Planned planned = Pose(graph, 8, FlatMachine(4));
+  const auto layout = MakeLayout(planned.problem, 4, Strategy::kModel);
+  ASSERT_TRUE(layout.ok()) << layout.message();
+  EXPECT_EQ(ConfigurationOf(planned.problem, layout->assignment, 0).degrees, Degrees{});
+  EXPECT_EQ(ConfigurationOf(planned.problem, layout->assignment, 1).degrees, (Degrees{1, 4}));
 }
 
 TEST(Schedule, ReadersOfOneTensorNeedItOnTheSameDevices) {
