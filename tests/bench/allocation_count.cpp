@@ -22,24 +22,21 @@ std::atomic<long> allocations = 0, watched = 0;
 thread_local long watched_here = 0;
 std::atomic<uintptr_t> watched_begin = 0, watched_end = 0;
 
-void Count(const void* caller) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  const auto address = reinterpret_cast<uintptr_t>(caller);
-  if (address < watched_begin.load(std::memory_order_relaxed)) return;
-  if (address >= watched_end.load(std::memory_order_relaxed)) return;
-  watched.fetch_add(1, std::memory_order_relaxed);
-  ++watched_here;
-}
-
 std::atomic<long> live_bytes = 0, most_bytes = 0;
 
-// Counts `memory`, which was allocated just now.
-void* CountBlock(void* memory) {
+// Counts `memory`, which code at `caller` has allocated just now.
+void* Count(const void* caller, void* memory) {
   const auto bytes = static_cast<long>(malloc_usable_size(memory));
   const long live = live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   long most = most_bytes.load(std::memory_order_relaxed);
   while (live > most && !most_bytes.compare_exchange_weak(most, live, std::memory_order_relaxed)) {
   }
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  const auto address = reinterpret_cast<uintptr_t>(caller);
+  if (address < watched_begin.load(std::memory_order_relaxed)) return memory;
+  if (address >= watched_end.load(std::memory_order_relaxed)) return memory;
+  watched.fetch_add(1, std::memory_order_relaxed);
+  ++watched_here;
   return memory;
 }
 // Subtracts `memory`, which is about to be freed.
@@ -71,29 +68,23 @@ long WatchedAllocationsHere() { return watched_here; }
 extern "C" {
 
 void* malloc(size_t bytes) {
-  ucudnn::bench::Count(__builtin_return_address(0));
-  return ucudnn::bench::CountBlock(__libc_malloc(bytes));
+  return ucudnn::bench::Count(__builtin_return_address(0), __libc_malloc(bytes));
 }
 void* calloc(size_t count, size_t bytes) {
-  ucudnn::bench::Count(__builtin_return_address(0));
-  return ucudnn::bench::CountBlock(__libc_calloc(count, bytes));
+  return ucudnn::bench::Count(__builtin_return_address(0), __libc_calloc(count, bytes));
 }
 void* realloc(void* old, size_t bytes) {
-  ucudnn::bench::Count(__builtin_return_address(0));
   ucudnn::bench::Discount(old);
-  return ucudnn::bench::CountBlock(__libc_realloc(old, bytes));
+  return ucudnn::bench::Count(__builtin_return_address(0), __libc_realloc(old, bytes));
 }
 void* memalign(size_t alignment, size_t bytes) {
-  ucudnn::bench::Count(__builtin_return_address(0));
-  return ucudnn::bench::CountBlock(__libc_memalign(alignment, bytes));
+  return ucudnn::bench::Count(__builtin_return_address(0), __libc_memalign(alignment, bytes));
 }
 void* aligned_alloc(size_t alignment, size_t bytes) {
-  ucudnn::bench::Count(__builtin_return_address(0));
-  return ucudnn::bench::CountBlock(__libc_memalign(alignment, bytes));
+  return ucudnn::bench::Count(__builtin_return_address(0), __libc_memalign(alignment, bytes));
 }
 int posix_memalign(void** memory, size_t alignment, size_t bytes) {
-  ucudnn::bench::Count(__builtin_return_address(0));
-  *memory = ucudnn::bench::CountBlock(__libc_memalign(alignment, bytes));
+  *memory = ucudnn::bench::Count(__builtin_return_address(0), __libc_memalign(alignment, bytes));
   return *memory != nullptr ? 0 : ENOMEM;
 }
 void free(void* memory) {

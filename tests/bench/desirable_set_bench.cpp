@@ -5,7 +5,6 @@
 // among grids of tiles with 400 measured rows: at most 1 ms.
 #include <benchmark/benchmark.h>
 
-#include <chrono>
 #include <cmath>
 #include <random>
 #include <string>
@@ -14,7 +13,7 @@
 #include "convolution/tiles.h"
 #include "planning/desirable_set.h"
 #include "planning/promise.h"
-#include "tests/bench/statistics.h"
+#include "tests/bench/timed.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -44,20 +43,12 @@ void DesirableSetOfAKernel(benchmark::State& state) {
   const auto kind = static_cast<Kind>(state.range(1));
   const std::vector<MicroConfiguration> measured = Measured(kind, n);
   size_t configurations = 0;
-  std::vector<double> ms;
-  for (auto iteration : state) {
-    const auto start = std::chrono::steady_clock::now();
-    const auto set = DesirableSet(measured, n, kind == kStep ? 7 : 1, ~size_t{0});
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    configurations = set.size();
-    ms.push_back(elapsed.count() * 1e3);
-    state.SetIterationTime(elapsed.count());
-  }
+  bench::TimedMs(state, n == 256 ? 10 : 0, [&] {
+    configurations = DesirableSet(measured, n, kind == kStep ? 7 : 1, ~size_t{0}).size();
+    return "";
+  });
   state.SetLabel(std::vector{"usual", "step 7", "worst"}[kind]);
   state.counters["configurations"] = static_cast<double>(configurations);
-  state.counters["min_ms"] = bench::Minimum(ms);
-  state.counters["median_ms"] = bench::Median(ms);
-  if (n == 256) state.counters["allowed_ms"] = 10;
 }
 BENCHMARK(DesirableSetOfAKernel)
     ->ArgsProduct({{256, 1024}, {kUsual, kStep, kWorst}})
@@ -96,19 +87,11 @@ void GridFromRows(benchmark::State& state) {
     }
   }
   const PromiseRequest request = RequestFor(problem, 64 << 20, false);
-  std::vector<double> ms;
-  for (auto iteration : state) {
-    const auto start = std::chrono::steady_clock::now();
+  bench::TimedMs(state, 1, [&] {
     const auto promise = OrInTiles(MakePromise(undivided, request), tilings, undivided, request);
     const auto division = DivisionOf(problem, promise->configuration);
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (!division.ok() || division->tiles == nullptr) state.SkipWithError("nothing is cut");
-    ms.push_back(elapsed.count() * 1e3);
-    state.SetIterationTime(elapsed.count());
-  }
-  state.counters["min_ms"] = bench::Minimum(ms);
-  state.counters["median_ms"] = bench::Median(ms);
-  state.counters["allowed_ms"] = 1;
+    return division.ok() && division->tiles != nullptr ? "" : "nothing is cut";
+  });
 }
 BENCHMARK(GridFromRows)->Arg(400)->UseManualTime()->Unit(benchmark::kMillisecond);
 

@@ -164,33 +164,27 @@ void* CountedSymbol(const char* name, void* found) {
   return reinterpret_cast<void*>(&CountedProcAddress);
 }
 
-long CallsOf(std::initializer_list<Slot> slots) {
-  long calls = 0;
-  for (const Slot slot : slots) calls += counts[slot].calls;
-  return calls;
-}
-
-long BytesOf(std::initializer_list<Slot> slots) {
-  long bytes = 0;
-  for (const Slot slot : slots) bytes += counts[slot].bytes;
-  return bytes;
+long SumOf(std::atomic<long> Count::*member, std::initializer_list<Slot> slots) {
+  long sum = 0;
+  for (const Slot slot : slots) sum += counts[slot].*member;
+  return sum;
 }
 
 }  // namespace
 
 DeviceCalls Counted() {
   DeviceCalls calls;
-  calls.sends = CallsOf({kSend, kToHost});
-  calls.sent_bytes = BytesOf({kSend, kToHost});
-  calls.receives = CallsOf({kReceive, kFromHost});
-  calls.received_bytes = BytesOf({kReceive, kFromHost});
-  calls.reductions = CallsOf({kReduction});
-  calls.reduced_bytes = BytesOf({kReduction});
-  calls.copies = CallsOf({kCopy, kCopy3D, kCopyPeer});
-  calls.fills = CallsOf({kFill, kFill2D});
-  calls.events = CallsOf({kEvent, kWriteValue});
-  calls.waits = CallsOf({kWaitEvent, kWaitValue});
-  calls.host_functions = CallsOf({kHostFunction});
+  calls.sends = SumOf(&Count::calls, {kSend, kToHost});
+  calls.sent_bytes = SumOf(&Count::bytes, {kSend, kToHost});
+  calls.receives = SumOf(&Count::calls, {kReceive, kFromHost});
+  calls.received_bytes = SumOf(&Count::bytes, {kReceive, kFromHost});
+  calls.reductions = SumOf(&Count::calls, {kReduction});
+  calls.reduced_bytes = SumOf(&Count::bytes, {kReduction});
+  calls.copies = SumOf(&Count::calls, {kCopy, kCopy3D, kCopyPeer});
+  calls.fills = SumOf(&Count::calls, {kFill, kFill2D});
+  calls.events = SumOf(&Count::calls, {kEvent, kWriteValue});
+  calls.waits = SumOf(&Count::calls, {kWaitEvent, kWaitValue});
+  calls.host_functions = SumOf(&Count::calls, {kHostFunction});
   calls.allocations = WatchedAllocations();
   calls.calling_allocations = WatchedAllocationsHere();
   return calls;

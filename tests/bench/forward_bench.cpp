@@ -3,14 +3,12 @@
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <vector>
 
 #include "tests/bench/beside.h"
+#include "tests/bench/timed.h"
 
 namespace {
 
@@ -31,39 +29,22 @@ Forward FunctionOf(const std::string& library) {
 double NanosecondsPerCall(Forward function) {
   constexpr int kCalls = 1000;
   int arguments[8] = {};
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < kCalls; ++i) {
+  const auto call = [&] {
     benchmark::DoNotOptimize(function(&arguments[0], &arguments[1], &arguments[2], &arguments[3],
                                       &arguments[4], &arguments[5], &arguments[6], &arguments[7]));
-  }
-  const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
-  return elapsed.count() / kCalls;
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
-double Minimum(const std::vector<double>& values) {
-  return *std::min_element(values.begin(), values.end());
+  };
+  return ucudnn::bench::Nanoseconds(kCalls, call) / kCalls;
 }
 
 void ForwardedOverDirect(benchmark::State& state) {
   const Forward direct = FunctionOf(NullCudnn());
   const Forward forwarded = FunctionOf(ucudnn::bench::DropIn());
   NanosecondsPerCall(forwarded);  // the first call fills the slots
-  std::vector<double> direct_ns, forwarded_ns, difference_ns;
-  for (auto iteration : state) {
-    direct_ns.push_back(NanosecondsPerCall(direct));
-    forwarded_ns.push_back(NanosecondsPerCall(forwarded));
-    difference_ns.push_back(forwarded_ns.back() - direct_ns.back());
-    state.SetIterationTime(forwarded_ns.back() * 1e-9);
-  }
-  state.counters["direct_min_ns"] = Minimum(direct_ns);
-  state.counters["forwarded_min_ns"] = Minimum(forwarded_ns);
-  state.counters["over_min_ns"] = Minimum(forwarded_ns) - Minimum(direct_ns);
-  state.counters["over_median_ns"] = Median(difference_ns);
+  const ucudnn::bench::LeastTimes least = ucudnn::bench::OverDirect(
+      state, [&] { return NanosecondsPerCall(direct); },
+      [&] { return NanosecondsPerCall(forwarded); });
+  state.counters["direct_min_ns"] = least.direct_ns;
+  state.counters["forwarded_min_ns"] = least.other_ns;
 }
 BENCHMARK(ForwardedOverDirect)->UseManualTime()->Unit(benchmark::kNanosecond)->Iterations(5000);
 

@@ -8,32 +8,27 @@
 // adds at most 150 ns + 10 ns * m to m direct executions. Both sides take turns in one run.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "cuda/driver.h"
-#include "cudnn/functions.h"
 #include "cudnn/graph_engines.h"
 #include "db/sqlite_store.h"
 #include "execution/schedule.h"
-#include "tests/bench/allocation_count.h"
-#include "tests/bench/beside.h"
-#include "tests/bench/device_stream.h"
-#include "tests/bench/own_store_main.h"
-#include "tests/bench/statistics.h"
+#include "tests/bench/users_path.h"
 #include "tests/support/problem.h"
 #include "tuning/fitting_grids.h"
 #include "tuning/measure.h"
 
 namespace ucudnn {
 namespace {
+
+using bench::Fail;
+using bench::Nanoseconds;
 
 constexpr int kImages = 64;
 constexpr int kCalls = 200;
@@ -42,10 +37,6 @@ constexpr int kTiledRows = 512;
 constexpr size_t kBytesPerImage = 1024;              // with the null library's engine 38
 constexpr size_t kLimit = kBytesPerImage * kImages;  // the user's limit
 
-[[noreturn]] void Fail(const std::string& message) {
-  std::fprintf(stderr, "graph_bench: %s\n", message.c_str());
-  std::exit(1);
-}
 void Check(cudnnStatus_t status, const char* what) {
   if (status != CUDNN_STATUS_SUCCESS) Fail(std::string(what) + " failed");
 }
@@ -101,13 +92,9 @@ std::string JsonOf(const ConvolutionProblem& problem, int schema = 4, int engine
 }
 
 // One library's entry points, with objects of a program that uses them.
-struct Program {
-  Program(void* library, CUstream stream) {
-    const Status loaded =
-        cudnn::LoadFunctions([&](const char* name) { return dlsym(library, name); }, functions);
-    if (!loaded.ok() || !functions.HasGraphApi()) Fail("a library lacks functions");
-    Check(functions.cudnnCreate(&handle), "creating a handle");
-    Check(functions.cudnnSetStream(handle, stream), "setting a stream");
+struct Program : bench::LibraryUser {
+  Program(void* library, CUstream stream) : LibraryUser(library, stream) {
+    if (!functions.HasGraphApi()) Fail("a library lacks functions");
   }
 
   cudnnBackendDescriptor_t New(cudnnBackendDescriptorType_t type) const {
@@ -122,18 +109,24 @@ struct Program {
                                              values.data()),
           "setting an attribute");
   }
-  cudnnBackendDescriptor_t UnfinishedPlan(const std::string& json) const {
+  void SetDescriptor(cudnnBackendDescriptor_t to, cudnnBackendAttributeName_t name,
+                     cudnnBackendDescriptor_t value) const {
+    Set(to, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::vector{value});
+  }
+  cudnnBackendDescriptor_t UnfinishedPlan() const {
     const cudnnBackendDescriptor_t plan = New(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     Set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, std::vector{handle});
+    return plan;
+  }
+  cudnnBackendDescriptor_t UnfinishedPlan(const std::string& json) const {
+    const cudnnBackendDescriptor_t plan = UnfinishedPlan();
     Set(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
         std::vector<char>(json.begin(), json.end()));
     return plan;
   }
-  cudnnBackendDescriptor_t UnfinishedPlanOf(cudnnBackendDescriptor_t configuration) const {
-    const cudnnBackendDescriptor_t plan = New(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    Set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, std::vector{handle});
-    Set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-        std::vector{configuration});
+  cudnnBackendDescriptor_t UnfinishedPlan(cudnnBackendDescriptor_t configuration) const {
+    const cudnnBackendDescriptor_t plan = UnfinishedPlan();
+    SetDescriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
     return plan;
   }
   // Returns a configuration for a graph of one operation, on an image of one batch.
@@ -141,18 +134,14 @@ struct Program {
     const auto x = New(CUDNN_BACKEND_TENSOR_DESCRIPTOR), operation = New(type);
     Set(x, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, std::vector<int64_t>{batch, 16, 28, 28});
     if (type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) {
-      Set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-          std::vector{x});
+      SetDescriptor(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
     }
     const auto graph = New(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    Set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-        std::vector{operation});
+    SetDescriptor(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
     const auto engine = New(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-    Set(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-        std::vector{graph});
+    SetDescriptor(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
     const auto configuration = New(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    Set(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-        std::vector{engine});
+    SetDescriptor(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, engine);
     return configuration;
   }
 
@@ -174,18 +163,7 @@ struct Program {
     benchmark::DoNotOptimize(functions.cudnnBackendExecute(handle, plan, pack));
     functions.cudnnBackendDestroyDescriptor(pack);
   }
-
-  cudnn::Functions functions;
-  cudnnHandle_t handle = nullptr;
 };
-
-template <typename Call>
-double Nanoseconds(int calls, Call call) {
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < calls; ++i) call();
-  const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
-  return elapsed.count();
-}
 
 struct Setting {
   Setting() {
@@ -207,54 +185,44 @@ struct Setting {
     Open();
   }
   void Open() {
-    const Result<CUstream> stream = bench::NewDeviceStream();
-    if (!stream.ok()) Fail(stream.status().message());
-    void* const null_library = Library(bench::NullCudnn());
+    const CUstream stream = bench::DeviceStream();
+    void* const null_library = bench::OpenLibrary(bench::NullCudnn());
     executions = reinterpret_cast<long (*)()>(dlsym(null_library, "nullGraphExecutions"));
-    direct = new Program(null_library, *stream);
-    hooked = new Program(Library(bench::DropIn()), *stream);
-  }
-  static void* Library(const std::string& path) {
-    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) Fail(dlerror());
-    return library;
+    direct = new Program(null_library, stream);
+    hooked = new Program(bench::OpenLibrary(bench::DropIn()), stream);
   }
   // Stores rows of an engine that is slow undivided, and fast in pieces.
   void Prime() const {
     db::SqliteStore store({getenv("UCUDNN_DATABASE")});
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), direct->functions);
-    if (!platform.ok()) Fail(platform.message());
+    const planning::Platform platform =
+        bench::Take(tuning::DescribePlatform(*cuda::GetDriver(), direct->functions));
     const auto prime = [&](const ConvolutionProblem& problem, int part) {
-      const Status written =
-          store.Write(problem, *platform,
+      bench::Require(
+          store.Write(problem, platform,
                       {{{"graph:38", kImages, 100, kBytesPerImage * kImages, true}, 5, true},
                        {{"graph:38", part, 1, kBytesPerImage * part, true}, 5, true}},
-                      {});
-      if (!written.ok()) Fail(written.message());
+                      {}));
     };
     for (const int pieces : {1, 2, 4, 8, 16}) prime(ProblemOf(pieces), kImages / pieces);
     for (int kernel = 0; kernel < kStored; ++kernel) prime(StoredProblem(kernel), kImages / 4);
-    for (int kernel = 0; kernel < kTiled; ++kernel) PrimeTiles(store, *platform, kernel);
+    for (int kernel = 0; kernel < kTiled; ++kernel) PrimeTiles(store, platform, kernel);
   }
   // Stores tiles that were found, measured and compared, in the format of db/FORMAT.md.
   void PrimeTiles(db::SqliteStore& store, const planning::Platform& platform, int kernel) const {
     const auto plan = direct->UnfinishedPlan(JsonOf(TiledProblem(kernel), 4, kRowEngine));
     Check(direct->functions.cudnnBackendFinalize(plan), "finalizing");
-    const auto own = cudnn::ReadTemplate(direct->functions, plan);
-    if (!own.ok()) Fail(own.message());
-    cudnn::GraphEngines engines(direct->functions, {direct->handle, nullptr}, {&*own});
-    const ConvolutionProblem& whole = own->convolution.problem;
-    const EngineId& engine = own->convolution.engine;
+    const auto own = bench::Take(cudnn::ReadTemplate(direct->functions, plan));
+    cudnn::GraphEngines engines(direct->functions, {direct->handle, nullptr}, {&own});
+    const ConvolutionProblem& whole = own.convolution.problem;
+    const EngineId& engine = own.convolution.engine;
     const auto division =
-        tuning::DivideBy({.spatial = {1, kTiles, 1}}, engines, whole, engine, kLimit);
-    if (!division.ok()) Fail(division.message());
+        bench::Take(tuning::DivideBy({.spatial = {1, kTiles, 1}}, engines, whole, engine, kLimit));
     const std::string grid = "1 1 1 1 " + std::to_string(kTiles) + " 1";
     std::string compared = "tiles " + grid + ":";
-    for (size_t kind = 0; kind < division->tiles->kinds.size(); ++kind) {
-      const size_t workspace = division->configuration.runs[kind].micro.workspace_bytes;
-      const Status written = store.Write(SlackTwin(division->tiles->kinds[kind]), platform,
-                                         {{{engine, 1, 1, workspace, true}, 5, true}}, {});
-      if (!written.ok()) Fail(written.message());
+    for (size_t kind = 0; kind < division.tiles->kinds.size(); ++kind) {
+      const size_t workspace = division.configuration.runs[kind].micro.workspace_bytes;
+      bench::Require(store.Write(SlackTwin(division.tiles->kinds[kind]), platform,
+                                 {{{engine, 1, 1, workspace, true}, 5, true}}, {}));
       compared += " " + engine.Text() + " in " + std::to_string(workspace);
     }
     const size_t l2_bytes =
@@ -285,37 +253,18 @@ void ExecuteOverDirect(benchmark::State& state) {
   Check(setting.direct->functions.cudnnBackendFinalize(direct), "finalizing");
   Check(setting.hooked->functions.cudnnBackendFinalize(planned), "finalizing");
   setting.hooked->Execute(planned);
-  const long before = setting.executions();
-  setting.hooked->Execute(planned);
-  if (const long ran = setting.executions() - before; ran != pieces) {
-    Fail(std::to_string(ran) + " pieces ran in place of " + std::to_string(pieces));
-  }
-  std::vector<double> direct_ns, planned_ns, over_ns;
-  long allocations = 0;
-  for (auto iteration : state) {
-    direct_ns.push_back(Nanoseconds(kCalls * pieces, [&] { setting.direct->Execute(direct); }) /
-                        kCalls);
-    const long before_round = bench::Allocations();
-    const double round_ns = Nanoseconds(kCalls, [&] { setting.hooked->Execute(planned); });
-    allocations += bench::Allocations() - before_round;
-    planned_ns.push_back(round_ns / kCalls);
-    over_ns.push_back(planned_ns.back() - direct_ns.back());
-    state.SetIterationTime(planned_ns.back() * 1e-9);
-  }
-  state.counters["over_min_ns"] = bench::Minimum(planned_ns) - bench::Minimum(direct_ns);
-  state.counters["over_median_ns"] = bench::Median(over_ns);
-  state.counters["allowed_ns"] = 1000 + 300 * pieces;
-  state.counters["allocations"] = static_cast<double>(allocations);
-  if (allocations != 0) Fail("a planned execution allocated");
+  const auto run_directly = [&] { setting.direct->Execute(direct); };
+  const auto run = [&] { setting.hooked->Execute(planned); };
+  bench::ExpectPieces(setting.executions, pieces, run);
+  bench::PlannedOverDirect(
+      state, 1000 + 300 * pieces,
+      [&] { return Nanoseconds(kCalls * pieces, run_directly) / kCalls; },
+      [&] { return Nanoseconds(kCalls, run) / kCalls; });
 }
 BENCHMARK(ExecuteOverDirect)
-    ->Arg(1)
-    ->Arg(2)
-    ->Arg(4)
-    ->Arg(8)
-    ->Arg(16)
-    ->UseManualTime()
-    ->Unit(benchmark::kNanosecond)
+    ->RangeMultiplier(2)
+    ->Range(1, 16)
+    ->Apply(bench::InNanoseconds)
     ->Iterations(1000);
 
 // Measures what a schedule of tiles adds to the executions of their plans: a square image is cut
@@ -328,16 +277,13 @@ void TilesOverDirect(benchmark::State& state) {
   image.x = {1, kTiledRows, kTiledRows};
   const auto plan = program.UnfinishedPlan(JsonOf(image));
   Check(program.functions.cudnnBackendFinalize(plan), "finalizing");
-  const auto own = cudnn::ReadTemplate(program.functions, plan);
-  if (!own.ok()) Fail(own.message());
-  cudnn::GraphEngines engines(program.functions, {program.handle, nullptr}, {&*own});
-  const ConvolutionProblem& problem = own->convolution.problem;
+  const auto own = bench::Take(cudnn::ReadTemplate(program.functions, plan));
+  cudnn::GraphEngines engines(program.functions, {program.handle, nullptr}, {&own});
+  const ConvolutionProblem& problem = own.convolution.problem;
   constexpr size_t kAny = size_t{1} << 30;
-  const auto division =
-      tuning::DivideBy({.spatial = {1, parts, 1}}, engines, problem, own->convolution.engine, kAny);
-  if (!division.ok()) Fail(division.message());
-  const auto schedule = execution::Schedule::Make(engines, {problem, *division, {}});
-  if (!schedule.ok()) Fail(schedule.message());
+  const auto division = bench::Take(
+      tuning::DivideBy({.spatial = {1, parts, 1}}, engines, problem, own.convolution.engine, kAny));
+  const auto schedule = bench::Take(execution::Schedule::Make(engines, {problem, division, {}}));
   static float device[16], one = 1, zero = 0;
   cudnn::ConvolutionCall call;
   call.handle = program.handle;
@@ -346,51 +292,25 @@ void TilesOverDirect(benchmark::State& state) {
   call.alpha = &one;
   call.beta = &zero;
   execution::Outcome outcome = {};
-  const auto run = [&] { benchmark::DoNotOptimize((*schedule)->Run(call, outcome)); };
-  const long before = TheSetting().executions();
-  run();
-  if (outcome != execution::Outcome::kPlanned || TheSetting().executions() - before != parts) {
-    Fail("the tiles did not run");
-  }
-  std::vector<double> direct_ns, planned_ns, over_ns;
-  long allocations = 0;
-  for (auto iteration : state) {
-    direct_ns.push_back(Nanoseconds(parts, [&] { program.Execute(plan); }));
-    const long before_round = bench::Allocations();
-    const double round_ns = Nanoseconds(1, run);
-    allocations += bench::Allocations() - before_round;
-    planned_ns.push_back(round_ns);
-    over_ns.push_back(planned_ns.back() - direct_ns.back());
-    state.SetIterationTime(planned_ns.back() * 1e-9);
-  }
-  state.counters["over_min_ns"] = bench::Minimum(planned_ns) - bench::Minimum(direct_ns);
-  state.counters["over_median_ns"] = bench::Median(over_ns);
-  state.counters["allowed_ns"] = 150 + 10 * parts;
-  state.counters["allocations"] = static_cast<double>(allocations);
-  if (allocations != 0) Fail("a call of tiles allocated");
+  const auto run = [&] { benchmark::DoNotOptimize(schedule->Run(call, outcome)); };
+  bench::ExpectPieces(TheSetting().executions, parts, run);
+  if (outcome != execution::Outcome::kPlanned) Fail("the tiles did not run");
+  bench::PlannedOverDirect(
+      state, 150 + 10 * parts, [&] { return Nanoseconds(parts, [&] { program.Execute(plan); }); },
+      [&] { return Nanoseconds(1, run); });
 }
 BENCHMARK(TilesOverDirect)
-    ->Arg(4)
-    ->Arg(16)
-    ->Arg(64)
-    ->Arg(256)
-    ->UseManualTime()
-    ->Unit(benchmark::kNanosecond)
+    ->RangeMultiplier(4)
+    ->Range(4, 256)
+    ->Apply(bench::InNanoseconds)
     ->Iterations(2000);
 
 // `run` returns the ns that a program takes.
 template <typename Run>
 void HookedOverDirect(benchmark::State& state, double allowed_ns, Run run) {
   const Setting& setting = TheSetting();
-  std::vector<double> direct_ns, hooked_ns, over_ns;
-  for (auto iteration : state) {
-    direct_ns.push_back(run(*setting.direct));
-    hooked_ns.push_back(run(*setting.hooked));
-    over_ns.push_back(hooked_ns.back() - direct_ns.back());
-    state.SetIterationTime(hooked_ns.back() * 1e-9);
-  }
-  state.counters["over_min_ns"] = bench::Minimum(hooked_ns) - bench::Minimum(direct_ns);
-  state.counters["over_median_ns"] = bench::Median(over_ns);
+  bench::OverDirect(
+      state, [&] { return run(*setting.direct); }, [&] { return run(*setting.hooked); });
   state.counters["allowed_ns"] = allowed_ns;
 }
 // `make` returns a program's plan that is not yet finalized.
@@ -403,26 +323,22 @@ void FinalizeOverDirect(benchmark::State& state, Make make) {
     return taken;
   });
 }
+void FinalizeOperation(benchmark::State& state, cudnnBackendDescriptorType_t type) {
+  const Setting& setting = TheSetting();
+  const auto direct = setting.direct->ConfigurationOf(type, 1);
+  const auto hooked = setting.hooked->ConfigurationOf(type, 1);
+  FinalizeOverDirect(state, [&](const Program& program) {
+    return program.UnfinishedPlan(&program == setting.direct ? direct : hooked);
+  });
+}
 void FinalizeOtherOperation(benchmark::State& state) {
-  const Setting& setting = TheSetting();
-  constexpr auto kType = CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
-  const auto direct = setting.direct->ConfigurationOf(kType, 1);
-  const auto hooked = setting.hooked->ConfigurationOf(kType, 1);
-  FinalizeOverDirect(state, [&](const Program& program) {
-    return program.UnfinishedPlanOf(&program == setting.direct ? direct : hooked);
-  });
+  FinalizeOperation(state, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
 }
-BENCHMARK(FinalizeOtherOperation)->UseManualTime()->Unit(benchmark::kNanosecond)->Iterations(5000);
+BENCHMARK(FinalizeOtherOperation)->Apply(bench::InNanoseconds)->Iterations(5000);
 void FinalizeSingleImage(benchmark::State& state) {
-  const Setting& setting = TheSetting();
-  constexpr auto kType = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
-  const auto direct = setting.direct->ConfigurationOf(kType, 1);
-  const auto hooked = setting.hooked->ConfigurationOf(kType, 1);
-  FinalizeOverDirect(state, [&](const Program& program) {
-    return program.UnfinishedPlanOf(&program == setting.direct ? direct : hooked);
-  });
+  FinalizeOperation(state, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
 }
-BENCHMARK(FinalizeSingleImage)->UseManualTime()->Unit(benchmark::kNanosecond)->Iterations(5000);
+BENCHMARK(FinalizeSingleImage)->Apply(bench::InNanoseconds)->Iterations(5000);
 // The plan comes from JSON of another schema, which has to be read before it is left alone.
 constexpr double kJsonAllowedNs = 5000;
 void FinalizeUnfamiliarJson(benchmark::State& state) {
@@ -430,7 +346,7 @@ void FinalizeUnfamiliarJson(benchmark::State& state) {
   FinalizeOverDirect(state, [&](const Program& program) { return program.UnfinishedPlan(json); });
   state.counters["allowed_ns"] = kJsonAllowedNs;
 }
-BENCHMARK(FinalizeUnfamiliarJson)->UseManualTime()->Unit(benchmark::kNanosecond)->Iterations(5000);
+BENCHMARK(FinalizeUnfamiliarJson)->Apply(bench::InNanoseconds)->Iterations(5000);
 // Here the plans differ, as a program's first ones do.
 void FinalizeUnfamiliarJsonFirst(benchmark::State& state) {
   std::vector<std::string> jsons;
@@ -444,10 +360,7 @@ void FinalizeUnfamiliarJsonFirst(benchmark::State& state) {
   });
   state.counters["allowed_ns"] = kJsonAllowedNs;
 }
-BENCHMARK(FinalizeUnfamiliarJsonFirst)
-    ->UseManualTime()
-    ->Unit(benchmark::kNanosecond)
-    ->Iterations(kStored);
+BENCHMARK(FinalizeUnfamiliarJsonFirst)->Apply(bench::InNanoseconds)->Iterations(kStored);
 // The plans are divided by what a store knows; each is met for the first time.
 void FirstFinalizeFromStore(benchmark::State& state) {
   size_t direct = 0, hooked = 0;
@@ -457,10 +370,7 @@ void FirstFinalizeFromStore(benchmark::State& state) {
   });
   state.counters["allowed_ns"] = 100'000;
 }
-BENCHMARK(FirstFinalizeFromStore)
-    ->UseManualTime()
-    ->Unit(benchmark::kNanosecond)
-    ->Iterations(kStored);
+BENCHMARK(FirstFinalizeFromStore)->Apply(bench::InNanoseconds)->Iterations(kStored);
 // The plan runs in tiles that a store knows; time ends when the first execution has enqueued them.
 void FirstTilesFromStore(benchmark::State& state) {
   const Setting& setting = TheSetting();
@@ -479,14 +389,14 @@ void FirstTilesFromStore(benchmark::State& state) {
     return taken;
   });
 }
-BENCHMARK(FirstTilesFromStore)->UseManualTime()->Unit(benchmark::kNanosecond)->Iterations(kTiled);
+BENCHMARK(FirstTilesFromStore)->Apply(bench::InNanoseconds)->Iterations(kTiled);
 // The plan is divided, and was met before.
 void FinalizePlannedAgain(benchmark::State& state) {
   const std::string json = JsonOf(ProblemOf(4));
   FinalizeOverDirect(state, [&](const Program& program) { return program.UnfinishedPlan(json); });
   state.counters.erase("allowed_ns");
 }
-BENCHMARK(FinalizePlannedAgain)->UseManualTime()->Unit(benchmark::kNanosecond)->Iterations(5000);
+BENCHMARK(FinalizePlannedAgain)->Apply(bench::InNanoseconds)->Iterations(5000);
 
 }  // namespace
 }  // namespace ucudnn

@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "planner/multigrid/device/device_solvers.h"
+#include "tests/bench/statistics.h"
 #include "tests/support/null_device.h"
 #include "tests/support/stand_in.h"
 #include "unit/planner/multigrid/alone_stage.h"
@@ -36,17 +36,15 @@ CUcontext OpenContext() {
   return context;
 }
 
-double ProcessorSeconds() {
-  timespec time = {};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+void Check(const Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", status.message().c_str());
+  std::exit(1);
 }
-
 template <typename T>
 T Get(Result<T> result) {
-  if (result.ok()) return std::move(*result);
-  std::fprintf(stderr, "%s\n", result.message().c_str());
-  std::exit(1);
+  Check(result.status());
+  return std::move(*result);
 }
 
 // A chain of Kirby's layers has 4 channels of 24 x 24 pixels and filters of 7 x 7.
@@ -70,19 +68,19 @@ class Solver {
     DeviceSolvers solvers(
         target, {.way = way, .launch = launch, .lanes = kLanes, .workspace_limit = kWorkspace});
     solver_ = Get(solvers.Make(stage_.ToSolve()));
-    if (!solver_->LoadWeights().ok()) std::abort();
+    Check(solver_->LoadWeights());
   }
 
-  // Returns the processor seconds of the fastest of a few solves, after some that make everything
+  // Returns the processor ms of the fastest of a few solves, after some that make everything
   // ready.
   double Time(int cycles) {
     constexpr int kWarm = 2;
     constexpr int kRuns = 2;
     double fastest = std::numeric_limits<double>::infinity();
     for (int run = 0; run < kWarm + kRuns; ++run) {
-      const double begin = ProcessorSeconds();
+      const double begin = bench::ProcessorMs();
       Run(cycles);
-      if (run >= kWarm) fastest = std::min(fastest, ProcessorSeconds() - begin);
+      if (run >= kWarm) fastest = std::min(fastest, bench::ProcessorMs() - begin);
     }
     return fastest;
   }
@@ -119,11 +117,6 @@ class Solver {
     options.measures_cycles = false;
     return options;
   }
-  static void Check(const Status& status) {
-    if (status.ok()) return;
-    std::fprintf(stderr, "%s\n", status.message().c_str());
-    std::exit(1);
-  }
 
   AloneStage stage_;
   const Chain& chain_;
@@ -152,9 +145,9 @@ void PrintWays(const DeviceTarget& target, int most_layers) {
   for (int layers = 64; layers <= most_layers; layers *= 4) {
     const Chain chain(layers);
     Solver serial(target, chain, Way::kStreams, Launch::kEach, 1);
-    std::printf("%-8d%18.1f", layers, serial.Time(kCycles) * 1e3);
+    std::printf("%-8d%18.1f", layers, serial.Time(kCycles));
     for (const Run& run : kRuns) {
-      std::printf("%18.1f", Solver(target, chain, run.way, run.launch, 0).Time(kCycles) * 1e3);
+      std::printf("%18.1f", Solver(target, chain, run.way, run.launch, 0).Time(kCycles));
       std::fflush(stdout);
     }
     std::printf("\n");
@@ -170,16 +163,16 @@ void PrintHostTimes(const DeviceTarget& target, int layers) {
   constexpr int kMore = 48;  // too few for relaxation to be exact, so nothing is measured
   for (const Run& run : kRuns) {
     Solver solver(target, chain, run.way, run.launch, 0);
-    double seconds[2];
+    double ms[2];
     double calls[2];
     for (const int more : {0, 1}) {
       solver.Run(kCycles + more * kMore);
-      seconds[more] = solver.Time(kCycles + more * kMore);
+      ms[more] = solver.Time(kCycles + more * kMore);
       const long before = test::NullCalls();
       solver.Run(kCycles + more * kMore);
       calls[more] = static_cast<double>(test::NullCalls() - before);
     }
-    const double us = (seconds[1] - seconds[0]) * 1e6 / kMore;
+    const double us = (ms[1] - ms[0]) * 1e3 / kMore;
     const double calls_of_cycle = (calls[1] - calls[0]) / kMore;
     std::printf("%-18s%10.0f%12.2f%18.3f\n", run.Name().c_str(), calls_of_cycle, us,
                 us / calls_of_cycle);
@@ -199,15 +192,14 @@ void PrintTraining(const DeviceTarget& target, const char* device, int most_laye
     double fastest[2] = {1e9, 1e9};
     for (int run = 0; run < kWarm + kRuns; ++run) {
       for (const auto where : {Solver::Descends::kOnHost, Solver::Descends::kOnDevice}) {
-        const double begin = ProcessorSeconds();
+        const double begin = bench::ProcessorMs();
         solver.Train(where);
         if (cuCtxSynchronize() != CUDA_SUCCESS) std::abort();
         double& least = fastest[where == Solver::Descends::kOnDevice ? 1 : 0];
-        if (run >= kWarm) least = std::min(least, ProcessorSeconds() - begin);
+        if (run >= kWarm) least = std::min(least, bench::ProcessorMs() - begin);
       }
     }
-    std::printf("%-8d%20.2f%20.2f%8.3f\n", layers, fastest[0] * 1e3, fastest[1] * 1e3,
-                fastest[1] / fastest[0]);
+    std::printf("%-8d%20.2f%20.2f%8.3f\n", layers, fastest[0], fastest[1], fastest[1] / fastest[0]);
     std::fflush(stdout);
   }
 }

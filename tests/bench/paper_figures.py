@@ -30,6 +30,12 @@ NETS = ("alexnet", "vgg16", "inception-v3")
 PAPER = ("--cost", "deepa-paper")  # the costs of DeePa's Tables 2 and 3
 
 
+def run(ucudnn, *words):
+    """Returns what a command of ucudnn prints, which none of the user's settings change."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("UCUDNN_")}
+    return subprocess.run([ucudnn, *words], check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+
+
 class Planner:
     """Runs `ucudnn plan` and `ucudnn.parallel.count` and keeps their answers, since figures share plans."""
 
@@ -38,9 +44,7 @@ class Planner:
 
     def run(self, *words):
         if words not in self.kept:
-            environment = {name: value for name, value in os.environ.items() if not name.startswith("UCUDNN_")}
-            self.kept[words] = subprocess.run([self.ucudnn, *words], check=True, stdout=subprocess.PIPE, text=True,
-                                              env=environment).stdout
+            self.kept[words] = run(self.ucudnn, *words)
         return self.kept[words]
 
     def machine(self, name, device, *levels):
@@ -412,15 +416,19 @@ def marks(name):
     return f"<!-- {name} -->\n", f"<!-- {name} ends -->\n"
 
 
-def replace(path, name, lines):
-    begin, end = marks(name)
+def replace_between(path, begin, end, text):
     with open(path, encoding="utf-8") as file:
         before, found, rest = file.read().partition(begin)
     _, also, after = rest.partition(end)
     if not found or not also:
-        sys.exit(f"paper_figures.py: {path}: expected the lines {begin.strip()} and {end.strip()}, to write between them")
+        program = os.path.basename(sys.argv[0])
+        sys.exit(f"{program}: {path}: expected the lines {begin.strip()} and {end.strip()}, to write between them")
     with open(path, "w", encoding="utf-8") as file:
-        file.write(before + begin + "\n".join(lines) + "\n" + end + after)
+        file.write(before + begin + text + end + after)
+
+
+def replace(path, name, lines):
+    replace_between(path, *marks(name), "\n".join(lines) + "\n")
 
 
 def main():

@@ -19,31 +19,17 @@
 #include "planner/machine/presets.h"
 #include "planner/search/bucket_tree.h"
 #include "planner/search/search.h"
-#include "tests/bench/statistics.h"
+#include "tests/bench/timed.h"
 #include "tests/unit/planner/hrnet.h"
 #include "tests/unit/planner/network_shapes.h"
 
 namespace ucudnn::planner {
 namespace {
 
-// Times `work`, which returns whether it did what it should, again and again.
+// Times `work`, which returns whether it found an optimal plan.
 template <typename Work>
 void Timed(benchmark::State& state, double allowed_ms, const Work& work) {
-  std::vector<double> ms;
-  for (auto iteration : state) {
-    const auto start = std::chrono::steady_clock::now();
-    const bool optimal = work();
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (!optimal) {
-      state.SkipWithError("no optimal plan");
-      return;
-    }
-    ms.push_back(elapsed.count() * 1e3);
-    state.SetIterationTime(elapsed.count());
-  }
-  state.counters["min_ms"] = bench::Minimum(ms);
-  state.counters["median_ms"] = bench::Median(ms);
-  state.counters["allowed_ms"] = allowed_ms;
+  bench::TimedMs(state, allowed_ms, [&] { return work() ? "" : "no optimal plan"; });
 }
 
 void Searching(benchmark::State& state, const NetworkShape& shape, int configurations,

@@ -13,9 +13,10 @@ import itertools
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
+
+from paper_figures import replace_between, row, run, table
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "unit", "planning", "tables", "miopen")
 DEVICES = {"gfx90a-104cu": "MI200 series", "gfx908-120cu": "MI100", "gfx906-60cu": "MI50, Radeon VII"}
@@ -56,10 +57,6 @@ class Command:
     def __init__(self, ucudnn, folder):
         self.ucudnn, self.folder = ucudnn, folder
 
-    def run(self, *words):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("UCUDNN_")}
-        return subprocess.run([self.ucudnn, *words], check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
-
     def store(self, device, solvers):
         return os.path.join(self.folder, f"{device}-{solvers}.db")
 
@@ -69,11 +66,11 @@ class Command:
             writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
             writer.writeheader()
             writer.writerows(row for row in rows if row["device"] == device)
-        self.run("cache", "import", path, "--db", self.store(device, solvers))
+        run(self.ucudnn, "cache", "import", path, "--db", self.store(device, solvers))
 
     def plan(self, device, network, *words, solvers="all"):
-        return json.loads(self.run("workspace", "--net", network, "--batch", str(BATCH), "--db", self.store(device, solvers),
-                                   "--device", device, "--policy", "all", "--json", *words))
+        return json.loads(run(self.ucudnn, "workspace", "--net", network, "--batch", str(BATCH), "--db",
+                              self.store(device, solvers), "--device", device, "--policy", "all", "--json", *words))
 
 
 def whole_ms(plan):
@@ -87,15 +84,14 @@ def gain(whole, divided):
 
 
 def network_table(plans, device):
-    yield "| network | solvers | " + " | ".join(LIMITS.values()) + " |"
-    yield "|---|---|" + "---|" * len(LIMITS)
+    yield from table("network", "solvers", *LIMITS.values())
     for network in NETWORKS:
         for solvers, name in (("all", "all"), ("whole", "those known at 256")):
             cells = []
             for limit in LIMITS:
                 whole = whole_ms(plans[device, network, limit, "all"])
                 cells.append(gain(whole, plans[device, network, limit, solvers]["total_time_ms"]))
-            yield f"| {network if solvers == 'all' else ''} | {name} | " + " | ".join(cells) + " |"
+            yield row(network if solvers == "all" else "", name, *cells)
 
 
 def distinct_kernels(plans, device, limit):
@@ -107,21 +103,19 @@ def distinct_kernels(plans, device, limit):
 
 
 def kernel_table(plans):
-    yield "| GPU | limit | kernels | median gain | more than 1.05x | more than 1.5x | largest |"
-    yield "|---|---|---|---|---|---|---|"
+    yield from table("GPU", "limit", "kernels", "median gain", "more than 1.05x", "more than 1.5x", "largest")
     for device in DEVICES:
         for limit, name in LIMITS.items():
             gains = [kernel["undivided"]["time_ms"] / kernel["chosen"]["time_ms"]
                      for kernel in distinct_kernels(plans, device, limit).values()]
             above = [sum(one > least for one in gains) for least in (1.05, 1.5)]
-            yield (f"| {device} | {name} | {len(gains)} | {statistics.median(gains):.2f}x | {above[0]} | {above[1]} | "
-                   f"{max(gains):.2f}x |")
+            yield row(device, name, len(gains), f"{statistics.median(gains):.2f}x", *above, f"{max(gains):.2f}x")
 
 
 def judged_table(plans, rows):
     """Covers the kernels for which the judge has a row of the whole engine and of each piece."""
-    yield "| divisions found with | limit | kernels | by the same measurements | geometric mean | by the other GPU's | geometric mean |"
-    yield "|---|---|---|---|---|---|---|"
+    yield from table("divisions found with", "limit", "kernels", "by the same measurements", "geometric mean",
+                     "by the other GPU's", "geometric mean")
     for device, judge in ((JUDGED, JUDGE), (JUDGE, JUDGED)):
         times = {(kernel_of(row), row["engine"], int(row["micro_batch"])): float(row["time_ms"])
                  for row in rows if row["device"] == judge}
@@ -136,17 +130,16 @@ def judged_table(plans, rows):
                                                     for piece, run in zip(pieces, kernel["chosen"]["plan"]))))
             cells = [f"{gain(*map(sum, zip(*times_ms)))} | {statistics.geometric_mean(w / d for w, d in times_ms):.2f}x"
                      for times_ms in (here, there)]
-            yield f"| {device} | {name} | {len(here)} | " + " | ".join(cells) + " |"
+            yield row(device, name, len(here), *cells)
 
 
 def total_table(totals):
-    yield "| GPU | network | share of each kernel | whole | divided (WR) | one budget (WD) |"
-    yield "|---|---|---|---|---|---|"
+    yield from table("GPU", "network", "share of each kernel", "whole", "divided (WR)", "one budget (WD)")
     for (device, network), (one_budget, equal_shares) in totals.items():
         whole = whole_ms(one_budget)
-        yield (f"| {device} | {network} | {one_budget['undivided_limit_bytes'] / 2**20:.1f} MiB | "
-               f"{'unknown' if whole is None else f'{whole:.1f} ms'} | {equal_shares['total_time_ms']:.1f} ms | "
-               f"{one_budget['total_time_ms']:.1f} ms |")
+        yield row(device, network, f"{one_budget['undivided_limit_bytes'] / 2**20:.1f} MiB",
+                  "unknown" if whole is None else f"{whole:.1f} ms",
+                  *(f"{plan['total_time_ms']:.1f} ms" for plan in (equal_shares, one_budget)))
 
 
 def tables(ucudnn):
@@ -181,13 +174,7 @@ def tables(ucudnn):
 
 
 def replace_tables(path, text):
-    with open(path, encoding="utf-8") as file:
-        before, begin, rest = file.read().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        sys.exit(f"predicted_gains.py: {path}: expected the lines {BEGIN.strip()} and {END.strip()}, to write between them")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(before + begin + text + end + after)
+    replace_between(path, BEGIN, END, text)
 
 
 def main(words):

@@ -111,11 +111,9 @@ class Bench:
         gradient = operation == "backward_filter"
         sums_sent = 0
         for result in results:
-            least = Minimum(images, channels, extent, ranks, dilation, result["rank"])
             rank = f"{name}, rank {result['rank']}"
-            result["minimum"] = least.bytes
-            result["bytes"] = result["spatial"]["exchanged_bytes"] / result["spatial"]["calls"]
-            self.expect(f"{rank}: bytes that the report tells of a call", least.bytes, result["bytes"])
+            least = Minimum(images, channels, extent, ranks, dilation, result["rank"])
+            self.check_bytes(f"{rank}: bytes that the report tells of a call", result, least)
             self.expect(f"{rank}: allocations in {result['counted']} calls, by the thread that makes them", 0,
                         result["calling_allocations"])
             if transport == "loopback" and gradient:
@@ -260,7 +258,10 @@ class Bench:
                     results = self.run(operation, images, extent, dilation, ranks)
                 if ranks > 1:
                     counts = self.run(operation, images, extent, dilation, ranks, null=not self.gpu)
-                    self.check_bytes(counts, images, extent, dilation, operation)
+                    for result in counts:
+                        least_of = Minimum(images, CHANNELS, extent, ranks, dilation, result["rank"])
+                        self.check_bytes(f"{operation} H=W={extent} D={dilation}, {ranks} ranks, rank {result['rank']}: bytes of a "
+                                         "call", result, least_of)
                     most = max(counts, key=lambda result: result["bytes"])
                     exchanged, least = max(exchanged, most["bytes"]), max(least, most["minimum"])
                 if operation == "forward":
@@ -278,13 +279,10 @@ class Bench:
                 line += f"{'not timed':>11} {told[0]:>12} {'not timed':>12} {told[1]:>12} "
             print(line + f"{memory:9.2f} {memory / one['memory']:6.3f} {told[2]:>6} {exchanged:9.0f} {least:9}", flush=True)
 
-    def check_bytes(self, results, images, extent, dilation, operation):
-        for result in results:
-            least = Minimum(images, CHANNELS, extent, len(results), dilation, result["rank"])
-            result["minimum"] = least.bytes
-            result["bytes"] = result["spatial"]["exchanged_bytes"] / result["spatial"]["calls"]
-            self.expect(f"{operation} H=W={extent} D={dilation}, {len(results)} ranks, rank {result['rank']}: bytes of a call",
-                        least.bytes, result["bytes"])
+    def check_bytes(self, what, result, least):
+        result["minimum"] = least.bytes
+        result["bytes"] = result["spatial"]["exchanged_bytes"] / result["spatial"]["calls"]
+        self.expect(what, least.bytes, result["bytes"])
 
 
 def main():

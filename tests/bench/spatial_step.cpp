@@ -12,7 +12,6 @@
 // no-device: from the counts on, what libucudnn asks of the driver and of NCCL is not done
 // (device_calls.h), and samples are libucudnn's own time.
 #include <cuda_runtime.h>
-#include <time.h>
 #include <ucudnn/ucudnn.h>
 
 #include <algorithm>
@@ -26,7 +25,10 @@
 
 #include "tests/bench/allocation_count.h"
 #include "tests/bench/device_calls.h"
+#include "tests/bench/statistics.h"
 #include "tests/integration/programs/check_calls.h"
+#include "tests/integration/programs/descriptors.h"
+#include "tests/integration/programs/device_numbers.h"
 
 namespace {
 
@@ -37,11 +39,6 @@ constexpr float kOne = 1, kZero = 0;
 
 double MillisecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
-int Variable(const char* name, int otherwise) {
-  const char* const value = std::getenv(name);
-  return value != nullptr ? std::atoi(value) : otherwise;
 }
 
 // Returns device memory with numbers that differ between ranks.
@@ -70,20 +67,10 @@ class Convolution {
  public:
   Convolution(cudnnHandle_t handle, const std::string& operation, const Shape& shape, uint32_t seed)
       : handle_(handle), operation_(operation) {
-    const int image[4] = {shape.images, shape.channels, shape.rows, shape.width};
-    const int plane = shape.rows * shape.width;
-    const int strides[4] = {shape.channels * plane, plane, shape.width, 1};
-    const int filter[4] = {shape.channels, shape.channels, kFilter, kFilter};
-    const int spread[2] = {shape.dilation, shape.dilation}, ones[2] = {1, 1};
-    CHECK_CUDNN(cudnnCreateTensorDescriptor(&image_));
-    CHECK_CUDNN(cudnnSetTensorNdDescriptor(image_, CUDNN_DATA_FLOAT, 4, image, strides));
-    CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter_));
-    CHECK_CUDNN(
-        cudnnSetFilterNdDescriptor(filter_, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
-    CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution_));
-    CHECK_CUDNN(cudnnSetConvolutionNdDescriptor(convolution_, 2, spread, ones, spread,
-                                                CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    const size_t elements = static_cast<size_t>(shape.images) * static_cast<size_t>(strides[0]);
+    image_ = MakeTensor(CUDNN_DATA_FLOAT, shape.images, shape.channels, shape.rows, shape.width);
+    filter_ = MakeFilter(CUDNN_DATA_FLOAT, shape.channels, shape.channels, kFilter);
+    convolution_ = MakeConvolution(CUDNN_DATA_FLOAT, shape.dilation, 1, shape.dilation);
+    const size_t elements = size_t{1} * shape.images * shape.channels * shape.rows * shape.width;
     const size_t taps = static_cast<size_t>(shape.channels * shape.channels * kFilter * kFilter);
     x_ = MakeNumbers(elements, seed);
     y_ = MakeNumbers(elements, seed + 1);
@@ -114,50 +101,41 @@ class Convolution {
  private:
   void RunForward() const {
     CHECK_CUDNN(cudnnConvolutionForward(handle_, &kOne, image_, x_, filter_, w_, convolution_,
-                                        forward_, workspace_, workspace_bytes_, &kZero, image_,
+                                        forward_.algo, workspace_, workspace_bytes_, &kZero, image_,
                                         y_));
   }
   void RunBackwardData() const {
     CHECK_CUDNN(cudnnConvolutionBackwardData(handle_, &kOne, filter_, w_, image_, y_, convolution_,
-                                             data_, workspace_, workspace_bytes_, &kZero, image_,
-                                             dx_));
+                                             data_.algo, workspace_, workspace_bytes_, &kZero,
+                                             image_, dx_));
   }
   void RunBackwardFilter() const {
     CHECK_CUDNN(cudnnConvolutionBackwardFilter(handle_, &kOne, image_, x_, image_, y_, convolution_,
-                                               gradient_, workspace_, workspace_bytes_, &kZero,
+                                               gradient_.algo, workspace_, workspace_bytes_, &kZero,
                                                filter_, dw_));
   }
 
   // Chooses what cuDNN's heuristics rank first.
   void Choose() {
-    int count = 0;
-    size_t bytes = 0;
     if (operation_ == "forward") {
-      cudnnConvolutionFwdAlgoPerf_t best;
-      CHECK_CUDNN(cudnnGetConvolutionForwardAlgorithm_v7(handle_, image_, filter_, convolution_,
-                                                         image_, 1, &count, &best));
-      forward_ = best.algo;
-      CHECK_CUDNN(cudnnGetConvolutionForwardWorkspaceSize(handle_, image_, filter_, convolution_,
-                                                          image_, forward_, &bytes));
-      workspace_bytes_ = bytes;
+      Take(forward_, cudnnGetConvolutionForwardAlgorithm_v7,
+           cudnnGetConvolutionForwardWorkspaceSize, image_, filter_, convolution_, image_);
       return;
     }
     if (operation_ != "backward_filter") {
-      cudnnConvolutionBwdDataAlgoPerf_t best;
-      CHECK_CUDNN(cudnnGetConvolutionBackwardDataAlgorithm_v7(
-          handle_, filter_, image_, convolution_, image_, 1, &count, &best));
-      data_ = best.algo;
-      CHECK_CUDNN(cudnnGetConvolutionBackwardDataWorkspaceSize(
-          handle_, filter_, image_, convolution_, image_, data_, &bytes));
-      workspace_bytes_ = bytes;
+      Take(data_, cudnnGetConvolutionBackwardDataAlgorithm_v7,
+           cudnnGetConvolutionBackwardDataWorkspaceSize, filter_, image_, convolution_, image_);
     }
     if (operation_ == "backward_data") return;
-    cudnnConvolutionBwdFilterAlgoPerf_t best;
-    CHECK_CUDNN(cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle_, image_, image_, convolution_,
-                                                              filter_, 1, &count, &best));
-    gradient_ = best.algo;
-    CHECK_CUDNN(cudnnGetConvolutionBackwardFilterWorkspaceSize(
-        handle_, image_, image_, convolution_, filter_, gradient_, &bytes));
+    Take(gradient_, cudnnGetConvolutionBackwardFilterAlgorithm_v7,
+         cudnnGetConvolutionBackwardFilterWorkspaceSize, image_, image_, convolution_, filter_);
+  }
+  template <typename Best, typename Get, typename Need, typename... Descriptors>
+  void Take(Best& best, Get get, Need need, Descriptors... descriptors) {
+    int count = 0;
+    size_t bytes = 0;
+    CHECK_CUDNN(get(handle_, descriptors..., 1, &count, &best));
+    CHECK_CUDNN(need(handle_, descriptors..., best.algo, &bytes));
     workspace_bytes_ = std::max(workspace_bytes_, bytes);
   }
 
@@ -169,9 +147,9 @@ class Convolution {
   float *x_ = nullptr, *y_ = nullptr, *w_ = nullptr, *dx_ = nullptr, *dw_ = nullptr;
   void* workspace_ = nullptr;
   size_t tensor_bytes_ = 0, workspace_bytes_ = 0;
-  cudnnConvolutionFwdAlgo_t forward_ = {};
-  cudnnConvolutionBwdDataAlgo_t data_ = {};
-  cudnnConvolutionBwdFilterAlgo_t gradient_ = {};
+  cudnnConvolutionFwdAlgoPerf_t forward_ = {};
+  cudnnConvolutionBwdDataAlgoPerf_t data_ = {};
+  cudnnConvolutionBwdFilterAlgoPerf_t gradient_ = {};
 };
 
 void Synchronize() { CHECK_CUDA(cudaDeviceSynchronize()); }
@@ -201,20 +179,14 @@ struct Times {
   std::vector<double> cpu_ms;        // of all threads of the process
 };
 
-double ProcessorMilliseconds() {
-  timespec used = {};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-  return static_cast<double>(used.tv_sec) * 1e3 + static_cast<double>(used.tv_nsec) * 1e-6;
-}
-
 void Sample(const Convolution& convolution, int calls, Times& times) {
-  const double used_ms = ProcessorMilliseconds();
+  const double used_ms = ucudnn::bench::ProcessorMs();
   const Clock::time_point begin = Clock::now();
   for (int i = 0; i < calls; ++i) convolution.Run();
   times.issue_ms.push_back(MillisecondsSince(begin));
   Synchronize();
   times.ms.push_back(MillisecondsSince(begin));
-  times.cpu_ms.push_back(ProcessorMilliseconds() - used_ms);
+  times.cpu_ms.push_back(ucudnn::bench::ProcessorMs() - used_ms);
 }
 
 void Print(const char* name, const std::vector<double>& values) {

@@ -1,5 +1,7 @@
-// Statistics of samples that the benches print.
+// Processor time and statistics of samples that the benches print.
 #pragma once
+
+#include <time.h>
 
 #include <algorithm>
 #include <vector>
@@ -13,6 +15,13 @@ inline double Median(std::vector<double> values) {
 
 inline double Minimum(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
+}
+
+// Returns the processor time of all threads of the process.
+inline double ProcessorMs() {
+  timespec used = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) * 1e3 + static_cast<double>(used.tv_nsec) * 1e-6;
 }
 
 }  // namespace ucudnn::bench

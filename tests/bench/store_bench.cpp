@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <ctime>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -50,12 +49,6 @@ std::vector<planning::Measurement> Rows(int sizes, int engines) {
     }
   }
   return rows;
-}
-
-double CpuMs() {
-  timespec now;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
 }
 
 double WallMs() {
@@ -133,17 +126,17 @@ void WarmStart(benchmark::State& state) {
   std::vector<double> open_ms, read_ms, wall_ms;
   for (auto iteration : state) {
     const double start_wall = WallMs();
-    const double start = CpuMs();
+    const double start = bench::ProcessorMs();
     SqliteStore store({folder.File()});
     size_t found = 0;
     double opened = start;
     for (int kernel = 0; kernel < kernels; ++kernel) {
       const auto known = store.Read(Problem(kernel), kPlatform);
       found += known.ok() ? known->rows.size() : 0;
-      if (kernel == 0) opened = CpuMs();
+      if (kernel == 0) opened = bench::ProcessorMs();
     }
     open_ms.push_back(opened - start);
-    read_ms.push_back(CpuMs() - opened);
+    read_ms.push_back(bench::ProcessorMs() - opened);
     wall_ms.push_back(WallMs() - start_wall);
     state.SetIterationTime(wall_ms.back() / 1e3);
     if (found != rows.size() * kernels) return state.SkipWithError("rows are missing");

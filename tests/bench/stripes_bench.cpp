@@ -3,12 +3,12 @@
 // computed again. At most 20 us are allowed.
 #include <benchmark/benchmark.h>
 
-#include <chrono>
+#include <string>
 #include <vector>
 
 #include "convolution/recomputation.h"
 #include "convolution/stripes.h"
-#include "tests/bench/statistics.h"
+#include "tests/bench/timed.h"
 
 namespace ucudnn {
 namespace {
@@ -51,28 +51,18 @@ void Geometry(benchmark::State& state) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     extents[axis].assign(kernel.grid.Parts()[axis], kernel.local.x[axis]);
   }
-  std::vector<double> us;
-  for (auto iteration : state) {
-    const auto start = std::chrono::steady_clock::now();
+  state.SetLabel(kernel.name);
+  bench::TimedUs(state, 20, [&]() -> std::string {
     const auto stripes = Stripes::Make(kernel.local, kernel.grid, kernel.cell, extents);
-    if (!stripes.ok()) {
-      state.SkipWithError(stripes.message().c_str());
-      return;
-    }
+    if (!stripes.ok()) return stripes.message();
     auto received = stripes->Received();
     auto sent = stripes->Sent();
     auto boxes = RecomputedBoxes(*stripes, received);
     benchmark::DoNotOptimize(received);
     benchmark::DoNotOptimize(sent);
     benchmark::DoNotOptimize(boxes);
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    us.push_back(elapsed.count() * 1e6);
-    state.SetIterationTime(elapsed.count());
-  }
-  state.SetLabel(kernel.name);
-  state.counters["min_us"] = bench::Minimum(us);
-  state.counters["median_us"] = bench::Median(us);
-  state.counters["allowed_us"] = 20;
+    return "";
+  });
 }
 BENCHMARK(Geometry)
     ->ArgsProduct({{0, 1, 2},

@@ -15,7 +15,7 @@
 #include "planning/network_division.h"
 #include "planning/plugin_solver.h"
 #include "planning/preferred_solver.h"
-#include "tests/bench/statistics.h"
+#include "tests/bench/timed.h"
 #include "tests/unit/planning/random_choices.h"
 
 namespace ucudnn::planning {
@@ -24,6 +24,7 @@ namespace {
 constexpr int kEngines = 8;
 constexpr size_t kGranule = 512;
 constexpr int64_t kMiB = 1 << 20;
+constexpr char kNotOptimal[] = "not proven optimal";
 
 // Gives every kernel as many choices as the next, or one more.
 std::vector<Choices> Network(unsigned seed, int kernels, int choices) {
@@ -39,14 +40,6 @@ std::vector<Choices> Network(unsigned seed, int kernels, int choices) {
   return network;
 }
 
-// Returns milliseconds, or a negative number if the result is not proven optimal.
-double SolveMs(DivisionSolver& solver, const std::vector<Choices>& network, size_t budget_bytes) {
-  const auto start = std::chrono::steady_clock::now();
-  const Result<Selection> selection = solver.Solve(network, budget_bytes);
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  return selection.ok() && selection->optimal ? elapsed.count() * 1e3 : -1;
-}
-
 // Arguments: kernels, choices of all, budget in MiB, milliseconds allowed.
 void Divide(benchmark::State& state) {
   const int kernels = static_cast<int>(state.range(0));
@@ -59,19 +52,11 @@ void Divide(benchmark::State& state) {
   size_t at = 0;
   size_t choices = 0;
   for (const Choices& kernel : networks[0]) choices += kernel.size();
-  std::vector<double> ms;
-  for (auto iteration : state) {
-    ms.push_back(SolveMs(solver, networks[at++ % networks.size()], budget));
-    if (ms.back() < 0) {
-      state.SkipWithError("not proven optimal");
-      break;
-    }
-    state.SetIterationTime(ms.back() / 1e3);
-  }
   state.counters["choices"] = static_cast<double>(choices);
-  state.counters["min_ms"] = bench::Minimum(ms);
-  state.counters["median_ms"] = bench::Median(ms);
-  state.counters["allowed_ms"] = static_cast<double>(state.range(3));
+  bench::TimedMs(state, static_cast<double>(state.range(3)), [&] {
+    const auto selection = solver.Solve(networks[at++ % networks.size()], budget);
+    return selection.ok() && selection->optimal ? "" : kNotOptimal;
+  });
 }
 BENCHMARK(Divide)
     ->Args({159, 562, 64, 1})
@@ -108,21 +93,10 @@ void DivideRunning(benchmark::State& state) {
   const std::vector<NetworkKernel> network = NetworkOf(
       Network(0, kernels, static_cast<int>(state.range(1))), static_cast<int>(state.range(3)));
   KnapsackSolver solver;
-  std::vector<double> ms;
-  for (auto iteration : state) {
-    const auto start = std::chrono::steady_clock::now();
+  bench::TimedMs(state, static_cast<double>(state.range(4)), [&] {
     const auto divided = DivideNetwork(network, budget, WorkspaceDivision::kConcurrent, solver);
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (!divided.ok() || !divided->optimal) {
-      state.SkipWithError("not proven optimal");
-      break;
-    }
-    ms.push_back(elapsed.count() * 1e3);
-    state.SetIterationTime(elapsed.count());
-  }
-  state.counters["min_ms"] = bench::Minimum(ms);
-  state.counters["median_ms"] = bench::Median(ms);
-  state.counters["allowed_ms"] = static_cast<double>(state.range(4));
+    return divided.ok() && divided->optimal ? "" : kNotOptimal;
+  });
 }
 BENCHMARK(DivideRunning)
     ->Args({10000, 120000, 8192, 1, 1000})
@@ -131,6 +105,14 @@ BENCHMARK(DivideRunning)
     ->Unit(benchmark::kMillisecond);
 
 #ifdef GLPK_PLUGIN
+// Returns milliseconds, or a negative number if the result is not proven optimal.
+double SolveMs(DivisionSolver& solver, const std::vector<Choices>& network, size_t budget_bytes) {
+  const auto start = std::chrono::steady_clock::now();
+  const Result<Selection> selection = solver.Solve(network, budget_bytes);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  return selection.ok() && selection->optimal ? elapsed.count() * 1e3 : -1;
+}
+
 // Arguments: kernels, choices of all, budget in MiB. Both solvers take turns.
 void OverGlpk(benchmark::State& state) {
   const int kernels = static_cast<int>(state.range(0));
@@ -147,7 +129,7 @@ void OverGlpk(benchmark::State& state) {
     glpk_ms.push_back(SolveMs(**glpk, network, budget));
     exact_ms.push_back(SolveMs(exact, network, budget));
     if (glpk_ms.back() < 0 || exact_ms.back() < 0) {
-      state.SkipWithError("not proven optimal");
+      state.SkipWithError(kNotOptimal);
       break;
     }
     logarithms += std::log(glpk_ms.back() / exact_ms.back());

@@ -4,14 +4,13 @@
 // size is worth trying as a piece.
 #include <benchmark/benchmark.h>
 
-#include <chrono>
 #include <cmath>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "planning/workspace_reuse.h"
-#include "tests/bench/statistics.h"
+#include "tests/bench/timed.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -41,19 +40,12 @@ void WorkspaceReuse(benchmark::State& state) {
   const auto kind = static_cast<Kind>(state.range(1));
   const std::vector<MicroConfiguration> measured = Measured(kind, n);
   const size_t limit = kind == kLimited ? size_t{64} << 20 : kNoLimit;
-  std::vector<double> us;
-  for (auto iteration : state) {
-    const auto start = std::chrono::steady_clock::now();
+  state.SetLabel(std::vector{"usual", "limited", "worst"}[kind]);
+  bench::TimedUs(state, n == 256 ? 100 : 1000, [&] {
     auto configuration = OptimizeWorkspaceReuse(measured, n, 1, limit);
     benchmark::DoNotOptimize(configuration);
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    us.push_back(elapsed.count() * 1e6);
-    state.SetIterationTime(elapsed.count());
-  }
-  state.SetLabel(std::vector{"usual", "limited", "worst"}[kind]);
-  state.counters["min_us"] = bench::Minimum(us);
-  state.counters["median_us"] = bench::Median(us);
-  state.counters["allowed_us"] = n == 256 ? 100 : 1000;
+    return "";
+  });
 }
 BENCHMARK(WorkspaceReuse)
     ->ArgsProduct({{256, 1024}, {kUsual, kLimited, kWorst}})

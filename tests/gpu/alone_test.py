@@ -36,28 +36,19 @@ def measuring(folder):
 
 
 def outcome(case):
-    result = unittest.TestResult()
-    unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
-    return result
+    return unittest.defaultTestLoader.loadTestsFromTestCase(case).run(unittest.TestResult())
 
 
 class Folder(unittest.TestCase):
     def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = pathlib.Path(holder.name)
-
-    def set_variable(self, **variable):
-        patch = mock.patch.dict(os.environ, **variable)
-        patch.start()
-        self.addCleanup(patch.stop)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
 
 
 class Turns(Folder):
     def setUp(self):
         super().setUp()
         # The locks are the test's own, since other tests of this machine may measure on the stand-in, too.
-        self.set_variable(XDG_RUNTIME_DIR=str(self.folder))
+        self.enterContext(mock.patch.dict(os.environ, XDG_RUNTIME_DIR=str(self.folder)))
 
     def test_one_that_should_divide_fails_while_another_process_measures(self):
         with measuring(self.folder), mock.patch.object(machine, "HOST_TUNE", IMPATIENT):
@@ -97,7 +88,7 @@ print(open(sys.argv[1]).read().count("ran"))
 
     def setUp(self):
         super().setUp()
-        self.set_variable(UCUDNN_TEST_REFERENCES=str(self.folder / "references"))
+        self.enterContext(mock.patch.dict(os.environ, UCUDNN_TEST_REFERENCES=str(self.folder / "references")))
 
     def words(self, seconds):
         return [sys.executable, "-c", self.PROGRAM, self.folder / "runs", seconds]

@@ -34,9 +34,7 @@ def gpu_check(*words):
 class GpuCheck(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(holder.cleanup)
-        cls.output = pathlib.Path(holder.name)
+        cls.output = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         cls.result = gpu_check("--host", "--minutes", str(MINUTES), "--output", cls.output)
         cls.text = (cls.output / "host.json").read_text()
         cls.json = json.loads(cls.text)

@@ -17,55 +17,54 @@ PLAIN = {"output_errors": [1e-6, 2e-6], "gradient_error": 1e-5, "gradient_errors
          "losses": [2.0, 1.0]}
 
 
+def outcome(work, *arguments):
+    """Returns how a test ends that does this work."""
+    try:
+        work(*arguments)
+    except unittest.SkipTest as reason:
+        return f"skipped: {reason}"
+    except AssertionError:
+        return "failed"
+    return "passed"
+
+
 def report(*kernels, fallbacks=()):
     return {"measured": 1, "kernels": list(kernels), "fallbacks": [{"kernel": "k", "cause": c, "count": 1} for c in fallbacks]}
 
 
 class Report(unittest.TestCase):
-    def accepted(self, told, api="graph"):
-        test = unittest.TestCase()
-        try:
-            frameworks.assert_divided_within(test, told, LIMIT, api)
-        except AssertionError:
-            return False
-        return True
+    def outcome(self, told):
+        return outcome(frameworks.assert_divided_within, unittest.TestCase(), told, LIMIT, "graph")
 
     def test_a_divided_kernel_within_the_limit_is_accepted(self):
-        self.assertTrue(self.accepted(report(KERNEL, WHOLE)))
-        self.assertTrue(self.accepted(report(KERNEL, fallbacks=["cannot be brought under the workspace limit"])))
+        self.assertEqual("passed", self.outcome(report(KERNEL, WHOLE)))
+        self.assertEqual("passed", self.outcome(report(KERNEL, fallbacks=["cannot be brought under the workspace limit"])))
 
     def test_nothing_divided_is_noticed(self):
         for told in (None, report(), report(WHOLE), report(KERNEL | {"calls": 0}), report(KERNEL | {"undivided_calls": 3}),
                      report(KERNEL | {"api": "legacy"}, WHOLE)):
-            self.assertFalse(self.accepted(told), told)
+            self.assertEqual("failed", self.outcome(told), told)
 
     def test_more_than_the_limit_is_noticed(self):
         larger = {"workspace_bytes": LIMIT // 2 + 1}
-        self.assertFalse(self.accepted(report(KERNEL | larger)))
-        self.assertFalse(self.accepted(report(KERNEL, WHOLE | larger)))
+        self.assertEqual("failed", self.outcome(report(KERNEL | larger)))
+        self.assertEqual("failed", self.outcome(report(KERNEL, WHOLE | larger)))
         told = report(KERNEL, WHOLE | larger, fallbacks=["cannot be brought under the workspace limit"])
-        self.assertTrue(self.accepted(told))
+        self.assertEqual("passed", self.outcome(told))
 
     def test_an_image_in_no_piece_is_noticed(self):
-        self.assertFalse(self.accepted(report(KERNEL | {"plan": KERNEL["plan"][:1]})))
+        self.assertEqual("failed", self.outcome(report(KERNEL | {"plan": KERNEL["plan"][:1]})))
 
     def test_an_unexpected_fallback_is_noticed(self):
         for cause in ("a divided plan is wrong and never used", "a piece failed; this kernel runs undivided from now on"):
-            self.assertFalse(self.accepted(report(KERNEL, fallbacks=[cause])), cause)
+            self.assertEqual("failed", self.outcome(report(KERNEL, fallbacks=[cause])), cause)
 
 
 class Cases(unittest.TestCase):
     GOOD, OTHER = "0123456789abcdef", "fedcba9876543210"
 
     def outcome(self, plain, divided):
-        test = unittest.TestCase()
-        try:
-            frameworks.assert_equal_case(test, plain, divided)
-        except unittest.SkipTest as reason:
-            return f"skipped: {reason}"
-        except AssertionError:
-            return "failed"
-        return "passed"
+        return outcome(frameworks.assert_equal_case, unittest.TestCase(), plain, divided)
 
     def test_other_values_are_noticed(self):
         self.assertEqual("passed", self.outcome(self.GOOD, self.GOOD))
@@ -107,13 +106,7 @@ class Programs(unittest.TestCase):
 class Frameworks(unittest.TestCase):
     def outcome_without_a_report(self, framework, **plain):
         case = type("Case", (framework,), {"plain": plain, "report": None})("test_divided_within_the_limit")
-        try:
-            case.test_divided_within_the_limit()
-        except unittest.SkipTest:
-            return "skipped"
-        except AssertionError:
-            return "failed"
-        return "passed"
+        return outcome(case.test_divided_within_the_limit).split(":")[0]
 
     def test_a_cudnn_that_was_called_past_ucudnn_is_noticed(self):
         for framework in (convolutions_test.TensorFlow, convolutions_test.OnnxRuntime):
@@ -140,13 +133,8 @@ class Training(unittest.TestCase):
         return torch_training_test.too_far("fp32 first", PLAIN, copy.deepcopy(PLAIN) | changes)
 
     def outcome(self, plain, divided):
-        try:
-            torch_training_test.results(self, "fp32 first", plain={"fp32 first": plain}, divided={"fp32 first": divided})
-        except unittest.SkipTest as reason:
-            return f"skipped: {reason}"
-        except AssertionError:
-            return "failed"
-        return "passed"
+        return outcome(lambda: torch_training_test.results(
+            self, "fp32 first", plain={"fp32 first": plain}, divided={"fp32 first": divided}))
 
     def test_a_case_that_failed_is_noticed(self):
         failed, lacking = {"error": "Error: bad"}, {"error": "Error: cannot compile", "lacks": "C compiler"}

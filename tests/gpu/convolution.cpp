@@ -1,12 +1,16 @@
 #include "convolution.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <numeric>
 #include <utility>
+
+#include "../integration/programs/descriptors.h"
 
 namespace ucudnn::gpu_tests {
 namespace {
@@ -49,37 +53,6 @@ size_t ElementBytes(cudnnDataType_t type) {
   return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2;
 }
 
-// Converts normal numbers and zero, since the data are small whole numbers. What is too small to be
-// normal in fp16 counts as zero.
-uint16_t ToHalf(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  if ((bits & 0x7fffffffu) == 0) return 0;
-  const uint32_t exponent = ((bits >> 23) & 0xff) - 127 + 15;
-  return static_cast<uint16_t>((bits >> 16 & 0x8000) | exponent << 10 | (bits >> 13 & 0x3ff));
-}
-
-float FromHalf(uint16_t half) {
-  const uint32_t sign = (half & 0x8000u) << 16;
-  const uint32_t exponent = half >> 10 & 0x1f;
-  const uint32_t mantissa = half & 0x3ffu;
-  uint32_t bits = sign;
-  if (exponent == 0x1f) {
-    bits |= 0x7f800000u | mantissa << 13;
-  } else if (exponent != 0) {
-    bits |= (exponent - 15 + 127) << 23 | mantissa << 13;
-  }
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-uint16_t ToBfloat(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return static_cast<uint16_t>(bits >> 16);
-}
-
 // Mixes well, so that buffers of different seeds do not correlate and sums stay small.
 uint32_t Random(uint32_t seed, uint32_t index) {
   uint32_t bits = index * 0x9e3779b9u + seed * 0x85ebca6bu;
@@ -88,11 +61,21 @@ uint32_t Random(uint32_t seed, uint32_t index) {
   return bits ^ bits >> 16;
 }
 
-float FromBfloat(uint16_t bfloat) {
-  const uint32_t bits = uint32_t{bfloat} << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
+// Copies between a type's elements on the device and floats.
+template <typename Element>
+void Store(void* device, const std::vector<float>& floats) {
+  const std::vector<Element> elements(floats.begin(), floats.end());
+  Check(cudaMemcpy(device, elements.data(), elements.size() * sizeof(Element),
+                   cudaMemcpyHostToDevice),
+        "cudaMemcpy");
+}
+template <typename Element>
+void Load(const void* device, std::vector<float>& floats) {
+  std::vector<Element> elements(floats.size());
+  Check(cudaMemcpy(elements.data(), device, elements.size() * sizeof(Element),
+                   cudaMemcpyDeviceToHost),
+        "cudaMemcpy");
+  for (size_t i = 0; i < floats.size(); ++i) floats[i] = static_cast<float>(elements[i]);
 }
 
 }  // namespace
@@ -157,20 +140,10 @@ void Buffer::FillWithSmallIntegers(uint32_t seed, uint32_t sparsity,
     const uint32_t random = Random(seed, static_cast<uint32_t>(places.empty() ? i : places[i]));
     floats[i] = random / 2 % sparsity != 0 ? 0.0f : random % 2 != 0 ? 1.0f : -1.0f;
   }
-  const void* source = floats.data();
-  std::vector<uint16_t> shorts;
-  std::vector<double> doubles;
-  if (type_ == CUDNN_DATA_DOUBLE) {
-    doubles.assign(floats.begin(), floats.end());
-    source = doubles.data();
-  } else if (type_ != CUDNN_DATA_FLOAT) {
-    for (const float value : floats) {
-      shorts.push_back(type_ == CUDNN_DATA_HALF ? ToHalf(value) : ToBfloat(value));
-    }
-    source = shorts.data();
-  }
-  Check(cudaMemcpy(device_, source, count_ * ElementBytes(type_), cudaMemcpyHostToDevice),
-        "cudaMemcpy");
+  if (type_ == CUDNN_DATA_DOUBLE) return Store<double>(device_, floats);
+  if (type_ == CUDNN_DATA_FLOAT) return Store<float>(device_, floats);
+  if (type_ == CUDNN_DATA_HALF) return Store<__half>(device_, floats);
+  Store<__nv_bfloat16>(device_, floats);
 }
 
 // All bits set make a NaN in each of the types.
@@ -180,21 +153,10 @@ void Buffer::FillWithNan() {
 
 std::vector<float> Buffer::Values() const {
   std::vector<float> floats(count_);
-  if (type_ == CUDNN_DATA_FLOAT) {
-    Check(cudaMemcpy(floats.data(), device_, count_ * 4, cudaMemcpyDeviceToHost), "cudaMemcpy");
-    return floats;
-  }
-  if (type_ == CUDNN_DATA_DOUBLE) {
-    std::vector<double> doubles(count_);
-    Check(cudaMemcpy(doubles.data(), device_, count_ * 8, cudaMemcpyDeviceToHost), "cudaMemcpy");
-    for (size_t i = 0; i < count_; ++i) floats[i] = static_cast<float>(doubles[i]);
-    return floats;
-  }
-  std::vector<uint16_t> shorts(count_);
-  Check(cudaMemcpy(shorts.data(), device_, count_ * 2, cudaMemcpyDeviceToHost), "cudaMemcpy");
-  for (size_t i = 0; i < count_; ++i) {
-    floats[i] = type_ == CUDNN_DATA_HALF ? FromHalf(shorts[i]) : FromBfloat(shorts[i]);
-  }
+  if (type_ == CUDNN_DATA_DOUBLE) Load<double>(device_, floats);
+  if (type_ == CUDNN_DATA_FLOAT) Load<float>(device_, floats);
+  if (type_ == CUDNN_DATA_HALF) Load<__half>(device_, floats);
+  if (type_ == CUDNN_DATA_BFLOAT16) Load<__nv_bfloat16>(device_, floats);
   return floats;
 }
 
@@ -212,23 +174,13 @@ Convolution::Convolution(cudnnHandle_t handle, const Shape& shape, cudnnDataType
   x_.FillWithSmallIntegers(1, 8, Places(layout, shape.n, shape.c, shape.size, cell));
   w_.FillWithSmallIntegers(2, 16);
   y_.FillWithSmallIntegers(3, 16, Places(layout, shape.n, shape.k, OutputSize(shape), cell));
-  Check(cudnnCreateTensorDescriptor(&x_descriptor_), "cudnnCreateTensorDescriptor");
-  Check(cudnnSetTensor4dDescriptor(x_descriptor_, layout, type, shape.n, shape.c,
-                                   shape.size / cell.rows, shape.size / cell.columns),
-        "cudnnSetTensor4dDescriptor");
-  Check(cudnnCreateTensorDescriptor(&y_descriptor_), "cudnnCreateTensorDescriptor");
-  Check(cudnnSetTensor4dDescriptor(y_descriptor_, layout, type, shape.n, shape.k,
-                                   OutputSize(shape) / cell.rows, OutputSize(shape) / cell.columns),
-        "cudnnSetTensor4dDescriptor");
-  Check(cudnnCreateFilterDescriptor(&w_descriptor_), "cudnnCreateFilterDescriptor");
-  Check(cudnnSetFilter4dDescriptor(w_descriptor_, type, layout, shape.k, shape.c / shape.groups,
-                                   shape.filter, shape.filter),
-        "cudnnSetFilter4dDescriptor");
-  Check(cudnnCreateConvolutionDescriptor(&convolution_), "cudnnCreateConvolutionDescriptor");
-  Check(cudnnSetConvolution2dDescriptor(convolution_, shape.pad, shape.pad, shape.stride,
-                                        shape.stride, 1, 1, CUDNN_CROSS_CORRELATION,
-                                        type == CUDNN_DATA_DOUBLE ? type : CUDNN_DATA_FLOAT),
-        "cudnnSetConvolution2dDescriptor");
+  const int rows = OutputSize(shape) / cell.rows, columns = OutputSize(shape) / cell.columns;
+  x_descriptor_ =
+      MakeTensor(type, shape.n, shape.c, shape.size / cell.rows, shape.size / cell.columns, layout);
+  y_descriptor_ = MakeTensor(type, shape.n, shape.k, rows, columns, layout);
+  w_descriptor_ = MakeFilter(type, shape.k, shape.c / shape.groups, shape.filter, layout);
+  convolution_ =
+      MakeConvolution(type == CUDNN_DATA_DOUBLE ? type : CUDNN_DATA_FLOAT, shape.pad, shape.stride);
   Check(cudnnSetConvolutionGroupCount(convolution_, shape.groups), "cudnnSetConvolutionGroupCount");
 }
 
@@ -311,6 +263,25 @@ cudnnStatus_t Convolution::TryToRun(void* workspace, float beta, float alpha) {
           static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm_), workspace, workspace_bytes_,
           beta_of, w_descriptor_, w_.get());
   }
+}
+
+void ForEachCase(std::span<const Shape> shapes, std::span<const cudnnDataType_t> types,
+                 size_t workspace_bytes, const std::function<void(const Case&)>& body) {
+  cudnnHandle_t handle;
+  Check(cudnnCreate(&handle), "cudnnCreate");
+  void* workspace = nullptr;
+  if (workspace_bytes > 0) Check(cudaMalloc(&workspace, workspace_bytes), "cudaMalloc");
+  for (const Shape& shape : shapes) {
+    for (const cudnnDataType_t type : types) {
+      for (const auto layout : {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC}) {
+        for (const Operation operation : kOperations) {
+          body({shape, type, layout, operation, handle, workspace});
+        }
+      }
+    }
+  }
+  Check(cudaFree(workspace), "cudaFree");
+  Check(cudnnDestroy(handle), "cudnnDestroy");
 }
 
 void Convolution::Run(void* workspace, float beta) {

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@
 namespace ucudnn::gpu_tests {
 
 enum class Operation { kForward, kBackwardData, kBackwardFilter };
+constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
+                                     Operation::kBackwardFilter};
 const char* Name(Operation operation);
 const char* Name(cudnnDataType_t type);
 const char* Name(cudnnTensorFormat_t layout);
@@ -102,6 +105,18 @@ class Convolution {
   cudnnMathType_t math_ = CUDNN_DEFAULT_MATH;
   size_t workspace_bytes_ = 0;
 };
+
+struct Case {
+  const Shape& shape;
+  cudnnDataType_t type;
+  cudnnTensorFormat_t layout;
+  Operation operation;
+  cudnnHandle_t handle;
+  void* workspace;
+};
+// Calls `body` with each shape in each type, layout and operation.
+void ForEachCase(std::span<const Shape> shapes, std::span<const cudnnDataType_t> types,
+                 size_t workspace_bytes, const std::function<void(const Case&)>& body);
 
 void Check(cudaError_t error, const char* what);
 void Check(cudnnStatus_t status, const char* what);

@@ -15,13 +15,7 @@
 
 namespace {
 
-using ucudnn::gpu_tests::Buffer;
-using ucudnn::gpu_tests::Check;
-using ucudnn::gpu_tests::Convolution;
-using ucudnn::gpu_tests::Name;
-using ucudnn::gpu_tests::Operation;
-using ucudnn::gpu_tests::Shape;
-using ucudnn::gpu_tests::WholeNumbers;
+using namespace ucudnn::gpu_tests;  // NOLINT: a program of one page
 
 // 13 images leave unequal remainders. In 16 bits an image of `odd_image` ends 8 bytes off 16-byte
 // alignment, so its micro-batches must be even.
@@ -55,23 +49,12 @@ void RunCase(Convolution& convolution, void* workspace, size_t bytes) {
 int main(int argc, char** argv) {
   const size_t bytes = (argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 256) << 20;
   const size_t shapes = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : std::size(kShapes);
-  cudnnHandle_t handle;
-  Check(cudnnCreate(&handle), "cudnnCreate");
-  void* workspace = nullptr;
-  if (bytes > 0) Check(cudaMalloc(&workspace, bytes), "cudaMalloc");
-  for (const Shape& shape : std::span(kShapes).first(std::min(shapes, std::size(kShapes)))) {
-    for (const auto type : {CUDNN_DATA_FLOAT, CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16}) {
-      for (const auto layout : {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC}) {
-        for (const auto operation :
-             {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
-          Convolution convolution(handle, shape, type, layout, operation);
-          std::printf("%s/%s/%s/%s ", shape.name, Name(type), Name(layout), Name(operation));
-          RunCase(convolution, workspace, bytes);
-        }
-      }
-    }
-  }
-  Check(cudaFree(workspace), "cudaFree");
-  Check(cudnnDestroy(handle), "cudnnDestroy");
+  constexpr cudnnDataType_t kTypes[] = {CUDNN_DATA_FLOAT, CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16};
+  const auto some = std::span(kShapes).first(std::min(shapes, std::size(kShapes)));
+  ForEachCase(some, kTypes, bytes, [&](const Case& of) {
+    Convolution convolution(of.handle, of.shape, of.type, of.layout, of.operation);
+    std::printf("%s/%s/%s/%s ", of.shape.name, Name(of.type), Name(of.layout), Name(of.operation));
+    RunCase(convolution, of.workspace, bytes);
+  });
   return 0;
 }

@@ -36,7 +36,6 @@ PROFILES = {"h200": H200, "h100": H200 | {"totalGlobalMem": 85000000000, "memory
                                           "deviceName": "NVIDIA H100 80GB HBM3"}}
 MOST_BYTES = 5 << 20  # of all facts, compressed
 MODES = ("A", "B", "fallback")
-BROKEN = 3           # exit code of facts.cpp: its other cases need another process
 MOST_RESTARTS = 3
 SHOWN = 5  # how many differences and failures a summary shows
 LEGACY_SECONDS = 20  # what matters most comes first, and the rest is left out

@@ -51,74 +51,35 @@ std::vector<Met> Layers() {
   return met;
 }
 
-template <typename Performance, typename Ask>
-Json Answers(Ask ask) {
-  Performance found[32] = {};
-  int count = 0;
-  const cudnnStatus_t status = ask(32, &count, found);
-  if (status != CUDNN_STATUS_SUCCESS) return static_cast<int>(status);
-  Json rows = Json::array();
-  for (int i = 0; i < count; ++i) {
-    if (found[i].status != CUDNN_STATUS_SUCCESS) continue;
-    rows.push_back({static_cast<int>(found[i].algo), static_cast<int>(found[i].mathType),
-                    found[i].memory, static_cast<int>(found[i].determinism)});
-  }
-  return rows;
-}
+constexpr int kAlgorithms[] = {CUDNN_CONVOLUTION_FWD_ALGO_COUNT,
+                               CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
+                               CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT};  // by operation
 
-// Returns the bytes by algorithm; where there are none, the negative status.
-template <typename Algorithm, typename Ask>
-Json Workspaces(int algorithms, Ask ask) {
-  Json sizes = Json::array();
-  for (int i = 0; i < algorithms; ++i) {
-    size_t bytes = 0;
-    const cudnnStatus_t status = ask(static_cast<Algorithm>(i), &bytes);
-    sizes.push_back(status == CUDNN_STATUS_SUCCESS ? static_cast<int64_t>(bytes)
-                                                   : -static_cast<int64_t>(status));
-  }
-  return sizes;
-}
-
-// Returns what Get…_v7 lists, each with math type, bytes and determinism, and the workspace of each
-// algorithm.
+// Returns what Get…_v7 lists, each with math type, bytes and determinism, or its status; and the
+// bytes of each algorithm, or the negative status.
 Json Asked(cudnnHandle_t handle, const ConvolutionProblem& problem) {
   cudnn::OwnedDescriptors owned(Linked());
   Check(owned.Create(problem));
-  const cudnnTensorDescriptor_t x = owned.get().x, y = owned.get().y;
-  const cudnnFilterDescriptor_t w = owned.get().w;
-  const cudnnConvolutionDescriptor_t convolution = owned.get().convolution;
-  switch (problem.operation) {
-    case Operation::kForward:
-      return {Answers<cudnnConvolutionFwdAlgoPerf_t>([&](int most, int* count, auto* found) {
-                return cudnnGetConvolutionForwardAlgorithm_v7(handle, x, w, convolution, y, most,
-                                                              count, found);
-              }),
-              Workspaces<cudnnConvolutionFwdAlgo_t>(
-                  CUDNN_CONVOLUTION_FWD_ALGO_COUNT, [&](auto algorithm, size_t* bytes) {
-                    return cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, convolution, y,
-                                                                   algorithm, bytes);
-                  })};
-    case Operation::kBackwardData:
-      return {Answers<cudnnConvolutionBwdDataAlgoPerf_t>([&](int most, int* count, auto* found) {
-                return cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w, y, convolution, x,
-                                                                   most, count, found);
-              }),
-              Workspaces<cudnnConvolutionBwdDataAlgo_t>(
-                  CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT, [&](auto algorithm, size_t* bytes) {
-                    return cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w, y, convolution,
-                                                                        x, algorithm, bytes);
-                  })};
-    default:
-      return {Answers<cudnnConvolutionBwdFilterAlgoPerf_t>([&](int most, int* count, auto* found) {
-                return cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle, x, y, convolution, w,
-                                                                     most, count, found);
-              }),
-              Workspaces<cudnnConvolutionBwdFilterAlgo_t>(
-                  CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT, [&](auto algorithm, size_t* bytes) {
-                    return cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x, y, convolution,
-                                                                          w, algorithm, bytes);
-                  })};
+  const Operation operation = problem.operation;
+  std::vector<cudnn::AlgorithmPerformance> ranking;
+  const cudnnStatus_t ranked =
+      cudnn::RankAlgorithms(Linked(), operation, handle, owned.get(), ranking);
+  Json answers = Json::array();
+  for (const cudnn::AlgorithmPerformance& told : ranking) {
+    if (told.status != CUDNN_STATUS_SUCCESS) continue;
+    answers.push_back({told.algorithm, static_cast<int>(told.math), told.workspace_bytes,
+                       static_cast<int>(told.determinism)});
   }
+  if (ranked != CUDNN_STATUS_SUCCESS) answers = static_cast<int>(ranked);
+  Json sizes = Json::array();
+  for (int i = 0; i < kAlgorithms[static_cast<int>(operation)]; ++i) {
+    size_t bytes = 0;
+    const cudnnStatus_t status =
+        cudnn::WorkspaceBytes(Linked(), operation, handle, owned.get(), i, &bytes);
+    sizes.push_back(status == CUDNN_STATUS_SUCCESS ? static_cast<int64_t>(bytes)
+                                                   : -static_cast<int64_t>(status));
+  }
+  return {answers, sizes};
 }
 
 // Asks for one operation of one layer in one type and layout, at all batches and math types.

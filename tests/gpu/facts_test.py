@@ -80,9 +80,7 @@ class Comparison(unittest.TestCase):
 
 class Folder(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.sitting = types.SimpleNamespace(output=self.folder / "output", scratch=self.folder / "scratch",
                                              store=self.folder / "store.db", slug="host")
         self.sitting.output.mkdir()

@@ -1,12 +1,15 @@
 // Runs a 3x3 convolution that keeps the size of one large bf16 image, whole and in parts along h.
+#include <cuda_bf16.h>
+
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <optional>
 
 #include "facts_plans.h"
+#include "tests/support/problem.h"
 
 namespace ucudnn::facts {
 namespace {
@@ -17,36 +20,6 @@ constexpr int64_t kEstimated = 64;       // one of so many parts tells a whole i
 constexpr double kMostWholeMs = 12000;   // a whole image that would take longer does not run
 constexpr uint16_t kUnwritten = 0xffff;  // a NaN
 constexpr size_t kWidth = 2;             // bytes of an element
-constexpr int64_t kAlignment = 16;
-using Extents = std::vector<int64_t>;
-
-cudnn::BackendDescriptor New(cudnnBackendDescriptorType_t type) {
-  return Take(cudnn::BackendDescriptor::Create(Linked(), type));
-}
-void Set(cudnn::BackendDescriptor& to, cudnnBackendAttributeName_t name, const Extents& values) {
-  Check(to.Set(name, CUDNN_TYPE_INT64, static_cast<int64_t>(values.size()), values.data()));
-}
-void Set(cudnn::BackendDescriptor& to, cudnnBackendAttributeName_t name,
-         const cudnn::BackendDescriptor& part) {
-  const cudnnBackendDescriptor_t descriptor = part.get();
-  Check(to.Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &descriptor));
-}
-
-// Describes rows of an image in memory. The n stride is the span of these rows, since with a span
-// of 2^31 elements or more only engine 0 is left.
-cudnn::BackendDescriptor Tensor(int64_t uid, const Extents& dims, Extents strides) {
-  strides[0] = 1;
-  for (int axis = 1; axis < 4; ++axis) strides[0] += (dims[axis] - 1) * strides[axis];
-  cudnn::BackendDescriptor tensor = New(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  const cudnnDataType_t type = CUDNN_DATA_BFLOAT16;
-  Check(tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
-  Set(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
-  Set(tensor, CUDNN_ATTR_TENSOR_STRIDES, strides);
-  Set(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, Extents{uid});
-  Set(tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, Extents{kAlignment});
-  Check(tensor.Finalize());
-  return tensor;
-}
 
 // The y rows [first, first + rows) of an image, and the x rows that they read: `pre` and `post`
 // rows of padding replace those outside the image.
@@ -77,10 +50,13 @@ struct Picture {
                // views
 
   size_t Elements() const { return static_cast<size_t>(channels * size * size); }
-  // Returns the strides of a part that lies in an image of `height` rows.
-  Extents Strides(int64_t height) const {
-    if (layout == Layout::kNhwc) return {0, 1, size * channels, channels};
-    return {0, height * size, size, 1};
+  // Returns the strides of a part of `rows` rows that lies in an image of `height` rows. That of n
+  // is the span of these rows, since with a span of 2^31 elements or more only engine 0 is left.
+  Strides StridesOf(int64_t rows, int64_t height) const {
+    const bool last = layout == Layout::kNhwc;
+    const int64_t c = last ? 1 : height * size, h = last ? size * channels : size;
+    const int64_t w = last ? channels : 1;
+    return {1 + (channels - 1) * c + (rows - 1) * h + (size - 1) * w, c, 0, h, w};
   }
   std::string Name() const {
     const std::string c = std::to_string(channels);
@@ -92,49 +68,23 @@ struct Picture {
 // Returns the plan of the first configuration that the library builds.
 Plan PlanOf(const cudnn::PlanDevice& device, const Picture& picture, const Part& part, bool packed,
             int64_t engine = kAnyEngine) {
-  const int64_t c = picture.channels, size = picture.size;
-  const auto x =
-      Tensor(test::kUidX, {1, c, part.x_rows, size}, picture.Strides(packed ? part.x_rows : size));
-  const auto w =
-      Tensor(test::kUidW, {c, c, 3, 3},
-             picture.layout == Layout::kNchw ? Extents{0, 9, 3, 1} : Extents{0, 1, 3 * c, c});
-  const auto y =
-      Tensor(test::kUidY, {1, c, part.rows, size}, picture.Strides(packed ? part.rows : size));
-  auto convolution = New(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-  Set(convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, Extents{2});
-  Check(convolution.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute));
-  Check(convolution.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode));
-  Set(convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, Extents{part.pre, 1});
-  Set(convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, Extents{part.post, 1});
-  Set(convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, Extents{1, 1});
-  Set(convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, Extents{1, 1});
-  Check(convolution.Finalize());
-  auto operation = New(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
-  const float alpha = 1, beta = 0;
-  Set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
-  Set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w);
-  Set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y);
-  Set(operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, convolution);
-  Check(operation.Set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &alpha));
-  Check(operation.Set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &beta));
-  Check(operation.Finalize());
-  auto graph = New(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  Set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
-  if (device.handle != nullptr) {
-    Check(graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &device.handle));
-  }
-  Check(graph.Finalize());
-  return FirstPlan(graph.get(), device, engine);
+  const auto c = static_cast<int>(picture.channels), size = static_cast<int>(picture.size);
+  const auto pre = static_cast<int>(part.pre), post = static_cast<int>(part.post);
+  NamedGraph graph;
+  graph.problem = test::ProblemWith({.n = 1,
+                                     .c = c,
+                                     .k = c,
+                                     .x = {1, static_cast<int>(part.x_rows), size},
+                                     .pad = {0, pre, 1},
+                                     .type = DataType::kBfloat16,
+                                     .layout = picture.layout});
+  graph.problem.extra_pad = {0, post - pre, 0};
+  graph.problem.x_strides = picture.StridesOf(part.x_rows, packed ? part.x_rows : size);
+  graph.problem.y_strides = picture.StridesOf(part.rows, packed ? part.rows : size);
+  return FirstPlan(graph.Build(device).get(), device, engine);
 }
 
-float FromBfloat(uint16_t narrow) {
-  const uint32_t bits = uint32_t{narrow} << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
+float Widened(uint16_t bits) { return __bfloat162float(std::bit_cast<__nv_bfloat16>(bits)); }
 
 // Returns "equal", "equal when rounded" (for engines with intermediate rounding), or how many
 // differ.
@@ -142,8 +92,7 @@ std::string Compared(const std::vector<uint16_t>& a, const std::vector<uint16_t>
   if (a == b) return "equal";
   size_t different = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    different +=
-        a[i] != b[i] && !(std::nearbyint(FromBfloat(a[i])) == std::nearbyint(FromBfloat(b[i])));
+    different += a[i] != b[i] && !(std::nearbyint(Widened(a[i])) == std::nearbyint(Widened(b[i])));
   }
   if (different == 0) return "equal when rounded";
   return std::to_string(different) + " of " + std::to_string(a.size()) + " DIFFER";
@@ -214,7 +163,7 @@ class Way {
  private:
   // Returns the bytes from the image's beginning to the row's in the image's first channel.
   size_t Offset(int64_t row) const {
-    return static_cast<size_t>(row * picture_.Strides(picture_.size)[2]) * kWidth;
+    return static_cast<size_t>(row * picture_.StridesOf(1, picture_.size)[3]) * kWidth;
   }
   void CopyRows(char* packed, char* image, int64_t first, int64_t rows, bool to_packed) const {
     const size_t own = static_cast<size_t>(rows * picture_.size) * kWidth;

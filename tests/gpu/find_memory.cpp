@@ -69,8 +69,7 @@ int main(int argc, char** argv) {
   Check(cudaMalloc(&workspace, kWorkspace), "cudaMalloc");
   // The smaller batches come first, so that cuDNN's code is loaded when the largest runs.
   for (const int n : std::span(batches).last(count)) {
-    for (const auto operation :
-         {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+    for (const Operation operation : kOperations) {
       const Shape shape{"", n, 64, 55, 64, 3, 1, 1, 1};
       Convolution convolution(handle, shape, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, operation);
       const size_t before = FreeBytes();

@@ -12,7 +12,6 @@ import unittest.mock
 os.environ["UCUDNN_GPU_TEST_HOST"] = "1"
 
 import headlines
-import machine
 import versions
 import workers
 from headlines import DIVIDED, PLAIN, UNDIVIDED
@@ -25,9 +24,7 @@ LAYER = {"name": "5x5", "n": 8, "c": 16, "h": 27, "w": 27, "k": 32, "r": 5, "s":
 
 class OnStandIn(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.sitting = types.SimpleNamespace(output=self.folder, scratch=self.folder, store=self.folder / "m.db", slug="host")
 
     def compared(self, kernels, store, **variables):
@@ -167,11 +164,8 @@ class Workers(OnStandIn):
         script = self.folder / "program"
         script.write_text(f"#!/bin/sh\n{program}\n")
         script.chmod(0o755)
-        genuine, headlines.PROGRAM = headlines.PROGRAM, script
-        try:
+        with unittest.mock.patch.object(headlines, "PROGRAM", script):
             return headlines.Calls({PLAIN: None}, headlines.kernels_of([LAYER], ("forward",)), seconds).run().failures
-        finally:
-            headlines.PROGRAM = genuine
 
     def test_one_that_dies_is_an_error_by_name(self):
         for program in ("echo no library >&2", "echo '{}'; read line; echo no library >&2"):

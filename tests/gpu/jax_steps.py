@@ -3,16 +3,13 @@ grouped, strided, dilated and transposed. Prints JSON by which two runs can be c
 compiled them. `--device cpu` tries it out."""
 
 import json
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy
-from program import cudnn_files, outcome
+from program import ON_CPU, SHARE, cudnn_files, outcome
 from whole_numbers import checksum, whole
 
-ON_CPU = sys.argv[1:] == ["--device", "cpu"]
-SHARE = 8 if ON_CPU else 1  # divides channels and images
 TYPES = (jnp.float32, jnp.float16, jnp.bfloat16)[:1 if ON_CPU else 3]
 # Name: dimensions, images, input and output channels, side, window, options of the convolution.
 SHAPES = {

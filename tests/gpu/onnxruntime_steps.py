@@ -3,18 +3,15 @@ which it fuses, of one to three dimensions, grouped, strided, dilated and transp
 CUDA provider to choose algorithms. Prints JSON by which two runs can be compared. `--device cpu` tries it out."""
 
 import json
-import sys
 import warnings
 
 import numpy
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
-from program import cudnn_files, outcome, told
+from program import ON_CPU, SHARE, cudnn_files, outcome, told
 from whole_numbers import checksum, whole
 
-ON_CPU = sys.argv[1:] == ["--device", "cpu"]
-SHARE = 8 if ON_CPU else 1  # divides channels and images
 SEARCHES = ("EXHAUSTIVE", "HEURISTIC", "DEFAULT")
 # Name: dimensions, images, input and output channels, side, window, attributes.
 SHAPES = {

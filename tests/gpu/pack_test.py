@@ -43,9 +43,7 @@ def nvidia_like(files):
 class Pack(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(holder.cleanup)
-        cls.holder = pathlib.Path(holder.name)
+        cls.holder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         cls.folder = cls.holder / "pack"
         cls.result = packed(cls.folder)
         if cls.result[0] != 0:
@@ -181,9 +179,8 @@ class HostPack(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(holder.cleanup)
-        folder = pathlib.Path(holder.name, "pack")
+        holder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        folder = holder / "pack"
         with unittest.mock.patch.object(pack, "add_facts"):
             first = packed(folder)
             (folder / "tests/gpu/__pycache__").mkdir()
@@ -192,9 +189,9 @@ class HostPack(unittest.TestCase):
             cls.result = packed(folder, host=True)
         if first[0] != 0 or cls.result[0] != 0:
             raise RuntimeError(first[2] + cls.result[2])
-        cls.folder = pathlib.Path(holder.name, "elsewhere")
+        cls.folder = holder / "elsewhere"
         shutil.copytree(folder, cls.folder)
-        folder.rename(pathlib.Path(holder.name, "away"))
+        folder.rename(holder / "away")
         cls.build = cls.folder / "build/release"
 
     def run_there(self, *words):

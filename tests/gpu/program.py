@@ -1,6 +1,11 @@
-"""What the programs of this folder have in common: how they report a failed case, and which cuDNN they had."""
+"""What the programs of this folder have in common: smaller sizes on a CPU, how they report a failed case, and which cuDNN they
+had."""
 
 import pathlib
+import sys
+
+ON_CPU = sys.argv[-2:] == ["--device", "cpu"]
+SHARE = 8 if ON_CPU else 1  # divides channels and images
 
 
 def told(error):

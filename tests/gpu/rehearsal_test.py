@@ -49,9 +49,7 @@ def crashes(sitting, seconds):
 class Rehearsal(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        holder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(holder.cleanup)
-        cls.folder = pathlib.Path(holder.name)
+        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         packed = cls.folder / "packed"
         if pack.pack(packed, host=True) != 0:
             raise AssertionError("the pack cannot be made")

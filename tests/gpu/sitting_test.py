@@ -2,6 +2,7 @@
 and that its files are complete whenever it is killed. The stages are this file's own, but for the tables of
 tests/gpu/stages.py."""
 
+import contextlib
 import csv
 import importlib.machinery
 import importlib.util
@@ -28,18 +29,14 @@ WORK = """
 import json, os, pathlib, signal, subprocess, sys, time
 import figures, machine
 
-def begin(sitting, name):
+def note(sitting, name, what):
     with open(sitting.scratch / "log", "a") as log:
-        log.write(json.dumps([name, "begin", time.monotonic()]) + "\\n")
-
-def end(sitting, name):
-    with open(sitting.scratch / "log", "a") as log:
-        log.write(json.dumps([name, "end", time.monotonic()]) + "\\n")
+        log.write(json.dumps([name, what, time.monotonic()]) + "\\n")
 
 def passes(sitting, seconds, name="", takes=0.0):
-    begin(sitting, name)
+    note(sitting, name, "begin")
     time.sleep(takes)
-    end(sitting, name)
+    note(sitting, name, "end")
     return {"name": name, "total_ms": 5, "deep": [{"seconds": 1, "bytes": 2}]}
 
 def fails(sitting, seconds):
@@ -72,7 +69,6 @@ def writes(sitting, seconds):
     machine.write_whole(sitting.output / "rows.csv", ("i,square\\n" + rows).encode())
     return {"rows": list(range(5000))}
 """
-SMALL = {"output": None, "scratch": None, "store": None, "slug": "x"}
 # Runs a sitting of many short stages until it is killed.
 KILLED = """
 import pathlib, sys
@@ -87,25 +83,18 @@ sitting.Sitting(sitting.Results(folder / "output/x.json", {}), context, 600, 2).
 
 
 def stage(name, work, *arguments, lane=FREE, seconds=1, limit=20, needs=(), is_test=False):
-    made = stages.Stage(name, lane, seconds, limit, "", (f"work.{work}", *arguments), tuple(needs))
-    if is_test:
-        made = type("Test", (stages.Stage,), {"is_test": True})(*(getattr(made, field) for field in (
-            "name", "lane", "seconds", "limit", "guards", "work", "needs")))
-    return made
+    made = type("Test", (stages.Stage,), {"is_test": True}) if is_test else stages.Stage
+    return made(name, lane, seconds, limit, "", (f"work.{work}", *arguments), tuple(needs))
 
 
 class Case(unittest.TestCase):
     def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = pathlib.Path(holder.name)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.output = self.folder / "output"
         self.output.mkdir()
         (self.folder / "work.py").write_text(WORK)
-        silent = open(os.devnull, "w")
-        self.addCleanup(silent.close)
-        self.addCleanup(setattr, sys, "stdout", sys.stdout)
-        sys.stdout = silent
+        silent = self.enterContext(open(os.devnull, "w"))
+        self.enterContext(contextlib.redirect_stdout(silent))
 
     def run_stages(self, *rows, seconds=60, at_once=4, earlier=None, environment=None, last=()):
         context = {"output": str(self.output), "scratch": str(self.folder), "store": str(self.folder / "m.db"), "slug": "x",

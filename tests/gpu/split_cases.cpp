@@ -23,14 +23,7 @@
 
 namespace {
 
-using ucudnn::gpu_tests::Cell;
-using ucudnn::gpu_tests::Check;
-using ucudnn::gpu_tests::Convolution;
-using ucudnn::gpu_tests::Name;
-using ucudnn::gpu_tests::Operation;
-using ucudnn::gpu_tests::OutputPlaces;
-using ucudnn::gpu_tests::Shape;
-using ucudnn::gpu_tests::WholeNumbers;
+using namespace ucudnn::gpu_tests;  // NOLINT: a program of one page
 
 // All cells are equal, so sizes are multiples of four times the stride; images that are cut into
 // three rows are three quarters as large. A filter of 7 reaches over most of a stripe of 4 rows.
@@ -54,13 +47,6 @@ struct Grid {
   }
 };
 
-struct Case {
-  const Shape& shape;
-  cudnnDataType_t type;
-  cudnnTensorFormat_t layout;
-  Operation operation;
-};
-
 void PrintLine(const Case& of, int rank, const char* result) {
   std::printf("%s/%s/%s/%s/%d %s\n", of.shape.name, Name(of.type), Name(of.layout),
               Name(of.operation), rank, result);
@@ -80,16 +66,15 @@ cudnnStatus_t RunThrice(Convolution& convolution, void* workspace,
   return CUDNN_STATUS_SUCCESS;
 }
 
-void RunCase(cudnnHandle_t handle, const Case& of, const Grid& grid, void* workspace,
-             size_t bytes) {
+void RunCase(const Case& of, const Grid& grid, size_t bytes) {
   const std::vector<int> ranks = grid.OwnRanks();
   const Cell held = grid.rank ? grid.CellOf(*grid.rank) : Cell{};
-  Convolution convolution(handle, of.shape, of.type, of.layout, of.operation, held);
+  Convolution convolution(of.handle, of.shape, of.type, of.layout, of.operation, held);
   std::vector<std::vector<float>> results;
   const char* fault = nullptr;
-  if (!convolution.Find(workspace, bytes)) {
+  if (!convolution.Find(of.workspace, bytes)) {
     fault = "unsupported";
-  } else if (const cudnnStatus_t status = RunThrice(convolution, workspace, &results);
+  } else if (const cudnnStatus_t status = RunThrice(convolution, of.workspace, &results);
              status != CUDNN_STATUS_SUCCESS) {
     fault = cudnnGetErrorString(status);
   }
@@ -114,24 +99,11 @@ void RunCase(cudnnHandle_t handle, const Case& of, const Grid& grid, void* works
 }
 
 void RunAll(const Grid& grid, size_t shapes, size_t bytes) {
-  cudnnHandle_t handle;
-  Check(cudnnCreate(&handle), "cudnnCreate");
-  void* workspace = nullptr;
-  if (bytes > 0) Check(cudaMalloc(&workspace, bytes), "cudaMalloc");
-  for (Shape shape : std::span(kShapes).first(std::min(shapes, std::size(kShapes)))) {
-    if (grid.rows == 3) shape.size = shape.size / 4 * 3;
-    for (const auto type :
-         {CUDNN_DATA_FLOAT, CUDNN_DATA_DOUBLE, CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16}) {
-      for (const auto layout : {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC}) {
-        for (const auto operation :
-             {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
-          RunCase(handle, {shape, type, layout, operation}, grid, workspace, bytes);
-        }
-      }
-    }
-  }
-  Check(cudaFree(workspace), "cudaFree");
-  Check(cudnnDestroy(handle), "cudnnDestroy");
+  constexpr cudnnDataType_t kTypes[] = {CUDNN_DATA_FLOAT, CUDNN_DATA_DOUBLE, CUDNN_DATA_HALF,
+                                        CUDNN_DATA_BFLOAT16};
+  std::vector<Shape> some(kShapes, kShapes + std::min(shapes, std::size(kShapes)));
+  for (Shape& shape : some) shape.size = grid.rows == 3 ? shape.size / 4 * 3 : shape.size;
+  ForEachCase(some, kTypes, bytes, [&](const Case& of) { RunCase(of, grid, bytes); });
 }
 
 std::optional<Grid> ReadGrid(int argc, char** argv) {

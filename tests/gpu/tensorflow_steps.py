@@ -3,14 +3,11 @@ gradients, eagerly and in tf.function, grouped, strided and dilated. Prints JSON
 cpu` tries it out."""
 
 import json
-import sys
 
 import tensorflow as tf
-from program import cudnn_files, outcome
+from program import ON_CPU, SHARE, cudnn_files, outcome
 from whole_numbers import checksum, whole
 
-ON_CPU = sys.argv[1:] == ["--device", "cpu"]
-SHARE = 8 if ON_CPU else 1  # divides channels and images
 # Name: dimensions, images, input and output channels, side, window, stride, dilation, groups.
 SHAPES = {
     "2d": (2, 32, 64, 64, 14, 3, 1, 1, 1),

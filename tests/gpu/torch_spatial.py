@@ -19,6 +19,7 @@ import sys
 import time
 
 import torch
+import torch.distributed as dist
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 from ucudnn import spatial
@@ -136,7 +137,6 @@ def step(folder):
 
 
 def striped(folder):
-    import torch.distributed as dist
     meet(folder)
     exact, figures = torch.load(folder / "step.pt"), {}
     for dtype in (torch.float64, torch.float32):
@@ -215,7 +215,6 @@ def steps(folder):
 
 
 def replayed(folder):
-    import torch.distributed as dist
     meet(folder, "gloo" if DEVICE == "cpu" else "nccl")
     exact, model = torch.load(folder / "steps.pt")["trained"], spatial.convert(normed(torch.float64)[0])
     numbers = trained(model, [spatial.shard(images) for images in batches()], launched)
@@ -224,7 +223,6 @@ def replayed(folder):
 
 
 def shared(folder):
-    import torch.distributed as dist
     meet(folder)
     exact, model = torch.load(folder / "steps.pt")["applied"], spatial.convert(convolutions()[0])
     stripes = [spatial.shard(images) for images in batches()]
@@ -245,7 +243,6 @@ def shared(folder):
 
 def meet(folder, backend="gloo"):
     """Ranks that share a GPU use torch.distributed over gloo; with NCCL each has the GPU of its number."""
-    import torch.distributed as dist
     if backend == "nccl":
         torch.cuda.set_device(int(os.environ["RANK"]))
     dist.init_process_group(backend, init_method=f"file://{folder}/meeting", rank=int(os.environ["RANK"]),
@@ -253,7 +250,6 @@ def meet(folder, backend="gloo"):
 
 
 def rank(folder):
-    import torch.distributed as dist
     meet(folder)
     exact, figures = torch.load(folder / "whole.pt"), {}
     for dtype in (torch.float64, torch.float32):

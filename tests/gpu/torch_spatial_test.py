@@ -68,8 +68,13 @@ class OnRanks:
             {"UCUDNN_SPATIAL": grid} if machine.HOST else {"UCUDNN_SPATIAL_TRANSPORT": self.transport})
 
     def ranks(self, count):
-        """Returns what each rank printed, and the reports of ucudnn."""
+        """Returns what each rank printed, in the ranks' order, and the reports of ucudnn."""
         (self.folder / "meeting").unlink(missing_ok=True)  # left by another number of ranks
+        told, reports = self.start(count)
+        self.assertEqual(set(range(count)), {each["rank"] for each in told})
+        return sorted(told, key=lambda each: each["rank"]), reports
+
+    def start(self, count):
         program, grid = [sys.executable, "-B", PROGRAM, self.each, self.folder], f"h{count}"
         if machine.HOST:
             return self.on_the_cpu([*program, "--device", "cpu"], count, grid), []
@@ -80,6 +85,17 @@ class OnRanks:
                 **self.variables(grid), UCUDNN_REPORT=f"{reports}/%p.json"), machine.seconds_left())
             told = [json.loads(path.read_text()) for path in pathlib.Path(reports).glob("*.json")]
         return [json.loads(line) for line in output.splitlines() if line.startswith("{")], told
+
+    def assert_near(self, told, what):
+        for each in told:
+            self.assertLess(each[what]["float64"]["distance"], 1e-7)
+            # They are as near to fp64 as the whole in fp32, whose sums have another order.
+            allowed = 2 * self.whole[what]["float32"]["distance"] + 16 * EPSILON
+            self.assertLess(each[what]["float32"]["distance"], allowed)
+
+    def assert_exchanged(self, reports):
+        for report in reports:
+            self.assertGreater(report["spatial"]["calls"], 0, "nothing was exchanged under cuDNN's calls")
 
     def on_the_cpu(self, program, count, grid):
         processes = []
@@ -102,22 +118,14 @@ class Decoding(OnRanks, unittest.TestCase):
         super().setUpClass()
 
     def test_stripes_give_the_whole_picture(self):
-        plain = self.whole["decoded"]
         for count in self.counts:
             with self.subTest(ranks=count):
                 told, reports = self.ranks(count)
-                self.assertEqual(set(range(count)), {each["rank"] for each in told})
-                machine.record(f"h{count}", {"ranks": sorted(told, key=lambda each: each["rank"]), "exchanged_bytes": [
+                machine.record(f"h{count}", {"ranks": told, "exchanged_bytes": [
                     report["spatial"]["exchanged_bytes"] for report in reports]})
-                for each in told:
-                    self.assertLess(each["decoded"]["float64"]["distance"], 1e-7)
-                    # They are as near to fp64 as the whole in fp32, whose sums have another order.
-                    allowed = 2 * plain["float32"]["distance"] + 16 * EPSILON
-                    self.assertLess(each["decoded"]["float32"]["distance"], allowed)
-                if not machine.HOST:
-                    self.assertEqual(count, len(reports))
-                    for report in reports:
-                        self.assertGreater(report["spatial"]["calls"], 0, "nothing was exchanged under cuDNN's calls")
+                self.assert_near(told, "decoded")
+                self.assertEqual(0 if machine.HOST else count, len(reports))
+                self.assert_exchanged(reports)
 
     def test_the_whole_is_a_picture(self):
         self.assertEqual(0, self.whole["decoded"]["float64"]["distance"])
@@ -139,12 +147,8 @@ class Norms(OnRanks, unittest.TestCase):
         for count in RANKS:
             with self.subTest(ranks=count):
                 told, reports = self.ranks(count)
-                self.assertEqual(set(range(count)), {each["rank"] for each in told})
-                machine.record(f"norms h{count}", sorted(told, key=lambda each: each["rank"]))
-                for each in told:
-                    self.assertLess(each["stepped"]["float64"]["distance"], 1e-7)
-                    allowed = 2 * self.whole["stepped"]["float32"]["distance"] + 16 * EPSILON
-                    self.assertLess(each["stepped"]["float32"]["distance"], allowed)
+                machine.record(f"norms h{count}", told)
+                self.assert_near(told, "stepped")
                 self.assertEqual(0 if machine.HOST else count, len(reports))
                 for report in reports:
                     kinds = {kernel["kind"] for track in report["spatial"]["tracks"] for kernel in track["kernels"]}
@@ -157,12 +161,10 @@ class Replays(OnRanks):
 
     def replays(self, count):
         told, reports = self.ranks(count)
-        self.assertEqual(set(range(count)), {each["rank"] for each in told})
-        machine.record(f"{self.each} h{count}", sorted(told, key=lambda each: each["rank"]))
+        machine.record(f"{self.each} h{count}", told)
         for each in told:
             self.assertLess(each["distance"], 1e-7)
-        for report in reports:
-            self.assertGreater(report["spatial"]["calls"], 0, "nothing was exchanged under cuDNN's calls")
+        self.assert_exchanged(reports)
         return told
 
 

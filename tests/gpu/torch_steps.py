@@ -7,12 +7,11 @@ import sys
 
 import torch
 from graph_kernels import launches
-from program import outcome
+from program import ON_CPU, SHARE, outcome
 from torch.nn import functional
 from whole_numbers import checksum
 
-DEVICE = "cpu" if sys.argv[-2:] == ["--device", "cpu"] else "cuda"
-SHARE = 8 if DEVICE == "cpu" else 1  # divides channels and images
+DEVICE = "cpu" if ON_CPU else "cuda"
 # Each mode has a mini-batch of its own, because PyTorch keeps an earlier choice for equal shapes.
 MODES = {"heuristic": (False, False, 32), "benchmark": (True, False, 24), "deterministic": (False, True, 40)}
 CAPTURED, CAPTURED_FIRST = 64, 56  # mini-batches that nothing else has; only a capture sees the second one

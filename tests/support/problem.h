@@ -32,4 +32,10 @@ struct SmallProblem {
 // (in fp64 for fp64 tensors).
 ConvolutionProblem ProblemWith(const SmallProblem& said = {});
 
+// Returns `problem` with `n` images.
+inline ConvolutionProblem WithBatch(ConvolutionProblem problem, int n) {
+  problem.n = n;
+  return problem;
+}
+
 }  // namespace ucudnn::test

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shim/host/cuda/context.h"
+#include "shim/host/leaked.h"
 
 namespace hostgpu {
 namespace {
@@ -21,10 +22,7 @@ struct Captures {
 };
 
 // Leaked: other threads may still capture while the process exits.
-Captures& TheCaptures() {
-  static Captures* const captures = new Captures;
-  return *captures;
-}
+Captures& TheCaptures() { return Leaked<Captures>(); }
 
 bool NothingCaptures() { return TheCaptures().count == 0; }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shim/host/cuda/context.h"
+#include "shim/host/leaked.h"
 
 namespace hostgpu {
 namespace {
@@ -14,10 +15,7 @@ struct Children {
   std::mutex mutex;
   std::unordered_map<const Node*, std::shared_ptr<Graph>> of;
 };
-Children& TheChildren() {
-  static Children* const children = new Children;
-  return *children;
-}
+Children& TheChildren() { return Leaked<Children>(); }
 
 struct ChildNode : Node {
   explicit ChildNode(Node node) : Node(std::move(node)) {}
@@ -67,9 +65,7 @@ std::shared_ptr<Node> MakeChildNode(const Graph& graph, std::vector<const Node*>
     std::lock_guard lock(TheChildren().mutex);
     TheChildren().of.emplace(node.get(), child);
   }
-  State& state = TheState();
-  std::lock_guard lock(state.mutex);
-  state.graphs.emplace(child.get(), child);
+  Keep<CUgraph>(&State::graphs, child);
   return node;
 }
 

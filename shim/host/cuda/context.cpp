@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shim/host/cuda/capture.h"
+#include "shim/host/leaked.h"
 
 namespace hostgpu {
 namespace {
@@ -130,10 +131,7 @@ State::State() {
   }
 }
 
-State& TheState() {
-  static State* const state = new State;
-  return *state;
-}
+State& TheState() { return Leaked<State>(); }
 
 CUresult Initialize() {
   if (forked) return CUDA_ERROR_NOT_INITIALIZED;
@@ -182,27 +180,14 @@ Context* FindDevice(CUdevice device) {
   return device >= 0 && static_cast<size_t>(device) < contexts.size() ? &contexts[device] : nullptr;
 }
 
-std::shared_ptr<Event> FindEvent(CUevent handle) {
-  State& state = TheState();
-  std::lock_guard lock(state.mutex);
-  const auto found = state.events.find(reinterpret_cast<Event*>(handle));
-  return found == state.events.end() ? nullptr : found->second;
-}
+std::shared_ptr<Event> FindEvent(CUevent handle) { return Find(&State::events, handle); }
 
-std::shared_ptr<Graph> FindGraph(CUgraph handle) {
-  State& state = TheState();
-  std::lock_guard lock(state.mutex);
-  const auto found = state.graphs.find(reinterpret_cast<Graph*>(handle));
-  return found == state.graphs.end() ? nullptr : found->second;
-}
+std::shared_ptr<Graph> FindGraph(CUgraph handle) { return Find(&State::graphs, handle); }
 
 std::shared_ptr<Stream> FindStream(Context& current, CUstream handle) {
   if (handle == nullptr || handle == CU_STREAM_LEGACY) return current.legacy;
   if (handle == CU_STREAM_PER_THREAD) return PerThreadStream(current);
-  State& state = TheState();
-  std::lock_guard lock(state.mutex);
-  const auto found = state.streams.find(reinterpret_cast<Stream*>(handle));
-  return found == state.streams.end() ? nullptr : found->second;
+  return Find(&State::streams, handle);
 }
 
 }  // namespace hostgpu

@@ -82,6 +82,26 @@ struct State {
 };
 State& TheState();
 
+// Returns the object of a handle in one of the state's tables; null if there is none.
+template <class Object, class Handle>
+std::shared_ptr<Object> Find(std::unordered_map<Object*, std::shared_ptr<Object>> State::*table,
+                             Handle handle) {
+  State& state = TheState();
+  std::lock_guard lock(state.mutex);
+  const auto found = (state.*table).find(reinterpret_cast<Object*>(handle));
+  return found == (state.*table).end() ? nullptr : found->second;
+}
+
+// Adds an object to one of the state's tables. Returns its handle.
+template <class Handle, class Object>
+Handle Keep(std::unordered_map<Object*, std::shared_ptr<Object>> State::*table,
+            const std::shared_ptr<Object>& object) {
+  State& state = TheState();
+  std::lock_guard lock(state.mutex);
+  (state.*table).emplace(object.get(), object);
+  return reinterpret_cast<Handle>(object.get());
+}
+
 // CUDA_SUCCESS once cuInit has succeeded in this process (not in a parent from which it was
 // forked).
 CUresult Initialize();

@@ -2,14 +2,7 @@
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
-using hostgpu::Call;
-using hostgpu::CallOnStream;
-using hostgpu::CaptureInfo;
-using hostgpu::Context;
-using hostgpu::Graph;
-using hostgpu::State;
-using hostgpu::Stream;
-using hostgpu::TheState;
+using namespace hostgpu;
 
 namespace {
 
@@ -60,10 +53,7 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph* out) {
     *out = nullptr;
     std::shared_ptr<Graph> graph;
     if (const CUresult result = EndCapture(stream, &graph); result != CUDA_SUCCESS) return result;
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    *out = reinterpret_cast<CUgraph>(graph.get());
-    state.graphs.emplace(graph.get(), std::move(graph));
+    *out = Keep<CUgraph>(&State::graphs, graph);
     return CUDA_SUCCESS;
   });
 }
@@ -81,7 +71,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus* statu
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   return Call([&] {
     if (!mode || !IsMode(*mode)) return CUDA_ERROR_INVALID_VALUE;
-    *mode = hostgpu::ExchangeThreadMode(*mode);
+    *mode = ExchangeThreadMode(*mode);
     return CUDA_SUCCESS;
   });
 }

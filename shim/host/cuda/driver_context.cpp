@@ -2,12 +2,7 @@
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
-using hostgpu::Call;
-using hostgpu::CallInContext;
-using hostgpu::Context;
-using hostgpu::FindContext;
-using hostgpu::FindDevice;
-using hostgpu::TheState;
+using namespace hostgpu;
 
 namespace {
 
@@ -65,7 +60,7 @@ CUresult cuCtxSetCurrent(CUcontext handle) {
     Context* context = handle ? FindContext(handle) : nullptr;
     if (handle && !context) return CUDA_ERROR_INVALID_CONTEXT;
     if (context && context->references == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    hostgpu::SetCurrentContext(context);
+    SetCurrentContext(context);
     return CUDA_SUCCESS;
   });
 }
@@ -73,7 +68,7 @@ CUresult cuCtxSetCurrent(CUcontext handle) {
 CUresult cuCtxGetCurrent(CUcontext* handle) {
   return Call([&] {
     if (!handle) return CUDA_ERROR_INVALID_VALUE;
-    Context* context = hostgpu::CurrentContext();
+    Context* context = CurrentContext();
     *handle = context ? context->Handle() : nullptr;
     return CUDA_SUCCESS;
   });
@@ -84,13 +79,13 @@ CUresult cuCtxPushCurrent(CUcontext handle) {
     Context* context = FindContext(handle);
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     if (context->references == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return hostgpu::PushContext(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return PushContext(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   });
 }
 
 CUresult cuCtxPopCurrent(CUcontext* handle) {
   return Call([&] {
-    Context* context = hostgpu::PopContext();
+    Context* context = PopContext();
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     if (handle) *handle = context->Handle();
     return CUDA_SUCCESS;
@@ -108,7 +103,7 @@ CUresult cuCtxGetDevice(CUdevice* device) {
 CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
   return Call([&] {
     if (!id) return CUDA_ERROR_INVALID_VALUE;
-    const Context* context = handle ? FindContext(handle) : hostgpu::CurrentContext();
+    const Context* context = handle ? FindContext(handle) : CurrentContext();
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     if (context->references == 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *id = context->id;

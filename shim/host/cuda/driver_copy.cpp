@@ -9,14 +9,7 @@
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
-using hostgpu::CallOnStream;
-using hostgpu::Context;
-using hostgpu::Locate;
-using hostgpu::Memory;
-using hostgpu::Place;
-using hostgpu::Stream;
-using hostgpu::Ticket;
-using hostgpu::Work;
+using namespace hostgpu;
 
 namespace {
 
@@ -67,7 +60,7 @@ void CopyRows(char* to, const char* from, const Rows& rows) {
 }
 
 bool IsCapturing(const Stream& stream) {
-  hostgpu::CaptureInfo info;
+  CaptureInfo info;
   return GetCaptureInfo(stream, &info) == CUDA_SUCCESS &&
          info.status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
@@ -93,7 +86,7 @@ CUresult Copy(Stream& stream, uintptr_t to, Operand to_operand, uintptr_t from,
     // A wait cannot be recorded, so it is refused while the stream captures. Otherwise it counts as
     // potentially unsafe.
     CUresult refused = RefuseIfCapturing(stream);
-    if (refused == CUDA_SUCCESS) refused = hostgpu::RefuseUnsafeCall();
+    if (refused == CUDA_SUCCESS) refused = RefuseUnsafeCall();
     if (refused != CUDA_SUCCESS) return refused;
   }
   char* write = static_cast<char*>(target->host);

@@ -8,10 +8,7 @@
 
 #include "shim/host/cuda/context.h"
 
-using hostgpu::Call;
-using hostgpu::Context;
-using hostgpu::FindDevice;
-using hostgpu::TheState;
+using namespace hostgpu;
 
 namespace {
 
@@ -94,8 +91,8 @@ void FillUuid(CUuuid* uuid, CUdevice device) {
 
 CUresult cuInit(unsigned flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (hostgpu::InHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
-  return hostgpu::Initialize();
+  if (InHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
+  return Initialize();
 }
 
 CUresult cuDriverGetVersion(int* version) {

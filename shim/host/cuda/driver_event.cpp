@@ -9,15 +9,7 @@
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
-using hostgpu::CallInContext;
-using hostgpu::CallOnStream;
-using hostgpu::Context;
-using hostgpu::Event;
-using hostgpu::EventRecord;
-using hostgpu::FindEvent;
-using hostgpu::State;
-using hostgpu::Stream;
-using hostgpu::TheState;
+using namespace hostgpu;
 
 namespace {
 
@@ -52,7 +44,7 @@ CUresult CallWithEvent(CUevent handle, Body body) {
 // question is "potentially unsafe".
 CUresult RefuseToAsk(const EventRecord* record) {
   const CUresult refused = record ? RefuseIfCaptured(*record) : CUDA_SUCCESS;
-  return refused == CUDA_SUCCESS ? hostgpu::RefuseUnsafeCall() : refused;
+  return refused == CUDA_SUCCESS ? RefuseUnsafeCall() : refused;
 }
 
 CUresult ElapsedTime(float* milliseconds, CUevent start_handle, CUevent end_handle) {
@@ -86,11 +78,7 @@ CUresult cuEventCreate(CUevent* out, unsigned flags) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     if (hostgpuFaultDue("event")) return CUDA_ERROR_OUT_OF_MEMORY;
-    auto event = std::make_shared<Event>(context, flags);
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    *out = reinterpret_cast<CUevent>(event.get());
-    state.events.emplace(event.get(), std::move(event));
+    *out = Keep<CUevent>(&State::events, std::make_shared<Event>(context, flags));
     return CUDA_SUCCESS;
   });
 }

@@ -5,26 +5,12 @@
 #include "shim/host/cuda/child_graph.h"
 #include "shim/host/cuda/context.h"
 
-using hostgpu::Call;
-using hostgpu::CallOnStream;
-using hostgpu::Context;
-using hostgpu::FindGraph;
-using hostgpu::Graph;
-using hostgpu::GraphExec;
-using hostgpu::State;
-using hostgpu::Stream;
-using hostgpu::TheState;
-using hostgpu::Ticket;
-using hostgpu::Use;
-using hostgpu::Work;
+using namespace hostgpu;
 
 namespace {
 
 std::shared_ptr<GraphExec> FindExec(CUgraphExec handle) {
-  State& state = TheState();
-  std::lock_guard lock(state.mutex);
-  const auto found = state.graph_execs.find(reinterpret_cast<GraphExec*>(handle));
-  return found == state.graph_execs.end() ? nullptr : found->second;
+  return Find(&State::graph_execs, handle);
 }
 
 template <class Object, class Handle, class Table>
@@ -55,14 +41,11 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph handle, unsigned 
     const std::shared_ptr<Graph> graph = FindGraph(handle);
     if (!graph || (flags & ~kFlags)) return CUDA_ERROR_INVALID_VALUE;
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) return CUDA_ERROR_NOT_SUPPORTED;
-    auto exec = std::make_shared<GraphExec>();
-    exec->nodes = hostgpu::WithoutChildren(graph->nodes);
-    exec->topology = hostgpu::TopologyOf(*graph);
+    const auto exec = std::make_shared<GraphExec>();
+    exec->nodes = WithoutChildren(graph->nodes);
+    exec->topology = TopologyOf(*graph);
     exec->objects = graph->objects;
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    *out = reinterpret_cast<CUgraphExec>(exec.get());
-    state.graph_execs.emplace(exec.get(), std::move(exec));
+    *out = Keep<CUgraphExec>(&State::graph_execs, exec);
     return CUDA_SUCCESS;
   });
 }
@@ -99,11 +82,11 @@ CUresult cuGraphExecUpdate(CUgraphExec handle, CUgraph graph_handle,
     const std::shared_ptr<Graph> graph = FindGraph(graph_handle);
     if (!exec || !graph) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(exec->mutex);
-    if (exec->topology != hostgpu::TopologyOf(*graph)) {
+    if (exec->topology != TopologyOf(*graph)) {
       info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
       return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     }
-    exec->nodes = hostgpu::WithoutChildren(graph->nodes);
+    exec->nodes = WithoutChildren(graph->nodes);
     exec->objects = graph->objects;
     info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
     return CUDA_SUCCESS;

@@ -5,12 +5,7 @@
 #include "shim/host/cuda/context.h"
 #include "shim/host/hostgpu.h"
 
-using hostgpu::Call;
-using hostgpu::FindGraph;
-using hostgpu::Graph;
-using hostgpu::Node;
-using hostgpu::State;
-using hostgpu::TheState;
+using namespace hostgpu;
 
 namespace {
 
@@ -28,14 +23,10 @@ Graph* GraphOf(State& state, CUgraphNode handle) {
   return nullptr;
 }
 
-std::vector<const Node*> Dependents(const Graph& graph, const Node* node) {
-  std::vector<const Node*> dependents;
-  for (const auto& other : graph.nodes) {
-    if (std::count(other->after.begin(), other->after.end(), node) > 0) {
-      dependents.push_back(other.get());
-    }
-  }
-  return dependents;
+bool HasDependents(const Graph& graph, const Node* node) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const auto& other) {
+    return std::count(other->after.begin(), other->after.end(), node) > 0;
+  });
 }
 
 // Gives a list as the API does: its length if there is no array, else as much as fits, filled up.
@@ -49,17 +40,12 @@ CUresult Give(const std::vector<const Node*>& list, CUgraphNode* nodes, size_t* 
 }
 
 // Edges carry no data.
-CUresult GiveEdges(const std::vector<const Node*>& list, CUgraphNode* nodes, CUgraphEdgeData* edges,
-                   size_t* count) {
-  if (edges && !nodes) return CUDA_ERROR_INVALID_VALUE;
-  for (size_t i = 0; edges && count && i < *count; ++i) edges[i] = {};
-  return Give(list, nodes, count);
-}
-
 CUresult GiveDependencies(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData* edges,
                           size_t* count) {
   return Call([&] {
-    return node ? GiveEdges(NodeOf(node)->after, nodes, edges, count) : CUDA_ERROR_INVALID_VALUE;
+    if (!node || (edges && !nodes)) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; edges && count && i < *count; ++i) edges[i] = {};
+    return Give(NodeOf(node)->after, nodes, count);
   });
 }
 
@@ -74,7 +60,7 @@ Node KernelNode(const hostgpuWork& work, unsigned long long kernel) {
   }
   return Node{CU_GRAPH_NODE_TYPE_KERNEL,
               [run = work.run, argument] { run(argument.get()); },
-              hostgpu::UsesOf(uses),
+              UsesOf(uses),
               {},
               kernel};
 }
@@ -91,26 +77,10 @@ CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
   });
 }
 
-CUresult cuGraphGetRootNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
-  return Call([&] {
-    const std::shared_ptr<Graph> graph = FindGraph(handle);
-    if (!graph) return CUDA_ERROR_INVALID_VALUE;
-    std::vector<const Node*> roots;
-    for (const auto& node : graph->nodes) {
-      if (node->after.empty()) roots.push_back(node.get());
-    }
-    return Give(roots, nodes, count);
-  });
-}
-
 CUresult cuGraphCreate(CUgraph* out, unsigned flags) {
   return Call([&] {
     if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-    auto graph = std::make_shared<Graph>();
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    *out = reinterpret_cast<CUgraph>(graph.get());
-    state.graphs.emplace(graph.get(), std::move(graph));
+    *out = Keep<CUgraph>(&State::graphs, std::make_shared<Graph>());
     return CUDA_SUCCESS;
   });
 }
@@ -131,7 +101,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph handle, const CUgrap
       if (!there) return CUDA_ERROR_INVALID_VALUE;
       after.push_back(NodeOf(dependencies[i]));
     }
-    graph->nodes.push_back(hostgpu::MakeChildNode(*child, std::move(after)));
+    graph->nodes.push_back(MakeChildNode(*child, std::move(after)));
     graph->objects.insert(graph->objects.end(), child->objects.begin(), child->objects.end());
     *out = graph->nodes.back()->Handle();
     return CUDA_SUCCESS;
@@ -141,7 +111,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph handle, const CUgrap
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph* out) {
   return Call([&] {
     if (!node || !out) return CUDA_ERROR_INVALID_VALUE;
-    const std::shared_ptr<Graph> child = hostgpu::ChildOf(NodeOf(node));
+    const std::shared_ptr<Graph> child = ChildOf(NodeOf(node));
     if (!child) return CUDA_ERROR_INVALID_VALUE;
     *out = reinterpret_cast<CUgraph>(child.get());
     return CUDA_SUCCESS;
@@ -157,7 +127,7 @@ CUresult cuGraphDestroyNode(CUgraphNode handle) {
     std::lock_guard lock(state.mutex);
     Graph* const graph = GraphOf(state, handle);
     if (!graph) return CUDA_ERROR_INVALID_VALUE;
-    if (!Dependents(*graph, NodeOf(handle)).empty()) return CUDA_ERROR_NOT_SUPPORTED;
+    if (HasDependents(*graph, NodeOf(handle))) return CUDA_ERROR_NOT_SUPPORTED;
     const auto node =
         std::find_if(graph->nodes.begin(), graph->nodes.end(),
                      [&](const auto& candidate) { return candidate->Handle() == handle; });
@@ -178,17 +148,6 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
 CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData* edges,
                                     size_t* count) {
   return GiveDependencies(node, nodes, edges, count);
-}
-
-CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData* edges,
-                                      size_t* count) {
-  return Call([&] {
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    const Graph* const graph = GraphOf(state, node);
-    if (!graph) return CUDA_ERROR_INVALID_VALUE;
-    return GiveEdges(Dependents(*graph, NodeOf(node)), nodes, edges, count);
-  });
 }
 
 int hostgpuAddToGraph(void* handle, const hostgpuWork* work, unsigned long long kernel) try {

@@ -7,14 +7,7 @@
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
-using hostgpu::CallInContext;
-using hostgpu::Context;
-using hostgpu::HostAllocation;
-using hostgpu::Locate;
-using hostgpu::Memory;
-using hostgpu::Place;
-using hostgpu::State;
-using hostgpu::TheState;
+using namespace hostgpu;
 
 namespace {
 
@@ -24,7 +17,7 @@ constexpr size_t kPage = 4096;
 template <class Body>
 CUresult CallUnsafe(Body body) {
   return CallInContext([&](Context& context) -> CUresult {
-    const CUresult refused = hostgpu::RefuseUnsafeCall();
+    const CUresult refused = RefuseUnsafeCall();
     return refused == CUDA_SUCCESS ? body(context) : refused;
   });
 }

@@ -7,17 +7,7 @@
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
-using hostgpu::Call;
-using hostgpu::CallOnStream;
-using hostgpu::Context;
-using hostgpu::FindDevice;
-using hostgpu::Locate;
-using hostgpu::Memory;
-using hostgpu::MemoryPool;
-using hostgpu::Place;
-using hostgpu::Stream;
-using hostgpu::TheState;
-using hostgpu::Ticket;
+using namespace hostgpu;
 
 namespace {
 

@@ -4,14 +4,7 @@
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
-using hostgpu::CallInContext;
-using hostgpu::CallOnStream;
-using hostgpu::Context;
-using hostgpu::State;
-using hostgpu::Stream;
-using hostgpu::TheState;
-using hostgpu::Ticket;
-using hostgpu::Work;
+using namespace hostgpu;
 
 namespace {
 
@@ -30,11 +23,8 @@ CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority)
     int least = 0, greatest = 0;
     cuCtxGetStreamPriorityRange(&least, &greatest);
     const bool blocking = !(flags & CU_STREAM_NON_BLOCKING);
-    auto stream = context.CreateStream(blocking, std::clamp(priority, greatest, least));
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    *out = reinterpret_cast<CUstream>(stream.get());
-    state.streams.emplace(stream.get(), std::move(stream));
+    *out = Keep<CUstream>(&State::streams,
+                          context.CreateStream(blocking, std::clamp(priority, greatest, least)));
     return CUDA_SUCCESS;
   });
 }
@@ -46,7 +36,7 @@ CUresult cuStreamCreate(CUstream* out, unsigned flags) {
 CUresult cuStreamDestroy(CUstream handle) {
   return CallInContext([&](Context& context) -> CUresult {
     if (IsDefault(handle)) return CUDA_ERROR_INVALID_HANDLE;
-    const std::shared_ptr<Stream> stream = hostgpu::FindStream(context, handle);
+    const std::shared_ptr<Stream> stream = FindStream(context, handle);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (const CUresult refused = RefuseIfCapturing(*stream)) return refused;
     State& state = TheState();
@@ -85,13 +75,11 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* out) {
       return CUDA_SUCCESS;
     });
   }
-  return hostgpu::Call([&] {
+  return Call([&] {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
-    State& state = TheState();
-    std::lock_guard lock(state.mutex);
-    const auto found = state.streams.find(reinterpret_cast<Stream*>(handle));
-    if (found == state.streams.end()) return CUDA_ERROR_INVALID_HANDLE;
-    *out = found->second->context.Handle();
+    const std::shared_ptr<Stream> stream = Find(&State::streams, handle);
+    if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    *out = stream->context.Handle();
     return CUDA_SUCCESS;
   });
 }
@@ -116,7 +104,7 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* argument) {
   return CallOnStream(handle, [&](Context&, Stream& stream) -> CUresult {
     if (!function) return CUDA_ERROR_INVALID_VALUE;
     const auto run = [=] {
-      hostgpu::HostFunctionScope scope;
+      HostFunctionScope scope;
       function(argument);
     };
     return Submit(stream, {CU_GRAPH_NODE_TYPE_HOST, run, {}});
@@ -130,7 +118,7 @@ int hostgpuEnqueue(void* handle, const hostgpuWork* work) try {
     if (release) release(held);
   });
   if (cuInit(0) != CUDA_SUCCESS) return 0;
-  if (!hostgpu::CurrentContext()) {
+  if (!CurrentContext()) {
     CUcontext primary = nullptr;
     if (cuDevicePrimaryCtxRetain(&primary, 0) != CUDA_SUCCESS) return 0;
     if (cuCtxSetCurrent(primary) != CUDA_SUCCESS) return 0;

@@ -13,10 +13,7 @@
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 
-using hostgpu::CallOnStream;
-using hostgpu::Context;
-using hostgpu::Place;
-using hostgpu::Stream;
+using namespace hostgpu;
 
 namespace {
 
@@ -32,7 +29,7 @@ constexpr long kLongestSleepNs = 1'000'000;
 // cannot reach.
 uint32_t* Word(CUdeviceptr address) {
   if (address == 0 || address % sizeof(uint32_t) != 0) return nullptr;
-  const std::optional<Place> place = hostgpu::Locate(address, sizeof(uint32_t));
+  const std::optional<Place> place = Locate(address, sizeof(uint32_t));
   return place && place->context ? static_cast<uint32_t*>(place->host) : nullptr;
 }
 

@@ -8,11 +8,9 @@
 #include "shim/host/cuda/capture.h"
 #include "shim/host/cuda/context.h"
 #include "shim/host/cuda/user_object.h"
+#include "shim/host/leaked.h"
 
-using hostgpu::Call;
-using hostgpu::Graph;
-using hostgpu::HeldObject;
-using hostgpu::UserObject;
+using namespace hostgpu;
 
 namespace {
 
@@ -23,10 +21,7 @@ struct Objects {
 };
 
 // Leaked: graphs may be destroyed while the process exits.
-Objects& TheObjects() {
-  static Objects* const objects = new Objects;
-  return *objects;
-}
+Objects& TheObjects() { return Leaked<Objects>(); }
 
 UserObject* Of(CUuserObject handle) { return reinterpret_cast<UserObject*>(handle); }
 
@@ -43,8 +38,8 @@ bool TakeHeld(CUuserObject handle, size_t count, std::vector<HeldObject>& taken)
 }
 
 std::shared_ptr<Graph> GraphOf(CUgraph handle) {
-  std::shared_ptr<Graph> graph = hostgpu::FindGraph(handle);
-  return graph ? graph : hostgpu::GraphOfCapture(handle);
+  std::shared_ptr<Graph> graph = FindGraph(handle);
+  return graph ? graph : GraphOfCapture(handle);
 }
 
 }  // namespace

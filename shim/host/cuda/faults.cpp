@@ -6,6 +6,7 @@
 #include <string>
 
 #include "shim/host/cuda/driver_api.h"
+#include "shim/host/leaked.h"
 
 namespace {
 
@@ -35,10 +36,7 @@ struct Faults {
 };
 
 // Leaked: other threads may still count while the process exits.
-Faults& TheFaults() {
-  static Faults* const faults = new Faults;
-  return *faults;
-}
+Faults& TheFaults() { return hostgpu::Leaked<Faults>(); }
 
 }  // namespace
 

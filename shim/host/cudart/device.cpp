@@ -74,7 +74,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaGetDeviceCount(int* count) {
   if (!count) return Recorded(cudaErrorInvalidValue);
   *count = 0;
-  return Initialised([&] { return cuDeviceGetCount(count); });
+  return Initialised(cuDeviceGetCount, count);
 }
 
 cudaError_t cudaGetDevice(int* device) {
@@ -99,7 +99,7 @@ cudaError_t cudaDeviceReset() {
 cudaError_t cudaDeviceSynchronize() { return Bound(cuCtxSynchronize); }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  return Bound([&] { return cuCtxGetStreamPriorityRange(least, greatest); });
+  return Bound(cuCtxGetStreamPriorityRange, least, greatest);
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
@@ -113,9 +113,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  return Initialised([&] {
-    return cuDeviceGetAttribute(value, static_cast<CUdevice_attribute>(attribute), device);
-  });
+  return Initialised(cuDeviceGetAttribute, value, static_cast<CUdevice_attribute>(attribute),
+                     device);
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,

@@ -9,12 +9,10 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
       [&] { return cuStreamBeginCapture(stream, static_cast<CUstreamCaptureMode>(mode)); });
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  return Bound([&] { return cuStreamEndCapture(stream, graph); });
+  return Bound(cuStreamEndCapture, stream, graph);
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  return Bound([&] {
-    return cuStreamIsCapturing(stream, reinterpret_cast<CUstreamCaptureStatus*>(status));
-  });
+  return Bound(cuStreamIsCapturing, stream, reinterpret_cast<CUstreamCaptureStatus*>(status));
 }
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                      unsigned long long* id, cudaGraph_t* graph,
@@ -31,58 +29,36 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
   });
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  return Initialised([&] {
-    return cuThreadExchangeStreamCaptureMode(reinterpret_cast<CUstreamCaptureMode*>(mode));
-  });
+  return Initialised(cuThreadExchangeStreamCaptureMode,
+                     reinterpret_cast<CUstreamCaptureMode*>(mode));
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
                                  unsigned long long flags) {
-  return Bound([&] { return cuGraphInstantiateWithFlags(exec, graph, flags); });
+  return Bound(cuGraphInstantiateWithFlags, exec, graph, flags);
 }
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph,
                                           unsigned long long flags) {
   return cudaGraphInstantiate(exec, graph, flags);
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  return Bound([&] { return cuGraphLaunch(exec, stream); });
+  return Bound(cuGraphLaunch, exec, stream);
 }
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  return Bound([&] { return cuGraphDestroy(graph); });
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  return Bound([&] { return cuGraphExecDestroy(exec); });
-}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return Bound(cuGraphDestroy, graph); }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return Bound(cuGraphExecDestroy, exec); }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
-  return Bound([&] { return cuGraphGetNodes(graph, nodes, count); });
-}
-cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
-  return Bound([&] { return cuGraphGetRootNodes(graph, nodes, count); });
+  return Bound(cuGraphGetNodes, graph, nodes, count);
 }
 cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned flags) {
-  return Bound([&] { return cuGraphCreate(graph, flags); });
-}
-cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph,
-                                       const cudaGraphNode_t* dependencies, size_t count,
-                                       cudaGraph_t child) {
-  return Bound([&] { return cuGraphAddChildGraphNode(node, graph, dependencies, count, child); });
+  return Bound(cuGraphCreate, graph, flags);
 }
 cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t* graph) {
-  return Bound([&] { return cuGraphChildGraphNodeGetGraph(node, graph); });
+  return Bound(cuGraphChildGraphNodeGetGraph, node, graph);
 }
 cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* nodes,
                                          cudaGraphEdgeData* edges, size_t* count) {
-  return Bound([&] {
-    return cuGraphNodeGetDependencies(node, nodes, reinterpret_cast<CUgraphEdgeData*>(edges),
-                                      count);
-  });
-}
-cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t* nodes,
-                                           cudaGraphEdgeData* edges, size_t* count) {
-  return Bound([&] {
-    return cuGraphNodeGetDependentNodes(node, nodes, reinterpret_cast<CUgraphEdgeData*>(edges),
-                                        count);
-  });
+  return Bound(cuGraphNodeGetDependencies, node, nodes, reinterpret_cast<CUgraphEdgeData*>(edges),
+               count);
 }
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
                                 cudaGraphExecUpdateResultInfo* info) {
@@ -96,5 +72,5 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
   });
 }
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
-  return Bound([&] { return cuGraphNodeGetType(node, reinterpret_cast<CUgraphNodeType*>(type)); });
+  return Bound(cuGraphNodeGetType, node, reinterpret_cast<CUgraphNodeType*>(type));
 }

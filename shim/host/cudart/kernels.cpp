@@ -15,6 +15,7 @@
 
 #include "shim/host/cudart/known_kernels.h"
 #include "shim/host/cudart/runtime.h"
+#include "shim/host/leaked.h"
 
 using namespace hostgpu::runtime;
 
@@ -31,10 +32,7 @@ struct Kernels {
   std::map<const void*, Kernel> by_host_function;
 };
 
-Kernels& TheKernels() {
-  static Kernels* const kernels = new Kernels;
-  return *kernels;
-}
+Kernels& TheKernels() { return hostgpu::Leaked<Kernels>(); }
 
 // Returns the name as in its source; a name that is not C++'s stays as it is.
 std::string Demangled(const std::string& name) {

@@ -51,7 +51,7 @@ cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
 }
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
-  return Bound([&] { return cuMemGetInfo(free_bytes, total_bytes); });
+  return Bound(cuMemGetInfo, free_bytes, total_bytes);
 }
 
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
@@ -62,9 +62,7 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   });
 }
 
-cudaError_t cudaFree(void* pointer) {
-  return Bound([&] { return cuMemFree(Device(pointer)); });
-}
+cudaError_t cudaFree(void* pointer) { return Bound(cuMemFree, Device(pointer)); }
 
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned flags) {
   return Bound([&] {
@@ -83,12 +81,10 @@ cudaError_t cudaFreeHost(void* pointer) {
 }
 
 cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned flags) {
-  return Bound([&] { return cuMemHostRegister(pointer, bytes, flags); });
+  return Bound(cuMemHostRegister, pointer, bytes, flags);
 }
 
-cudaError_t cudaHostUnregister(void* pointer) {
-  return Bound([&] { return cuMemHostUnregister(pointer); });
-}
+cudaError_t cudaHostUnregister(void* pointer) { return Bound(cuMemHostUnregister, pointer); }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   return Bound([&] {
@@ -117,14 +113,14 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   switch (kind) {
     case cudaMemcpyHostToDevice:
-      return Bound([&] { return cuMemcpyHtoD(Device(to), from, bytes); });
+      return Bound(cuMemcpyHtoD, Device(to), from, bytes);
     case cudaMemcpyDeviceToHost:
-      return Bound([&] { return cuMemcpyDtoH(to, Device(from), bytes); });
+      return Bound(cuMemcpyDtoH, to, Device(from), bytes);
     case cudaMemcpyDeviceToDevice:
-      return Bound([&] { return cuMemcpyDtoD(Device(to), Device(from), bytes); });
+      return Bound(cuMemcpyDtoD, Device(to), Device(from), bytes);
     case cudaMemcpyHostToHost:
     case cudaMemcpyDefault:
-      return Bound([&] { return cuMemcpy(Device(to), Device(from), bytes); });
+      return Bound(cuMemcpy, Device(to), Device(from), bytes);
   }
   return Recorded(cudaErrorInvalidMemcpyDirection);
 }
@@ -133,14 +129,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
   switch (kind) {
     case cudaMemcpyHostToDevice:
-      return Bound([&] { return cuMemcpyHtoDAsync(Device(to), from, bytes, stream); });
+      return Bound(cuMemcpyHtoDAsync, Device(to), from, bytes, stream);
     case cudaMemcpyDeviceToHost:
-      return Bound([&] { return cuMemcpyDtoHAsync(to, Device(from), bytes, stream); });
+      return Bound(cuMemcpyDtoHAsync, to, Device(from), bytes, stream);
     case cudaMemcpyDeviceToDevice:
-      return Bound([&] { return cuMemcpyDtoDAsync(Device(to), Device(from), bytes, stream); });
+      return Bound(cuMemcpyDtoDAsync, Device(to), Device(from), bytes, stream);
     case cudaMemcpyHostToHost:
     case cudaMemcpyDefault:
-      return Bound([&] { return cuMemcpyAsync(Device(to), Device(from), bytes, stream); });
+      return Bound(cuMemcpyAsync, Device(to), Device(from), bytes, stream);
   }
   return Recorded(cudaErrorInvalidMemcpyDirection);
 }
@@ -153,15 +149,13 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
   if (width > to_pitch || width > from_pitch) return Recorded(cudaErrorInvalidPitchValue);
   const CUDA_MEMCPY2D copy =
       Copy2D(to, to_pitch, to_type, from, from_pitch, from_type, width, height);
-  return Bound([&] { return cuMemcpy2DAsync(&copy, stream); });
+  return Bound(cuMemcpy2DAsync, &copy, stream);
 }
 
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
-  return Bound([&] { return cuMemsetD8(Device(to), static_cast<unsigned char>(value), bytes); });
+  return Bound(cuMemsetD8, Device(to), static_cast<unsigned char>(value), bytes);
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
-  return Bound([&] {
-    return cuMemsetD8Async(Device(to), static_cast<unsigned char>(value), bytes, stream);
-  });
+  return Bound(cuMemsetD8Async, Device(to), static_cast<unsigned char>(value), bytes, stream);
 }

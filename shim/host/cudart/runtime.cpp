@@ -1,4 +1,5 @@
 #include "shim/host/cudart/runtime.h"
+#include "shim/host/leaked.h"
 
 #include <mutex>
 #include <vector>
@@ -19,10 +20,7 @@ struct Primaries {
   std::vector<Primary> by_device;
 };
 
-Primaries& ThePrimaries() {
-  static Primaries* const primaries = new Primaries;
-  return *primaries;
-}
+Primaries& ThePrimaries() { return Leaked<Primaries>(); }
 
 CUresult Retain(int device, CUcontext* context) {
   int count = 0;

@@ -19,18 +19,18 @@ int SelectedDevice();
 // To be called after its primary context was reset: the next call binds it anew.
 void ForgetContext(int device);
 
-// Runs `body` with a context bound.
-template <class Body>
-cudaError_t Bound(Body body) {
+// Calls `function`, such as one of the driver's, with a context bound.
+template <class Function, class... Arguments>
+cudaError_t Bound(Function function, Arguments... arguments) {
   const CUresult bound = Bind();
-  return Recorded(bound == CUDA_SUCCESS ? body() : bound);
+  return Recorded(bound == CUDA_SUCCESS ? function(arguments...) : bound);
 }
 
-// Runs `body` after initialisation, without a context.
-template <class Body>
-cudaError_t Initialised(Body body) {
+// Calls `function` after initialisation, without a context.
+template <class Function, class... Arguments>
+cudaError_t Initialised(Function function, Arguments... arguments) {
   const CUresult ready = cuInit(0);
-  return Recorded(ready == CUDA_SUCCESS ? body() : ready);
+  return Recorded(ready == CUDA_SUCCESS ? function(arguments...) : ready);
 }
 
 inline CUdeviceptr Device(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }

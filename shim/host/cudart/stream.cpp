@@ -4,51 +4,41 @@
 using namespace hostgpu::runtime;
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  return Bound([&] { return cuStreamCreate(stream, CU_STREAM_DEFAULT); });
+  return Bound(cuStreamCreate, stream, CU_STREAM_DEFAULT);
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  return Bound([&] { return cuStreamCreate(stream, flags); });
+  return Bound(cuStreamCreate, stream, flags);
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
-  return Bound([&] { return cuStreamCreateWithPriority(stream, flags, priority); });
+  return Bound(cuStreamCreateWithPriority, stream, flags, priority);
 }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  return Bound([&] { return cuStreamDestroy(stream); });
-}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) { return Bound(cuStreamDestroy, stream); }
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
-  return Bound([&] { return cuStreamGetPriority(stream, priority); });
+  return Bound(cuStreamGetPriority, stream, priority);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return Bound([&] { return cuStreamSynchronize(stream); });
+  return Bound(cuStreamSynchronize, stream);
 }
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return Bound([&] { return cuStreamQuery(stream); });
-}
+cudaError_t cudaStreamQuery(cudaStream_t stream) { return Bound(cuStreamQuery, stream); }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
-  return Bound([&] { return cuStreamWaitEvent(stream, event, flags); });
+  return Bound(cuStreamWaitEvent, stream, event, flags);
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
-  return Bound([&] { return cuLaunchHostFunc(stream, function, argument); });
+  return Bound(cuLaunchHostFunc, stream, function, argument);
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
-  return Bound([&] { return cuEventCreate(event, CU_EVENT_DEFAULT); });
+  return Bound(cuEventCreate, event, CU_EVENT_DEFAULT);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  return Bound([&] { return cuEventCreate(event, flags); });
+  return Bound(cuEventCreate, event, flags);
 }
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return Bound([&] { return cuEventDestroy(event); });
-}
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return Bound(cuEventDestroy, event); }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return Bound([&] { return cuEventRecord(event, stream); });
+  return Bound(cuEventRecord, event, stream);
 }
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return Bound([&] { return cuEventQuery(event); });
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  return Bound([&] { return cuEventSynchronize(event); });
-}
+cudaError_t cudaEventQuery(cudaEvent_t event) { return Bound(cuEventQuery, event); }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return Bound(cuEventSynchronize, event); }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  return Bound([&] { return cuEventElapsedTime(milliseconds, start, end); });
+  return Bound(cuEventElapsedTime, milliseconds, start, end);
 }

@@ -4,13 +4,7 @@
 
 extern "C" {
 
-cudnnStatus_t cudnnCreateActivationDescriptor(cudnnActivationDescriptor_t* activationDesc) {
-  return hostgpu::CreateDescriptor(activationDesc);
-}
-
-cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t activationDesc) {
-  return hostgpu::DestroyDescriptor(activationDesc);
-}
+HOSTGPU_CREATE_AND_DESTROY(Activation)
 
 cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t activationDesc,
                                            cudnnActivationMode_t mode,

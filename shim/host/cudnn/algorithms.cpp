@@ -1,24 +1,17 @@
 // Every cudnnGetConvolution*Algorithm*, cudnnFindConvolution* and *WorkspaceSize function. The same
-// few bodies serve three operations, whose enumerations and result structs differ only in their
-// names.
+// few bodies serve three operations.
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "shim/host/cudnn/device_buffer.h"
+#include "shim/host/cudnn/entry_points.h"
 #include "shim/host/cudnn/ranking.h"
 #include "shim/host/hostgpu.h"
 
 using namespace hostgpu;
 
 namespace {
-
-struct Descriptors {
-  cudnnTensorDescriptor_t x;
-  cudnnFilterDescriptor_t w;
-  cudnnConvolutionDescriptor_t convolution;
-  cudnnTensorDescriptor_t y;
-};
 
 cudnnStatus_t CheckQuery(cudnnHandle_t handle) {
   HOSTGPU_REFUSE_IF(handle == nullptr, CUDNN_STATUS_BAD_PARAM);
@@ -33,16 +26,13 @@ cudnnStatus_t MaxCount(cudnnHandle_t handle, Operation operation, int* count) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t WorkspaceSize(cudnnHandle_t handle, Operation operation,
-                            const Descriptors& descriptors, int algorithm, size_t* bytes) {
+cudnnStatus_t WorkspaceSize(cudnnHandle_t handle, const ConvolutionDescriptors& descriptors,
+                            int algorithm, size_t* bytes) {
   return Protect([&] {
     if (auto status = CheckQuery(handle)) return status;
     HOSTGPU_REFUSE_IF(bytes == nullptr, CUDNN_STATUS_BAD_PARAM);
     Problem problem;
-    if (auto status = Describe(operation, descriptors.x, descriptors.w, descriptors.convolution,
-                               descriptors.y, &problem)) {
-      return status;
-    }
+    if (auto status = descriptors.Describe(&problem)) return status;
     return RequiredWorkspace(problem, algorithm, bytes);
   });
 }
@@ -76,7 +66,7 @@ void Give(const std::vector<RankedAlgorithm>& ranked, const Problem& problem,
 
 // Answers a query; rank(problem, &ranked) fills in the ranking.
 template <class Perf, class Rank>
-cudnnStatus_t Query(cudnnHandle_t handle, Operation operation, const Descriptors& descriptors,
+cudnnStatus_t Query(cudnnHandle_t handle, const ConvolutionDescriptors& descriptors,
                     const PerformanceList<Perf>& answer, const Rank& rank) {
   return Protect([&] {
     if (auto status = CheckQuery(handle)) return status;
@@ -84,10 +74,7 @@ cudnnStatus_t Query(cudnnHandle_t handle, Operation operation, const Descriptors
                       CUDNN_STATUS_BAD_PARAM);
     HOSTGPU_REFUSE_IF(answer.requested < 1, CUDNN_STATUS_BAD_PARAM);
     Problem problem;
-    if (auto status = Describe(operation, descriptors.x, descriptors.w, descriptors.convolution,
-                               descriptors.y, &problem)) {
-      return status;
-    }
+    if (auto status = descriptors.Describe(&problem)) return status;
     std::vector<RankedAlgorithm> ranked;
     if (cudnnStatus_t status = rank(problem, &ranked)) return status;
     Give(ranked, problem, answer);
@@ -96,9 +83,9 @@ cudnnStatus_t Query(cudnnHandle_t handle, Operation operation, const Descriptors
 }
 
 template <class Perf>
-cudnnStatus_t GetV7(cudnnHandle_t handle, Operation operation, const Descriptors& descriptors,
+cudnnStatus_t GetV7(cudnnHandle_t handle, const ConvolutionDescriptors& descriptors,
                     const PerformanceList<Perf>& answer) {
-  return Query(handle, operation, descriptors, answer,
+  return Query(handle, descriptors, answer,
                [](const Problem& problem, std::vector<RankedAlgorithm>* ranked) {
                  *ranked = RankByModel(problem);
                  return CUDNN_STATUS_SUCCESS;
@@ -106,9 +93,9 @@ cudnnStatus_t GetV7(cudnnHandle_t handle, Operation operation, const Descriptors
 }
 
 template <class Perf>
-cudnnStatus_t FindEx(cudnnHandle_t handle, Operation operation, const Descriptors& descriptors,
+cudnnStatus_t FindEx(cudnnHandle_t handle, const ConvolutionDescriptors& descriptors,
                      const PerformanceList<Perf>& answer, const DevicePointers& pointers) {
-  return Query(handle, operation, descriptors, answer,
+  return Query(handle, descriptors, answer,
                [&](const Problem& problem, std::vector<RankedAlgorithm>* ranked) {
                  HOSTGPU_REFUSE_IF(
                      pointers.x == nullptr || pointers.w == nullptr || pointers.y == nullptr,
@@ -139,9 +126,9 @@ cudnnStatus_t MeasureInOwnBuffers(cudnnHandle_t handle, const Problem& problem,
 }
 
 template <class Perf>
-cudnnStatus_t Find(cudnnHandle_t handle, Operation operation, const Descriptors& descriptors,
+cudnnStatus_t Find(cudnnHandle_t handle, const ConvolutionDescriptors& descriptors,
                    const PerformanceList<Perf>& answer) {
-  return Query(handle, operation, descriptors, answer,
+  return Query(handle, descriptors, answer,
                [&](const Problem& problem, std::vector<RankedAlgorithm>* ranked) {
                  return MeasureInOwnBuffers(handle, problem, ranked);
                });
@@ -151,134 +138,45 @@ cudnnStatus_t Find(cudnnHandle_t handle, Operation operation, const Descriptors&
 
 extern "C" {
 
-// ---- forward ----
-
-cudnnStatus_t cudnnGetConvolutionForwardAlgorithmMaxCount(cudnnHandle_t handle, int* count) {
-  return MaxCount(handle, Operation::kForward, count);
-}
-
-cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t srcDesc,
-    const cudnnFilterDescriptor_t filterDesc, const cudnnConvolutionDescriptor_t convDesc,
-    const cudnnTensorDescriptor_t destDesc, const int requestedAlgoCount, int* returnedAlgoCount,
-    cudnnConvolutionFwdAlgoPerf_t* perfResults) {
-  return GetV7(handle, Operation::kForward, {srcDesc, filterDesc, convDesc, destDesc},
-               PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults});
-}
-
-cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnFilterDescriptor_t wDesc,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t yDesc,
-    const int requestedAlgoCount, int* returnedAlgoCount,
-    cudnnConvolutionFwdAlgoPerf_t* perfResults) {
-  return Find(handle, Operation::kForward, {xDesc, wDesc, convDesc, yDesc},
-              PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults});
-}
-
-cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const void* x,
-    const cudnnFilterDescriptor_t wDesc, const void* w, const cudnnConvolutionDescriptor_t convDesc,
-    const cudnnTensorDescriptor_t yDesc, void* y, const int requestedAlgoCount,
-    int* returnedAlgoCount, cudnnConvolutionFwdAlgoPerf_t* perfResults, void* workSpace,
-    size_t workSpaceSizeInBytes) {
-  return FindEx(handle, Operation::kForward, {xDesc, wDesc, convDesc, yDesc},
-                PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults},
-                {x, w, y, workSpace, workSpaceSizeInBytes});
-}
-
-cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnFilterDescriptor_t wDesc,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t yDesc,
-    cudnnConvolutionFwdAlgo_t algo, size_t* sizeInBytes) {
-  return WorkspaceSize(handle, Operation::kForward, {xDesc, wDesc, convDesc, yDesc}, algo,
-                       sizeInBytes);
-}
-
-// ---- backward_data ----
-
-cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithmMaxCount(cudnnHandle_t handle, int* count) {
-  return MaxCount(handle, Operation::kBackwardData, count);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
-    cudnnHandle_t handle, const cudnnFilterDescriptor_t filterDesc,
-    const cudnnTensorDescriptor_t diffDesc, const cudnnConvolutionDescriptor_t convDesc,
-    const cudnnTensorDescriptor_t gradDesc, const int requestedAlgoCount, int* returnedAlgoCount,
-    cudnnConvolutionBwdDataAlgoPerf_t* perfResults) {
-  return GetV7(handle, Operation::kBackwardData, {gradDesc, filterDesc, convDesc, diffDesc},
-               PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults});
-}
-
-cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithm(
-    cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc, const cudnnTensorDescriptor_t dyDesc,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc,
-    const int requestedAlgoCount, int* returnedAlgoCount,
-    cudnnConvolutionBwdDataAlgoPerf_t* perfResults) {
-  return Find(handle, Operation::kBackwardData, {dxDesc, wDesc, convDesc, dyDesc},
-              PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults});
-}
-
-cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
-    cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc, const void* w,
-    const cudnnTensorDescriptor_t dyDesc, const void* dy,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc, void* dx,
-    const int requestedAlgoCount, int* returnedAlgoCount,
-    cudnnConvolutionBwdDataAlgoPerf_t* perfResults, void* workSpace, size_t workSpaceSizeInBytes) {
-  return FindEx(handle, Operation::kBackwardData, {dxDesc, wDesc, convDesc, dyDesc},
-                PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults},
-                {dx, w, dy, workSpace, workSpaceSizeInBytes});
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(
-    cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc, const cudnnTensorDescriptor_t dyDesc,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnTensorDescriptor_t dxDesc,
-    cudnnConvolutionBwdDataAlgo_t algo, size_t* sizeInBytes) {
-  return WorkspaceSize(handle, Operation::kBackwardData, {dxDesc, wDesc, convDesc, dyDesc}, algo,
-                       sizeInBytes);
-}
-
-// ---- backward_filter ----
-
-cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(cudnnHandle_t handle, int* count) {
-  return MaxCount(handle, Operation::kBackwardFilter, count);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t srcDesc,
-    const cudnnTensorDescriptor_t diffDesc, const cudnnConvolutionDescriptor_t convDesc,
-    const cudnnFilterDescriptor_t gradDesc, const int requestedAlgoCount, int* returnedAlgoCount,
-    cudnnConvolutionBwdFilterAlgoPerf_t* perfResults) {
-  return GetV7(handle, Operation::kBackwardFilter, {srcDesc, gradDesc, convDesc, diffDesc},
-               PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults});
-}
-
-cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithm(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnTensorDescriptor_t dyDesc,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnFilterDescriptor_t dwDesc,
-    const int requestedAlgoCount, int* returnedAlgoCount,
-    cudnnConvolutionBwdFilterAlgoPerf_t* perfResults) {
-  return Find(handle, Operation::kBackwardFilter, {xDesc, dwDesc, convDesc, dyDesc},
-              PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults});
-}
-
-cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const void* x,
-    const cudnnTensorDescriptor_t dyDesc, const void* y,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnFilterDescriptor_t dwDesc, void* dw,
-    const int requestedAlgoCount, int* returnedAlgoCount,
-    cudnnConvolutionBwdFilterAlgoPerf_t* perfResults, void* workSpace,
-    size_t workSpaceSizeInBytes) {
-  return FindEx(handle, Operation::kBackwardFilter, {xDesc, dwDesc, convDesc, dyDesc},
-                PerformanceList{requestedAlgoCount, returnedAlgoCount, perfResults},
-                {x, dw, y, workSpace, workSpaceSizeInBytes});
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
-    cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc, const cudnnTensorDescriptor_t dyDesc,
-    const cudnnConvolutionDescriptor_t convDesc, const cudnnFilterDescriptor_t gradDesc,
-    cudnnConvolutionBwdFilterAlgo_t algo, size_t* sizeInBytes) {
-  return WorkspaceSize(handle, Operation::kBackwardFilter, {xDesc, gradDesc, convDesc, dyDesc},
-                       algo, sizeInBytes);
-}
+#define HOSTGPU_QUERIES(Name, Short, First, Second, Result)                                      \
+  cudnnStatus_t cudnnGetConvolution##Name##AlgorithmMaxCount(cudnnHandle_t handle, int* count) { \
+    return MaxCount(handle, Operation::k##Name, count);                                          \
+  }                                                                                              \
+  cudnnStatus_t cudnnGetConvolution##Name##Algorithm_v7(                                         \
+      cudnnHandle_t handle, const cudnn##First##Descriptor_t first,                              \
+      const cudnn##Second##Descriptor_t second, const cudnnConvolutionDescriptor_t convolution,  \
+      const cudnn##Result##Descriptor_t result, const int requested, int* returned,              \
+      cudnnConvolution##Short##AlgoPerf_t* results) {                                            \
+    return GetV7(handle, {first, second, convolution, result},                                   \
+                 PerformanceList{requested, returned, results});                                 \
+  }                                                                                              \
+  cudnnStatus_t cudnnFindConvolution##Name##Algorithm(                                           \
+      cudnnHandle_t handle, const cudnn##First##Descriptor_t first,                              \
+      const cudnn##Second##Descriptor_t second, const cudnnConvolutionDescriptor_t convolution,  \
+      const cudnn##Result##Descriptor_t result, const int requested, int* returned,              \
+      cudnnConvolution##Short##AlgoPerf_t* results) {                                            \
+    return Find(handle, {first, second, convolution, result},                                    \
+                PerformanceList{requested, returned, results});                                  \
+  }                                                                                              \
+  cudnnStatus_t cudnnFindConvolution##Name##AlgorithmEx(                                         \
+      cudnnHandle_t handle, const cudnn##First##Descriptor_t first_desc, const void* first,      \
+      const cudnn##Second##Descriptor_t second_desc, const void* second,                         \
+      const cudnnConvolutionDescriptor_t convolution,                                            \
+      const cudnn##Result##Descriptor_t result_desc, void* result, const int requested,          \
+      int* returned, cudnnConvolution##Short##AlgoPerf_t* results, void* workspace,              \
+      size_t workspace_bytes) {                                                                  \
+    const ConvolutionDescriptors descriptors(first_desc, second_desc, convolution, result_desc); \
+    return FindEx(handle, descriptors, PerformanceList{requested, returned, results},            \
+                  descriptors.Pointers(first, second, result, workspace, workspace_bytes));      \
+  }                                                                                              \
+  cudnnStatus_t cudnnGetConvolution##Name##WorkspaceSize(                                        \
+      cudnnHandle_t handle, const cudnn##First##Descriptor_t first,                              \
+      const cudnn##Second##Descriptor_t second, const cudnnConvolutionDescriptor_t convolution,  \
+      const cudnn##Result##Descriptor_t result, cudnnConvolution##Short##Algo_t algorithm,       \
+      size_t* bytes) {                                                                           \
+    return WorkspaceSize(handle, {first, second, convolution, result}, algorithm, bytes);        \
+  }
+HOSTGPU_FOR_EACH_OPERATION(HOSTGPU_QUERIES)
+#undef HOSTGPU_QUERIES
 
 }  // extern "C"

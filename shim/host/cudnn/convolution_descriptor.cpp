@@ -17,13 +17,7 @@ bool IsComputeType(cudnnDataType_t type) {
 
 extern "C" {
 
-cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* convDesc) {
-  return CreateDescriptor(convDesc);
-}
-
-cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convDesc) {
-  return DestroyDescriptor(convDesc);
-}
+HOSTGPU_CREATE_AND_DESTROY(Convolution)
 
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convDesc,
                                           cudnnMathType_t mathType) {

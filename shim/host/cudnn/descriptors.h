@@ -18,6 +18,9 @@ size_t ElementBytes(cudnnDataType_t type);
 
 // Returns whether tensors and filters accept the type (the three vector types included).
 bool IsTensorType(cudnnDataType_t type);
+// Returns whether the type is one of those three; their elements hold this many channels.
+bool IsVectorType(cudnnDataType_t type);
+int ChannelsPerVector(cudnnDataType_t type);
 
 }  // namespace hostgpu
 
@@ -86,7 +89,6 @@ struct cudnnActivationStruct {
 
 namespace hostgpu {
 
-// cudnnCreate*Descriptor and cudnnDestroy*Descriptor.
 template <class Struct>
 cudnnStatus_t CreateDescriptor(Struct** descriptor) {
   HOSTGPU_REFUSE_IF(descriptor == nullptr, CUDNN_STATUS_BAD_PARAM);
@@ -118,3 +120,12 @@ inline int Subtract(int a, int b) {
 }
 
 }  // namespace hostgpu
+
+// Defines cudnnCreate*Descriptor and cudnnDestroy*Descriptor.
+#define HOSTGPU_CREATE_AND_DESTROY(Kind)                                               \
+  cudnnStatus_t cudnnCreate##Kind##Descriptor(cudnn##Kind##Descriptor_t* descriptor) { \
+    return hostgpu::CreateDescriptor(descriptor);                                      \
+  }                                                                                    \
+  cudnnStatus_t cudnnDestroy##Kind##Descriptor(cudnn##Kind##Descriptor_t descriptor) { \
+    return hostgpu::DestroyDescriptor(descriptor);                                     \
+  }

@@ -10,8 +10,6 @@ namespace {
 // Filters accept every tensor type but plain 32-bit integers.
 bool IsFilterType(cudnnDataType_t type) { return IsTensorType(type) && type != CUDNN_DATA_INT32; }
 
-int VectorLength(cudnnDataType_t type) { return type == CUDNN_DATA_INT8x32 ? 32 : 4; }
-
 }  // namespace
 
 int64_t cudnnFilterStruct::Elements() const {
@@ -23,13 +21,7 @@ int64_t cudnnFilterStruct::Elements() const {
 
 extern "C" {
 
-cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* filterDesc) {
-  return CreateDescriptor(filterDesc);
-}
-
-cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filterDesc) {
-  return DestroyDescriptor(filterDesc);
-}
+HOSTGPU_CREATE_AND_DESTROY(Filter)
 
 cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t filterDesc,
                                          cudnnDataType_t dataType, cudnnTensorFormat_t format,
@@ -41,8 +33,7 @@ cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t filterDesc,
                         (format != CUDNN_TENSOR_NCHW_VECT_C),
                     CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(nbDims > CUDNN_DIM_MAX, CUDNN_STATUS_NOT_SUPPORTED);
-  const bool isVectorType = dataType == CUDNN_DATA_INT8x4 || dataType == CUDNN_DATA_UINT8x4 ||
-                            dataType == CUDNN_DATA_INT8x32;
+  const bool isVectorType = IsVectorType(dataType);
   HOSTGPU_REFUSE_IF((CUDNN_TENSOR_NCHW_VECT_C == format) && !isVectorType, CUDNN_STATUS_BAD_PARAM);
   HOSTGPU_REFUSE_IF(filterDimA == nullptr, CUDNN_STATUS_BAD_PARAM);
   filterDesc->type = dataType;
@@ -52,7 +43,7 @@ cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t filterDesc,
     HOSTGPU_REFUSE_IF(filterDimA[i] <= 0, CUDNN_STATUS_BAD_PARAM);
     filterDesc->dims[i] = filterDimA[i];
   }
-  if (format == CUDNN_TENSOR_NCHW_VECT_C) filterDesc->dims[1] /= VectorLength(dataType);
+  if (format == CUDNN_TENSOR_NCHW_VECT_C) filterDesc->dims[1] /= ChannelsPerVector(dataType);
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -79,7 +70,7 @@ cudnnStatus_t cudnnGetFilterNdDescriptor(const cudnnFilterDescriptor_t filterDes
   for (int i = 0; i < nbDimsRequested; ++i) {
     filterDimA[i] = filterDesc->dims[i];
     if (i == 1 && filterDesc->format == CUDNN_TENSOR_NCHW_VECT_C) {
-      filterDimA[i] = Multiply(filterDimA[i], VectorLength(filterDesc->type));
+      filterDimA[i] = Multiply(filterDimA[i], ChannelsPerVector(filterDesc->type));
     }
   }
   return CUDNN_STATUS_SUCCESS;

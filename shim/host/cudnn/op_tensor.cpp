@@ -70,13 +70,7 @@ using namespace hostgpu;
 
 extern "C" {
 
-cudnnStatus_t cudnnCreateOpTensorDescriptor(cudnnOpTensorDescriptor_t* opTensorDesc) {
-  return hostgpu::CreateDescriptor(opTensorDesc);
-}
-
-cudnnStatus_t cudnnDestroyOpTensorDescriptor(cudnnOpTensorDescriptor_t opTensorDesc) {
-  return hostgpu::DestroyDescriptor(opTensorDesc);
-}
+HOSTGPU_CREATE_AND_DESTROY(OpTensor)
 
 cudnnStatus_t cudnnSetOpTensorDescriptor(cudnnOpTensorDescriptor_t opTensorDesc,
                                          cudnnOpTensorOp_t opTensorOp,

@@ -7,13 +7,7 @@ using namespace hostgpu;
 
 extern "C" {
 
-cudnnStatus_t cudnnCreatePoolingDescriptor(cudnnPoolingDescriptor_t* poolingDesc) {
-  return CreateDescriptor(poolingDesc);
-}
-
-cudnnStatus_t cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t poolingDesc) {
-  return DestroyDescriptor(poolingDesc);
-}
+HOSTGPU_CREATE_AND_DESTROY(Pooling)
 
 cudnnStatus_t cudnnSetPoolingNdDescriptor(cudnnPoolingDescriptor_t poolingDesc,
                                           const cudnnPoolingMode_t mode,

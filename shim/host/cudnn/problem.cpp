@@ -1,5 +1,8 @@
 #include "shim/host/cudnn/problem.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "shim/host/cudnn/axes.h"
 #include "shim/host/cudnn/descriptors.h"
 #include "shim/host/cudnn/refusal.h"
@@ -29,23 +32,18 @@ bool IsComputeTypeFor(DataType data, cudnnDataType_t compute) {
   }
 }
 
+bool OperandType(int type, DataType* engine_type) {
+  // In the order of DataType.
+  constexpr cudnnDataType_t kTypes[] = {CUDNN_DATA_FLOAT,  CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16,
+                                        CUDNN_DATA_DOUBLE, CUDNN_DATA_INT8, CUDNN_DATA_INT32};
+  const auto* const found = std::find(std::begin(kTypes), std::end(kTypes), type);
+  if (found == std::end(kTypes)) return false;
+  *engine_type = static_cast<DataType>(found - std::begin(kTypes));
+  return true;
+}
+
 bool EngineType(cudnnDataType_t type, DataType* engine_type) {
-  switch (type) {
-    case CUDNN_DATA_FLOAT:
-      *engine_type = DataType::kFloat;
-      return true;
-    case CUDNN_DATA_HALF:
-      *engine_type = DataType::kHalf;
-      return true;
-    case CUDNN_DATA_BFLOAT16:
-      *engine_type = DataType::kBfloat16;
-      return true;
-    case CUDNN_DATA_DOUBLE:
-      *engine_type = DataType::kDouble;
-      return true;
-    default:
-      return false;
-  }
+  return type != CUDNN_DATA_INT8 && type != CUDNN_DATA_INT32 && OperandType(type, engine_type);
 }
 
 namespace {
@@ -129,15 +127,10 @@ double ReadScale(const void* scale, DataType type) {
 }
 
 int AlgorithmCount(Operation operation) {
-  switch (operation) {
-    case Operation::kForward:
-      return CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
-    case Operation::kBackwardData:
-      return CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT;
-    case Operation::kBackwardFilter:
-      return CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT;
-  }
-  return 0;
+  constexpr int kCounts[] = {CUDNN_CONVOLUTION_FWD_ALGO_COUNT,
+                             CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
+                             CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT};
+  return kCounts[static_cast<int>(operation)];
 }
 
 cudnnStatus_t RequiredWorkspace(const Problem& problem, int algorithm, size_t* bytes) {

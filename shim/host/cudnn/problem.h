@@ -25,8 +25,10 @@ cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilt
                        cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y,
                        Problem* problem);
 
-// Sets `engine_type` to the engines' type for a tensor type; returns false if there is none.
+// Sets `engine_type` to the engines' type for a tensor's type; returns false if there is none.
+// Graphs have tensors of integers, too.
 bool EngineType(cudnnDataType_t type, DataType* engine_type);
+bool OperandType(int type, DataType* engine_type);
 
 // Returns whether the engines may accumulate `data` in `compute`.
 bool IsComputeTypeFor(DataType data, cudnnDataType_t compute);

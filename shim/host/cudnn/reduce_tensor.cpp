@@ -62,13 +62,7 @@ using namespace hostgpu;
 
 extern "C" {
 
-cudnnStatus_t cudnnCreateReduceTensorDescriptor(cudnnReduceTensorDescriptor_t* reduceTensorDesc) {
-  return hostgpu::CreateDescriptor(reduceTensorDesc);
-}
-
-cudnnStatus_t cudnnDestroyReduceTensorDescriptor(cudnnReduceTensorDescriptor_t reduceTensorDesc) {
-  return hostgpu::DestroyDescriptor(reduceTensorDesc);
-}
+HOSTGPU_CREATE_AND_DESTROY(ReduceTensor)
 
 cudnnStatus_t cudnnSetReduceTensorDescriptor(cudnnReduceTensorDescriptor_t reduceTensorDesc,
                                              cudnnReduceTensorOp_t reduceTensorOp,

@@ -31,13 +31,13 @@ size_t ElementBytes(cudnnDataType_t type) {
 
 bool IsTensorType(cudnnDataType_t type) { return ElementBytes(type) != 0; }
 
-namespace {
-
-int ChannelsPerVector(cudnnDataType_t type) { return type == CUDNN_DATA_INT8x32 ? 32 : 4; }
-
 bool IsVectorType(cudnnDataType_t type) {
   return type == CUDNN_DATA_INT8x4 || type == CUDNN_DATA_UINT8x4 || type == CUDNN_DATA_INT8x32;
 }
+
+int ChannelsPerVector(cudnnDataType_t type) { return type == CUDNN_DATA_INT8x32 ? 32 : 4; }
+
+namespace {
 
 cudnnStatus_t CheckForm(cudnnDataType_t type, int nbDims) {
   HOSTGPU_REFUSE_IF(!IsTensorType(type), CUDNN_STATUS_BAD_PARAM);
@@ -100,13 +100,7 @@ using namespace hostgpu;
 
 extern "C" {
 
-cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* tensorDesc) {
-  return CreateDescriptor(tensorDesc);
-}
-
-cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensorDesc) {
-  return DestroyDescriptor(tensorDesc);
-}
+HOSTGPU_CREATE_AND_DESTROY(Tensor)
 
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensorDesc,
                                          cudnnTensorFormat_t format, cudnnDataType_t dataType,

@@ -11,38 +11,12 @@ namespace {
 // Algorithm numbers are the enumerators of cuDNN's enumeration for each operation.
 std::optional<OnednnVariant> VariantOf(Operation operation, int algorithm) {
   if (algorithm == 1) return OnednnVariant::kBlocked;
-  switch (operation) {
-    case Operation::kForward:
-      if (algorithm == 2) return OnednnVariant::kPlain;     // CUDNN_CONVOLUTION_FWD_ALGO_GEMM
-      if (algorithm == 6) return OnednnVariant::kWinograd;  // …_FWD_ALGO_WINOGRAD
-      break;
-    case Operation::kBackwardData:
-      if (algorithm == 4) return OnednnVariant::kWinograd;  // …_BWD_DATA_ALGO_WINOGRAD
-      break;
-    case Operation::kBackwardFilter:
-      if (algorithm == 5) return OnednnVariant::kWinograd;  // …_BWD_FILTER_ALGO_WINOGRAD_NONFUSED
-      break;
-  }
+  if (algorithm == 2 && operation == Operation::kForward) return OnednnVariant::kPlain;
+  if (algorithm == WinogradOf(operation)) return OnednnVariant::kWinograd;
   return std::nullopt;
 }
 
 }  // namespace
-
-size_t BytesOf(DataType type) {
-  switch (type) {
-    case DataType::kInt8:
-      return 1;
-    case DataType::kHalf:
-    case DataType::kBfloat16:
-      return 2;
-    case DataType::kDouble:
-      return 8;
-    case DataType::kFloat:
-    case DataType::kInt32:
-      break;
-  }
-  return 4;
-}
 
 std::optional<size_t> WorkspaceBytes(const ConvolutionShape& shape, int algorithm) {
   if (shape.type == DataType::kInt8) {

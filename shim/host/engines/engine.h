@@ -13,7 +13,10 @@ namespace hostgpu {
 enum class Operation { kForward, kBackwardData, kBackwardFilter };
 enum class DataType { kFloat, kHalf, kBfloat16, kDouble, kInt8, kInt32 };
 
-size_t BytesOf(DataType type);
+constexpr size_t BytesOf(DataType type) {
+  constexpr size_t kBytes[] = {4, 2, 2, 8, 1, 4};
+  return kBytes[static_cast<int>(type)];
+}
 
 // Up to three spatial dimensions, axis order d, h, w; 2-D problems use d = 1 everywhere.
 struct ConvolutionShape {
@@ -43,6 +46,11 @@ inline DataType ResultType(const ConvolutionShape& shape) {
 // All but 0 need pointers aligned to 16 bytes. Only forward algorithm 1 serves int8: implicit GEMM,
 // exact, without workspace; a value outside the result's type becomes its nearest value.
 constexpr int kAlgorithmCount = 8;
+
+constexpr int WinogradOf(Operation operation) {
+  constexpr int kAlgorithms[] = {6, 4, 5};
+  return kAlgorithms[static_cast<int>(operation)];
+}
 
 // Returns the bytes of workspace that algorithm `algorithm` needs; nullopt if it does not serve
 // this shape.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shim/host/engines/onednn_plan.h"
+#include "shim/host/leaked.h"
 
 namespace hostgpu {
 namespace {
@@ -68,10 +69,8 @@ class PlanCache {
   std::map<Key, std::list<std::pair<Key, SharedPlan>>::iterator> index_;
 };
 
-PlanCache& Plans() {
-  static auto* plans = new PlanCache;  // leaked: threads may outlive static destructors
-  return *plans;
-}
+// Leaked: threads may outlive static destructors.
+PlanCache& Plans() { return Leaked<PlanCache>(); }
 
 }  // namespace
 

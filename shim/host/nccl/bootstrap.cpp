@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "shim/host/hostgpu.h"
+#include "shim/host/leaked.h"
 #include "shim/host/nccl/process_watch.h"
 
 namespace hostgpu::nccl {
@@ -37,10 +38,7 @@ struct Boards {
 };
 
 // Leaked: background threads may join while the process exits.
-Boards& TheBoards() {
-  static Boards* const boards = new Boards;
-  return *boards;
-}
+Boards& TheBoards() { return Leaked<Boards>(); }
 
 // Makes one rank's communicator, step by step.
 class Joining {

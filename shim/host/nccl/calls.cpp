@@ -249,10 +249,7 @@ Outcome BuildReduce(Builder& call, ncclRedOp_t op, int root) {
 }  // namespace
 }  // namespace hostgpu::nccl
 
-using hostgpu::nccl::Builder;
-using hostgpu::nccl::Communicate;
-using hostgpu::nccl::Kind;
-using hostgpu::nccl::Outcome;
+using namespace hostgpu::nccl;
 
 ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {

@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "shim/host/leaked.h"
 #include "shim/host/nccl/exchange.h"
 #include "shim/host/nccl/settings.h"
 
@@ -15,10 +16,7 @@ struct Communicators {
 };
 
 // Leaked: calls may still come while the process exits.
-Communicators& TheCommunicators() {
-  static Communicators* const communicators = new Communicators;
-  return *communicators;
-}
+Communicators& TheCommunicators() { return Leaked<Communicators>(); }
 
 }  // namespace
 

@@ -37,12 +37,12 @@ Outcome AbortNow(ncclComm_t comm) {
 }  // namespace
 }  // namespace hostgpu::nccl
 
-using hostgpu::nccl::Guarded;
+using namespace hostgpu::nccl;
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  return Guarded([&] { return hostgpu::nccl::Destroy(comm); });
+  return Guarded([&] { return Destroy(comm); });
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  return Guarded([&] { return hostgpu::nccl::AbortNow(comm); });
+  return Guarded([&] { return AbortNow(comm); });
 }

@@ -99,9 +99,7 @@ void FailGroup(const Outcome& outcome) {
 }
 
 Outcome EndGroup() {
-  if (group.depth == 0) {
-    return {ncclInvalidUsage, "ncclGroupEnd: not in a group call."};
-  }
+  if (group.depth == 0) return {ncclInvalidUsage, "ncclGroupEnd: not in a group call."};
   if (--group.depth > 0) return {};
   std::vector<Call> calls = std::exchange(group.calls, {});
   std::vector<Job> jobs = std::exchange(group.jobs, {});

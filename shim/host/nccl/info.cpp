@@ -3,6 +3,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "shim/host/leaked.h"
 #include "shim/host/nccl/communicator.h"
 #include "shim/host/nccl/group.h"
 #include "shim/host/nccl/settings.h"
@@ -18,10 +19,7 @@ struct LastError {
 };
 
 // Leaked: streams may still fail while the process exits.
-LastError& TheLastError() {
-  static LastError* const last = new LastError;
-  return *last;
-}
+LastError& TheLastError() { return Leaked<LastError>(); }
 
 // Calls body(communicator), for a communicator that knows its place.
 template <class Body>
@@ -49,13 +47,11 @@ ncclResult_t Recorded(const Outcome& outcome) {
 
 }  // namespace hostgpu::nccl
 
-using hostgpu::nccl::Outcome;
+using namespace hostgpu::nccl;
 
 ncclResult_t ncclGetVersion(int* version) {
-  if (!version) {
-    return hostgpu::nccl::Recorded({ncclInvalidArgument, "version argument is NULL"});
-  }
-  *version = hostgpu::nccl::TheSettings().version;
+  if (!version) return Recorded({ncclInvalidArgument, "version argument is NULL"});
+  *version = TheSettings().version;
   return ncclSuccess;
 }
 
@@ -85,22 +81,22 @@ const char* ncclGetErrorString(ncclResult_t result) {
 // Returns the process's last error, whichever communicator is asked, as in the real library. Valid
 // until the thread's next call.
 const char* ncclGetLastError(ncclComm_t) {
-  thread_local char text[hostgpu::nccl::kLongestReason];
-  auto& last = hostgpu::nccl::TheLastError();
+  thread_local char text[kLongestReason];
+  auto& last = TheLastError();
   std::lock_guard lock(last.mutex);
   std::memcpy(text, last.text, sizeof text);
   return text;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
-  return hostgpu::nccl::Tell(comm, error, [&](const auto& communicator) -> Outcome {
+  return Tell(comm, error, [&](const auto& communicator) -> Outcome {
     *error = communicator.State();
     return {};
   });
 }
 
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
-  return hostgpu::nccl::Tell(comm, rank, [&](const auto& communicator) -> Outcome {
+  return Tell(comm, rank, [&](const auto& communicator) -> Outcome {
     if (communicator.State() == ncclInProgress) return communicator.CheckUsable();
     *rank = communicator.rank();
     return {};
@@ -108,7 +104,7 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
 }
 
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
-  return hostgpu::nccl::Tell(comm, count, [&](const auto& communicator) -> Outcome {
+  return Tell(comm, count, [&](const auto& communicator) -> Outcome {
     if (communicator.State() == ncclInProgress) return communicator.CheckUsable();
     *count = communicator.ranks();
     return {};

@@ -119,25 +119,24 @@ Outcome MakeAll(ncclComm_t* to, int count, const int* devices) {
 }  // namespace
 }  // namespace hostgpu::nccl
 
-using hostgpu::nccl::Guarded;
-using hostgpu::nccl::Outcome;
+using namespace hostgpu::nccl;
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return Guarded([&]() -> Outcome {
     if (!id) return {ncclInvalidArgument, "uniqueId argument is NULL"};
-    return hostgpu::nccl::NewUniqueId(id);
+    return NewUniqueId(id);
   });
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank) {
-  return Guarded([&] { return hostgpu::nccl::MakeRankHere(comm, id, nranks, rank, nullptr); });
+  return Guarded([&] { return MakeRankHere(comm, id, nranks, rank, nullptr); });
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
-  return Guarded([&] { return hostgpu::nccl::MakeRankHere(comm, id, nranks, rank, config); });
+  return Guarded([&] { return MakeRankHere(comm, id, nranks, rank, config); });
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
-  return Guarded([&] { return hostgpu::nccl::MakeAll(comms, count, devices); });
+  return Guarded([&] { return MakeAll(comms, count, devices); });
 }

@@ -1,4 +1,5 @@
 #include "shim/host/nccl/turns.h"
+#include "shim/host/leaked.h"
 
 #include <chrono>
 #include <deque>
@@ -19,10 +20,7 @@ struct DeviceLines {
 };
 
 // Leaked: streams may still run while the process exits.
-DeviceLines& TheLines() {
-  static DeviceLines* const lines = new DeviceLines;
-  return *lines;
-}
+DeviceLines& TheLines() { return Leaked<DeviceLines>(); }
 
 }  // namespace
 

@@ -13,7 +13,7 @@
 #include <memory>
 
 #include "cases.h"
-#include "failing_allocations.h"
+#include "faults.h"
 #include "free_memory.h"
 #include "layer.h"
 #include "libraries.h"
@@ -52,10 +52,7 @@ long Thinning() { return TotalWorkspace() ? 8 : 1; }
 
 // Returns 1, for every fault, with INTERPOSER_TEST_FAULTS=every, as in tools/check --full; else
 // `of`.
-long BetweenFaults(long of) {
-  static const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
-  return (faults && std::string(faults) == "every" ? 1 : of) * Thinning();
-}
+long BetweenFaults(long of) { return (EveryFault() ? 1 : of) * Thinning(); }
 
 // Returns a training step: forward (conv5 with bias and activation), then backward.
 std::vector<Kernel> Step() {
@@ -95,8 +92,7 @@ class Layer {
  public:
   Layer(const Kernel& kernel, int variant)
       : kernel_(kernel), convolution_(ProblemOf(kernel, variant), kernel.extra), workspace_(kLent) {
-    std::mt19937 random(18);
-    convolution_.FillIntegers(random);
+    convolution_.FillIntegers(18);
     expected_ = convolution_.Expected();
   }
 

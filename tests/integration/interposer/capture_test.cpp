@@ -3,13 +3,13 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <thread>
 
 #include "layer.h"
 #include "libraries.h"
+#include "protocol.h"
 #include "queries.h"
 #include "report_file.h"
 #include "shim/host/hostgpu.h"
@@ -27,16 +27,8 @@ struct Told {
 
 class Captured : public testing::Test {
  protected:
-  void SetUp() override {
-    for (cudaStream_t* stream : {&stream_, &other_}) {
-      ASSERT_EQ(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), cudaSuccess);
-    }
-  }
   void TearDown() override {
     for (cudaGraphExec_t exec : execs_) EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
-    for (cudaStream_t stream : {stream_, other_}) {
-      EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-    }
   }
 
   // Returns the first usable result of FindEx with `lent` bytes that sums whole numbers exactly.
@@ -45,11 +37,8 @@ class Captured : public testing::Test {
     const Answer answer =
         Ask(DropIn(), Question::kFindEx, convolution, kAlgorithms, workspace.data(), lent);
     EXPECT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
-    for (const auto& told : answer.algorithms) {
-      if (told.status == CUDNN_STATUS_SUCCESS && told.algorithm <= 1) {
-        return {told.algorithm, told.workspace_bytes, told.math};
-      }
-    }
+    const cudnn::AlgorithmPerformance* const told = answer.FirstUpTo(1);
+    if (told != nullptr) return {told->algorithm, told->workspace_bytes, told->math};
     ADD_FAILURE() << "nothing direct was found";
     return {};
   }
@@ -106,12 +95,10 @@ class Captured : public testing::Test {
                         long* inside) {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation));
-    std::mt19937 random(30);
-    convolution.FillIntegers(random);
+    convolution.FillIntegers(30);
     const Told told = FindEx(convolution, kTightBytes);
     EXPECT_LE(told.bytes, kTightBytes);
-    EXPECT_EQ(cudnnSetConvolutionMathType(convolution.descriptors().convolution, told.math),
-              CUDNN_STATUS_SUCCESS);
+    UseMath(convolution, told.math);
     const GuardedMemory workspace(told.bytes);
     EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
     for (int i = 0; i < before; ++i) {
@@ -127,7 +114,8 @@ class Captured : public testing::Test {
     EXPECT_TRUE(workspace.GuardsAreIntact());
   }
 
-  cudaStream_t stream_ = nullptr, other_ = nullptr;
+  const OwnStream own_stream_, own_other_;
+  const cudaStream_t stream_ = own_stream_.get(), other_ = own_other_.get();
   std::vector<cudaGraphExec_t> execs_;
 };
 
@@ -222,8 +210,7 @@ TEST_F(Planned, TwoGraphsReplayAtOnce) {
 // A graph keeps its memory for as long as it exists: dropping handles changes nothing.
 TEST_F(Planned, AReplayOutlivesTheHandle) {
   Convolution convolution(LayerProblem(Operation::kForward));
-  std::mt19937 random(34);
-  convolution.FillIntegers(random);
+  convolution.FillIntegers(34);
   const Told told = FindEx(convolution, kTightBytes);
   const GuardedMemory workspace(told.bytes);
   const Bytes expected = convolution.Expected();
@@ -270,8 +257,7 @@ class WithoutPlan : public Captured {
         SCOPED_TRACE(std::string(OperationName(operation)) + " algorithm " +
                      std::to_string(algorithm));
         Convolution convolution(LayerProblem(operation));
-        std::mt19937 random(35);
-        convolution.FillIntegers(random);
+        convolution.FillIntegers(35);
         const Told told{algorithm, RealNeed(convolution, algorithm).value()};
         const GuardedMemory workspace(told.bytes);
         EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
@@ -298,8 +284,7 @@ TEST_F(WithoutPlan, TheCallersOwnCallIsCapturedAndNothingMeasured) {
 
 TEST_F(WithoutPlan, WhatACaptureLeftUnmeasuredIsMeasuredLater) {
   Convolution convolution(LayerProblem(Operation::kForward, 8));
-  std::mt19937 random(36);
-  convolution.FillIntegers(random);
+  convolution.FillIntegers(36);
   const Told told{1, RealNeed(convolution, 1).value()};
   const GuardedMemory workspace(told.bytes);
   EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
@@ -320,9 +305,7 @@ TEST_F(AtTheThirdCall, IsPutOffByACaptureToTheNextCallOutside) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation));
-    std::mt19937 random(39);
-    convolution.FillIntegers(random);
-    const Bytes expected = convolution.Expected();
+    const Bytes expected = convolution.FillAndExpect(39);
     const Told told{1, RealNeed(convolution, 1).value()};
     const GuardedMemory workspace(told.bytes);
     EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
@@ -364,8 +347,7 @@ TEST_F(ReducedPromise, TheLimitHoldsInsideACapture) {
       SCOPED_TRACE(std::string(OperationName(operation)) + " question " +
                    std::to_string(static_cast<int>(question)));
       Convolution convolution(LayerProblem(operation));
-      std::mt19937 random(37);
-      convolution.FillIntegers(random);
+      convolution.FillIntegers(37);
       const GuardedMemory lent(question == Question::kFindEx ? kTightBytes : 0);
       const Answer answer =
           Ask(DropIn(), question, convolution, kAlgorithms, lent.data(), lent.bytes());
@@ -408,10 +390,9 @@ TEST_F(Measuring, OnAnotherThreadLeavesTheCaptureValid) {
     const Told told{0, RealNeed(captured, 0).value()};
     const GuardedMemory workspace(told.bytes), lent(kTightBytes);
     const Bytes expected = captured.Expected(), expected_gradient = measured.Expected();
-    cudaStream_t stream = nullptr;
-    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    const OwnStream stream;
     EXPECT_EQ(cudnnSetStream(captured.handle(), stream_), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(cudnnSetStream(measured.handle(), stream), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnSetStream(measured.handle(), stream.get()), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 
     ASSERT_EQ(cudaStreamBeginCapture(stream_, mode), cudaSuccess);
@@ -421,14 +402,11 @@ TEST_F(Measuring, OnAnotherThreadLeavesTheCaptureValid) {
       const Answer answer =
           Ask(DropIn(), Question::kFindEx, measured, kAlgorithms, lent.data(), lent.bytes());
       EXPECT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
-      const auto direct =
-          std::find_if(answer.algorithms.begin(), answer.algorithms.end(), [](const auto& told) {
-            return told.status == CUDNN_STATUS_SUCCESS && told.algorithm <= 1;
-          });
-      ASSERT_NE(direct, answer.algorithms.end());
+      const cudnn::AlgorithmPerformance* const direct = answer.FirstUpTo(1);
+      ASSERT_NE(direct, nullptr);
       EXPECT_EQ(measured.Run(DropIn(), direct->algorithm, lent.data(), lent.bytes()),
                 CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+      EXPECT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
     }).join();
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     EXPECT_EQ(cudaStreamIsCapturing(stream_, &status), cudaSuccess);
@@ -446,7 +424,6 @@ TEST_F(Measuring, OnAnotherThreadLeavesTheCaptureValid) {
     execs_.push_back(exec);
     EXPECT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
     EXPECT_TRUE(captured.OutputEquals(expected, captured.TakeOutput()));
-    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   }
 }
 

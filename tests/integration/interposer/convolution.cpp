@@ -3,11 +3,13 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 
 #include "convolution/partial_sums.h"
 #include "libraries.h"
 #include "shim/host/engines/element.h"
+#include "tests/support/deviceless_cudnn.h"
 
 namespace ucudnn::test {
 namespace {
@@ -46,6 +48,16 @@ cudnn::OwnedDescriptors DescriptorsOf(const ConvolutionProblem& problem) {
   const Status status = descriptors.Create(problem);
   EXPECT_TRUE(status.ok()) << status.message();
   return descriptors;
+}
+
+std::optional<size_t> NeedOf(const cudnn::Functions& library, const Convolution& convolution,
+                             int algorithm) {
+  size_t bytes = 0;
+  if (cudnn::WorkspaceBytes(library, convolution.problem().operation, convolution.handle(),
+                            convolution.descriptors(), algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
+    return std::nullopt;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -153,6 +165,16 @@ void Convolution::FillIntegers(std::mt19937& random) {
   Fill([&]() -> double { return values(random); });
 }
 
+void Convolution::FillIntegers(unsigned seed) {
+  std::mt19937 random(seed);
+  FillIntegers(random);
+}
+
+Bytes Convolution::FillAndExpect(unsigned seed, const Scales& scales) {
+  FillIntegers(seed);
+  return Expected(scales);
+}
+
 void Convolution::SpoilOutput() {
   const size_t element = ElementBytes(output().type);
   output().ForEach(
@@ -239,13 +261,34 @@ bool Convolution::NothingElseWasWritten() {
   return true;
 }
 
+void Convolution::ExpectOutput(const Bytes& expected, const GuardedMemory* workspace) {
+  EXPECT_TRUE(OutputEquals(expected, TakeOutput()));
+  EXPECT_TRUE(NothingElseWasWritten());
+  EXPECT_TRUE(workspace == nullptr || workspace->GuardsAreIntact());
+}
+
+std::optional<cudnn::BackendDescriptor> PackOf(const Convolution& convolution, void* workspace) {
+  const std::array<int64_t, 3> uids = {kUidX, kUidW, kUidY};
+  const std::array<void*, 3> pointers = {convolution.x.memory.data(), convolution.w.memory.data(),
+                                         convolution.y.memory.data()};
+  auto pack = cudnn::BackendDescriptor::Create(DropIn(), CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  const bool made =
+      pack.ok() &&
+      pack->Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uids.data()).ok() &&
+      pack->Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers.data())
+          .ok() &&
+      pack->Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace).ok() &&
+      pack->Finalize().ok();
+  if (!made) return std::nullopt;
+  return std::move(*pack);
+}
+
 std::optional<size_t> RealNeed(const Convolution& convolution, int algorithm) {
-  size_t bytes = 0;
-  if (cudnn::WorkspaceBytes(Undivided(), convolution.problem().operation, convolution.handle(),
-                            convolution.descriptors(), algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
-    return std::nullopt;
-  }
-  return bytes;
+  return NeedOf(Undivided(), convolution, algorithm);
+}
+
+std::optional<size_t> ReportedNeed(const Convolution& convolution, int algorithm) {
+  return NeedOf(DropIn(), convolution, algorithm);
 }
 
 }  // namespace ucudnn::test

@@ -2,15 +2,19 @@
 // ConvolutionCall has the same x, w and y.
 #pragma once
 
+#include <cuda_runtime_api.h>
 #include <cudnn.h>
+#include <gtest/gtest.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <vector>
 
 #include "convolution/problem.h"
+#include "cudnn/backend.h"
 #include "cudnn/convolution_call.h"
 #include "cudnn/descriptors.h"
 #include "guarded_memory.h"
@@ -48,6 +52,32 @@ struct Placements {
   Placement x, w, y, z, bias;
 };
 
+// A program's own stream, which ends with its variable.
+class OwnStream {
+ public:
+  explicit OwnStream(unsigned flags = cudaStreamNonBlocking) {
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, flags), cudaSuccess);
+  }
+  ~OwnStream() { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
+  OwnStream(const OwnStream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// A handle of the drop-in, which ends with its variable.
+class OwnHandle {
+ public:
+  OwnHandle() { EXPECT_EQ(cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS); }
+  ~OwnHandle() { EXPECT_EQ(cudnnDestroy(handle_), CUDNN_STATUS_SUCCESS); }
+  OwnHandle(const OwnHandle&) = delete;
+  cudnnHandle_t get() const { return handle_; }
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
+};
+
 class Convolution {
  public:
   // Makes the n images of `problem`, with any alignment.
@@ -68,6 +98,9 @@ class Convolution {
   // Fills and uploads all operands, the output included.
   void Fill(const std::function<double()>& value);
   void FillIntegers(std::mt19937& random);
+  void FillIntegers(unsigned seed);
+  // Fills all operands with integers drawn from `seed`, and returns Expected().
+  Bytes FillAndExpect(unsigned seed, const Scales& scales = {});
   // Sets all bits of the output, which make NaN wherever it is read.
   void SpoilOutput();
 
@@ -86,6 +119,9 @@ class Convolution {
   // Compares the output with Expected() element by element, and gaps byte by byte.
   bool OutputEquals(const Bytes& expected, const Bytes& actual);
   bool NothingElseWasWritten();
+  // Takes the output. Expects that it equals `expected`, and that nothing else was written, nor
+  // anything around `workspace`.
+  void ExpectOutput(const Bytes& expected, const GuardedMemory* workspace = nullptr);
 
   Operand x, w, y, z, bias;
 
@@ -102,8 +138,13 @@ class Convolution {
   cudnnActivationDescriptor_t activation_ = nullptr;
 };
 
-// Returns the bytes that the stand-in needs for `algorithm`, or none if it does not serve the
-// problem.
+// Returns a pack of the operands and `workspace` for the drop-in's plans, or none if it cannot be
+// made.
+std::optional<cudnn::BackendDescriptor> PackOf(const Convolution& convolution, void* workspace);
+
+// Return the bytes that the stand-in needs for `algorithm`, and those that the drop-in tells; none
+// where the library refuses the problem.
 std::optional<size_t> RealNeed(const Convolution& convolution, int algorithm);
+std::optional<size_t> ReportedNeed(const Convolution& convolution, int algorithm);
 
 }  // namespace ucudnn::test

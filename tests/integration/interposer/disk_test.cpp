@@ -56,9 +56,7 @@ namespace {
 void RunLayer(Operation operation, int n) {
   SCOPED_TRACE(std::string(OperationName(operation)) + " of " + std::to_string(n));
   Convolution convolution(LayerProblem(operation, n));
-  std::mt19937 random(51);
-  convolution.FillIntegers(random);
-  const Bytes expected = convolution.Expected();
+  const Bytes expected = convolution.FillAndExpect(51);
   const GuardedMemory workspace(1 << 16);
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(convolution.Run(DropIn(), 0, workspace.data(), workspace.bytes()),

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "cases.h"
-#include "failing_allocations.h"
+#include "faults.h"
 #include "free_memory.h"
 #include "layer.h"
 #include "libraries.h"
@@ -46,9 +46,7 @@ class Faults : public testing::Test {
     SCOPED_TRACE(std::string(OperationName(operation)) + " " + site + " " + std::to_string(kth));
     const NothingStays nothing_stays;
     Convolution convolution(FreshProblem(operation));
-    std::mt19937 random(15);
-    convolution.FillIntegers(random);
-    const Bytes expected = convolution.Expected();
+    const Bytes expected = convolution.FillAndExpect(15);
     const size_t lent = 1 << 14;
     const GuardedMemory workspace(lent);
     const size_t before = FreeMemory();
@@ -118,9 +116,7 @@ TEST_F(WhilePiecesRun, EveryPieceMayFail) {
     SCOPED_TRACE(std::string(OperationName(problems[i].operation)) + " piece " +
                  std::to_string(kth) + " beta " + std::to_string(scales.beta));
     Convolution convolution(problems[i]);
-    std::mt19937 random(16);
-    convolution.FillIntegers(random);
-    const Bytes expected = convolution.Expected(scales);
+    const Bytes expected = convolution.FillAndExpect(16, scales);
     hostgpuInjectFault("convolution", kth);
     const cudnnStatus_t status = convolution.Run(DropIn(), 0, nullptr, 0, scales);
     hostgpuInjectFault("convolution", 0);
@@ -135,8 +131,7 @@ TEST_F(WhilePiecesRun, EveryPieceMayFail) {
     // From now on it runs in one piece, and its result is right.
     EXPECT_EQ(convolution.Run(DropIn(), 0, nullptr, 0, scales), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(ConvolutionsRun(), 1);
-    EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
-    EXPECT_TRUE(convolution.NothingElseWasWritten());
+    convolution.ExpectOutput(expected);
   }
   EXPECT_EQ(LogLines().size(), 1u);
 }
@@ -164,9 +159,7 @@ TEST_F(WhilePiecesRun, EveryPartialAndEverySumMayFail) {
     SCOPED_TRACE(std::string(DataTypeName(trial.problem.type)) + " " + trial.site + " " +
                  std::to_string(trial.kth) + " beta " + std::to_string(trial.scales.beta));
     Convolution convolution(trial.problem);
-    std::mt19937 random(18);
-    convolution.FillIntegers(random);
-    const Bytes expected = convolution.Expected(trial.scales);
+    const Bytes expected = convolution.FillAndExpect(18, trial.scales);
     const GuardedMemory workspace(PartialSumRoom(trial.problem));
     hostgpuInjectFault(trial.site, trial.kth);
     EXPECT_EQ(convolution.Run(DropIn(), 0, workspace.data(), workspace.bytes(), trial.scales),
@@ -178,9 +171,7 @@ TEST_F(WhilePiecesRun, EveryPartialAndEverySumMayFail) {
     EXPECT_EQ(convolution.Run(DropIn(), 0, workspace.data(), workspace.bytes(), trial.scales),
               CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(ConvolutionsRun(), 1);
-    EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
-    EXPECT_TRUE(convolution.NothingElseWasWritten());
-    EXPECT_TRUE(workspace.GuardsAreIntact());
+    convolution.ExpectOutput(expected, &workspace);
   }
 }
 
@@ -202,9 +193,7 @@ TEST_F(HostMemory, EveryAllocationOfUcudnnMayFail) {
     const long kth = i / 3 * step + 1;
     SCOPED_TRACE("allocation " + std::to_string(kth));
     Convolution convolution(problems[i]);
-    std::mt19937 random(17);
-    convolution.FillIntegers(random);
-    const Bytes expected = convolution.Expected();
+    const Bytes expected = convolution.FillAndExpect(17);
     ConvolutionsRun();
     FailAllocation(kth);
     const Answer answer = Ask(DropIn(), Question::kFindEx, convolution, 1);
@@ -213,8 +202,7 @@ TEST_F(HostMemory, EveryAllocationOfUcudnnMayFail) {
     EXPECT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(status, CUDNN_STATUS_SUCCESS);
     divided += ConvolutionsRun() > 1;
-    EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
-    EXPECT_TRUE(convolution.NothingElseWasWritten());
+    convolution.ExpectOutput(expected);
   }
   EXPECT_GT(injected, 30 / step);
   EXPECT_GT(divided, 0);
@@ -246,9 +234,7 @@ TEST_F(NewHandles, EveryAllocationMayFail) {
   EXPECT_GT(kth, 5);
   // The handles that follow have the budget.
   Convolution convolution(FreshProblem(Operation::kForward));
-  std::mt19937 random(19);
-  convolution.FillIntegers(random);
-  const Bytes expected = convolution.Expected();
+  const Bytes expected = convolution.FillAndExpect(19);
   for (int call = 0; call < 3; ++call) {
     EXPECT_EQ(convolution.Run(DropIn(), 1, nullptr, 0), CUDNN_STATUS_SUCCESS);
     EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));

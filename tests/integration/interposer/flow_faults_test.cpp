@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "cases.h"
-#include "failing_allocations.h"
+#include "faults.h"
 #include "free_memory.h"
 #include "layer.h"
 #include "libraries.h"
@@ -39,47 +39,9 @@ constexpr int kImages = 4;
 // Algorithm 1 of LayerProblem needs about 7 KB an image.
 constexpr size_t kLimit = 16384;
 constexpr char kLimitText[] = "16KiB";
-constexpr char kHostMemory[] = "host memory";
 constexpr const char* kResources[] = {"alloc",       "pool",   "stream", "event",
                                       "synchronize", "handle", "query"};
 const Scales kScales[] = {{1, 0}, {2, 1}};
-
-// Returns a kernel whose images have new distances, so nothing is known of it yet.
-ConvolutionProblem FreshProblem(Operation operation, int images = kImages) {
-  static int next = 0;
-  ConvolutionProblem problem = LayerProblem(operation, images);
-  problem.x_strides[0] += 4 * (next % 64);
-  problem.y_strides[0] += 4 * (next / 64);
-  ++next;
-  return AsRead(problem);
-}
-
-// Makes the k-th occurrence at a site fail, counted over all that happens between Arm and Disarm.
-class Fault {
- public:
-  Fault(const char* site, long kth) : site_(site), left_(kth), kth_(kth) {}
-
-  void Arm() const {
-    if (site_ == kHostMemory) return FailAllocation(std::max(left_, 0L));
-    hostgpuInjectFault(site_, std::max(left_, 0L));
-  }
-  void Disarm() {
-    const long seen = site_ == kHostMemory ? AllocationsSince() : hostgpuFaultCount(site_);
-    if (site_ != kHostMemory) hostgpuInjectFault(site_, 0);
-    last_failed_ = left_ > 0 && seen == left_;
-    left_ -= seen;
-  }
-  bool occurred() const { return left_ <= 0; }
-  // Returns whether nothing of the kind came after the failed one.
-  bool last_failed() const { return last_failed_; }
-  bool IsConvolution() const { return std::string("convolution") == site_; }
-  std::string Name() const { return site_ + (" " + std::to_string(kth_)); }
-
- private:
-  const char* site_;
-  long left_, kth_;
-  bool last_failed_ = false;
-};
 
 // The way in which a program comes to its calls.
 struct Program {
@@ -92,7 +54,7 @@ class Flow : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     // The first call of the process finds the driver, the platform and the store.
-    Convolution convolution(FreshProblem(Operation::kForward));
+    Convolution convolution(FreshLayer(Operation::kForward, kImages));
     convolution.Run(DropIn(), 0, nullptr, 0);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     for (cudaStream_t* stream : {&stream_, &captured_}) {
@@ -106,9 +68,7 @@ class Flow : public testing::Test {
                    const Scales& scales = {}) {
     const NothingStays nothing_stays;
     Convolution convolution(problem);
-    std::mt19937 random(41);
-    convolution.FillIntegers(random);
-    const Bytes expected = convolution.Expected(scales);
+    const Bytes expected = convolution.FillAndExpect(41, scales);
     EXPECT_EQ(cudnnSetStream(convolution.handle(), stream_), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     const size_t before = FreeMemory();
@@ -172,7 +132,7 @@ class Flow : public testing::Test {
 
   // Meets a problem with the k-th occurrence at `site` failing, for every one, or one of `stride`,
   // or those drawn. `check` gets each k and the result of Meet.
-  static void FailEvery(const char* site, const Program& program,
+  static void FailEvery(std::string_view site, const Program& program,
                         const std::function<ConvolutionProblem()>& problem,
                         const Scales& scales = {},
                         const std::function<void(long, long)>& check = {}, long stride = 1) {
@@ -228,10 +188,6 @@ class Flow : public testing::Test {
   static long met_;  // faults
 
  private:
-  static bool EveryFault() {
-    static const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
-    return faults && std::string(faults) == "every";
-  }
   // One budget for all kernels changes little here.
   static long MeanStep() { return (EveryFault() ? 1 : 4) * (TotalWorkspace() ? 8 : 1); }
 
@@ -245,7 +201,7 @@ class Verifying : public Flow {
  protected:
   // Returns a kernel whose pieces of one image are by far the fastest.
   static ConvolutionProblem Untrusted(Operation operation) {
-    const ConvolutionProblem problem = FreshProblem(operation);
+    const ConvolutionProblem problem = FreshLayer(operation, kImages);
     PrimedStore store;
     store.Add(problem, {1, kImages}, DividedInto(1, kImages));
     store.Write(false);
@@ -294,10 +250,10 @@ class Checked : public Flow {
   static void SetUpTestSuite() {
     PrimedStore store;
     for (const Operation operation : kOperations) {
-      problems_.push_back(FreshProblem(operation));
+      problems_.push_back(FreshLayer(operation, kImages));
       store.Add(problems_.back(), {1, kImages}, DividedInto(1, kImages));
       for (int i = 0; i < kSpare; ++i) {
-        spare_[operation].push_back(FreshProblem(operation));
+        spare_[operation].push_back(FreshLayer(operation, kImages));
         store.Add(spare_[operation].back(), {1, kImages}, DividedInto(1, kImages));
       }
     }
@@ -349,21 +305,21 @@ class Measured : public Flow {
  protected:
   static void FailEveryResource(const Program& program) {
     for (const Operation operation : kOperations) {
-      const auto problem = [&] { return FreshProblem(operation); };
+      const auto problem = [&] { return FreshLayer(operation, kImages); };
       for (const char* site : kResources) FailEvery(site, program, problem);
     }
     ExpectMet(100);
   }
   static void FailEveryConvolution(const Program& program) {
     for (const Operation operation : kOperations) {
-      FailEvery("convolution", program, [&] { return FreshProblem(operation, 2); });
+      FailEvery("convolution", program, [&] { return FreshLayer(operation, 2); });
     }
     ExpectMet(20);
   }
   static void FailEveryAllocation(const Program& program) {
     if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
     // Two images have fewer sizes to measure, and still pieces.
-    FailEvery(kHostMemory, program, [] { return FreshProblem(Operation::kForward, 2); });
+    FailEvery(kHostMemory, program, [] { return FreshLayer(Operation::kForward, 2); });
     ExpectMet(100);
   }
 };
@@ -382,7 +338,7 @@ TEST_F(ThirdCall, EveryAllocationMayFail) { FailEveryAllocation(kProgram); }
 class BothEngines : public Measured {
  protected:
   static constexpr Program kProgram = {Question::kFindEx, 2};
-  static ConvolutionProblem Next() { return FreshProblem(Operation::kForward, 2); }
+  static ConvolutionProblem Next() { return FreshLayer(Operation::kForward, 2); }
 };
 TEST_F(BothEngines, EveryResourceAndConvolutionMayFail) {
   for (const char* site : kResources) FailEvery(site, kProgram, Next);
@@ -453,8 +409,7 @@ class Learning : public Flow {
 TEST_F(Learning, MeetsOneFault) {
   const char* const site = std::getenv(kSite);
   if (site == nullptr) GTEST_SKIP() << "runs for EveryFaultLeavesTheCallersResult";
-  const bool host = std::string(kHostMemory) == site;
-  Fault fault(host ? kHostMemory : site, std::atol(std::getenv(kOccurrence)));
+  Fault fault(site, std::atol(std::getenv(kOccurrence)));
   std::vector<std::unique_ptr<Convolution>> step;
   std::vector<Bytes> expected;
   std::mt19937 random(43);
@@ -485,7 +440,7 @@ TEST_F(Learning, MeetsOneFault) {
 }
 
 TEST_F(Learning, EveryFaultLeavesTheCallersResult) {
-  for (const char* const site : {"alloc", "pool", "stream", "event", "query", kHostMemory}) {
+  for (const std::string site : {"alloc", "pool", "stream", "event", "query", "host memory"}) {
     if (site == kHostMemory && !AllocationsCanFail()) continue;
     std::filesystem::remove(DonePath());
     const long stride = site == kHostMemory ? 3 : 1;
@@ -507,7 +462,7 @@ class NoReport : public Flow {};
 TEST_F(NoReport, CostsOneWarning) {
   for (const Operation operation : kOperations) {
     Fault none("alloc", 0);
-    Meet({Question::kFindEx}, FreshProblem(operation), none);
+    Meet({Question::kFindEx}, FreshLayer(operation, kImages), none);
   }
   std::vector<std::string> lines = LogLines();
   // Engines may need more than the budget, which all suites have.
@@ -522,31 +477,19 @@ TEST_F(NoReport, CostsOneWarning) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  using ucudnn::test::kLimitText;
+  const auto limited = [](const char* name, const char* value) {
+    return ucudnn::test::Environment{
+        {name, value}, {"UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kLimitText}, {"UCUDNN_REPORT", ""}};
+  };
   return ucudnn::test::RunSuites(
       argc, argv,
       {{"Verifying", {{"UCUDNN_TUNE", "off"}, {"UCUDNN_REPORT", ""}}},
        {"Checked", {{"UCUDNN_TUNE", "off"}, {"UCUDNN_CHECK", "1"}, {"UCUDNN_REPORT", ""}}},
-       {"ThirdCall",
-        {{"UCUDNN_TUNE", "after:2"},
-         {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
-         {"UCUDNN_REPORT", ""}}},
-       {"Improved",
-        {{"UCUDNN_TUNE", "after:2"},
-         {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
-         {"UCUDNN_REPORT", ""}}},
-       {"PolicyAuto",
-        {{"UCUDNN_BATCH_SIZE_POLICY", "auto"},
-         {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
-         {"UCUDNN_REPORT", ""}}},
-       {"Strict",
-        {{"UCUDNN_STRICT_LIMIT", "1"},
-         {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
-         {"UCUDNN_REPORT", ""}}},
-       {"BothEngines",
-        {{"UCUDNN_ENGINES", "both"},
-         {"UCUDNN_WORKSPACE_LIMIT", kLimitText},
-         {"UCUDNN_REPORT", ""}}},
+       {"ThirdCall", limited("UCUDNN_TUNE", "after:2")},
+       {"Improved", limited("UCUDNN_TUNE", "after:2")},
+       {"PolicyAuto", limited("UCUDNN_BATCH_SIZE_POLICY", "auto")},
+       {"Strict", limited("UCUDNN_STRICT_LIMIT", "1")},
+       {"BothEngines", limited("UCUDNN_ENGINES", "both")},
        {"Learning", {{"UCUDNN_TUNE", "off"}, {"UCUDNN_TOTAL_WORKSPACE", "64KiB"}}},
        {"NoReport", {{"UCUDNN_REPORT", "/dev/null/report.json"}}}});
 }

@@ -4,12 +4,11 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <optional>
 
 #include "cases.h"
 #include "cudnn/backend.h"
-#include "failing_allocations.h"
+#include "faults.h"
 #include "layer.h"
 #include "libraries.h"
 #include "queries.h"
@@ -31,16 +30,6 @@ const char* const kLimitText = kNeedsLess ? "16KiB" : "64KiB";
 // Most allocations are alike, so after the first ones only some are made to fail.
 long Next(long kth) { return kth + (kth < 40 ? 1 : 7); }
 
-// Returns a kernel whose images have new distances, so nothing is known of it yet.
-ConvolutionProblem FreshProblem() {
-  static int next = 0;
-  ConvolutionProblem problem = LayerProblem(Operation::kForward, kImages);
-  problem.x_strides[0] += 4 * (next % 64);
-  problem.y_strides[0] += 4 * (next / 64);
-  ++next;
-  return AsRead(problem);
-}
-
 // Returns one image, which runs as tiles within this limit.
 constexpr char kTiledLimitText[] = "192KiB";
 constexpr size_t kTiledLimit = size_t{192} << 10;
@@ -51,19 +40,14 @@ ConvolutionProblem Image() {
 // One plan of a program, on a handle of its own.
 class Program {
  public:
-  explicit Program(const ConvolutionProblem& problem = FreshProblem())
+  explicit Program(const ConvolutionProblem& problem = FreshLayer(Operation::kForward, kImages))
       : convolution_(problem),
         graph_(convolution_.problem(), {}, DropIn(), {convolution_.handle(), nullptr}) {
-    std::mt19937 random(21);
-    convolution_.FillIntegers(random);
+    convolution_.FillIntegers(21);
     expected_ = convolution_.Expected();
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
-    EXPECT_EQ(cudnnSetStream(convolution_.handle(), stream_), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnSetStream(convolution_.handle(), stream_.get()), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
-  ~Program() { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
 
   void MakePlan() { plan_ = graph_.Plan(kEngine); }
   void ReadSize() {
@@ -75,21 +59,16 @@ class Program {
   size_t bytes() const { return workspace_->bytes(); }
 
   void MakePack() {
-    auto pack = BackendDescriptor::Create(DropIn(), CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    ASSERT_TRUE(pack.ok());
-    const std::array<int64_t, 3> uids = {kUidX, kUidW, kUidY};
-    const std::array<void*, 3> pointers = {
-        convolution_.x.memory.data(), convolution_.w.memory.data(), convolution_.y.memory.data()};
-    void* const workspace = workspace_->data();
-    EXPECT_TRUE(
-        pack->Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uids.data()).ok());
-    EXPECT_TRUE(
-        pack->Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers.data())
-            .ok());
-    EXPECT_TRUE(
-        pack->Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace).ok());
-    EXPECT_TRUE(pack->Finalize().ok());
-    pack_.emplace(std::move(*pack));
+    pack_ = PackOf(convolution_, workspace_->data());
+    ASSERT_TRUE(pack_);
+  }
+
+  // Makes all that an execution takes, in a workspace of at most `limit` bytes.
+  void Prepare(size_t limit) {
+    MakePlan();
+    ReadSize();
+    MakePack();
+    ASSERT_LE(bytes(), limit);
   }
 
   // Executes on `handle`, which ucudnn may not have met.
@@ -106,23 +85,21 @@ class Program {
   void Launch(cudaGraph_t graph) {
     cudaGraphExec_t executable = nullptr;
     ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-    EXPECT_EQ(cudaGraphLaunch(executable, stream_), cudaSuccess);
-    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    EXPECT_EQ(cudaGraphLaunch(executable, stream_.get()), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
     EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
   }
   // Checks the result of the last execution or launch.
   void Check() {
-    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-    EXPECT_TRUE(convolution_.OutputEquals(expected_, convolution_.TakeOutput()));
-    EXPECT_TRUE(convolution_.NothingElseWasWritten());
-    EXPECT_TRUE(workspace_->GuardsAreIntact());
+    EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
+    convolution_.ExpectOutput(expected_, &*workspace_);
   }
 
  private:
+  const OwnStream stream_;
   Convolution convolution_;
   const Graph graph_;
   Bytes expected_;
-  cudaStream_t stream_ = nullptr;
   std::optional<BackendDescriptor> plan_;
   std::optional<GuardedMemory> workspace_;
   std::optional<BackendDescriptor> pack_;
@@ -167,10 +144,7 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsMade) {
 
 TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
   Program program;
-  program.MakePlan();
-  program.ReadSize();
-  program.MakePack();
-  ASSERT_LE(program.bytes(), kLimit);
+  program.Prepare(kLimit);
   long kth = 1;
   for (bool failed = true; failed && !HasFailure(); kth = Next(kth)) {
     SCOPED_TRACE("allocation " + std::to_string(kth));
@@ -216,10 +190,7 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
   for (bool failed = true; failed && !HasFailure(); kth = Next(kth)) {
     SCOPED_TRACE("allocation " + std::to_string(kth));
     Program program;
-    program.MakePlan();
-    program.ReadSize();
-    program.MakePack();
-    ASSERT_LE(program.bytes(), kLimit);
+    program.Prepare(kLimit);
     failed = FailsInNativeGraph(program, kth, [](cudaGraph_t) {});
   }
   // The pieces exist, and their graphs are allocated. Under a budget nothing is allocated, since a
@@ -234,10 +205,7 @@ class TiledPlans : public GraphPlans {
 
 TEST_F(TiledPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
   Program program(Image());
-  program.MakePlan();
-  program.ReadSize();
-  program.MakePack();
-  ASSERT_LE(program.bytes(), kTiledLimit);
+  program.Prepare(kTiledLimit);
   long kth = 1;
   size_t nodes = 0;
   for (bool failed = true; failed && !HasFailure(); kth = Next(kth)) {
@@ -260,13 +228,13 @@ TEST_F(TiledPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  ucudnn::test::Environment environment = {
-      {"UCUDNN_ENGINES", "both"}, {"UCUDNN_DATABASE", "none"}, {"UCUDNN_REPORT", ""}};
-  ucudnn::test::Environment tiled = environment;
+  ucudnn::test::Environment whole, tiled;
   // With one budget for all kernels, the budget is the limit.
   if (!ucudnn::test::InBudget()) {
-    environment.emplace_back("UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kLimitText);
+    whole.emplace_back("UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kLimitText);
     tiled.emplace_back("UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kTiledLimitText);
   }
-  return ucudnn::test::RunSuites(argc, argv, {{"GraphPlans", environment}, {"TiledPlans", tiled}});
+  return ucudnn::test::RunSuites(
+      argc, argv, {{"GraphPlans", whole}, {"TiledPlans", tiled}},
+      {{"UCUDNN_ENGINES", "both"}, {"UCUDNN_DATABASE", "none"}, {"UCUDNN_REPORT", ""}});
 }

@@ -10,6 +10,15 @@ ConvolutionProblem LayerProblem(Operation operation, int n) {
   return AsRead(ProblemWith({.operation = operation, .n = n, .c = 8, .x = {1, 12, 12}}));
 }
 
+ConvolutionProblem FreshLayer(Operation operation, int n) {
+  static int next = 0;
+  ConvolutionProblem problem = LayerProblem(operation, n);
+  problem.x_strides[0] += 4 * (next % 64);
+  problem.y_strides[0] += 4 * (next / 64);
+  ++next;
+  return AsRead(problem);
+}
+
 void PrimeLayer() {
   PrimedStore store;
   for (const Operation operation : kOperations) {

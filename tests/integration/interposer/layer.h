@@ -13,6 +13,10 @@ constexpr int kLayerImages = 16;
 // Returns a layer of 8 channels of 12x12 pixels, with 3x3 filters to 8 channels.
 ConvolutionProblem LayerProblem(Operation operation, int n = kLayerImages);
 
+// Returns such a layer with distances between its images that no earlier one has, so that nothing
+// is known of it yet.
+ConvolutionProblem FreshLayer(Operation operation, int n);
+
 // A limit below the need of algorithm 1 of any operation at kLayerImages.
 constexpr size_t kTightBytes = 100000;
 

@@ -112,15 +112,14 @@ TEST_F(UsersLimit, CaffeRunsBothGradientsAtOnceInSlicesOfOneAllocation) {
   }
   EXPECT_LE(slice, kTightBytes);
   const GuardedMemory workspace(slice * layers.size());
-  std::vector<cudaStream_t> streams(layers.size());
+  const std::vector<OwnStream> streams(layers.size());
   std::vector<Bytes> expected;
   const Scales adding{1, 1};
   std::mt19937 random(13);
   for (size_t i = 0; i < layers.size(); ++i) {
     layers[i]->FillIntegers(random);
     expected.push_back(layers[i]->Expected(adding));
-    ASSERT_EQ(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking), cudaSuccess);
-    ASSERT_EQ(cudnnSetStream(layers[i]->handle(), streams[i]), CUDNN_STATUS_SUCCESS);
+    ASSERT_EQ(cudnnSetStream(layers[i]->handle(), streams[i].get()), CUDNN_STATUS_SUCCESS);
   }
   for (int step = 0; step < 5; ++step) {
     for (size_t i = 0; i < layers.size(); ++i) {
@@ -138,7 +137,6 @@ TEST_F(UsersLimit, CaffeRunsBothGradientsAtOnceInSlicesOfOneAllocation) {
     EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(),
                             [](const auto& kernel) { return Pieces(kernel) > 1; }));
   }
-  for (cudaStream_t stream : streams) EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
 TEST_F(UsersLimit, SizesReadAgainDoNotGrow) {
@@ -161,9 +159,7 @@ TEST_F(LimitZero, EveryAnswerIsKept) { EveryAnswerIsKept(0); }
 
 TEST_F(LimitZero, WorkspacePassedIsNotTouched) {
   Convolution convolution(LayerProblem(Operation::kForward));
-  std::mt19937 random(14);
-  convolution.FillIntegers(random);
-  const Bytes expected = convolution.Expected();
+  const Bytes expected = convolution.FillAndExpect(14);
   GuardedMemory workspace(1 << 20);
   const Bytes pattern(workspace.bytes(), 0x5A);
   workspace.Upload(pattern);
@@ -282,20 +278,16 @@ TEST_F(ModeObserve, EverythingIsRealAndReported) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  using ucudnn::test::Environment;
-  const auto with = [](Environment environment) {
-    environment.emplace_back("UCUDNN_TUNE", "off");
-    return environment;
-  };
   const std::string tight = std::to_string(ucudnn::test::kTightBytes);
   return ucudnn::test::RunSuites(
       argc, argv,
-      {{"UsersLimit", with({{"UCUDNN_WORKSPACE_LIMIT", tight}})},
-       {"LimitZero", with({{"UCUDNN_WORKSPACE_LIMIT", "0"}})},
-       {"Deterministic", with({{"UCUDNN_DETERMINISTIC", "1"}})},
+      {{"UsersLimit", {{"UCUDNN_WORKSPACE_LIMIT", tight}}},
+       {"LimitZero", {{"UCUDNN_WORKSPACE_LIMIT", "0"}}},
+       {"Deterministic", {{"UCUDNN_DETERMINISTIC", "1"}}},
        {"DeterministicBelowEveryEngine",
-        with({{"UCUDNN_DETERMINISTIC", "1"}, {"UCUDNN_WORKSPACE_LIMIT", "100"}})},
-       {"Unmeasured", with({{"UCUDNN_WORKSPACE_LIMIT", "0"}})},
-       {"ModeOff", with({{"UCUDNN_MODE", "off"}})},
-       {"ModeObserve", with({{"UCUDNN_MODE", "observe"}})}});
+        {{"UCUDNN_DETERMINISTIC", "1"}, {"UCUDNN_WORKSPACE_LIMIT", "100"}}},
+       {"Unmeasured", {{"UCUDNN_WORKSPACE_LIMIT", "0"}}},
+       {"ModeOff", {{"UCUDNN_MODE", "off"}}},
+       {"ModeObserve", {{"UCUDNN_MODE", "observe"}}}},
+      {{"UCUDNN_TUNE", "off"}});
 }

@@ -3,13 +3,11 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <random>
 #include <string>
 
 #include "convolution/engine_name.h"
 #include "guarded_memory.h"
 #include "layer.h"
-#include "libraries.h"
 #include "report_file.h"
 
 namespace ucudnn::test {
@@ -46,23 +44,19 @@ void ExpectReported(const Convolution& convolution, const cudnn::AlgorithmPerfor
 
 void Protocol::SetUpTestSuite() { PrimeLayer(); }
 
-long Protocol::RunAndCompare(Convolution& convolution, int algorithm, size_t bytes,
-                             const Scales& scales) {
-  std::mt19937 random(7);
-  convolution.FillIntegers(random);
-  const Bytes expected = convolution.Expected(scales);
+long RunAndCompare(Convolution& convolution, int algorithm, size_t bytes, const Scales& scales,
+                   const cudnn::Functions& library) {
+  const Bytes expected = convolution.FillAndExpect(7, scales);
   const GuardedMemory workspace(bytes);
   ConvolutionsRun();
-  EXPECT_EQ(convolution.Run(DropIn(), algorithm, workspace.data(), bytes, scales),
+  EXPECT_EQ(convolution.Run(library, algorithm, workspace.data(), bytes, scales),
             CUDNN_STATUS_SUCCESS);
   const long pieces = ConvolutionsRun();
-  EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
-  EXPECT_TRUE(convolution.NothingElseWasWritten());
-  EXPECT_TRUE(workspace.GuardsAreIntact());
+  convolution.ExpectOutput(expected, &workspace);
   return pieces;
 }
 
-void Protocol::UseMath(const Convolution& convolution, cudnnMathType_t math) {
+void UseMath(const Convolution& convolution, cudnnMathType_t math) {
   EXPECT_EQ(cudnnSetConvolutionMathType(convolution.descriptors().convolution, math),
             CUDNN_STATUS_SUCCESS);
 }
@@ -78,8 +72,7 @@ void Protocol::EveryAnswerIsKept(size_t limit) {
                        std::to_string(static_cast<int>(question)) + " lent " +
                        std::to_string(lent));
           Convolution convolution(LayerProblem(operation));
-          std::mt19937 random(8);
-          convolution.FillIntegers(random);
+          convolution.FillIntegers(8);
           const GuardedMemory workspace(lent);
           const Answer answer =
               Ask(DropIn(), question, convolution, requested, workspace.data(), lent);

@@ -5,19 +5,21 @@
 #include <gtest/gtest.h>
 
 #include "convolution.h"
+#include "libraries.h"
 #include "queries.h"
 
 namespace ucudnn::test {
 
+// Runs `algorithm` of the drop-in, or of `library`, in exactly `bytes` bytes of memory and compares
+// the result. Returns how many convolutions of the stand-in that became.
+long RunAndCompare(Convolution& convolution, int algorithm, size_t bytes, const Scales& scales = {},
+                   const cudnn::Functions& library = DropIn());
+
+void UseMath(const Convolution& convolution, cudnnMathType_t math);
+
 class Protocol : public testing::Test {
  protected:
   static void SetUpTestSuite();
-
-  // Runs `algorithm` in exactly `bytes` bytes of memory and compares. Returns the number of pieces.
-  static long RunAndCompare(Convolution& convolution, int algorithm, size_t bytes,
-                            const Scales& scales = {});
-
-  static void UseMath(const Convolution& convolution, cudnnMathType_t math);
 
   // Runs every algorithm of every answer in what was reported for it.
   static void EveryAnswerIsKept(size_t limit);

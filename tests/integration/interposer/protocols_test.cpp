@@ -111,27 +111,21 @@ TEST_F(CallersLimit, PyTorchBenchmark) {
     }
     const auto told = FindEx(convolution, most);
     ASSERT_LE(told.workspace_bytes, most);
-    std::mt19937 random(9);
-    convolution.FillIntegers(random);
+    convolution.FillIntegers(9);
     UseMath(convolution, told.math);
     const Bytes expected = convolution.Expected();
     const GuardedMemory workspace(told.workspace_bytes);
     std::thread autograd([&] {
-      cudnnHandle_t handle = nullptr;
-      EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
-      cudaStream_t stream = nullptr;
-      EXPECT_EQ(cudaStreamCreate(&stream), cudaSuccess);
-      EXPECT_EQ(cudnnSetStream(handle, stream), CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(convolution.RunOn(handle, DropIn(), told.algorithm, workspace.data(),
+      const OwnStream stream(cudaStreamDefault);
+      const OwnHandle handle;
+      EXPECT_EQ(cudnnSetStream(handle.get(), stream.get()), CUDNN_STATUS_SUCCESS);
+      EXPECT_EQ(convolution.RunOn(handle.get(), DropIn(), told.algorithm, workspace.data(),
                                   told.workspace_bytes),
                 CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-      EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+      EXPECT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
     });
     autograd.join();
-    EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
-    EXPECT_TRUE(workspace.GuardsAreIntact());
+    convolution.ExpectOutput(expected, &workspace);
   }
 }
 
@@ -186,9 +180,7 @@ TEST_F(CallersLimit, NeverAskedAndLessOrNoWorkspaceGivesTheResultOrTheRealError)
     for (const int algorithm : {0, 1, 2, 3}) {
       Convolution convolution(LayerProblem(operation));
       const std::optional<size_t> need = RealNeed(convolution, algorithm);
-      std::mt19937 random(10);
-      convolution.FillIntegers(random);
-      const Bytes expected = convolution.Expected();
+      const Bytes expected = convolution.FillAndExpect(10);
       for (const size_t bytes : {need.value_or(0), need.value_or(1) - 1, size_t{64}, size_t{0}}) {
         if (bytes > (1 << 20)) continue;
         SCOPED_TRACE(std::string(OperationName(operation)) + " algorithm " +
@@ -214,9 +206,7 @@ TEST_F(CallersLimit, NeverAskedAndLessOrNoWorkspaceGivesTheResultOrTheRealError)
 
 TEST_F(CallersLimit, BytesWithoutAPointerAreNoWorkspace) {
   Convolution convolution(LayerProblem(Operation::kForward));
-  std::mt19937 random(11);
-  convolution.FillIntegers(random);
-  const Bytes expected = convolution.Expected();
+  const Bytes expected = convolution.FillAndExpect(11);
   EXPECT_EQ(convolution.Run(DropIn(), 0, nullptr, 1 << 20), CUDNN_STATUS_SUCCESS);
   EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
 }
@@ -257,8 +247,7 @@ TEST_F(CallersLimit, PointersLessAlignedThanAnEngineNeeds) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
     Convolution whole(LayerProblem(operation));
-    std::mt19937 random(12);
-    whole.FillIntegers(random);
+    whole.FillIntegers(12);
     const auto run = [&](const cudnn::Functions& library, void* workspace, size_t bytes) {
       // One image less makes room.
       Convolution part(LayerProblem(operation, kLayerImages - 1));

@@ -1,7 +1,5 @@
 #include "queries.h"
 
-#include "libraries.h"
-
 namespace ucudnn::test {
 namespace {
 
@@ -19,6 +17,13 @@ Answer Collect(int requested, Call call) {
 }
 
 }  // namespace
+
+const cudnn::AlgorithmPerformance* Answer::FirstUpTo(int last) const {
+  for (const cudnn::AlgorithmPerformance& told : algorithms) {
+    if (told.status == CUDNN_STATUS_SUCCESS && told.algorithm <= last) return &told;
+  }
+  return nullptr;
+}
 
 Answer Ask(const cudnn::Functions& library, Question question, Convolution& convolution,
            int requested, void* workspace, size_t workspace_bytes) {
@@ -65,15 +70,6 @@ Answer Ask(const cudnn::Functions& library, Question question, Convolution& conv
                library.cudnnFindConvolutionBackwardFilterAlgorithmEx, d.x, x, d.y, y, d.w, w,
                returned, results);
   });
-}
-
-std::optional<size_t> ReportedNeed(const Convolution& convolution, int algorithm) {
-  size_t bytes = 0;
-  if (cudnn::WorkspaceBytes(DropIn(), convolution.problem().operation, convolution.handle(),
-                            convolution.descriptors(), algorithm, &bytes) != CUDNN_STATUS_SUCCESS) {
-    return std::nullopt;
-  }
-  return bytes;
 }
 
 }  // namespace ucudnn::test

@@ -108,8 +108,7 @@ struct Work {
       : convolution(LayerProblem(operation, n)),
         algorithm(algorithm),
         workspace(RealNeed(convolution, algorithm).value_or(0)) {
-    std::mt19937 random(5);
-    convolution.FillIntegers(random);
+    convolution.FillIntegers(5);
     expected = convolution.Expected();
   }
 
@@ -380,12 +379,11 @@ TEST_F(Waiting, EndsInsideTheBudgetAndWhatOthersMeasuredIsUsedLater) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  using ucudnn::test::Suite;
-  const std::pair<std::string, std::string> limit = {"UCUDNN_WORKSPACE_LIMIT",
-                                                     std::to_string(ucudnn::test::kTightBytes)};
-  const std::vector<Suite> suites = {{"Ranks", {limit}},
-                                     {"HastyRanks", {limit, {"UCUDNN_TUNE_SECONDS", "0.02:0.2"}}},
-                                     {"Crowd", {limit}},
-                                     {"Waiting", {limit, {"UCUDNN_TUNE_SECONDS", "0.05:0.5"}}}};
-  return ucudnn::test::RunSuites(argc, argv, suites);
+  return ucudnn::test::RunSuites(
+      argc, argv,
+      {{"Ranks", {}},
+       {"HastyRanks", {{"UCUDNN_TUNE_SECONDS", "0.02:0.2"}}},
+       {"Crowd", {}},
+       {"Waiting", {{"UCUDNN_TUNE_SECONDS", "0.05:0.5"}}}},
+      {{"UCUDNN_WORKSPACE_LIMIT", std::to_string(ucudnn::test::kTightBytes)}});
 }

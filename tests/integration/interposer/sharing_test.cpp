@@ -2,7 +2,6 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <iterator>
 #include <thread>
 
@@ -20,21 +19,16 @@ constexpr size_t kLent = 1 << 17;
 // Asks about `operation` of the layer with `n` images, and runs it, `rounds` times.
 void AskAndRun(Operation operation, int n, cudaStream_t stream, int rounds) {
   Convolution convolution(LayerProblem(operation, n));
-  std::mt19937 random(18);
-  convolution.FillIntegers(random);
-  const Bytes expected = convolution.Expected();
+  const Bytes expected = convolution.FillAndExpect(18);
   EXPECT_EQ(cudnnSetStream(convolution.handle(), stream), CUDNN_STATUS_SUCCESS);
   const GuardedMemory workspace(kLent);
   const Answer answer =
       Ask(DropIn(), Question::kFindEx, convolution, kAlgorithms, workspace.data(), kLent);
   ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
   // The best algorithm is taken that sums whole numbers exactly.
-  const auto told =
-      std::find_if(answer.algorithms.begin(), answer.algorithms.end(), [](const auto& algorithm) {
-        return algorithm.status == CUDNN_STATUS_SUCCESS && algorithm.algorithm <= 2;
-      });
+  const cudnn::AlgorithmPerformance* const told = answer.FirstUpTo(2);
   SCOPED_TRACE(std::string(OperationName(operation)) + " of " + std::to_string(n) + " images");
-  ASSERT_NE(told, answer.algorithms.end()) << "nothing would run";
+  ASSERT_NE(told, nullptr) << "nothing would run";
   SCOPED_TRACE("algorithm " + std::to_string(told->algorithm));
   for (int i = 0; i < rounds; ++i) {
     EXPECT_EQ(convolution.Run(DropIn(), told->algorithm, workspace.data(), told->workspace_bytes),
@@ -50,13 +44,11 @@ void RunOnFourThreads() {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([thread] {
-      cudaStream_t stream = nullptr;
-      EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+      const OwnStream stream;
       for (const Operation operation : kOperations) {
-        AskAndRun(operation, 8, stream, 5);
-        AskAndRun(operation, 4 + thread, stream, 3);
+        AskAndRun(operation, 8, stream.get(), 5);
+        AskAndRun(operation, 4 + thread, stream.get(), 3);
       }
-      EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
     });
   }
   for (std::thread& thread : threads) thread.join();

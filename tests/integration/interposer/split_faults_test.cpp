@@ -15,11 +15,9 @@
 #include <fstream>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
-#include "failing_allocations.h"
-#include "shim/host/hostgpu.h"
+#include "faults.h"
 #include "split_rank.h"
 #include "suites.h"
 #include "tests/support/problem.h"
@@ -30,7 +28,6 @@ namespace {
 constexpr char kSite[] = "SPLIT_SITE", kOccurrence[] = "SPLIT_OCCURRENCE";
 constexpr char kWhere[] = "SPLIT_WHERE";  // in every call, or in this one alone
 constexpr std::string_view kEvery = "every", kRefusal = "refusal", kPlan = "plan";
-constexpr std::string_view kHostMemory = "host memory";
 // So many processes compute in less time than ranks wait for each other.
 #if defined(__SANITIZE_THREAD__)
 constexpr long kMostAtOnce = 4;
@@ -39,29 +36,6 @@ constexpr long kMostAtOnce = 6;
 #else
 constexpr long kMostAtOnce = 12;
 #endif
-
-class OneFault {
- public:
-  OneFault(std::string site, long kth) : site_(std::move(site)), kth_(kth) {}
-  void Arm() const {
-    if (site_ == kHostMemory) {
-      FailAllocation(kth_);
-    } else {
-      hostgpuInjectFault(site_.c_str(), kth_);
-    }
-  }
-  // Ends the fault and returns whether it occurred.
-  bool Disarm() const {
-    if (site_ == kHostMemory) return AllocationsSince() >= kth_;
-    const long seen = hostgpuFaultCount(site_.c_str());
-    hostgpuInjectFault(site_.c_str(), 0);
-    return seen >= kth_;
-  }
-
- private:
-  const std::string site_;
-  const long kth_;
-};
 
 class SplitFaults : public testing::Test {
  protected:
@@ -102,13 +76,11 @@ class SplitFaults : public testing::Test {
 
   // Meets faults of `site`, some at once.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
-    const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
-    const bool is_every = faults != nullptr && std::string(faults) == "every";
     // Every fault has a process of its own, and there are thousands; with "every", about
     // twenty-four times as many are met.
-    stride = is_every ? (stride + 3) / 4 : 6 * stride;
+    stride = EveryFault() ? (stride + 3) / 4 : 6 * stride;
     // Many processes wait for a rank that is late.
-    const long at_once = is_every ? kMostAtOnce : 4;
+    const long at_once = EveryFault() ? kMostAtOnce : 4;
     for (long kth = 1; !WasTold("none so late") && !HasFailure(); kth += at_once * stride) {
       std::vector<std::pair<long, TestProcess>> processes;
       for (long i = 0; i < at_once; ++i) {
@@ -128,7 +100,7 @@ class SplitFaults : public testing::Test {
 TEST_F(SplitFaults, MeetsOne) {
   const char* const site = std::getenv(kSite);
   if (site == nullptr) GTEST_SKIP() << "runs for the others";
-  const OneFault fault(site, std::atol(std::getenv(kOccurrence)));
+  Fault fault(site, std::atol(std::getenv(kOccurrence)));
   const std::string_view where = std::getenv(kWhere);
   std::vector<Expected> expected;
   for (const Operation operation : kOperations) expected.emplace_back(operation);
@@ -136,38 +108,34 @@ TEST_F(SplitFaults, MeetsOne) {
   cudnnStatus_t refused[kRanks] = {};
   std::array<bool, kRanks> has_plan = {};
   std::barrier meet(kRanks);
-  bool occurred = false;
-  std::vector<std::thread> threads;
-  for (int number = 0; number < kRanks; ++number) {
-    threads.emplace_back([&, number] {
-      SplitRank rank(number);
-      // No other call fails while the fault is armed.
-      const auto arm_before = [&](std::string_view what) {
-        meet.arrive_and_wait();
-        if (number == 0 && where == what) fault.Arm();
-        meet.arrive_and_wait();
-      };
-      arm_before(kEvery);
-      rank.Call(faulty[number]);
-      arm_before(kRefusal);
-      refused[number] = rank.CallRefused();
+  OnThreads(kRanks, [&](int number) {
+    SplitRank rank(number);
+    // No other call fails while the fault is armed.
+    const auto arm_before = [&](std::string_view what) {
       meet.arrive_and_wait();
-      if (number == 0 && where == kRefusal) occurred = fault.Disarm();
-      arm_before(kPlan);
-      has_plan[static_cast<size_t>(number)] = rank.MakePlan();
+      if (number == 0 && where == what) fault.Arm();
       meet.arrive_and_wait();
-      const bool on_both = has_plan[0] && has_plan[1];
-      if (on_both) rank.CallPlan(faulty[number]);
-      meet.arrive_and_wait();
-      if (number == 0 && where != kRefusal) occurred = fault.Disarm();
-      meet.arrive_and_wait();
-      rank.Read(faulty[number]);
-      rank.Call(later[number]);
-      if (on_both) rank.CallPlan(later[number]);
-      rank.Read(later[number]);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+    };
+    arm_before(kEvery);
+    rank.Call(faulty[number]);
+    arm_before(kRefusal);
+    refused[number] = rank.CallRefused();
+    meet.arrive_and_wait();
+    if (number == 0 && where == kRefusal) fault.Disarm();
+    arm_before(kPlan);
+    has_plan[static_cast<size_t>(number)] = rank.MakePlan();
+    meet.arrive_and_wait();
+    const bool on_both = has_plan[0] && has_plan[1];
+    if (on_both) rank.CallPlan(faulty[number]);
+    meet.arrive_and_wait();
+    if (number == 0 && where != kRefusal) fault.Disarm();
+    meet.arrive_and_wait();
+    rank.Read(faulty[number]);
+    rank.Call(later[number]);
+    if (on_both) rank.CallPlan(later[number]);
+    rank.Read(later[number]);
+  });
+  const bool occurred = fault.occurred();
   CheckRound(expected, faulty);
   CheckRound(expected, later);
   EXPECT_FALSE(FailedOnOne(later));

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <barrier>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -208,38 +207,34 @@ TEST_F(Split, CallsAreExactOrNamed) {
     std::barrier<>& together;
     ~Leaving() { together.arrive_and_drop(); }
   };
-  std::vector<std::thread> threads;
-  for (int number = 0; number < kRanks; ++number) {
-    threads.emplace_back([&, number] {
-      const Leaving leaving{together};
-      SplitRank rank(number);
-      for (int step = 0; step < 2; ++step) {
-        Round round;
-        rank.Call(round);
-        ASSERT_TRUE(rank.MakePlan());
-        rank.CallPlan(round);
-        rank.Read(round);
-        for (size_t i = 0; i < round.size(); ++i) {
-          EXPECT_EQ(round[i].status, CUDNN_STATUS_SUCCESS) << i;
-          EXPECT_EQ(round[i].values, expected[i % expected.size()].PartOf(number)) << i;
-        }
-        Convolution fused(LayerOf(Operation::kForward, kRows), Extra::kRelu);
-        FillStripe(fused, number * kRows);
-        EXPECT_EQ(fused.RunOn(rank.handle(), DropIn(), 0, nullptr, 0), CUDNN_STATUS_SUCCESS);
-        EXPECT_EQ(ValuesOf(fused, fused.TakeOutput()), fused_expected.PartOf(number));
-        ExpectRefusedOrLocal(rank);
-        EXPECT_EQ(rank.CallRefused(), CUDNN_STATUS_NOT_SUPPORTED);
-        EXPECT_EQ(CallNative(rank), CUDNN_STATUS_NOT_SUPPORTED);
-        EXPECT_EQ(CallPoolingOverItself(rank.handle()), CUDNN_STATUS_NOT_SUPPORTED);
-        Convolution fresh(NewProblem(), Extra::kNone);
-        together.arrive_and_wait();
-        EXPECT_EQ(CallCaptured(rank, rank.layer(0)), CUDNN_STATUS_NOT_SUPPORTED);
-        EXPECT_EQ(CallCaptured(rank, fresh), CUDNN_STATUS_NOT_SUPPORTED);
-        together.arrive_and_wait();
+  OnThreads(kRanks, [&](int number) {
+    const Leaving leaving{together};
+    SplitRank rank(number);
+    for (int step = 0; step < 2; ++step) {
+      Round round;
+      rank.Call(round);
+      ASSERT_TRUE(rank.MakePlan());
+      rank.CallPlan(round);
+      rank.Read(round);
+      for (size_t i = 0; i < round.size(); ++i) {
+        EXPECT_EQ(round[i].status, CUDNN_STATUS_SUCCESS) << i;
+        EXPECT_EQ(round[i].values, expected[i % expected.size()].PartOf(number)) << i;
       }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+      Convolution fused(LayerOf(Operation::kForward, kRows), Extra::kRelu);
+      FillStripe(fused, number * kRows);
+      EXPECT_EQ(fused.RunOn(rank.handle(), DropIn(), 0, nullptr, 0), CUDNN_STATUS_SUCCESS);
+      EXPECT_EQ(ValuesOf(fused, fused.TakeOutput()), fused_expected.PartOf(number));
+      ExpectRefusedOrLocal(rank);
+      EXPECT_EQ(rank.CallRefused(), CUDNN_STATUS_NOT_SUPPORTED);
+      EXPECT_EQ(CallNative(rank), CUDNN_STATUS_NOT_SUPPORTED);
+      EXPECT_EQ(CallPoolingOverItself(rank.handle()), CUDNN_STATUS_NOT_SUPPORTED);
+      Convolution fresh(NewProblem(), Extra::kNone);
+      together.arrive_and_wait();
+      EXPECT_EQ(CallCaptured(rank, rank.layer(0)), CUDNN_STATUS_NOT_SUPPORTED);
+      EXPECT_EQ(CallCaptured(rank, fresh), CUDNN_STATUS_NOT_SUPPORTED);
+      together.arrive_and_wait();
+    }
+  });
   for (const NamedCall& call : CallWhatIsNotSplit(nullptr)) {
     EXPECT_EQ(LinesWith(std::string(call.name) + " is not split"), 1) << call.name;
   }
@@ -281,9 +276,9 @@ TEST_F(Broken, CallsAreAllRefusedWithOneLine) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  const ucudnn::test::Environment tune = {{"UCUDNN_TUNE", "off"}, {"UCUDNN_REPORT", ""}};
-  ucudnn::test::Environment split = tune, broken = tune;
-  split.insert(split.end(), {{"UCUDNN_SPATIAL", "h2"}, {"UCUDNN_SPATIAL_TRANSPORT", "loopback"}});
-  broken.emplace_back("UCUDNN_SPATIAL", "h4x");
-  return ucudnn::test::RunSuites(argc, argv, {{"Split", split}, {"Broken", broken}});
+  return ucudnn::test::RunSuites(
+      argc, argv,
+      {{"Split", {{"UCUDNN_SPATIAL", "h2"}, {"UCUDNN_SPATIAL_TRANSPORT", "loopback"}}},
+       {"Broken", {{"UCUDNN_SPATIAL", "h4x"}}}},
+      {{"UCUDNN_TUNE", "off"}, {"UCUDNN_REPORT", ""}});
 }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <ucudnn/ucudnn.h>
 
-#include <array>
+#include <thread>
 
 #include "cases.h"
 #include "layer.h"
@@ -54,22 +54,27 @@ std::vector<double> ValuesOf(Convolution& convolution, const Bytes& bytes) {
   return values;
 }
 
-Expected::Expected(Operation operation, Extra extra) : operation_(operation) {
-  Convolution whole(LayerOf(operation, kHeight), extra);
+Expected::Expected(const ConvolutionProblem& problem, Extra extra) : operation_(problem.operation) {
+  Convolution whole(problem, extra);
   FillStripe(whole, 0);
   values_ = ValuesOf(whole, whole.Expected());
-  columns_ = static_cast<size_t>(whole.output().extents[2]);
+  plane_ = static_cast<size_t>(whole.output().extents[1] * whole.output().extents[2]);
 }
 
-std::vector<double> Expected::PartOf(int rank) const {
+std::vector<double> Expected::PartOf(int rank, int ranks) const {
   if (operation_ == Operation::kBackwardFilter) return values_;
   std::vector<double> part;
-  const size_t first = static_cast<size_t>(rank) * kRows * columns_;
-  for (size_t plane = 0; plane < values_.size(); plane += kHeight * columns_) {
+  const size_t own = plane_ / static_cast<size_t>(ranks), first = static_cast<size_t>(rank) * own;
+  for (size_t plane = 0; plane < values_.size(); plane += plane_) {
     const auto begin = values_.begin() + static_cast<long>(plane + first);
-    part.insert(part.end(), begin, begin + static_cast<long>(kRows * columns_));
+    part.insert(part.end(), begin, begin + static_cast<long>(own));
   }
   return part;
+}
+
+void OnThreads(int count, const std::function<void(int)>& body) {
+  std::vector<std::jthread> threads;
+  for (int number = 0; number < count; ++number) threads.emplace_back(body, number);
 }
 
 SplitRank::SplitRank(int rank, bool joins) {
@@ -109,31 +114,15 @@ void SplitRank::Call(Round& round) {
   for (const auto& layer : layers_) round.push_back({layer->Run(DropIn(), 0, nullptr, 0), {}});
 }
 
-std::optional<cudnn::BackendDescriptor> SplitRank::Pack() {
-  const std::array<int64_t, 3> uids = {kUidX, kUidW, kUidY};
-  const std::array<void*, 3> pointers = {planned_->x.memory.data(), planned_->w.memory.data(),
-                                         planned_->y.memory.data()};
-  auto pack = cudnn::BackendDescriptor::Create(DropIn(), CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  const bool made =
-      pack.ok() &&
-      pack->Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uids.data()).ok() &&
-      pack->Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers.data())
-          .ok() &&
-      pack->Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace_).ok() &&
-      pack->Finalize().ok();
-  if (!made) return std::nullopt;
-  return std::move(*pack);
-}
-
 void SplitRank::CallPlan(Round& round) {
-  const auto pack = Pack();
+  const auto pack = PackOf(*planned_, workspace_);
   round.push_back({pack ? cudnnBackendExecute(handle_, plan_->get(), pack->get())
                         : CUDNN_STATUS_EXECUTION_FAILED,
                    {}});
 }
 
 cudnnStatus_t SplitRank::Populate(cudaGraph_t graph) {
-  const auto pack = Pack();
+  const auto pack = PackOf(*planned_, workspace_);
   return cudnnBackendPopulateCudaGraph(handle_, plan_->get(), pack->get(), graph);
 }
 

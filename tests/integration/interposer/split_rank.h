@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -26,14 +27,19 @@ std::vector<double> ValuesOf(Convolution& convolution, const Bytes& bytes);
 // The result of the undivided call over the whole, and the part of it that a rank holds.
 class Expected {
  public:
-  explicit Expected(Operation operation, Extra extra = Extra::kNone);
-  std::vector<double> PartOf(int rank) const;
+  explicit Expected(const ConvolutionProblem& whole, Extra extra = Extra::kNone);
+  explicit Expected(Operation operation, Extra extra = Extra::kNone)
+      : Expected(LayerOf(operation, kHeight), extra) {}
+  std::vector<double> PartOf(int rank, int ranks = kRanks) const;
 
  private:
   const Operation operation_;
   std::vector<double> values_;
-  size_t columns_ = 0;
+  size_t plane_ = 0;  // elements of one plane of the whole's result
 };
+
+// Runs `body` with each number below `count`, on a thread of its own, and waits for all.
+void OnThreads(int count, const std::function<void(int)>& body);
 
 // The outcome of a rank's call; `values` are read once nothing fails any more.
 struct Given {
@@ -67,8 +73,6 @@ class SplitRank {
   void Read(Round& round);
 
  private:
-  std::optional<cudnn::BackendDescriptor> Pack();
-
   cudaStream_t stream_ = nullptr;
   cudnnHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;  // for the plan

@@ -6,14 +6,11 @@
 #include <ucudnn/ucudnn.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cases.h"
-#include "cudnn/backend.h"
 #include "libraries.h"
 #include "report_file.h"
 #include "split_rank.h"
@@ -35,21 +32,6 @@ ConvolutionProblem ImageOf(Operation operation, int rows) {
       ProblemWith({.operation = operation, .n = 1, .c = 16, .k = 16, .x = {1, rows, 64}}));
 }
 
-// Returns the part of the whole's result that a rank holds.
-std::vector<double> PartOf(Convolution& whole, const std::vector<double>& values, int rank,
-                           int ranks) {
-  if (whole.problem().operation == Operation::kBackwardFilter) return values;
-  const size_t columns = static_cast<size_t>(whole.output().extents[2]);
-  const size_t plane = static_cast<size_t>(ranks) * kStripe * columns;
-  std::vector<double> part;
-  for (size_t at = 0; at < values.size(); at += plane) {
-    const auto begin =
-        values.begin() + static_cast<long>(at + static_cast<size_t>(rank) * kStripe * columns);
-    part.insert(part.end(), begin, begin + static_cast<long>(kStripe * columns));
-  }
-  return part;
-}
-
 // Runs a plan of the stripe twice, in the workspace that the plan reports; returns the last result.
 std::vector<double> RunStripe(cudnnHandle_t handle, cudaStream_t stream, Operation operation,
                               int rank) {
@@ -64,17 +46,9 @@ std::vector<double> RunStripe(cudnnHandle_t handle, cudaStream_t stream, Operati
   EXPECT_TRUE(bytes.ok()) << bytes.message();
   EXPECT_LE(*bytes, kOfLocalCalls);
   const GuardedMemory workspace(*bytes);
-  auto pack = cudnn::BackendDescriptor::Create(DropIn(), CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  const std::array<int64_t, 3> uids = {kUidX, kUidW, kUidY};
-  const std::array<void*, 3> pointers = {stripe.x.memory.data(), stripe.w.memory.data(),
-                                         stripe.y.memory.data()};
-  void* const scratch = workspace.data();
-  EXPECT_TRUE(pack->Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uids.data()).ok());
-  EXPECT_TRUE(
-      pack->Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers.data())
-          .ok());
-  EXPECT_TRUE(pack->Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch).ok());
-  EXPECT_TRUE(pack->Finalize().ok());
+  const auto pack = PackOf(stripe, workspace.data());
+  EXPECT_TRUE(pack);
+  if (!pack) return {};
   std::vector<double> values;
   for (int call = 0; call < 2; ++call) {
     EXPECT_EQ(cudnnBackendExecute(handle, plan->get(), pack->get()), CUDNN_STATUS_SUCCESS);
@@ -88,31 +62,22 @@ std::vector<double> RunStripe(cudnnHandle_t handle, cudaStream_t stream, Operati
 
 void ExpectTiledAndExact(int ranks) {
   std::vector<std::vector<std::vector<double>>> given(static_cast<size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
-      cudaStream_t stream = nullptr;
-      cudnnHandle_t handle = nullptr;
-      EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-      EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(cudnnSetStream(handle, stream), CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(ucudnnSpatialJoin(handle, rank), CUDNN_STATUS_SUCCESS) << ucudnnGetLastError();
-      for (const Operation operation : kOperations) {
-        given[static_cast<size_t>(rank)].push_back(RunStripe(handle, stream, operation, rank));
-      }
-      EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  OnThreads(ranks, [&](int rank) {
+    EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+    const OwnStream stream;
+    const OwnHandle handle;
+    EXPECT_EQ(cudnnSetStream(handle.get(), stream.get()), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(ucudnnSpatialJoin(handle.get(), rank), CUDNN_STATUS_SUCCESS) << ucudnnGetLastError();
+    for (const Operation operation : kOperations) {
+      given[static_cast<size_t>(rank)].push_back(
+          RunStripe(handle.get(), stream.get(), operation, rank));
+    }
+  });
   for (size_t at = 0; at < std::size(kOperations); ++at) {
     SCOPED_TRACE(OperationName(kOperations[at]));
-    Convolution whole(ImageOf(kOperations[at], ranks * kStripe));
-    FillStripe(whole, 0);
-    const std::vector<double> expected = ValuesOf(whole, whole.Expected());
+    const Expected expected(ImageOf(kOperations[at], ranks * kStripe));
     for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_EQ(given[static_cast<size_t>(rank)][at], PartOf(whole, expected, rank, ranks))
+      EXPECT_EQ(given[static_cast<size_t>(rank)][at], expected.PartOf(rank, ranks))
           << "rank " << rank;
     }
     const auto kernels = KernelsOf(ReadReport(), ImageOf(kOperations[at], kStripe));
@@ -135,15 +100,13 @@ TEST_F(FourRanks, RunTheirLocalCallsInTiles) { ExpectTiledAndExact(4); }
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  const auto over = [](const char* grid) {
-    return ucudnn::test::Environment{
-        {"UCUDNN_SPATIAL", grid},
-        {"UCUDNN_SPATIAL_TRANSPORT", "loopback"},
-        {"UCUDNN_SPATIAL_REDUCE", "all"},
-        {"UCUDNN_ENGINES", "both"},
-        {"UCUDNN_WORKSPACE_LIMIT", std::to_string(ucudnn::test::kLimit)}};
-  };
   return ucudnn::test::RunSuites(
       argc, argv,
-      {{"TwoRanks", over("h2")}, {"ThreeRanks", over("h3")}, {"FourRanks", over("h4")}});
+      {{"TwoRanks", {{"UCUDNN_SPATIAL", "h2"}}},
+       {"ThreeRanks", {{"UCUDNN_SPATIAL", "h3"}}},
+       {"FourRanks", {{"UCUDNN_SPATIAL", "h4"}}}},
+      {{"UCUDNN_SPATIAL_TRANSPORT", "loopback"},
+       {"UCUDNN_SPATIAL_REDUCE", "all"},
+       {"UCUDNN_ENGINES", "both"},
+       {"UCUDNN_WORKSPACE_LIMIT", std::to_string(ucudnn::test::kLimit)}});
 }

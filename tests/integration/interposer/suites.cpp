@@ -61,7 +61,7 @@ int Wait(pid_t child) {
   return status;
 }
 
-int RunHere(const Suite& suite) {
+int RunHere(const Environment& common, const Suite& suite) {
   const char* const given = std::getenv(kFolderVariable);
   const bool owner = given == nullptr;
   if (owner) {
@@ -88,7 +88,9 @@ int RunHere(const Suite& suite) {
     // The tests count and prime legacy algorithms; which graph engines are tried depends on times.
     Set("UCUDNN_ENGINES", "legacy");
     if (const char* total = std::getenv(kTotalVariable)) Set("UCUDNN_TOTAL_WORKSPACE", total);
-    for (const auto& [variable, value] : suite.environment) Set(variable, value);
+    for (const Environment* environment : {&common, &suite.environment}) {
+      for (const auto& [variable, value] : *environment) Set(variable, value);
+    }
   } else {
     folder = given;
   }
@@ -99,11 +101,11 @@ int RunHere(const Suite& suite) {
 
 }  // namespace
 
-int RunSuites(int argc, char** argv, const std::vector<Suite>& suites) {
+int RunSuites(int argc, char** argv, const std::vector<Suite>& suites, const Environment& common) {
   testing::InitGoogleTest(&argc, argv);
   const std::string filter = GTEST_FLAG_GET(filter);
   for (const Suite& suite : suites) {
-    if (filter.rfind(suite.name + ".", 0) == 0) return RunHere(suite);
+    if (filter.rfind(suite.name + ".", 0) == 0) return RunHere(common, suite);
   }
   std::string failed;
   const testing::UnitTest& program = *testing::UnitTest::GetInstance();

@@ -22,9 +22,10 @@ struct Suite {
 // one of `suites`, or the filter, has no test. Every process gets UCUDNN_REAL_CUDNN (the stand-in),
 // and UCUDNN_DATABASE, UCUDNN_REPORT and UCUDNN_LOG_FILE in a fresh folder, where it also locks the
 // device. It measures powers of two at the first call without a bound on the time, and gets no
-// other UCUDNN_ variable. INTERPOSER_TEST_TOTAL_WORKSPACE=SIZE puts every suite under one budget
-// for all kernels.
-int RunSuites(int argc, char** argv, const std::vector<Suite>& suites);
+// UCUDNN_ variables but these and `common`. INTERPOSER_TEST_TOTAL_WORKSPACE=SIZE puts every suite
+// under one budget for all kernels.
+int RunSuites(int argc, char** argv, const std::vector<Suite>& suites,
+              const Environment& common = {});
 
 // Returns whether INTERPOSER_TEST_TOTAL_WORKSPACE is set; main functions ask it for the suites'
 // environment.

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -12,7 +11,6 @@
 #include <ucudnn/ucudnn.h>
 #include "cases.h"
 #include "convolution/engine_name.h"
-#include "cudnn/backend.h"
 #include "layer.h"
 #include "libraries.h"
 #include "primed_store.h"
@@ -24,8 +22,6 @@
 
 namespace ucudnn::test {
 namespace {
-
-using cudnn::BackendDescriptor;
 
 // Algorithm and engine 1 of any operation need more, and some of their tiles need less.
 constexpr size_t kLimit = size_t{768} << 10;
@@ -101,30 +97,16 @@ class Tiles : public Protocol {
     const auto bytes = cudnn::PlanWorkspace(DropIn(), plan->get());
     EXPECT_TRUE(bytes.ok()) << bytes.message();
     EXPECT_LE(*bytes, limit);
-    std::mt19937 random(21);
-    convolution.FillIntegers(random);
-    const Bytes expected = convolution.Expected();
+    const Bytes expected = convolution.FillAndExpect(21);
     const GuardedMemory workspace(*bytes);
-    auto pack = BackendDescriptor::Create(DropIn(), CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    const std::array<int64_t, 3> uids = {kUidX, kUidW, kUidY};
-    const std::array<void*, 3> pointers = {convolution.x.memory.data(), convolution.w.memory.data(),
-                                           convolution.y.memory.data()};
-    void* const scratch = workspace.data();
-    EXPECT_TRUE(
-        pack->Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uids.data()).ok());
-    EXPECT_TRUE(
-        pack->Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers.data())
-            .ok());
-    EXPECT_TRUE(
-        pack->Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch).ok());
-    EXPECT_TRUE(pack->Finalize().ok());
+    const auto pack = PackOf(convolution, workspace.data());
+    EXPECT_TRUE(pack);
+    if (!pack) return 0;
     ConvolutionsRun();
     EXPECT_EQ(cudnnBackendExecute(convolution.handle(), plan->get(), pack->get()),
               CUDNN_STATUS_SUCCESS);
     const long ran = ConvolutionsRun();
-    EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
-    EXPECT_TRUE(convolution.NothingElseWasWritten());
-    EXPECT_TRUE(workspace.GuardsAreIntact());
+    convolution.ExpectOutput(expected, &workspace);
     return ran;
   }
 };
@@ -205,12 +187,11 @@ TEST_F(Tiles, ServeAPlanByItsOwnEngine) {
 class TilesInBudget : public Tiles {};
 
 TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
-  cudnnHandle_t handle = nullptr;
-  ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  const OwnHandle handle;
   std::vector<std::pair<std::unique_ptr<Convolution>, int>> network;
   for (const Operation operation : kOperations) {
     auto convolution = std::make_unique<Convolution>(Image(operation));
-    convolution->UseHandle(handle);
+    convolution->UseHandle(handle.get());
     const Answer answer = Ask(DropIn(), Question::kFind, *convolution, kAlgorithms);
     ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
     const auto direct =
@@ -222,7 +203,7 @@ TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
     RunAndCompare(*convolution, direct->algorithm, 0);
     network.emplace_back(std::move(convolution), direct->algorithm);
   }
-  ASSERT_EQ(ucudnnEndRecording(handle), CUDNN_STATUS_SUCCESS) << ucudnnGetLastError();
+  ASSERT_EQ(ucudnnEndRecording(handle.get()), CUDNN_STATUS_SUCCESS) << ucudnnGetLastError();
   for (const auto& [convolution, algorithm] : network) {
     SCOPED_TRACE(OperationName(convolution->problem().operation));
     const long pieces = Run(*convolution, algorithm, 0);
@@ -231,8 +212,6 @@ TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
     EXPECT_EQ(Run(*convolution, algorithm, 0, {2, 1}), 1);
   }
   EXPECT_LE(ReadReport()["total_workspace"]["total_workspace_bytes"], kLimit);
-  network.clear();
-  EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
 }
 
 // Each rank measures its own times, and all ranks cut alike.
@@ -344,18 +323,14 @@ TEST_F(NoRoomForTiles, TheLeastThatWouldDoIsSaid) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  using ucudnn::test::Environment;
-  const auto with = [](const char* engines, Environment environment) {
-    environment.emplace_back("UCUDNN_ENGINES", engines);
-    return environment;
-  };
   const std::string limit = std::to_string(ucudnn::test::kLimit);
   return ucudnn::test::RunSuites(
       argc, argv,
-      {{"Tiles", with("both", {{"UCUDNN_WORKSPACE_LIMIT", limit}})},
-       {"TilesInBudget", with("both", {{"UCUDNN_TOTAL_WORKSPACE", limit}})},
-       {"TilesOfRanks", with("both", {{"UCUDNN_WORKSPACE_LIMIT", limit}})},
-       {"TilesOff", with("both", {{"UCUDNN_WORKSPACE_LIMIT", limit}, {"UCUDNN_TILES", "off"}})},
-       {"NoRoomForTiles", with("both", {{"UCUDNN_WORKSPACE_LIMIT", "0"}})},
-       {"TilesOfLegacyEngines", with("legacy", {{"UCUDNN_WORKSPACE_LIMIT", limit}})}});
+      {{"Tiles", {{"UCUDNN_WORKSPACE_LIMIT", limit}}},
+       {"TilesInBudget", {{"UCUDNN_TOTAL_WORKSPACE", limit}}},
+       {"TilesOfRanks", {{"UCUDNN_WORKSPACE_LIMIT", limit}}},
+       {"TilesOff", {{"UCUDNN_WORKSPACE_LIMIT", limit}, {"UCUDNN_TILES", "off"}}},
+       {"NoRoomForTiles", {{"UCUDNN_WORKSPACE_LIMIT", "0"}}},
+       {"TilesOfLegacyEngines", {{"UCUDNN_WORKSPACE_LIMIT", limit}, {"UCUDNN_ENGINES", "legacy"}}}},
+      {{"UCUDNN_ENGINES", "both"}});
 }

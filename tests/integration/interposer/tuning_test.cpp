@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <map>
 
+#include "free_memory.h"
 #include "layer.h"
 #include "libraries.h"
+#include "protocol.h"
 #include "queries.h"
 #include "report_file.h"
 #include "suites.h"
@@ -17,26 +19,18 @@ namespace {
 
 class Tuned : public testing::Test {
  protected:
-  // Runs `algorithm` in exactly `bytes` of memory and compares the result. Returns the number of
-  // convolutions that ran, including those that measured.
-  static long RunAndCompare(Convolution& convolution, int algorithm, size_t bytes) {
-    std::mt19937 random(21);
-    convolution.FillIntegers(random);
-    const Bytes expected = convolution.Expected();
-    const GuardedMemory workspace(bytes);
+  // Returns the one answer to a question, which fits the limit and for which nobody measures, and
+  // sets its math type.
+  static cudnn::AlgorithmPerformance AskOnce(Question question, Convolution& convolution) {
+    const GuardedMemory lent(1 << 20);
     ConvolutionsRun();
-    EXPECT_EQ(convolution.Run(DropIn(), algorithm, workspace.data(), bytes), CUDNN_STATUS_SUCCESS);
-    const long run = ConvolutionsRun();
-    EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
-    EXPECT_TRUE(convolution.NothingElseWasWritten());
-    EXPECT_TRUE(workspace.GuardsAreIntact());
-    return run;
-  }
-
-  static size_t FreeBytes() {
-    size_t free = 0, total = 0;
-    EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
-    return free;
+    const Answer answer = Ask(DropIn(), question, convolution, 1, lent.data(), lent.bytes());
+    EXPECT_EQ(ConvolutionsRun(), 0);
+    EXPECT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
+    const cudnn::AlgorithmPerformance told = answer.algorithms.at(0);
+    EXPECT_LE(told.workspace_bytes, kTightBytes);
+    UseMath(convolution, told.math);
+    return told;
   }
 
   // Returns the largest workspace that a plan of `problem` in the report takes.
@@ -91,15 +85,13 @@ TEST_F(After3, ThreeCallsRunAsAskedAndTheFourthMeasures) {
 // Calls on all handles count, so a second handle does not begin anew.
 TEST_F(After3, HandlesCountTogether) {
   Convolution convolution(LayerProblem(Operation::kForward, 12));
-  cudnnHandle_t handles[2];
-  for (cudnnHandle_t& handle : handles) ASSERT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  const OwnHandle handles[2];
   for (int i = 0; i < 3; ++i) {
-    convolution.UseHandle(handles[i % 2]);
+    convolution.UseHandle(handles[i % 2].get());
     EXPECT_EQ(RunAndCompare(convolution, 0, 1 << 17), 1);
   }
-  convolution.UseHandle(handles[1]);
+  convolution.UseHandle(handles[1].get());
   EXPECT_GT(RunAndCompare(convolution, 0, 1 << 17), 12);
-  for (const cudnnHandle_t handle : handles) EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
 }
 
 TEST_F(After3, AnotherBatchMeasuresOnlyWhatIsNew) {
@@ -123,15 +115,7 @@ TEST_F(After3Limited, WhatWasToldIsKeptAndNeverGrowsWhileBetterPlansCome) {
                    std::to_string(static_cast<int>(question)));
       // Every question has a kernel of its own.
       Convolution convolution(LayerProblem(operation, 17 + 2 * static_cast<int>(question)));
-      const GuardedMemory lent(1 << 20);
-      ConvolutionsRun();
-      const Answer answer = Ask(DropIn(), question, convolution, 1, lent.data(), lent.bytes());
-      EXPECT_EQ(ConvolutionsRun(), 0);  // nobody waits for measurements
-      ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
-      const auto told = answer.algorithms.at(0);
-      EXPECT_LE(told.workspace_bytes, kTightBytes);
-      EXPECT_EQ(cudnnSetConvolutionMathType(convolution.descriptors().convolution, told.math),
-                CUDNN_STATUS_SUCCESS);
+      const cudnn::AlgorithmPerformance told = AskOnce(question, convolution);
       const long measured = ReadReport().is_null() ? 0 : ReadReport()["measured"].get<long>();
       for (int i = 0; i < 8; ++i) {
         EXPECT_EQ(ReportedNeed(convolution, told.algorithm).value(), told.workspace_bytes);
@@ -181,15 +165,7 @@ TEST_F(OffLimited, WhatTheHeuristicsKnowUndividedIsToldAndKept) {
       SCOPED_TRACE(std::string(OperationName(operation)) + " question " +
                    std::to_string(static_cast<int>(question)));
       Convolution convolution(LayerProblem(operation, 17 + 2 * static_cast<int>(question)));
-      const GuardedMemory lent(1 << 20);
-      ConvolutionsRun();
-      const Answer answer = Ask(DropIn(), question, convolution, 1, lent.data(), lent.bytes());
-      EXPECT_EQ(ConvolutionsRun(), 0);
-      ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
-      const auto told = answer.algorithms.at(0);
-      EXPECT_LE(told.workspace_bytes, kTightBytes);
-      EXPECT_EQ(cudnnSetConvolutionMathType(convolution.descriptors().convolution, told.math),
-                CUDNN_STATUS_SUCCESS);
+      const cudnn::AlgorithmPerformance told = AskOnce(question, convolution);
       for (int i = 0; i < 8; ++i) {
         EXPECT_EQ(RunAndCompare(convolution, told.algorithm, told.workspace_bytes), 1);
       }
@@ -223,8 +199,7 @@ TEST_F(Strict, WhatCannotBeBroughtUnderItIsRefusedAndNothingIsWritten) {
   EXPECT_EQ(ReportedNeed(convolution, 1), std::nullopt);
   const size_t need = *RealNeed(convolution, 1);
   ASSERT_GT(need, 0u);
-  std::mt19937 random(22);
-  convolution.FillIntegers(random);
+  convolution.FillIntegers(22);
   GuardedMemory workspace(need);
   const Bytes pattern(need, 0x5A);
   workspace.Upload(pattern);
@@ -250,7 +225,7 @@ TEST_F(Strict, WhatTheRealLibraryRefusesIsItsOwnError) {
 class Automatic : public Tuned {};
 
 TEST_F(Automatic, ItIsAQuarterOfWhatIsFreeAndFallsWhenACallersAllocationFails) {
-  const size_t free = FreeBytes();
+  const size_t free = FreeMemory();
   const auto limit = [](int n) -> size_t {
     Convolution convolution(LayerProblem(Operation::kForward, n));
     RunAndCompare(convolution, 0, 1 << 24);
@@ -304,9 +279,9 @@ class Shapes : public Tuned {
 TEST_F(Shapes, AThousandCostTheBudgetAndNoMemory) {
   Convolution warm_up(LayerProblem(Operation::kForward));
   RunAndCompare(warm_up, 0, 1 << 12);
-  const size_t device_before = FreeBytes();
+  const size_t device_before = FreeMemory();
   RunAll(4);
-  EXPECT_EQ(FreeBytes(), device_before);
+  EXPECT_EQ(FreeMemory(), device_before);
   const long measured = ReadReport()["measured"];
   // The budget is used up by now: a new kernel is not measured, but runs.
   Convolution late(LayerProblem(Operation::kForward, 31));

@@ -1,32 +1,21 @@
 // Tests the optional dlsym hook: programs that open the real library by its path reach the drop-in,
 // and nobody else's look-ups change.
-#include <gtest/gtest.h>
-
-#include "tests/integration/loader/process.h"
+#include "tests/integration/loader/outcomes.h"
 
 namespace ucudnn::testing {
 namespace {
 
-const std::string kRoot = LOADER_ROOT;
-const std::string kOpener = kRoot + "/opener";
-const std::string kFolder = kRoot + "/hooked/lib/ucudnn";
-const std::string kHooked = "create=0 handle=0x5eed version=";
+const std::string kHook = kFolder + "/libucudnn_dlsym.so";
 
-using Environment = std::map<std::string, std::string>;
-
-Environment WithHook(Environment environment = {}) {
-  environment["LD_PRELOAD"] = kFolder + "/libcudnn.so.9:" + kFolder + "/libucudnn_dlsym.so";
-  return environment;
+Environment WithHook(const Environment& environment = {}) {
+  return Preloaded(environment, kDropin + ":" + kHook);
 }
 
 TEST(DlsymHook, PathThenDlsymReachesTheDropInAndTheFileThatWasNamed) {
   const std::string real = kRoot + "/configured/libcudnn.so.9";
-  const Outcome outcome = RunProgram({kOpener, "path", real}, WithHook());
-  EXPECT_EQ(outcome.out, kHooked + "90001\n");
-  EXPECT_EQ(outcome.err, "");
+  ExpectSuccess(RunProgram({kOpener, "path", real}, WithHook()), kHooked + "version=90001\n");
   // Without the hook the program gets its own library, untouched.
-  const Outcome without =
-      RunProgram({kOpener, "path", real}, {{"LD_PRELOAD", kFolder + "/libcudnn.so.9"}});
+  const Outcome without = RunProgram({kOpener, "path", real}, Preloaded({}));
   EXPECT_EQ(without.out, RunProgram({kOpener, "path", real}).out);
 }
 
@@ -34,18 +23,16 @@ TEST(DlsymHook, PathThenDlsymReachesTheDropInAndTheFileThatWasNamed) {
 // drop-in.
 TEST(DlsymHook, RealCudnnFindsItsOwnParts) {
   const Outcome alone = RunProgram({kOpener, "path", REAL_CUDNN});
-  const Outcome outcome = RunProgram({kOpener, "path", REAL_CUDNN}, WithHook());
   const std::string version = alone.out.substr(alone.out.find("version=") + 8);
   EXPECT_GE(std::stoi(version), 90000) << alone.out << alone.err;
-  EXPECT_EQ(outcome.out, kHooked + version);
-  EXPECT_EQ(outcome.err, "");
-  EXPECT_EQ(outcome.exit_code, 0);
+  ExpectSuccess(RunProgram({kOpener, "path", REAL_CUDNN}, WithHook()),
+                kHooked + "version=" + version);
 }
 
 TEST(DlsymHook, WithoutThePreloadedDropInItOpensItself) {
-  const Outcome outcome = RunProgram({kOpener, "path", kRoot + "/configured/libcudnn.so.9"},
-                                     {{"LD_PRELOAD", kFolder + "/libucudnn_dlsym.so"}});
-  EXPECT_EQ(outcome.out, kHooked + "90001\n") << outcome.err;
+  const Outcome outcome =
+      RunProgram({kOpener, "path", kRoot + "/configured/libcudnn.so.9"}, Preloaded({}, kHook));
+  EXPECT_EQ(outcome.out, kHooked + "version=90001\n") << outcome.err;
 }
 
 TEST(DlsymHook, OtherModesAreServedAsWithoutIt) {
@@ -57,11 +44,9 @@ TEST(DlsymHook, OtherModesAreServedAsWithoutIt) {
            {kOpener, "fork"},
            {kOpener, "threads"}}) {
     const Environment environment = {{"LD_LIBRARY_PATH", REAL_FOLDER}};
-    Environment without = environment;
-    without["LD_PRELOAD"] = kFolder + "/libcudnn.so.9";
-    const Outcome expected = RunProgram(arguments, without);
+    const Outcome expected = RunProgram(arguments, Preloaded(environment));
     const Outcome outcome = RunProgram(arguments, WithHook(environment));
-    EXPECT_EQ(expected.out.rfind(kHooked, 0), 0u) << expected.out;
+    EXPECT_TRUE(expected.out.starts_with(kHooked + "version=")) << expected.out;
     EXPECT_EQ(outcome.out, expected.out) << outcome.err;
     EXPECT_EQ(outcome.exit_code, 0);
   }
@@ -73,28 +58,19 @@ TEST(DlsymHook, NobodyElsesNextIsChanged) {
   const std::string interposer = kRoot + "/next_interposer.so";
   for (const std::string& preload :
        {std::string(HOOK) + ":" + interposer, interposer + ":" + std::string(HOOK)}) {
-    const Outcome outcome = RunProgram({says, "hello"}, {{"LD_PRELOAD", preload}});
-    EXPECT_EQ(outcome.out, "interposed: hello\n") << preload;
-    EXPECT_EQ(outcome.err, "");
-    EXPECT_EQ(outcome.exit_code, 0);
+    SCOPED_TRACE(preload);
+    ExpectSuccess(RunProgram({says, "hello"}, Preloaded({}, preload)), "interposed: hello\n");
   }
 }
 
 TEST(DlsymHook, ProgramsWithoutCudnnRunUndisturbed) {
-  const std::vector<std::vector<std::string>> programs = {
-      {"/bin/true"},
-      {"/bin/sh", "-c", "echo a | cat"},
-      {"/usr/bin/env", "python3", "-c",
-       "import ctypes, sqlite3, ssl, subprocess\n"
-       "assert ctypes.CDLL(None).puts\n"
-       "print(sqlite3.connect(':memory:').execute('select 1').fetchall())"}};
-  for (const auto& program : programs) {
-    const Outcome alone = RunProgram(program);
-    const Outcome preloaded = RunProgram(program, {{"LD_PRELOAD", HOOK}});
-    EXPECT_EQ(preloaded.exit_code, alone.exit_code) << program.back();
-    EXPECT_EQ(preloaded.out, alone.out);
-    EXPECT_EQ(preloaded.err, alone.err);
-  }
+  ExpectUndisturbed({{"/bin/true"},
+                     {"/bin/sh", "-c", "echo a | cat"},
+                     {"/usr/bin/env", "python3", "-c",
+                      "import ctypes, sqlite3, ssl, subprocess\n"
+                      "assert ctypes.CDLL(None).puts\n"
+                      "print(sqlite3.connect(':memory:').execute('select 1').fetchall())"}},
+                    HOOK);
 }
 
 TEST(DlsymHook, ExportsDlsymAloneWithoutAVersionNode) {

@@ -1,25 +1,17 @@
 // Tests the ways in which frameworks are installed: in each, the program reaches the drop-in, and
 // the drop-in finds the real library that the package brought, with nothing configured. Every
 // layout is a folder of real files; a run without the drop-in shows which library that is.
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 
-#include "tests/integration/loader/process.h"
+#include "tests/integration/loader/outcomes.h"
 
 namespace ucudnn::testing {
 namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kRoot = LOADER_ROOT;
-const std::string kOpener = kRoot + "/opener";
-const std::string kDropin = kRoot + "/hooked/lib/ucudnn/libcudnn.so.9";
-const std::string kHook = kRoot + "/hooked/lib/ucudnn/libucudnn_dlsym.so";
 constexpr char kStamp[] = "version=90001\n";  // of the library that the packages below bring
-
-using Environment = std::map<std::string, std::string>;
 
 // Returns a new, empty folder for this test.
 std::string Fresh(const std::string& name) {
@@ -37,20 +29,20 @@ void Place(const std::string& file, const std::string& where) {
 // LD_LIBRARY_PATH leads to another cuDNN, which no test below may take.
 Environment Decoy() { return {{"LD_LIBRARY_PATH", kRoot + "/by_environment"}}; }
 
-Environment Preloaded(Environment environment, const std::string& also = "") {
-  environment["LD_PRELOAD"] = kDropin + also;
+// Has Python find the modules in `site`.
+Environment ImportingFrom(const std::string& site) {
+  Environment environment = Decoy();
+  environment["PYTHONPATH"] = site;
+  environment["PYTHONDONTWRITEBYTECODE"] = "1";
   return environment;
 }
 
 void ExpectServed(const std::vector<std::string>& arguments, const Environment& environment,
-                  const std::string& hook = "") {
+                  const std::string& libraries = kDropin) {
   const Outcome alone = RunProgram(arguments, environment);
   EXPECT_NE(alone.out.find(kStamp), std::string::npos) << alone.out << alone.err;
   EXPECT_EQ(alone.out.find("0x5eed"), std::string::npos) << alone.out;
-  const Outcome served = RunProgram(arguments, Preloaded(environment, hook));
-  EXPECT_EQ(served.out, "create=0 handle=0x5eed " + std::string(kStamp)) << served.err;
-  EXPECT_EQ(served.err, "");
-  EXPECT_EQ(served.exit_code, 0);
+  ExpectSuccess(RunProgram(arguments, Preloaded(environment, libraries)), kHooked + kStamp);
 }
 
 // Makes site-packages with NVIDIA's wheels; returns its path.
@@ -60,31 +52,31 @@ std::string SitePackages(const std::string& name) {
   return site;
 }
 
+// Adds PyTorch's wheel for a major version of CUDA, whose runtime is in `folder` of NVIDIA's.
+std::string PyTorch(const std::string& name, const std::string& cuda, const std::string& folder) {
+  const std::string site = SitePackages(name);
+  const std::string runtime = "/libcudart.so." + cuda;
+  Place("cudart/" + cuda + runtime, site + "/nvidia/" + folder + "/lib" + runtime);
+  Place("wheel_cuda" + cuda + ".so", site + "/torch/lib/libtorch_cuda.so");
+  return site;
+}
+
 TEST(Layouts, PyTorchWheelWithCuda12) {
-  const std::string site = SitePackages("cuda12");
-  Place("cudart/12/libcudart.so.12", site + "/nvidia/cuda_runtime/lib/libcudart.so.12");
-  Place("wheel_cuda12.so", site + "/torch/lib/libtorch_cuda.so");
+  const std::string site = PyTorch("cuda12", "12", "cuda_runtime");
   ExpectServed({kOpener, "consumer", "local", site + "/torch/lib/libtorch_cuda.so"}, Decoy());
 }
 
 TEST(Layouts, PyTorchWheelWithCuda13) {
-  const std::string site = SitePackages("cuda13");
-  Place("cudart/13/libcudart.so.13", site + "/nvidia/cu13/lib/libcudart.so.13");
-  Place("wheel_cuda13.so", site + "/torch/lib/libtorch_cuda.so");
+  const std::string site = PyTorch("cuda13", "13", "cu13");
   ExpectServed({kOpener, "consumer", "local", site + "/torch/lib/libtorch_cuda.so"}, Decoy());
 }
 
 TEST(Layouts, PyTorchWheelLoadedByPython) {
-  const std::string site = SitePackages("python");
-  Place("cudart/13/libcudart.so.13", site + "/nvidia/cu13/lib/libcudart.so.13");
-  Place("wheel_cuda13.so", site + "/torch/lib/libtorch_cuda.so");
+  const std::string site = PyTorch("python", "13", "cu13");
   std::ofstream(site + "/torch/__init__.py")
       << "import ctypes, os\n"
          "ctypes.CDLL(os.path.dirname(__file__) + '/lib/libtorch_cuda.so').UseLinkedCudnn()\n";
-  Environment environment = Decoy();
-  environment["PYTHONPATH"] = site;
-  environment["PYTHONDONTWRITEBYTECODE"] = "1";
-  ExpectServed({"/usr/bin/env", "python3", "-c", "import torch"}, environment);
+  ExpectServed({"/usr/bin/env", "python3", "-c", "import torch"}, ImportingFrom(site));
 }
 
 TEST(Layouts, TensorFlowWheel) {
@@ -122,11 +114,9 @@ TEST(Layouts, CudnnPythonPackageNeedsTheDlsymHook) {
          "library = ctypes.CDLL(glob.glob(folder + '/../nvidia/cudnn/lib/libcudnn.so.*[0-9]')[0])\n"
          "use = ctypes.CDLL(folder + '/_compiled_module.so').UseHandle\n"
          "raise SystemExit(use(ctypes.c_void_p(library._handle)))\n";
-  Environment environment = Decoy();
-  environment["PYTHONPATH"] = site;
-  environment["PYTHONDONTWRITEBYTECODE"] = "1";
+  const Environment environment = ImportingFrom(site);
   const std::vector<std::string> arguments = {"/usr/bin/env", "python3", "-c", "import cudnn"};
-  ExpectServed(arguments, environment, ":" + kHook);
+  ExpectServed(arguments, environment, kDropin + ":" + kFolder + "/libucudnn_dlsym.so");
   // Without the hook the program runs as before: the real library alone serves it.
   const Outcome unserved = RunProgram(arguments, Preloaded(environment));
   EXPECT_EQ(unserved.out, RunProgram(arguments, environment).out);
@@ -134,11 +124,16 @@ TEST(Layouts, CudnnPythonPackageNeedsTheDlsymHook) {
 }
 
 // PREFIX/bin/python loads everything from PREFIX/lib; the library there is a link to its full name.
-TEST(Layouts, CondaEnvironment) {
-  const std::string prefix = Fresh("conda");
-  Place("opener", prefix + "/bin/python");
+std::string Conda(const std::string& name, const std::string& python) {
+  const std::string prefix = Fresh(name);
+  Place(python, prefix + "/bin/python");
   Place("configured/libcudnn.so.9", prefix + "/lib/libcudnn.so.9.19.0");
   fs::create_symlink("libcudnn.so.9.19.0", prefix + "/lib/libcudnn.so.9");
+  return prefix;
+}
+
+TEST(Layouts, CondaEnvironment) {
+  const std::string prefix = Conda("conda", "opener");
   const std::string module = prefix + "/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so";
   Place("conda_module.so", module);
   // The folder $ORIGIN/../../../.. of torch/lib is PREFIX/lib.
@@ -146,10 +141,7 @@ TEST(Layouts, CondaEnvironment) {
 }
 
 TEST(Layouts, CondaEnvironmentThroughThePythonsOwnRunPath) {
-  const std::string prefix = Fresh("conda_python");
-  Place("conda_opener", prefix + "/bin/python");
-  Place("configured/libcudnn.so.9", prefix + "/lib/libcudnn.so.9.19.0");
-  fs::create_symlink("libcudnn.so.9.19.0", prefix + "/lib/libcudnn.so.9");
+  const std::string prefix = Conda("conda_python", "conda_opener");
   ExpectServed({prefix + "/bin/python", "soname"}, Decoy());
 }
 

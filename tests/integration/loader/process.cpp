@@ -20,7 +20,7 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
-std::vector<std::string> EnvironmentWith(const std::map<std::string, std::string>& additions) {
+std::vector<std::string> EnvironmentWith(const Environment& additions) {
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -55,8 +55,7 @@ void ReadBoth(std::array<pollfd, 2> ends, pid_t child, Outcome& outcome) {
 
 }  // namespace
 
-Outcome RunProgram(const std::vector<std::string>& arguments,
-                   const std::map<std::string, std::string>& environment) {
+Outcome RunProgram(const std::vector<std::string>& arguments, const Environment& environment) {
   std::vector<std::string> argument_texts = arguments;
   std::vector<std::string> environment_texts = EnvironmentWith(environment);
   const std::vector<char*> argv = Pointers(argument_texts);

@@ -8,6 +8,8 @@
 
 namespace ucudnn::testing {
 
+using Environment = std::map<std::string, std::string>;
+
 struct Outcome {
   int exit_code = -1;  // 128 + signal when one ended the program
   std::string out;
@@ -15,7 +17,6 @@ struct Outcome {
 };
 
 // Adds `environment` to this process's, from which it removes what would change loading or ucudnn.
-Outcome RunProgram(const std::vector<std::string>& arguments,
-                   const std::map<std::string, std::string>& environment = {});
+Outcome RunProgram(const std::vector<std::string>& arguments, const Environment& environment = {});
 
 }  // namespace ucudnn::testing

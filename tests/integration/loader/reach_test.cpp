@@ -1,18 +1,14 @@
 // Every way in which a program reaches cuDNN goes through the drop-in when it is preloaded: the
 // tests' hook on cudnnCreate answers, and the real library answers the rest.
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <regex>
 
-#include "tests/integration/loader/process.h"
+#include "tests/integration/loader/outcomes.h"
 
 namespace ucudnn::testing {
 namespace {
 
-const std::string kRoot = LOADER_ROOT;
-const std::string kOpener = kRoot + "/opener";
-const std::string kHooked = "create=0 handle=0x5eed ";
+const Environment kRealFolder = {{"LD_LIBRARY_PATH", REAL_FOLDER}};
 
 // Returns the version that the real library reports to a program that is left alone.
 std::string RealVersion() {
@@ -27,15 +23,12 @@ std::string RealVersion() {
 std::string Expected() { return kHooked + "version=" + RealVersion() + "\n"; }
 
 Outcome RunPreloaded(const std::vector<std::string>& arguments,
-                     std::map<std::string, std::string> environment = {}) {
-  environment["LD_PRELOAD"] = kRoot + "/hooked/lib/ucudnn/libcudnn.so.9";
-  return RunProgram(arguments, environment);
+                     const Environment& environment = {}) {
+  return RunProgram(arguments, Preloaded(environment));
 }
 
 void ExpectHooked(const Outcome& outcome, const std::string& expected = Expected()) {
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.out, expected);
-  EXPECT_EQ(outcome.err, "");
+  ExpectSuccess(outcome, expected);
 }
 
 TEST(Reach, WithoutPreloadNothingIsHooked) {
@@ -54,14 +47,10 @@ TEST(Reach, InstalledLibraryInterceptsWithItsOwnHooks) {
   EXPECT_NE(outcome.out.find("version=" + RealVersion()), std::string::npos) << outcome.out;
 }
 
-TEST(Reach, OpenedBySoname) {
-  ExpectHooked(RunPreloaded({kOpener, "soname"}, {{"LD_LIBRARY_PATH", REAL_FOLDER}}));
-}
+TEST(Reach, OpenedBySoname) { ExpectHooked(RunPreloaded({kOpener, "soname"}, kRealFolder)); }
 
 TEST(Reach, OpenedBySonameThroughTheLoadersPathInsteadOfPreload) {
-  ExpectHooked(
-      RunProgram({kOpener, "soname"},
-                 {{"LD_LIBRARY_PATH", kRoot + "/hooked/lib/ucudnn:" + std::string(REAL_FOLDER)}}));
+  ExpectHooked(RunProgram({kOpener, "soname"}, {{"LD_LIBRARY_PATH", kFolder + ":" + REAL_FOLDER}}));
 }
 
 TEST(Reach, OpenedByAbsolutePathFirst) {
@@ -88,18 +77,16 @@ TEST(Reach, PythonCtypes) {
       "handle = ctypes.c_void_p()\n"
       "status = cudnn.cudnnCreate(ctypes.byref(handle))\n"
       "print(f'create={status} handle={handle.value:#x} version={cudnn.cudnnGetVersion()}')\n";
-  ExpectHooked(
-      RunPreloaded({"/usr/bin/env", "python3", "-c", script}, {{"LD_LIBRARY_PATH", REAL_FOLDER}}));
+  ExpectHooked(RunPreloaded({"/usr/bin/env", "python3", "-c", script}, kRealFolder));
 }
 
 TEST(Reach, ForkedChildAndItsParent) {
-  ExpectHooked(RunPreloaded({kOpener, "fork"}, {{"LD_LIBRARY_PATH", REAL_FOLDER}}),
-               Expected() + Expected());
+  ExpectHooked(RunPreloaded({kOpener, "fork"}, kRealFolder), Expected() + Expected());
 }
 
 TEST(Reach, ProgramsThatAShellStarts) {
   const std::string script = "\"$0\" soname; (\"$0\" soname); \"$0\" soname | cat";
-  ExpectHooked(RunPreloaded({"/bin/sh", "-c", script, kOpener}, {{"LD_LIBRARY_PATH", REAL_FOLDER}}),
+  ExpectHooked(RunPreloaded({"/bin/sh", "-c", script, kOpener}, kRealFolder),
                Expected() + Expected() + Expected());
 }
 
@@ -131,7 +118,7 @@ TEST(Reach, FirstCallsOfEightThreadsAtOnce) {
   std::string expected;
   for (int i = 0; i < 8; ++i) expected += Expected();
   for (int i = 0; i < 20; ++i) {
-    ExpectHooked(RunPreloaded({kOpener, "threads"}, {{"LD_LIBRARY_PATH", REAL_FOLDER}}), expected);
+    ExpectHooked(RunPreloaded({kOpener, "threads"}, kRealFolder), expected);
   }
 }
 

@@ -1,21 +1,16 @@
 // Tests to which library the drop-in forwards: the one that the program would have had without it,
 // or the one that the user names; and what happens when there is none.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 
-#include "tests/integration/loader/process.h"
+#include "tests/integration/loader/outcomes.h"
 
 namespace ucudnn::testing {
 namespace {
 
-const std::string kRoot = LOADER_ROOT;
-const std::string kOpener = kRoot + "/opener";
-const std::string kDropin = kRoot + "/hooked/lib/ucudnn/libcudnn.so.9";
-
-using Environment = std::map<std::string, std::string>;
+// LD_LIBRARY_PATH leads to a library of its own.
+const Environment kByEnvironment = {{"LD_LIBRARY_PATH", kRoot + "/by_environment"}};
 
 std::string Real(const std::string& folder) { return kRoot + "/" + folder + "/libcudnn.so.9"; }
 
@@ -24,9 +19,11 @@ std::string VersionIn(const Outcome& outcome) {
   return at == std::string::npos ? outcome.out + outcome.err : outcome.out.substr(at);
 }
 
-Environment Preloaded(Environment environment) {
-  environment["LD_PRELOAD"] = kDropin;
-  return environment;
+// Runs a program that LD_LIBRARY_PATH leads to one library, and the user's variable to another.
+Outcome RunNaming(const std::string& library, const std::vector<std::string>& arguments) {
+  Environment environment = Preloaded(kByEnvironment);
+  environment["UCUDNN_REAL_CUDNN"] = library;
+  return RunProgram(arguments, environment);
 }
 
 // Expects that the drop-in reaches the library that `arguments` reach without it, known by its
@@ -36,18 +33,18 @@ void ExpectSameLibrary(const std::vector<std::string>& arguments, const Environm
   EXPECT_EQ(VersionIn(RunProgram(arguments, environment)), "version=" + stamp + "\n");
   const Outcome outcome = RunProgram(arguments, Preloaded(environment));
   EXPECT_EQ(VersionIn(outcome), "version=" + stamp + "\n");
-  EXPECT_EQ(outcome.out.rfind("create=0 handle=0x5eed", 0), 0u) << outcome.out;
+  EXPECT_TRUE(outcome.out.starts_with(kHooked)) << outcome.out;
   EXPECT_EQ(outcome.err, "");
 }
 
 TEST(Search, RpathBeforeTheEnvironment) {
-  ExpectSameLibrary({kOpener, "consumer", "local", kRoot + "/needs_by_rpath.so"},
-                    {{"LD_LIBRARY_PATH", kRoot + "/by_environment"}}, "90002");
+  ExpectSameLibrary({kOpener, "consumer", "local", kRoot + "/needs_by_rpath.so"}, kByEnvironment,
+                    "90002");
 }
 
 TEST(Search, EnvironmentBeforeRunpath) {
-  ExpectSameLibrary({kOpener, "consumer", "local", kRoot + "/needs_by_runpath.so"},
-                    {{"LD_LIBRARY_PATH", kRoot + "/by_environment"}}, "90004");
+  ExpectSameLibrary({kOpener, "consumer", "local", kRoot + "/needs_by_runpath.so"}, kByEnvironment,
+                    "90004");
 }
 
 TEST(Search, RunpathBeforeTheLoadersCache) {
@@ -55,19 +52,17 @@ TEST(Search, RunpathBeforeTheLoadersCache) {
 }
 
 TEST(Search, EnvironmentForOpenedBySoname) {
-  ExpectSameLibrary({kOpener, "soname"}, {{"LD_LIBRARY_PATH", kRoot + "/by_environment"}}, "90004");
+  ExpectSameLibrary({kOpener, "soname"}, kByEnvironment, "90004");
 }
 
 TEST(Search, AlreadyLoadedBeforeTheEnvironment) {
-  const Outcome outcome = RunProgram({kOpener, "preloaded", Real("by_rpath")},
-                                     Preloaded({{"LD_LIBRARY_PATH", kRoot + "/by_environment"}}));
+  const Outcome outcome =
+      RunProgram({kOpener, "preloaded", Real("by_rpath")}, Preloaded(kByEnvironment));
   EXPECT_EQ(VersionIn(outcome), "version=90002\n");
 }
 
 TEST(Search, NamedByTheUserBeforeAllOthers) {
-  const Outcome outcome = RunProgram({kOpener, "preloaded", Real("by_rpath")},
-                                     Preloaded({{"LD_LIBRARY_PATH", kRoot + "/by_environment"},
-                                                {"UCUDNN_REAL_CUDNN", Real("configured")}}));
+  const Outcome outcome = RunNaming(Real("configured"), {kOpener, "preloaded", Real("by_rpath")});
   EXPECT_EQ(VersionIn(outcome), "version=90001\n");
   EXPECT_EQ(outcome.err, "");
 }
@@ -78,9 +73,7 @@ class NamedInVain : public ::testing::TestWithParam<std::pair<std::string, std::
 
 TEST_P(NamedInVain, WarnsOnceAndSearchesOn) {
   const auto& [path, reason] = GetParam();
-  const Outcome outcome = RunProgram(
-      {kOpener, "threads"},
-      Preloaded({{"LD_LIBRARY_PATH", kRoot + "/by_environment"}, {"UCUDNN_REAL_CUDNN", path}}));
+  const Outcome outcome = RunNaming(path, {kOpener, "threads"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(VersionIn(outcome).rfind("version=90004\n", 0), 0u) << outcome.out << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
@@ -104,9 +97,7 @@ TEST(Search, SplitLibraryWithoutItsPartsIsRefused) {
   std::filesystem::create_directories(folder);
   std::filesystem::copy_file(REAL_CUDNN, folder + "/libcudnn.so.9",
                              std::filesystem::copy_options::overwrite_existing);
-  const Outcome outcome = RunProgram({kOpener, "soname"},
-                                     Preloaded({{"LD_LIBRARY_PATH", kRoot + "/by_environment"},
-                                                {"UCUDNN_REAL_CUDNN", folder + "/libcudnn.so.9"}}));
+  const Outcome outcome = RunNaming(folder + "/libcudnn.so.9", {kOpener, "soname"});
   EXPECT_EQ(VersionIn(outcome), "version=90004\n");
   EXPECT_NE(outcome.err.find("lacks libcudnn_graph.so.9"), std::string::npos) << outcome.err;
 }
@@ -150,10 +141,8 @@ TEST(Search, MissingFunctionsAnswerByKind) {
   const Outcome outcome =
       RunProgram({kRoot + "/answers"}, {{"LD_PRELOAD", kRoot + "/bare/lib/ucudnn/libcudnn.so.9"},
                                         {"UCUDNN_REAL_CUDNN", Real("hollow")}});
-  EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_EQ(outcome.out,
-            "status=3000\nsize=0\npointer=null\nvoid=untouched\ndescriptor=3000 0 0 0 0\n");
-  EXPECT_EQ(outcome.err, "");
+  ExpectSuccess(outcome,
+                "status=3000\nsize=0\npointer=null\nvoid=untouched\ndescriptor=3000 0 0 0 0\n");
 }
 
 }  // namespace

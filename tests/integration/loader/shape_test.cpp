@@ -1,7 +1,6 @@
 // Tests what ucudnn's libraries show to the loader: nothing but what they must, and nothing that
 // keeps a program without CUDA from starting.
 #include <dlfcn.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "tests/integration/loader/process.h"
+#include "tests/integration/loader/outcomes.h"
 
 namespace ucudnn::testing {
 namespace {
@@ -128,11 +127,11 @@ TEST(Shape, NothingNeedsMoreThanGlibc228) {
 
 // Functions linked in place of newer ones of glibc do what those do.
 TEST(Shape, ProgramsForOldGlibcRunAsOthers) {
-  const std::string program = std::string(LOADER_ROOT) + "/oldest_glibc";
+  const std::string program = kRoot + "/oldest_glibc";
   for (const std::string& version : GlibcVersions(program)) {
     EXPECT_LE(std::stoi(version.substr(2)), 28) << version;
   }
-  const std::string folder = std::string(LOADER_ROOT) + "/files";
+  const std::string folder = kRoot + "/files";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   std::ofstream(folder + "/file") << "seven b";
@@ -155,7 +154,7 @@ TEST(Shape, ProgramsForOldGlibcRunAsOthers) {
 
 // The unwinder's replacement for _dl_find_object of glibc 2.35 finds the handlers.
 TEST(Shape, ExceptionsFindTheirHandlersWithoutNewerGlibc) {
-  const std::string path = std::string(LOADER_ROOT) + "/libthrowing.so";
+  const std::string path = kRoot + "/libthrowing.so";
   const std::string symbols = RunProgram({NM, "-D", "--undefined-only", path}).out;
   EXPECT_NE(symbols.find("dl_iterate_phdr"), std::string::npos) << symbols;
   EXPECT_EQ(symbols.find("_dl_find_object"), std::string::npos) << symbols;
@@ -240,23 +239,17 @@ TEST(Shape, LayerParallelLoadsAloneAndStartsNoThread) {
 }
 
 TEST(Shape, ProgramsWithoutCudaRunUndisturbed) {
-  const std::vector<std::vector<std::string>> programs = {
-      {"/bin/true"},
-      {"/bin/sh", "-c", "echo a | cat"},
-      {"/usr/bin/env", "bash", "-c", "exit 7"},
-      {"/usr/bin/env", "python3", "-c", "import os, subprocess; print(sum(range(10)))"}};
-  for (const auto& program : programs) {
-    const Outcome alone = RunProgram(program);
-    const Outcome preloaded = RunProgram(program, {{"LD_PRELOAD", DROPIN}});
-    EXPECT_EQ(preloaded.exit_code, alone.exit_code) << program.back();
-    EXPECT_EQ(preloaded.out, alone.out);
-    EXPECT_EQ(preloaded.err, alone.err);
-  }
+  ExpectUndisturbed(
+      {{"/bin/true"},
+       {"/bin/sh", "-c", "echo a | cat"},
+       {"/usr/bin/env", "bash", "-c", "exit 7"},
+       {"/usr/bin/env", "python3", "-c", "import os, subprocess; print(sum(range(10)))"}},
+      DROPIN);
 }
 
 TEST(Shape, LoadingCostsLittle) {
   // Returns the time of the processor, in which other programs' work does not count.
-  const auto milliseconds = [](const std::map<std::string, std::string>& environment) {
+  const auto milliseconds = [](const Environment& environment) {
     rusage before, after;
     getrusage(RUSAGE_CHILDREN, &before);
     RunProgram({"/bin/true"}, environment);

@@ -19,20 +19,20 @@
 #include <vector>
 
 #include "check_calls.h"
-#include "device_tensor.h"
+#include "float_layer.h"
 
 namespace {
 
-struct Shape {
+struct NamedShape {
   const char* name;
-  int c, size, k, filter, pad, stride;
+  LayerShape shape;
 };
 
-constexpr Shape kAlexNet[] = {{"conv1", 3, 224, 64, 11, 2, 4},
-                              {"conv2", 64, 27, 192, 5, 2, 1},
-                              {"conv3", 192, 13, 384, 3, 1, 1},
-                              {"conv4", 384, 13, 256, 3, 1, 1},
-                              {"conv5", 256, 13, 256, 3, 1, 1}};
+constexpr NamedShape kAlexNet[] = {{"conv1", {3, 224, 64, 11, 2, 4}},
+                                   {"conv2", {64, 27, 192, 5, 2, 1}},
+                                   {"conv3", {192, 13, 384, 3, 1, 1}},
+                                   {"conv4", {384, 13, 256, 3, 1, 1}},
+                                   {"conv5", {256, 13, 256, 3, 1, 1}}};
 
 template <typename Answer>
 Answer FirstWithin(const Answer* answers, int count, size_t bytes) {
@@ -43,32 +43,10 @@ Answer FirstWithin(const Answer* answers, int count, size_t bytes) {
   std::exit(1);
 }
 
-class Layer {
+class Layer : public FloatLayer {
  public:
-  Layer(cudnnHandle_t handle, const Shape& shape, int n)
-      : shape_(shape),
-        out_((shape.size + 2 * shape.pad - shape.filter) / shape.stride + 1),
-        x_(size_t{1} * n * shape.c * shape.size * shape.size, 1),
-        w_(size_t{1} * shape.k * shape.c * shape.filter * shape.filter, 2),
-        y_(size_t{1} * n * shape.k * out_ * out_, 3),
-        dx_(size_t{1} * n * shape.c * shape.size * shape.size, 4),
-        dw_(size_t{1} * shape.k * shape.c * shape.filter * shape.filter, 5),
-        dy_(size_t{1} * n * shape.k * out_ * out_, 6),
-        handle_(handle) {
-    CHECK_CUDNN(cudnnCreateTensorDescriptor(&x_desc_));
-    CHECK_CUDNN(cudnnSetTensor4dDescriptor(x_desc_, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, n, shape.c,
-                                           shape.size, shape.size));
-    CHECK_CUDNN(cudnnCreateTensorDescriptor(&y_desc_));
-    CHECK_CUDNN(cudnnSetTensor4dDescriptor(y_desc_, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, n, shape.k,
-                                           out_, out_));
-    CHECK_CUDNN(cudnnCreateFilterDescriptor(&w_desc_));
-    CHECK_CUDNN(cudnnSetFilter4dDescriptor(w_desc_, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, shape.k,
-                                           shape.c, shape.filter, shape.filter));
-    CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution_));
-    CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution_, shape.pad, shape.pad, shape.stride,
-                                                shape.stride, 1, 1, CUDNN_CROSS_CORRELATION,
-                                                CUDNN_DATA_FLOAT));
-  }
+  Layer(cudnnHandle_t handle, const NamedShape& named, int n)
+      : FloatLayer(handle, named.shape, n, 1), name_(named.name) {}
 
   // Chooses algorithms as frameworks do: takes the first that cudnnFind...Ex returns.
   void FindForward(void* workspace, size_t bytes) {
@@ -105,45 +83,24 @@ class Layer {
     backward_filter_ = FirstWithin(filter, count, bytes);
   }
 
-  void Forward(void* workspace) {
-    const float one = 1, zero = 0;
-    CHECK_CUDNN(cudnnConvolutionForward(handle_, &one, x_desc_, x_.get(), w_desc_, w_.get(),
-                                        convolution_, forward_.algo, workspace, forward_.memory,
-                                        &zero, y_desc_, y_.get()));
-  }
-
+  void Forward(void* workspace) { FloatLayer::Forward(forward_.algo, workspace, forward_.memory); }
   void Backward(void* workspace) {
-    const float one = 1, zero = 0;
-    CHECK_CUDNN(cudnnConvolutionBackwardData(handle_, &one, w_desc_, w_.get(), y_desc_, dy_.get(),
-                                             convolution_, backward_data_.algo, workspace,
-                                             backward_data_.memory, &zero, x_desc_, dx_.get()));
-    CHECK_CUDNN(cudnnConvolutionBackwardFilter(handle_, &one, x_desc_, x_.get(), y_desc_, dy_.get(),
-                                               convolution_, backward_filter_.algo, workspace,
-                                               backward_filter_.memory, &zero, w_desc_, dw_.get()));
+    BackwardData(backward_data_.algo, workspace, backward_data_.memory);
+    BackwardFilter(backward_filter_.algo, workspace, backward_filter_.memory);
   }
 
   void PrintChecksums() {
-    std::printf("%s  y %016llx  dx %016llx  dw %016llx\n", shape_.name,
-                static_cast<unsigned long long>(y_.Checksum()),
-                static_cast<unsigned long long>(dx_.Checksum()),
-                static_cast<unsigned long long>(dw_.Checksum()));
+    std::printf("%s  y %016llx  dx %016llx  dw %016llx\n", name_, y_.Checksum(), dx_.Checksum(),
+                dw_.Checksum());
   }
 
   double WorkspaceMiB() const {
-    size_t most = forward_.memory;
-    if (backward_data_.memory > most) most = backward_data_.memory;
-    if (backward_filter_.memory > most) most = backward_filter_.memory;
+    const size_t most = std::max({forward_.memory, backward_data_.memory, backward_filter_.memory});
     return static_cast<double>(most) / (1 << 20);
   }
 
  private:
-  Shape shape_;
-  int out_;
-  DeviceTensor x_, w_, y_, dx_, dw_, dy_;
-  cudnnHandle_t handle_;
-  cudnnTensorDescriptor_t x_desc_ = nullptr, y_desc_ = nullptr;
-  cudnnFilterDescriptor_t w_desc_ = nullptr;
-  cudnnConvolutionDescriptor_t convolution_ = nullptr;
+  const char* const name_;
   cudnnConvolutionFwdAlgoPerf_t forward_ = {};
   cudnnConvolutionBwdDataAlgoPerf_t backward_data_ = {};
   cudnnConvolutionBwdFilterAlgoPerf_t backward_filter_ = {};
@@ -165,7 +122,7 @@ int main(int argc, char** argv) {
   void* workspace = nullptr;
   if (workspace_bytes > 0) CHECK_CUDA(cudaMalloc(&workspace, workspace_bytes));
   std::vector<Layer*> layers;
-  for (const Shape& shape : kAlexNet) layers.push_back(new Layer(handle, shape, batch));
+  for (const NamedShape& one : kAlexNet) layers.push_back(new Layer(handle, one, batch));
   double best_ms = 1e30, first_ms = 0;
   for (int step = 0; step < steps; ++step) {
     CHECK_CUDA(cudaDeviceSynchronize());
@@ -198,7 +155,7 @@ int main(int argc, char** argv) {
   double most_mib = 0;
   for (Layer* layer : layers) {
     layer->PrintChecksums();
-    if (layer->WorkspaceMiB() > most_mib) most_mib = layer->WorkspaceMiB();
+    most_mib = std::max(most_mib, layer->WorkspaceMiB());
   }
   std::printf("batch %d, workspace %.1f MiB, step %.1f ms, first with its queries %.1f ms\n", batch,
               most_mib, best_ms, first_ms);

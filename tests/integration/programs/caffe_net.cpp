@@ -13,12 +13,14 @@
 #include <memory>
 
 #include "caffe_layer.h"
+#include "device_numbers.h"
 
 namespace {
 
 using caffe::ConvolutionLayer;
 using caffe::Shape;
 using Values = std::vector<float>;
+using DeviceMemory = DeviceNumbers<float>;
 
 const int kInputs = 2;
 const Shape kShapes[] = {{16, 4, 12, 12, 16, 5, 2, 1}, {16, 16, 12, 12, 32, 3, 1, 2}};
@@ -32,26 +34,6 @@ Values Draw(size_t count, uint32_t& seed) {
   }
   return values;
 }
-
-class DeviceMemory {
- public:
-  explicit DeviceMemory(const Values& values) : count_(values.size()) {
-    CHECK_CUDA(cudaMalloc(reinterpret_cast<void**>(&data_), count_ * sizeof(float)));
-    CHECK_CUDA(cudaMemcpy(data_, values.data(), count_ * sizeof(float), cudaMemcpyHostToDevice));
-  }
-  ~DeviceMemory() { cudaFree(data_); }
-  DeviceMemory(const DeviceMemory&) = delete;
-  float* data() const { return data_; }
-  Values Download() const {
-    Values values(count_);
-    CHECK_CUDA(cudaMemcpy(values.data(), data_, count_ * sizeof(float), cudaMemcpyDeviceToHost));
-    return values;
-  }
-
- private:
-  size_t count_;
-  float* data_ = nullptr;
-};
 
 struct Blob {
   explicit Blob(const Values& values)
@@ -113,7 +95,7 @@ struct NaiveLayer {
 };
 
 bool Compare(const std::string& name, const DeviceMemory& memory, const Values& naive) {
-  const Values values = memory.Download();
+  const Values values = memory.Read();
   uint64_t hash = 14695981039346656037u;
   for (const float value : values) {
     uint32_t bits;

@@ -3,14 +3,13 @@ kernel runs in micro-batches within the limit that the program names, and gives 
 undivided library. A store says which micro-batches are the fastest, so nothing is measured."""
 
 import collections
-import csv
-import json
 import os
 import subprocess
 import tempfile
 import unittest
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+import program
+
 OWN, CUDNN = os.environ["UCUDNN_TEST_CAFFE_UCUDNN"], os.environ["UCUDNN_TEST_CAFFE_CUDNN"]
 STAND_INS = os.environ["UCUDNN_TEST_HOST"]
 MAY_PRELOAD = os.environ["UCUDNN_TEST_PRELOAD"] == "1"  # no sanitizer's run-time survives it
@@ -18,23 +17,18 @@ BATCH, INPUTS, STEPS = 16, 2, 3
 GROUPS = {"conv1": 1, "conv2": 2}
 OPERATIONS = ("forward", "backward_data", "backward_filter")
 LIMIT = 96 << 10
-# Everything is measured, however slow the machine is.
-ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000", "UCUDNN_DATABASE": "none"}
 
 
-def run(words, **variables):
-    result = subprocess.run([str(word) for word in words], capture_output=True, text=True, env=ENVIRONMENT | variables)
+def direct(layers, bytes_, what="limit", steps=STEPS, **variables):
+    """Runs the program without any preload; the stand-ins serve it as cuDNN would."""
+    environment = os.environ | program.PATIENT | {"LD_LIBRARY_PATH": STAND_INS, "UCUDNN_DATABASE": "none"} | variables
+    result = subprocess.run([layers, what, str(bytes_), str(steps)], capture_output=True, text=True, env=environment)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout.splitlines()
 
 
-def direct(program, bytes_, what="limit", steps=STEPS, **variables):
-    """Runs the program without any preload; the stand-ins serve it as cuDNN would."""
-    return run([program, what, bytes_, steps], LD_LIBRARY_PATH=STAND_INS, **variables)
-
-
-def preloaded(program, limit, **variables):
-    return run([COMMAND, "run", "--host", "--", program, "limit", limit, STEPS], **variables)
+def preloaded(layers, limit, **variables):
+    return program.printed([layers, "limit", limit, STEPS], **variables)
 
 
 def checksums(lines):
@@ -42,7 +36,7 @@ def checksums(lines):
 
 
 def pieces(kernel):
-    return sum(part["count"] for part in kernel["plan"])
+    return len(program.sizes(kernel))
 
 
 class Caffe(unittest.TestCase):
@@ -58,38 +52,26 @@ class Caffe(unittest.TestCase):
         """Makes a store in which divided kernels are by far the fastest, most of all with engines that need workspace."""
         direct(OWN, LIMIT, UCUDNN_DATABASE=f"{cls.folder}/measured.db", UCUDNN_BATCH_SIZE_POLICY="powerOfTwo",
                UCUDNN_ENGINES="legacy")
-        run([COMMAND, "cache", "export", f"{cls.folder}/measured.csv", "--db", f"{cls.folder}/measured.db"])
-        with open(f"{cls.folder}/measured.csv") as file:
-            rows = list(csv.DictReader(file))
-        with open(f"{cls.folder}/primed.csv", "w") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            for row in rows:
-                size = int(row["micro_batch"])
-                time_ms = (0.01 if int(row["workspace_bytes"]) > 0 else 0.1) * (1 + size)
-                writer.writerow(row | {"time_ms": time_ms if size < BATCH else size})
-        run([COMMAND, "cache", "import", f"{cls.folder}/primed.csv", "--db", f"{cls.folder}/primed.db"])
-        return f"{cls.folder}/primed.db"
+        rows = program.rows_of(f"{cls.folder}/measured.db")
+        for row in rows:
+            size = int(row["micro_batch"])
+            time_ms = (0.01 if int(row["workspace_bytes"]) > 0 else 0.1) * (1 + size)
+            row["time_ms"] = time_ms if size < BATCH else size
+        return program.add_rows(f"{cls.folder}/primed.db", rows)
 
     def test_an_engine_that_serves_pieces_alone_is_not_told(self):
         """A program asks cuDNN for the workspace of the algorithm that it is told, on the whole mini-batch."""
-        with open(f"{self.folder}/measured.csv") as file:
-            rows = list(csv.DictReader(file))
+        rows = program.rows_of(f"{self.folder}/measured.db")
         whole = {(row["op"], row["c"], row["engine"]) for row in rows if int(row["micro_batch"]) == BATCH}
         alone = [row for row in rows if (row["op"], row["c"], row["engine"]) not in whole]
         self.assertGreater(len(alone), 0)
-        with open(f"{self.folder}/alone.csv", "w") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(row | {"time_ms": 0.0001 if row in alone else 5} for row in rows)
-        run([COMMAND, "cache", "import", f"{self.folder}/alone.csv", "--db", f"{self.folder}/alone.db"])
-        lines = direct(OWN, LIMIT, UCUDNN_DATABASE=f"{self.folder}/alone.db", UCUDNN_TUNE="off",
-                       UCUDNN_BATCH_SIZE_POLICY="powerOfTwo", UCUDNN_ENGINES="legacy")
+        store = program.add_rows(f"{self.folder}/alone.db", [row | {"time_ms": 0.0001 if row in alone else 5} for row in rows])
+        lines = direct(OWN, LIMIT, UCUDNN_DATABASE=store, UCUDNN_TUNE="off", UCUDNN_BATCH_SIZE_POLICY="powerOfTwo",
+                       UCUDNN_ENGINES="legacy")
         self.assertEqual(self.expected, checksums(lines))
 
     def report(self, name):
-        with open(f"{self.folder}/{name}.json") as file:
-            return json.load(file)
+        return program.read(f"{self.folder}/{name}.json")
 
     def check_divided(self, report, named):
         """Expects every kernel once, divided and within the limit, and every call counted once."""
@@ -140,32 +122,31 @@ class Caffe(unittest.TestCase):
         self.assertTrue(any(pieces(kernel) > 1 for kernel in brought))
         self.assertEqual({0}, {kernel["workspace_bytes"] for kernel in report["kernels"]})
 
-    def run_with_budget(self, division, budget, steps, expected):
-        """Returns the report of a run that was right and kept to one budget."""
-        lines = direct(OWN, budget, "total", steps, UCUDNN_DIVISION=division, UCUDNN_REPORT=f"{self.folder}/total.json",
-                       **self.variables)
-        report = self.report("total")
-        self.check_budget(report, lines, expected, budget)
-        return report
+    BUDGET = 9 * LIMIT
 
-    def test_one_budget_is_divided_in_every_way(self):
-        steps, budget = 2 * STEPS, 9 * LIMIT
+    def check_divisions(self, steps, check):
+        """Calls `check` with each division and the report of a run under it, which was right and kept to one budget."""
         expected = checksums(direct(CUDNN, 0, steps=steps))
         for division in ("disjoint", "shared", "concurrent"):
             with self.subTest(division=division):
-                report = self.run_with_budget(division, budget, steps, expected)
-                self.assertEqual(division, report["total_workspace"]["division"])
+                lines = direct(OWN, self.BUDGET, "total", steps, UCUDNN_DIVISION=division,
+                               UCUDNN_REPORT=f"{self.folder}/total.json", **self.variables)
+                report = self.report("total")
+                self.check_budget(report, lines, expected, self.BUDGET)
+                check(division, report)
+
+    def test_one_budget_is_divided_in_every_way(self):
+        self.check_divisions(2 * STEPS, lambda division, report: self.assertEqual(
+            division, report["total_workspace"]["division"]))
 
     def test_one_budget_is_divided_at_the_first_convolution_among_what_was_asked_about(self):
         """There are three handles for each group and layer, and the program runs one step only."""
-        steps, budget = 1, 9 * LIMIT
-        expected = checksums(direct(CUDNN, 0, steps=steps))
-        for division in ("disjoint", "shared", "concurrent"):
-            with self.subTest(division=division):
-                report = self.run_with_budget(division, budget, steps, expected)
-                self.assertEqual(len(GROUPS) * len(OPERATIONS), report["total_workspace"]["kernels"])
-                called = [kernel for kernel in report["kernels"] if kernel["calls"] > 0]
-                self.assertLessEqual(sum(kernel["limit_bytes"] for kernel in called), budget, "a share for each")
+        def check(_, report):
+            self.assertEqual(len(GROUPS) * len(OPERATIONS), report["total_workspace"]["kernels"])
+            called = [kernel for kernel in report["kernels"] if kernel["calls"] > 0]
+            self.assertLessEqual(sum(kernel["limit_bytes"] for kernel in called), self.BUDGET, "a share for each")
+
+        self.check_divisions(1, check)
 
     def test_one_budget_is_divided_as_a_plan_file_says(self):
         direct(OWN, LIMIT, UCUDNN_REPORT=f"{self.folder}/trace.json", **self.variables)
@@ -173,8 +154,8 @@ class Caffe(unittest.TestCase):
         for division in ("disjoint", "shared"):
             with self.subTest(division=division):
                 plan = f"{self.folder}/plan.json"
-                run([COMMAND, "workspace", "--trace", f"{self.folder}/trace.json", "--db", self.store,
-                     "--total-workspace", budget, "--division", division, "-o", plan])
+                program.command("workspace", "--trace", f"{self.folder}/trace.json", "--db", self.store, "--total-workspace",
+                                budget, "--division", division, "-o", plan)
                 lines = direct(OWN, budget, "total", UCUDNN_WORKSPACE_PLAN=plan, UCUDNN_DATABASE="none",
                                UCUDNN_REPORT=f"{self.folder}/pinned.json")
                 report = self.report("pinned")

@@ -28,7 +28,7 @@ class DeviceTensor {
 
   float* get() const { return device_; }
 
-  uint64_t Checksum() {
+  unsigned long long Checksum() {
     CHECK_CUDA(
         cudaMemcpy(host_.data(), device_, host_.size() * sizeof(float), cudaMemcpyDeviceToHost));
     uint64_t sum = 1469598103934665603u;

@@ -19,6 +19,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "device_numbers.h"
+
 namespace layer {
 
 namespace fe = cudnn_frontend;
@@ -75,11 +77,6 @@ inline const std::map<std::string, Type>& Types() {
       {"fp16", TypeOf<__half, ToHalf, FromHalf>(fe::DataType_t::HALF)},
       {"bf16", TypeOf<__nv_bfloat16, ToBfloat16, FromBfloat16>(fe::DataType_t::BFLOAT16)}};
   return types;
-}
-
-inline int64_t Variable(const char* name, int64_t otherwise) {
-  const char* const value = std::getenv(name);
-  return value != nullptr ? std::atoll(value) : otherwise;
 }
 
 // The images of a layer, and its outputs, have size^spatial positions. With WORLD_SIZE processes,

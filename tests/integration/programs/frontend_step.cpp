@@ -98,12 +98,12 @@ bool Step(cudnnHandle_t handle, const Layer& layer, bool data_first) {
     fused_dx.values[i] = x.values[i] > 0 ? dx.values[i] : 0;
   }
   bool exact = y.Report("forward", forward_bytes);
-  exact = fused_y.Report("fused", fused_bytes) && exact;
-  exact = residual_y.Report("residual", residual_bytes) && exact;
-  exact = dz.Report("relu_gradient", relu_bytes) && exact;
-  exact = dx.Report("backward_data", data_bytes) && exact;
-  exact = dw.Report("backward_filter", filter_bytes) && exact;
-  exact = fused_dx.Report("fused_data", fused_data_bytes) && exact;
+  exact &= fused_y.Report("fused", fused_bytes);
+  exact &= residual_y.Report("residual", residual_bytes);
+  exact &= dz.Report("relu_gradient", relu_bytes);
+  exact &= dx.Report("backward_data", data_bytes);
+  exact &= dw.Report("backward_filter", filter_bytes);
+  exact &= fused_dx.Report("fused_data", fused_data_bytes);
   Check(cudaMemset(fused_y.device, 0, fused_y.device_bytes()));
   return fused_y.Report("fused_again", fused.RunLoaded()) && exact;
 }
@@ -120,7 +120,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: frontend_step fp32|fp16|bf16 2|3 BATCH [STEPS]\n");
     return 2;
   }
-  Check(cudaSetDevice(static_cast<int>(Variable("LOCAL_RANK", 0))));
+  Check(cudaSetDevice(Variable("LOCAL_RANK", 0)));
   cudnnHandle_t handle;
   Check(cudnnCreate(&handle));
   bool exact = true;

@@ -2,31 +2,24 @@
 run in pieces and give the results of the undivided run. A store says which micro-batches are the fastest, so nothing is
 measured."""
 
-import csv
-import json
 import os
+import pathlib
 import re
-import subprocess
 import tempfile
 import unittest
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+import program
+
 FRONTEND_STEP = os.environ["UCUDNN_TEST_FRONTEND_STEP"]
 BATCH, SIZES = 8, (3, 3, 2)  # small enough for a sum of partials beside them
-# Everything is measured, however slow the machine is.
-ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000"}
 RESULTS = 8  # the first fused plan runs once more from its serialized form
 
 
 def steps(number, kind, axes, *options, batch=BATCH, **variables):
     """Returns, for each step, every result's name with its checksum and the workspace that its plan asked for. The program
     fails where a result is not what plain loops compute."""
-    result = subprocess.run(
-        [COMMAND, "run", "--host", *options, "--", FRONTEND_STEP, kind, axes, str(batch), str(number)],
-        capture_output=True, text=True, env=ENVIRONMENT | variables)
-    assert result.returncode == 0, result.stdout + result.stderr
-    lines = [line.split() for line in result.stdout.splitlines()]
-    assert len(lines) == RESULTS * number, result.stdout
+    lines = [line.split() for line in program.printed([FRONTEND_STEP, kind, axes, batch, number], options, **variables)]
+    assert len(lines) == RESULTS * number, lines
     return [{line[0]: (line[2], int(line[4])) for line in lines[at:at + RESULTS]}
             for at in range(0, len(lines), RESULTS)]
 
@@ -46,25 +39,17 @@ class Frontend(unittest.TestCase):
         """Makes a store in which the micro-batches SIZES of every kernel, with its own engine, are by far the fastest; with
         `sums`, summing the partials of 16-bit gradients takes no time."""
         step(kind, axes, "--policy", "all" if sums else "undivided", "--db", f"{folder}/measured.db", *options)
-        subprocess.run([COMMAND, "cache", "export", f"{folder}/measured.csv", "--db", f"{folder}/measured.db"], check=True,
-                       stdout=subprocess.DEVNULL)
-        with open(f"{folder}/measured.csv") as file:
-            rows = [row for row in csv.DictReader(file) if row["micro_batch"]]  # no promises
-        with open(f"{folder}/primed.csv", "w") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            for row in rows:
-                if row["engine"] == "sum":
-                    writer.writerow(row | {"time_ms": 0})
-                    continue
-                for size in {BATCH, *SIZES}:
-                    time_ms = size if size == BATCH else 0.01 * (1 + size)
-                    # A piece beside the sum must need less than the whole, so such a piece keeps its own need.
-                    if not sums or size == int(row["micro_batch"]):
-                        writer.writerow(row | {"micro_batch": size, "time_ms": time_ms})
-        subprocess.run([COMMAND, "cache", "import", f"{folder}/primed.csv", "--db", f"{folder}/primed.db"], check=True,
-                       stdout=subprocess.DEVNULL)
-        return f"{folder}/primed.db"
+        primed = []
+        for row in program.rows_of(f"{folder}/measured.db"):
+            if row["engine"] == "sum":
+                primed.append(row | {"time_ms": 0})
+                continue
+            for size in {BATCH, *SIZES}:
+                time_ms = size if size == BATCH else 0.01 * (1 + size)
+                # A piece beside the sum must need less than the whole, so such a piece keeps its own need.
+                if not sums or size == int(row["micro_batch"]):
+                    primed.append(row | {"micro_batch": size, "time_ms": time_ms})
+        return program.add_rows(f"{folder}/primed.db", primed)
 
     def test_divided_graphs_compute_the_same(self):
         for kind in ("fp32", "fp16", "bf16"):
@@ -76,16 +61,14 @@ class Frontend(unittest.TestCase):
                     divided = step(kind, axes, "--policy", "all", "--db", self.primed(folder, kind, axes, sums=kind != "fp32"),
                                    "--report", f"{folder}/report.json", UCUDNN_TUNE="off")
                     self.assertEqual(undivided, divided)
-                    with open(f"{folder}/report.json") as file:
-                        report = json.load(file)
+                    report = program.read(f"{folder}/report.json")
                     self.assertEqual([], report["fallbacks"])
                     self.assertEqual(0, report["measured"])
                     in_pieces = set()
                     for kernel in report["kernels"]:
                         self.assertEqual("graph", kernel["api"])
-                        sizes = [part["micro_batch"] for part in kernel["plan"] for _ in range(part["count"])]
-                        if len(sizes) > 1:
-                            self.assertEqual(sorted(SIZES), sorted(sizes), kernel)
+                        if len(program.sizes(kernel)) > 1:
+                            self.assertEqual(sorted(SIZES), sorted(program.sizes(kernel)), kernel)
                             in_pieces.add((kernel["op"], fused(kernel["plan"][0]["engine"])))
                     self.assertLessEqual(kernels, in_pieces)
 
@@ -97,21 +80,17 @@ class Frontend(unittest.TestCase):
                 store, report, file = self.primed(folder, kind, axes), f"{folder}/report.json", f"{folder}/plan.json"
                 step(kind, axes, "--policy", "undivided", "--db", store, "--report", report, UCUDNN_TUNE="off")
                 for budget in ((), ("--total-workspace", "64MiB", "--division", "disjoint")):
-                    subprocess.run([COMMAND, "workspace", "--trace", report, "--db", store, "--policy", "all", "-o", file,
-                                    *budget], check=True, stdout=subprocess.DEVNULL)
-                    with open(file) as text:
-                        planned = json.load(text)
+                    program.command("workspace", "--trace", report, "--db", store, "--policy", "all", "-o", file, *budget)
+                    planned = program.read(file)
                     self.assertEqual({"graph"}, {kernel["api"] for kernel in planned["kernels"]})
                     for kernel in planned["kernels"]:
-                        sizes = sorted(part["micro_batch"] for part in kernel["plan"] for _ in range(part["count"]))
-                        self.assertEqual(sorted(SIZES), sizes, kernel)
+                        self.assertEqual(sorted(SIZES), sorted(program.sizes(kernel)), kernel)
                     ran = steps(2, kind, axes, "--workspace-plan", file, "--db", store, "--report", f"{folder}/followed.json")
                     for one in ran:
                         self.assertEqual(undivided, {name: checksum for name, (checksum, _) in one.items()})
                         if budget:
                             self.assertEqual({0}, {size for name, (_, size) in one.items() if name != "relu_gradient"})
-                    with open(f"{folder}/followed.json") as text:
-                        followed = json.load(text)
+                    followed = program.read(f"{folder}/followed.json")
                     self.assertEqual(0, followed["measured"])
                     # Fused operations need workspace of their own, and the segment is only as large as the entry's plan needs.
                     for fallback in followed["fallbacks"]:
@@ -122,8 +101,7 @@ class Frontend(unittest.TestCase):
                     in_pieces = set()
                     for kernel in called:
                         if "as the workspace plan says" in kernel["reason"] and len(kernel["plan"]) > 1:
-                            sizes = [part["micro_batch"] for part in kernel["plan"] for _ in range(part["count"])]
-                            self.assertEqual(sorted(SIZES), sorted(sizes))
+                            self.assertEqual(sorted(SIZES), sorted(program.sizes(kernel)))
                             self.assertTrue(budget or kernel["owned_workspace_bytes"] == 0, kernel)
                             in_pieces.add(kernel["op"])
                     self.assertIn("forward", in_pieces)
@@ -143,8 +121,7 @@ class Frontend(unittest.TestCase):
                     self.assertEqual({name: checksum for name, (checksum, _) in undivided.items()},
                                      {name: checksum for name, (checksum, _) in ran.items()})
                     self.assertGreaterEqual(limit, max(size for _, size in ran.values()), ran)
-                    with open(report) as file:
-                        told = json.load(file)
+                    told = program.read(report)
                     self.assertEqual([], told["fallbacks"])
                     self.assertTrue(all(kernel["workspace_bytes"] <= limit for kernel in told["kernels"]))
                     self.assertLessEqual({"forward", "backward_data", "backward_filter"},
@@ -162,8 +139,7 @@ class Frontend(unittest.TestCase):
                 for one in ran:
                     self.assertEqual(undivided, {name: checksum for name, (checksum, _) in one.items()})
                     self.assertEqual({0}, {size for name, (_, size) in one.items() if name != "relu_gradient"})
-                with open(report) as file:
-                    told = json.load(file)
+                told = program.read(report)
                 self.assertEqual([], told["fallbacks"])
                 total = told["total_workspace"]
                 self.assertTrue(total["divided"])
@@ -172,14 +148,13 @@ class Frontend(unittest.TestCase):
                 for kernel in told["kernels"]:
                     self.assertEqual(("graph", 0), (kernel["api"], kernel["workspace_bytes"]))
                     self.assertLessEqual(kernel["owned_workspace_bytes"], total["total_workspace_bytes"])
-                    if kernel["owned_workspace_bytes"] > 0 and sum(part["count"] for part in kernel["plan"]) > 1:
+                    if kernel["owned_workspace_bytes"] > 0 and len(program.sizes(kernel)) > 1:
                         in_library.add((kernel["op"], fused(kernel["plan"][0]["engine"])))
                 self.assertLessEqual({("forward", ""), ("forward", "bias+relu"), ("forward", "residual+bias+relu"),
                                       ("backward_data", "")} | ({("backward_filter", "")} if kind == "fp32" else set()),
                                      in_library)
-                subprocess.run([COMMAND, "report", report, "-o", f"{folder}/report.html"], check=True)
-                with open(f"{folder}/report.html") as file:
-                    self.assertIn("graph", file.read())
+                program.command("report", report, "-o", f"{folder}/report.html")
+                self.assertIn("graph", pathlib.Path(folder, "report.html").read_text())
 
 
 if __name__ == "__main__":

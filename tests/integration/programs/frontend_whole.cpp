@@ -14,18 +14,13 @@ namespace {
 
 using namespace layer;
 
+template <class To, class From>
+To Cast(From value) {
+  return static_cast<To>(value);
+}
 template <class T>
 constexpr Type IntegerType(fe::DataType_t type) {
-  return {type, sizeof(T),
-          [](float value, void* element) {
-            const T narrow = static_cast<T>(value);
-            std::memcpy(element, &narrow, sizeof narrow);
-          },
-          [](const void* element) {
-            T narrow;
-            std::memcpy(&narrow, element, sizeof narrow);
-            return static_cast<float>(narrow);
-          }};
+  return TypeOf<T, Cast<T, float>, Cast<float, T>>(type);
 }
 
 class WholeGraph : public Graph {

@@ -1,40 +1,31 @@
 """Tests convolutions that become CUDA graphs under `ucudnn run`: within a limit they are graphs of several pieces, launched and
 updated with the results of the undivided run."""
 
-import csv
-import json
 import os
-import subprocess
 import tempfile
 import unittest
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+import program
+
 NATIVE_STEP = os.environ["UCUDNN_TEST_NATIVE_STEP"]
 BATCH = 8
-ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000"}
 CONVOLUTIONS = ("forward", "fused", "backward_data", "backward_filter")
 
 
 def step(kind, *options, **variables):
     """Returns the checksums, the workspace and the kernels of each convolution by name. The program fails where a result is not
     what plain loops compute."""
-    result = subprocess.run([COMMAND, "run", "--host", *options, "--", NATIVE_STEP, kind, str(BATCH)], capture_output=True,
-                            text=True, env=ENVIRONMENT | variables)
-    assert result.returncode == 0, result.stdout + result.stderr
+    lines = program.printed([NATIVE_STEP, kind, BATCH], options, **variables)
     checksums, workspaces, kernels = {}, {}, {}
-    for line in result.stdout.splitlines():
+    for line in lines:
         words = line.split()
         if words[1] == "kernels":
             kernels[words[0]] = int(words[2])
         else:
             assert words[1] == "checksum", line
             checksums[words[0]], workspaces[words[0]] = words[2], int(words[4])
-    assert tuple(kernels) == CONVOLUTIONS, result.stdout
+    assert tuple(kernels) == CONVOLUTIONS, lines
     return checksums, workspaces, kernels
-
-
-def cache(*arguments):
-    subprocess.run([COMMAND, "cache", *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 class Native(unittest.TestCase):
@@ -42,21 +33,14 @@ class Native(unittest.TestCase):
         """Returns what the program prints, and the report, where pieces are by far the fastest."""
         options = ("--policy", "powerOfTwo", "--workspace-limit", str(limit))
         step(kind, *options, "--db", f"{folder}/measured.db")
-        cache("export", f"{folder}/measured.csv", "--db", f"{folder}/measured.db")
-        with open(f"{folder}/measured.csv") as file:
-            rows = [row for row in csv.DictReader(file) if row["micro_batch"]]
-        with open(f"{folder}/faster.csv", "w") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            for row in rows:
-                size = int(row["micro_batch"])
-                # The store files the sum of 16-bit partials under the size of a partial.
-                time_ms = 0 if row["engine"] == "sum" else 100 if size == BATCH else 0.001 * (1 + size)
-                writer.writerow(row | {"time_ms": time_ms})
-        cache("import", f"{folder}/faster.csv", "--db", f"{folder}/faster.db")
-        printed = step(kind, *options, "--db", f"{folder}/faster.db", "--report", f"{folder}/report.json", UCUDNN_TUNE="off")
-        with open(f"{folder}/report.json") as file:
-            return printed, json.load(file)
+        rows = program.rows_of(f"{folder}/measured.db")
+        for row in rows:
+            size = int(row["micro_batch"])
+            # The store files the sum of 16-bit partials under the size of a partial.
+            row["time_ms"] = 0 if row["engine"] == "sum" else 100 if size == BATCH else 0.001 * (1 + size)
+        store = program.add_rows(f"{folder}/faster.db", rows)
+        printed = step(kind, *options, "--db", store, "--report", f"{folder}/report.json", UCUDNN_TUNE="off")
+        return printed, program.read(f"{folder}/report.json")
 
     def test_graphs_of_pieces_compute_the_same(self):
         for kind in ("fp32", "fp16"):
@@ -68,7 +52,7 @@ class Native(unittest.TestCase):
                 self.assertEqual(checksums, same)
                 self.assertLessEqual(max(workspaces.values()), limit)
                 self.assertEqual([], report["fallbacks"])
-                plans = {(kernel["op"], "+" in kernel["plan"][0]["engine"]): sum(part["count"] for part in kernel["plan"])
+                plans = {(kernel["op"], "+" in kernel["plan"][0]["engine"]): len(program.sizes(kernel))
                          for kernel in report["kernels"]}
                 for name in CONVOLUTIONS:
                     with self.subTest(name=name):

@@ -5,7 +5,8 @@ import subprocess
 import tempfile
 import unittest
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+import program
+
 CC = os.environ["UCUDNN_TEST_CC"]
 
 # The program makes a communicator of two devices and prints the library's file and the number of ranks.
@@ -32,11 +33,9 @@ int main(void) {
 class Nccl(unittest.TestCase):
     def test_host_brings_the_stand_in(self):
         with tempfile.TemporaryDirectory(prefix="ucudnn-nccl-") as folder:
-            program = f"{folder}/program"
-            subprocess.run([CC, "-xc", "-", "-o", program, "-ldl"], input=PROGRAM, text=True, check=True)
-            result = subprocess.run([COMMAND, "run", "--host", "--devices", "2", "--", program], capture_output=True,
-                                    text=True)
-        host = os.path.realpath(f"{os.path.dirname(COMMAND)}/../lib/ucudnn/host")
+            subprocess.run([CC, "-xc", "-", "-o", f"{folder}/program", "-ldl"], input=PROGRAM, text=True, check=True)
+            result = program.run([f"{folder}/program"], ["--devices", "2"])
+        host = os.path.realpath(f"{os.path.dirname(program.COMMAND)}/../lib/ucudnn/host")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         path, ranks = result.stdout.split()
         self.assertEqual((f"{host}/libnccl.so.2", "2"), (os.path.realpath(os.path.dirname(path)) + "/libnccl.so.2", ranks))

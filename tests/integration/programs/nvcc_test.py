@@ -7,7 +7,8 @@ import subprocess
 import tempfile
 import unittest
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+import program
+
 NVCC = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
 
 # This program has nothing for the GPU.
@@ -84,9 +85,7 @@ class Nvcc(unittest.TestCase):
         return f"{self.folder}/{name}"
 
     def run_host(self, *words):
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))}
-        return subprocess.run([COMMAND, "run", "--host", "--", *words], env=environment, capture_output=True, text=True,
-                              timeout=60)
+        return program.run(words, environment=program.without_settings("LD_"), timeout=60)
 
     def test_program_without_a_kernel(self):
         for options in ((), ("-rdc=true",)):
@@ -112,10 +111,10 @@ class Nvcc(unittest.TestCase):
                          "code; its launches return cudaErrorNotSupported\n", result.stderr)
 
     def test_library_with_a_runtime_of_its_own(self):
-        program = self.link(MULTIPLY, "multiply", "-cudart", "shared", "-lcublasLt")
-        result = self.run_host(program)
+        multiply = self.link(MULTIPLY, "multiply", "-cudart", "shared", "-lcublasLt")
+        result = self.run_host(multiply)
         self.assertEqual((0, ""), (result.returncode, result.stderr))
-        result = self.run_host(program, "call")
+        result = self.run_host(multiply, "call")
         self.assertEqual(("failed\nfailed\n", 0), (result.stdout, result.returncode), result.stderr)
         self.assertEqual(1, result.stderr.count("\n"), result.stderr)
         self.assertRegex(result.stderr, r"^hostgpu: \S*libcublasLt\S* has a CUDA runtime of its own")

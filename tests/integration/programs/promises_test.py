@@ -1,29 +1,22 @@
 """A program of the graph API runs under `ucudnn run`, in one process after another: its plans are promised what they were
 promised before, whatever was measured in between."""
 
-import csv
 import json
 import os
 import sqlite3
-import subprocess
 import tempfile
 import unittest
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+import program
+
 PROGRAM = os.environ["UCUDNN_TEST_FRONTEND_STEP"]
 BATCH = 8
 
 
 def workspaces(*options, **variables):
     """Returns the workspace of each result, as the program printed it; the program fails unless its results are exact."""
-    result = subprocess.run([COMMAND, "run", "--host", *options, "--", PROGRAM, "fp32", "2", str(BATCH)],
-                            check=True, capture_output=True, text=True,
-                            env=os.environ | {"OMP_WAIT_POLICY": "passive"} | variables)
-    return {line.split()[0]: int(line.split("workspace ")[1].split()[0]) for line in result.stdout.splitlines()}
-
-
-def cache(*arguments):
-    subprocess.run([COMMAND, "cache", *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    lines = program.printed([PROGRAM, "fp32", "2", BATCH], options, **variables)
+    return {line.split()[0]: int(line.split("workspace ")[1].split()[0]) for line in lines}
 
 
 class Promises(unittest.TestCase):
@@ -37,21 +30,15 @@ class Promises(unittest.TestCase):
             first = workspaces(*options, "--db", store, UCUDNN_TUNE="off")
             self.assertLess(first["forward"], need["forward"])
             # Another run measures that pieces of the plan's own engine are fast.
-            workspaces(*options, "--db", f"{folder}/measured.db", UCUDNN_TUNE_SECONDS="600:6000")
-            cache("export", f"{folder}/measured.csv", "--db", f"{folder}/measured.db")
-            with open(f"{folder}/measured.csv") as file:
-                rows = [row for row in csv.DictReader(file) if row["micro_batch"]]
-            with open(f"{folder}/faster.csv", "w") as file:
-                writer = csv.DictWriter(file, rows[0])
-                writer.writeheader()
-                for row in rows:
-                    size = int(row["micro_batch"])
-                    writer.writerow(row | {"time_ms": 100 if size == BATCH else 0.001 * (1 + size)})
-            cache("import", f"{folder}/faster.csv", "--db", store)
+            workspaces(*options, "--db", f"{folder}/measured.db")
+            rows = program.rows_of(f"{folder}/measured.db")
+            for row in rows:
+                size = int(row["micro_batch"])
+                row["time_ms"] = 100 if size == BATCH else 0.001 * (1 + size)
+            program.add_rows(store, rows)
             again = workspaces(*options, "--db", store, "--report", f"{folder}/report.json", UCUDNN_TUNE="off")
             self.assertEqual(first, again)
-            with open(f"{folder}/report.json") as file:
-                self.assertNotIn("cannot be kept", json.dumps(json.load(file)["fallbacks"]))
+            self.assertNotIn("cannot be kept", json.dumps(program.read(f"{folder}/report.json")["fallbacks"]))
             # Without the promises the kernels would have had another plan.
             with sqlite3.connect(store) as connection:
                 self.assertGreater(connection.execute("DELETE FROM promises").rowcount, 0)

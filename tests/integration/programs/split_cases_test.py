@@ -2,20 +2,17 @@
 peer copies: all ranks together print the checksums that one process with the whole images prints."""
 
 import os
-import subprocess
 import unittest
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
-CASES = os.environ["UCUDNN_TEST_SPLIT_CASES"]
+import program
+
+CASES = os.environ["UCUDNN_TEST_GPU_SPLIT_CASES"]
 SHAPES = "1"
 FEWEST = 3 * 7  # cases of a rank that the stand-in computes: all but few of 24
 
 
 def run(rows, *options, **variables):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_"))}
-    environment |= {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1", "UCUDNN_DATABASE": "none", "UCUDNN_TUNE": "off"} | variables
-    result = subprocess.run([COMMAND, "run", "--host", *options, "--", CASES, str(rows), "1", "4", SHAPES], capture_output=True,
-                            text=True, timeout=120, env=environment)
+    result = program.run([CASES, rows, "1", "4", SHAPES], options, program.of_ranks(UCUDNN_TUNE="off", **variables), timeout=120)
     assert result.returncode == 0, result.stderr
     return dict(line.split(" ", 1) for line in result.stdout.splitlines())
 

@@ -3,14 +3,14 @@ samples of NVIDIA's cudnn-frontend and the convolution benchmark of Baidu's Deep
 wherever a kernel exceeds it. The tests need nvcc, and the sources in the folders that UCUDNN_TEST_STRANGERS_CUDNN_FRONTEND
 (with UCUDNN_TEST_STRANGERS_CATCH2, version 3) and UCUDNN_TEST_STRANGERS_DEEPBENCH name."""
 
-import json
 import os
 import shutil
 import subprocess
 import tempfile
 import unittest
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+import program
+
 FRONTEND, CATCH2, DEEPBENCH = (os.environ.get(f"UCUDNN_TEST_STRANGERS_{name}")
                                for name in ("CUDNN_FRONTEND", "CATCH2", "DEEPBENCH"))
 TOOLKIT = os.environ.get("CUDA_PATH", "/usr/local/cuda")
@@ -40,20 +40,19 @@ class Strangers(unittest.TestCase):
         self.folder = os.path.realpath(tempfile.mkdtemp(prefix="ucudnn-strangers-"))
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def ends_right(self, *program):
+    def ends_right(self, *words):
         for i, limit in enumerate(LIMITS):
-            with self.subTest(program=program, limit=limit):
+            with self.subTest(program=words, limit=limit):
                 path = f"{self.folder}/report-{i}.json"
-                subprocess.run([COMMAND, "run", "--host", "--device-memory", "16GiB", "--db", "none", "--report", path, *limit,
-                                "--", *program], env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL)
+                subprocess.run([program.COMMAND, "run", "--host", "--device-memory", "16GiB", "--db", "none", "--report", path,
+                                *limit, "--", *words], env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL)
                 if limit:
                     self.excess_is_told(path)
 
     def excess_is_told(self, path):
         if not os.path.exists(path):
             return  # the program has no convolution of a type that ucudnn plans
-        with open(path) as file:
-            report = json.load(file)
+        report = program.read(path)
         os.remove(path)
         told = [fallback["kernel"] for fallback in report["fallbacks"]]
         for kernel in report["kernels"]:

@@ -17,14 +17,25 @@
 #include <vector>
 
 #include "check_calls.h"
+#include "descriptors.h"
+#include "device_numbers.h"
 
 namespace {
 
+using Numbers = DeviceNumbers<float>;
+
 constexpr int kWidth = 6, kRows = 4;  // of each process's stripe
 constexpr float kOne = 1, kZero = 0;
-const float kFilter[9] = {1, 2, 3, -1, 0, 1, 2, -2, 1};
+const std::vector<float> kFilter = {1, 2, 3, -1, 0, 1, 2, -2, 1};
 
 float Pixel(int row, int column) { return static_cast<float>((row * 5 + column * 3) % 7 - 3); }
+
+// Returns `rows` rows of the picture.
+std::vector<float> Rows(int first, int rows) {
+  std::vector<float> pixels;
+  for (int i = 0; i < rows * kWidth; ++i) pixels.push_back(Pixel(first + i / kWidth, i % kWidth));
+  return pixels;
+}
 
 // Returns what a 3x3 filter makes of rows 0 to `height` of the picture, at one place.
 float Expected(int height, int row, int column) {
@@ -38,21 +49,14 @@ float Expected(int height, int row, int column) {
 
 // One image of one channel, and a filter of `size` x `size` whose result has the image's extents.
 struct SameConvolution {
-  cudnnTensorDescriptor_t image = nullptr;
-  cudnnFilterDescriptor_t filter = nullptr;
-  cudnnConvolutionDescriptor_t convolution = nullptr;
+  cudnnTensorDescriptor_t image;
+  cudnnFilterDescriptor_t filter;
+  cudnnConvolutionDescriptor_t convolution;
 
-  SameConvolution(int rows, int columns, int size) {
-    CHECK_CUDNN(cudnnCreateTensorDescriptor(&image));
-    CHECK_CUDNN(cudnnSetTensor4dDescriptor(image, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, rows,
-                                           columns));
-    CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter));
-    CHECK_CUDNN(
-        cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 1, 1, size, size));
-    CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution));
-    CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution, size / 2, size / 2, 1, 1, 1, 1,
-                                                CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-  }
+  SameConvolution(int rows, int columns, int size)
+      : image(MakeTensor(CUDNN_DATA_FLOAT, 1, 1, rows, columns)),
+        filter(MakeFilter(CUDNN_DATA_FLOAT, 1, 1, size)),
+        convolution(MakeConvolution(CUDNN_DATA_FLOAT, size / 2)) {}
   ~SameConvolution() {
     CHECK_CUDNN(cudnnDestroyConvolutionDescriptor(convolution));
     CHECK_CUDNN(cudnnDestroyFilterDescriptor(filter));
@@ -65,32 +69,20 @@ struct SameConvolution {
 // each is what plain loops give. With `is_whole`, the descriptor says that every rank has the whole
 // picture.
 bool Convolve(cudnnHandle_t handle, int first, int rows, int height, bool is_whole = false) {
-  const size_t count = static_cast<size_t>(rows * kWidth);
-  std::vector<float> host(count);
-  for (size_t i = 0; i < count; ++i) {
-    host[i] = Pixel(first + static_cast<int>(i) / kWidth, static_cast<int>(i) % kWidth);
-  }
-  float *x = nullptr, *y = nullptr, *w = nullptr;
-  CHECK_CUDA(cudaMalloc(&x, count * sizeof(float)));
-  CHECK_CUDA(cudaMalloc(&y, count * sizeof(float)));
-  CHECK_CUDA(cudaMalloc(&w, sizeof kFilter));
-  CHECK_CUDA(cudaMemcpy(x, host.data(), count * sizeof(float), cudaMemcpyHostToDevice));
-  CHECK_CUDA(cudaMemcpy(w, kFilter, sizeof kFilter, cudaMemcpyHostToDevice));
+  const Numbers x(Rows(first, rows)), y(x.count()), w(kFilter);
   const SameConvolution same_size(rows, kWidth, 3);
   const auto& [image, filter, convolution] = same_size;
   if (is_whole) CHECK_CUDNN(ucudnnSpatialDeclareReplicatedTensor(image, 1));
-  CHECK_CUDNN(ucudnnConvolutionForward(handle, &kOne, image, x, filter, w, convolution,
-                                       CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, &kZero,
-                                       image, y));
+  CHECK_CUDNN(ucudnnConvolutionForward(handle, &kOne, image, x.data(), filter, w.data(),
+                                       convolution, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+                                       nullptr, 0, &kZero, image, y.data()));
   if (is_whole) CHECK_CUDNN(ucudnnSpatialDeclareReplicatedTensor(image, 0));
-  CHECK_CUDA(cudaDeviceSynchronize());
-  CHECK_CUDA(cudaMemcpy(host.data(), y, count * sizeof(float), cudaMemcpyDeviceToHost));
+  const std::vector<float> result = y.Read();
   bool same = true;
-  for (size_t i = 0; i < count; ++i) {
-    const int row = static_cast<int>(i) / kWidth, column = static_cast<int>(i) % kWidth;
-    same = same && host[i] == Expected(height, first + row, column);
+  for (int i = 0; i < rows * kWidth; ++i) {
+    const float expected = Expected(height, first + i / kWidth, i % kWidth);
+    same = same && result[static_cast<size_t>(i)] == expected;
   }
-  for (float* memory : {x, y, w}) CHECK_CUDA(cudaFree(memory));
   return same;
 }
 
@@ -103,10 +95,8 @@ std::vector<float> PoolAndNormalise(cudnnHandle_t handle, bool is_whole) {
   for (size_t i = 0; i < 2 * count; ++i) {  // x, and dy
     host[i] = Pixel(static_cast<int>(i) / kWidth, static_cast<int>(i) % kWidth);
   }
-  float* x = nullptr;
-  CHECK_CUDA(cudaMalloc(&x, host.size() * sizeof(float)));
-  CHECK_CUDA(cudaMemcpy(x, host.data(), host.size() * sizeof(float), cudaMemcpyHostToDevice));
-  float* const dy = x + count;
+  const Numbers memory(host);
+  float *const x = memory.data(), *const dy = x + count;
   float *const pooled = dy + count, *const dx = pooled + count;
   float *const y = dx + count, *const dx_of_norm = y + count,
                *const of_channel = dx_of_norm + count;
@@ -132,26 +122,21 @@ std::vector<float> PoolAndNormalise(cudnnHandle_t handle, bool is_whole) {
                                               channel, of_channel, of_channel + 6, of_channel + 7,
                                               1e-3, of_channel + 4, of_channel + 5));
   if (is_whole) CHECK_CUDNN(ucudnnSpatialDeclareReplicatedTensor(image, 0));
-  CHECK_CUDA(cudaDeviceSynchronize());
-  CHECK_CUDA(cudaMemcpy(host.data(), x, host.size() * sizeof(float), cudaMemcpyDeviceToHost));
+  host = memory.Read();
   CHECK_CUDNN(cudnnDestroyTensorDescriptor(channel));
   CHECK_CUDNN(cudnnDestroyPoolingDescriptor(window));
-  CHECK_CUDA(cudaFree(x));
   return host;
 }
 
 // Convolves with a handle that belongs to no rank, or to another rank than the thread. Returns
 // whether the call is refused.
 bool IsRefused(cudnnHandle_t handle) {
-  float* memory = nullptr;
-  CHECK_CUDA(cudaMalloc(&memory, sizeof(float)));
+  const Numbers memory(1);
   const SameConvolution same_size(1, 1, 1);
   const auto& [image, filter, convolution] = same_size;
-  const cudnnStatus_t status = ucudnnConvolutionForward(
-      handle, &kOne, image, memory, filter, memory, convolution,
-      CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, &kZero, image, memory);
-  CHECK_CUDA(cudaFree(memory));
-  return status == CUDNN_STATUS_NOT_SUPPORTED;
+  return ucudnnConvolutionForward(handle, &kOne, image, memory.data(), filter, memory.data(),
+                                  convolution, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0,
+                                  &kZero, image, memory.data()) == CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 // Asks for the stripe with five rows above and below, more than a stripe has, and a column on both
@@ -159,24 +144,11 @@ bool IsRefused(cudnnHandle_t handle) {
 bool Exchange(cudnnHandle_t handle, int first, int height) {
   constexpr int kMore = 5, kBeside = 1;
   constexpr int rows = kRows + 2 * kMore, columns = kWidth + 2 * kBeside;
-  std::vector<float> host(kRows * kWidth), all(rows * columns);
-  for (int i = 0; i < kRows * kWidth; ++i) {
-    host[static_cast<size_t>(i)] = Pixel(first + i / kWidth, i % kWidth);
-  }
-  float *x = nullptr, *y = nullptr;
-  CHECK_CUDA(cudaMalloc(&x, host.size() * sizeof(float)));
-  CHECK_CUDA(cudaMalloc(&y, all.size() * sizeof(float)));
-  CHECK_CUDA(cudaMemcpy(x, host.data(), host.size() * sizeof(float), cudaMemcpyHostToDevice));
-  cudnnTensorDescriptor_t stripe, with_rows;
-  CHECK_CUDNN(cudnnCreateTensorDescriptor(&stripe));
-  CHECK_CUDNN(
-      cudnnSetTensor4dDescriptor(stripe, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, kRows, kWidth));
-  CHECK_CUDNN(cudnnCreateTensorDescriptor(&with_rows));
-  CHECK_CUDNN(cudnnSetTensor4dDescriptor(with_rows, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, rows,
-                                         columns));
-  CHECK_CUDNN(ucudnnSpatialExchange(handle, stripe, x, with_rows, y));
-  CHECK_CUDA(cudaDeviceSynchronize());
-  CHECK_CUDA(cudaMemcpy(all.data(), y, all.size() * sizeof(float), cudaMemcpyDeviceToHost));
+  const Numbers x(Rows(first, kRows)), y(rows * columns);
+  const auto stripe = MakeTensor(CUDNN_DATA_FLOAT, 1, 1, kRows, kWidth);
+  const auto with_rows = MakeTensor(CUDNN_DATA_FLOAT, 1, 1, rows, columns);
+  CHECK_CUDNN(ucudnnSpatialExchange(handle, stripe, x.data(), with_rows, y.data()));
+  const std::vector<float> all = y.Read();
   bool same = true;
   for (int i = 0; i < rows * columns; ++i) {
     const int row = first + i / columns - kMore, column = i % columns - kBeside;
@@ -185,7 +157,6 @@ bool Exchange(cudnnHandle_t handle, int first, int height) {
   }
   CHECK_CUDNN(cudnnDestroyTensorDescriptor(with_rows));
   CHECK_CUDNN(cudnnDestroyTensorDescriptor(stripe));
-  for (float* memory : {x, y}) CHECK_CUDA(cudaFree(memory));
   return same;
 }
 
@@ -280,11 +251,6 @@ void Ask(cudnnHandle_t handle) {
                                                               filter, gradient.algo, &bytes));
 }
 
-bool Report(const char* what, int rank, bool same) {
-  std::printf("rank %d: %s %s\n", rank, what, same ? "exact" : "WRONG");
-  return same;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -301,37 +267,33 @@ int main(int argc, char** argv) {
   CHECK_CUDNN(ucudnnCreate(&handle));
   const int height = kRows * cell.h_parts, first = kRows * cell.h;
   if (argc == 2 && cell.rank == 0) Ask(handle);
-  bool same = Report("a stripe is", cell.rank, Convolve(handle, first, kRows, height));
-  same = Report("the geometry is", cell.rank, KnowsRows(cell)) && same;
-  same = Report("rows beside a stripe are", cell.rank, Exchange(handle, first, height)) && same;
+  bool same = true;
+  const auto report = [&](const char* what, bool is_exact) {
+    std::printf("rank %d: %s %s\n", cell.rank, what, is_exact ? "exact" : "WRONG");
+    same = same && is_exact;
+  };
+  report("a stripe is", Convolve(handle, first, kRows, height));
+  report("the geometry is", KnowsRows(cell));
+  report("rows beside a stripe are", Exchange(handle, first, height));
   CHECK_CUDNN(ucudnnSpatialEnable(0));
   if (cell.rank == 0) {
     // Rank 0 has a whole picture of its own, and the other ranks know nothing of it.
-    for (int i = 0; i < 3; ++i) {
-      same = Report("an evaluation is", cell.rank, Convolve(handle, 0, 9, 9)) && same;
-    }
+    for (int i = 0; i < 3; ++i) report("an evaluation is", Convolve(handle, 0, 9, 9));
   }
   CHECK_CUDNN(ucudnnSpatialEnable(1));
   // Each rank has rows of its own here, and each picture has another height.
   CHECK_CUDNN(ucudnnSpatialEnableThread(0));
-  same = Report("a thread's own picture is", cell.rank,
-                Convolve(handle, 0, 6 + cell.rank, 6 + cell.rank)) &&
-         same;
+  report("a thread's own picture is", Convolve(handle, 0, 6 + cell.rank, 6 + cell.rank));
   const std::vector<float> own = PoolAndNormalise(handle, false);
   CHECK_CUDNN(ucudnnSpatialEnableThread(1));
   CHECK_CUDNN(ucudnnSpatialDeclareReplicated(1));
-  same = Report("a whole picture is", cell.rank, Convolve(handle, 0, 5, 5)) && same;
-  same = Report("a whole picture pooled and normalised is", cell.rank,
-                PoolAndNormalise(handle, false) == own) &&
-         same;
+  report("a whole picture is", Convolve(handle, 0, 5, 5));
+  report("a whole picture pooled and normalised is", PoolAndNormalise(handle, false) == own);
   CHECK_CUDNN(ucudnnSpatialDeclareReplicated(0));
-  same = Report("what its descriptor calls whole, pooled and normalised, is", cell.rank,
-                PoolAndNormalise(handle, true) == own) &&
-         same;
-  same = Report("a picture that its descriptor calls whole is", cell.rank,
-                Convolve(handle, 0, 5, 5, true)) &&
-         same;
-  same = Report("a stripe again is", cell.rank, Convolve(handle, first, kRows, height)) && same;
+  report("what its descriptor calls whole, pooled and normalised, is",
+         PoolAndNormalise(handle, true) == own);
+  report("a picture that its descriptor calls whole is", Convolve(handle, 0, 5, 5, true));
+  report("a stripe again is", Convolve(handle, first, kRows, height));
   CHECK_CUDNN(ucudnnDestroy(handle));
   return same ? 0 : 1;
 }

@@ -30,9 +30,13 @@
 #include <vector>
 
 #include "check_calls.h"
+#include "descriptors.h"
+#include "device_numbers.h"
 #include "pair_sum.h"
 
 namespace {
+
+using Numbers = DeviceNumbers<double>;
 
 constexpr int kBatch = 3;
 constexpr int kWidth = 12;  // of the whole image
@@ -43,37 +47,23 @@ cudnnHandle_t handle;
 void* workspace = nullptr;
 constexpr size_t kWorkspaceBytes = size_t{8} << 20;
 
-int Variable(const char* name, int otherwise) {
-  const char* const value = std::getenv(name);
-  return value != nullptr ? std::atoi(value) : otherwise;
-}
-
 // n x channels x height x width numbers on the device.
 struct Tensor {
   int channels, height, width;
-  cudnnTensorDescriptor_t descriptor = nullptr;
-  double* data = nullptr;
+  cudnnTensorDescriptor_t descriptor;
+  Numbers numbers;
 
-  Tensor(int channels, int height, int width) : channels(channels), height(height), width(width) {
-    CHECK_CUDNN(cudnnCreateTensorDescriptor(&descriptor));
-    CHECK_CUDNN(cudnnSetTensor4dDescriptor(descriptor, CUDNN_TENSOR_NCHW, CUDNN_DATA_DOUBLE, kBatch,
-                                           channels, height, width));
-    CHECK_CUDA(cudaMalloc(&data, Count() * sizeof(double)));
-    CHECK_CUDA(cudaMemset(data, 0, Count() * sizeof(double)));
-  }
-  size_t Count() const {
-    return static_cast<size_t>(kBatch) * static_cast<size_t>(channels * height * width);
-  }
-  std::vector<double> Read() const {
-    std::vector<double> host(Count());
-    CHECK_CUDA(cudaDeviceSynchronize());
-    CHECK_CUDA(cudaMemcpy(host.data(), data, Count() * sizeof(double), cudaMemcpyDeviceToHost));
-    return host;
-  }
+  Tensor(int channels, int height, int width)
+      : channels(channels),
+        height(height),
+        width(width),
+        descriptor(MakeTensor(CUDNN_DATA_DOUBLE, kBatch, channels, height, width)),
+        numbers(static_cast<size_t>(kBatch) * static_cast<size_t>(channels * height * width)) {}
+  double* data() const { return numbers.data(); }
   // Prints one line for each row and each group of `columns` columns: the row's number in the whole
   // image, the first column's, and a weighted sum of the group's values.
   void PrintRows(const char* name, int first_row, int first_column, int columns) const {
-    const std::vector<double> host = Read();
+    const std::vector<double> host = numbers.Read();
     for (int row = 0; row < height; ++row) {
       for (int first = 0; first < width; first += columns) {
         double sum = 0;
@@ -97,35 +87,24 @@ double Pixel(int plane, int row, int column) {
 
 class Layer {
  public:
-  Layer(const Tensor& x, int filters, int size, int stride, int dilation, int seed) : x_(x) {
-    const int pad = dilation * (size - 1) / 2;
-    CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution_));
-    CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution_, pad, pad, stride, stride, dilation,
-                                                dilation, CUDNN_CROSS_CORRELATION,
-                                                CUDNN_DATA_DOUBLE));
-    CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter_));
-    CHECK_CUDNN(cudnnSetFilter4dDescriptor(filter_, CUDNN_DATA_DOUBLE, CUDNN_TENSOR_NCHW, filters,
-                                           x.channels, size, size));
+  Layer(const Tensor& x, int filters, int size, int stride, int dilation, int seed)
+      : x_(x),
+        convolution_(
+            MakeConvolution(CUDNN_DATA_DOUBLE, dilation * (size - 1) / 2, stride, dilation)),
+        filter_(MakeFilter(CUDNN_DATA_DOUBLE, filters, x.channels, size)),
+        weights_(static_cast<size_t>(filters * x.channels * size * size)),
+        gradient_(weights_.count()),
+        bias_descriptor_(MakeTensor(CUDNN_DATA_DOUBLE, 1, filters, 1, 1)),
+        bias_(static_cast<size_t>(filters)),
+        bias_gradient_(bias_.count()) {
     int n = 0, c = 0, h = 0, w = 0;
     CHECK_CUDNN(
         cudnnGetConvolution2dForwardOutputDim(convolution_, x.descriptor, filter_, &n, &c, &h, &w));
     y_ = std::make_unique<Tensor>(c, h, w);
     dy_ = std::make_unique<Tensor>(c, h, w);
-    count_ = static_cast<size_t>(filters * x.channels * size * size);
-    std::vector<double> host(count_);
-    for (size_t i = 0; i < count_; ++i) host[i] = Pixel(seed, static_cast<int>(i), 1) / 4;
-    CHECK_CUDA(cudaMalloc(&weights_, count_ * sizeof(double)));
-    CHECK_CUDA(cudaMalloc(&gradient_, count_ * sizeof(double)));
-    CHECK_CUDA(cudaMemcpy(weights_, host.data(), count_ * sizeof(double), cudaMemcpyHostToDevice));
-    CHECK_CUDA(cudaMemset(gradient_, 0, count_ * sizeof(double)));
-    CHECK_CUDNN(cudnnCreateTensorDescriptor(&bias_descriptor_));
-    CHECK_CUDNN(cudnnSetTensor4dDescriptor(bias_descriptor_, CUDNN_TENSOR_NCHW, CUDNN_DATA_DOUBLE,
-                                           1, filters, 1, 1));
-    biases_ = static_cast<size_t>(filters);
-    for (double** zeros : {&bias_, &bias_gradient_}) {
-      CHECK_CUDA(cudaMalloc(zeros, biases_ * sizeof(double)));
-      CHECK_CUDA(cudaMemset(*zeros, 0, biases_ * sizeof(double)));
-    }
+    std::vector<double> host(weights_.count());
+    for (size_t i = 0; i < host.size(); ++i) host[i] = Pixel(seed, static_cast<int>(i), 1) / 4;
+    weights_.Write(host);
   }
 
   Tensor& y() { return *y_; }
@@ -136,20 +115,20 @@ class Layer {
     int count = 0;
     CHECK_CUDNN(cudnnGetConvolutionForwardAlgorithm_v7(handle, x_.descriptor, filter_, convolution_,
                                                        y_->descriptor, 1, &count, &found));
-    CHECK_CUDNN(cudnnConvolutionForward(handle, &kOne, x_.descriptor, x_.data, filter_, weights_,
-                                        convolution_, found.algo, workspace, kWorkspaceBytes,
-                                        &kZero, y_->descriptor, y_->data));
-    CHECK_CUDNN(
-        cudnnAddTensor(handle, &kOne, bias_descriptor_, bias_, &kOne, y_->descriptor, y_->data));
+    CHECK_CUDNN(cudnnConvolutionForward(handle, &kOne, x_.descriptor, x_.data(), filter_,
+                                        weights_.data(), convolution_, found.algo, workspace,
+                                        kWorkspaceBytes, &kZero, y_->descriptor, y_->data()));
+    CHECK_CUDNN(cudnnAddTensor(handle, &kOne, bias_descriptor_, bias_.data(), &kOne, y_->descriptor,
+                               y_->data()));
     if (relu == nullptr) return;
-    CHECK_CUDNN(cudnnActivationForward(handle, relu, &kOne, y_->descriptor, y_->data, &kZero,
-                                       y_->descriptor, y_->data));
+    CHECK_CUDNN(cudnnActivationForward(handle, relu, &kOne, y_->descriptor, y_->data(), &kZero,
+                                       y_->descriptor, y_->data()));
   }
   void Backward(cudnnActivationDescriptor_t relu, Tensor* dx) {
     if (relu != nullptr) {
-      CHECK_CUDNN(cudnnActivationBackward(handle, relu, &kOne, y_->descriptor, y_->data,
-                                          dy_->descriptor, dy_->data, y_->descriptor, y_->data,
-                                          &kZero, dy_->descriptor, dy_->data));
+      CHECK_CUDNN(cudnnActivationBackward(handle, relu, &kOne, y_->descriptor, y_->data(),
+                                          dy_->descriptor, dy_->data(), y_->descriptor, y_->data(),
+                                          &kZero, dy_->descriptor, dy_->data()));
     }
     cudnnConvolutionBwdFilterAlgoPerf_t filter;
     cudnnConvolutionBwdDataAlgoPerf_t data;
@@ -159,53 +138,40 @@ class Layer {
     // Half of the last step's gradient stays, as momentum.
     const double momentum = 0.5;
     CHECK_CUDNN(cudnnConvolutionBackwardFilter(
-        handle, &kOne, x_.descriptor, x_.data, dy_->descriptor, dy_->data, convolution_,
-        filter.algo, workspace, kWorkspaceBytes, &momentum, filter_, gradient_));
-    CHECK_CUDNN(cudnnConvolutionBackwardBias(handle, &kOne, dy_->descriptor, dy_->data, &momentum,
-                                             bias_descriptor_, bias_gradient_));
+        handle, &kOne, x_.descriptor, x_.data(), dy_->descriptor, dy_->data(), convolution_,
+        filter.algo, workspace, kWorkspaceBytes, &momentum, filter_, gradient_.data()));
+    CHECK_CUDNN(cudnnConvolutionBackwardBias(handle, &kOne, dy_->descriptor, dy_->data(), &momentum,
+                                             bias_descriptor_, bias_gradient_.data()));
     CHECK_CUDNN(cudnnGetConvolutionBackwardDataAlgorithm_v7(
         handle, filter_, dy_->descriptor, convolution_, dx->descriptor, 1, &count, &data));
-    CHECK_CUDNN(cudnnConvolutionBackwardData(handle, &kOne, filter_, weights_, dy_->descriptor,
-                                             dy_->data, convolution_, data.algo, workspace,
-                                             kWorkspaceBytes, &kZero, dx->descriptor, dx->data));
+    CHECK_CUDNN(cudnnConvolutionBackwardData(
+        handle, &kOne, filter_, weights_.data(), dy_->descriptor, dy_->data(), convolution_,
+        data.algo, workspace, kWorkspaceBytes, &kZero, dx->descriptor, dx->data()));
   }
   void Learn() {
-    Step(weights_, gradient_, count_);
-    Step(bias_, bias_gradient_, biases_);
+    Step(weights_, gradient_);
+    Step(bias_, bias_gradient_);
   }
   void PrintSums() const {
-    PrintSum("first filters", weights_, count_);
-    PrintSum("first biases", bias_, biases_);
+    std::printf("first filters: %.9g\n", weights_.WeightedSum());
+    std::printf("first biases: %.9g\n", bias_.WeightedSum());
   }
 
  private:
-  static void Step(double* values, const double* gradient, size_t count) {
-    std::vector<double> host(count), slope(count);
-    CHECK_CUDA(cudaDeviceSynchronize());
-    CHECK_CUDA(cudaMemcpy(host.data(), values, count * sizeof(double), cudaMemcpyDeviceToHost));
-    CHECK_CUDA(cudaMemcpy(slope.data(), gradient, count * sizeof(double), cudaMemcpyDeviceToHost));
-    for (size_t i = 0; i < count; ++i) host[i] -= kRate * slope[i];
-    CHECK_CUDA(cudaMemcpy(values, host.data(), count * sizeof(double), cudaMemcpyHostToDevice));
-  }
-  static void PrintSum(const char* name, const double* values, size_t count) {
-    std::vector<double> host(count);
-    CHECK_CUDA(cudaMemcpy(host.data(), values, count * sizeof(double), cudaMemcpyDeviceToHost));
-    double sum = 0;
-    for (size_t i = 0; i < count; ++i) sum += host[i] * static_cast<double>(1 + i % 13);
-    std::printf("%s: %.9g\n", name, sum);
+  static void Step(Numbers& values, const Numbers& gradient) {
+    std::vector<double> host = values.Read();
+    const std::vector<double> slope = gradient.Read();
+    for (size_t i = 0; i < host.size(); ++i) host[i] -= kRate * slope[i];
+    values.Write(host);
   }
 
   const Tensor& x_;
-  cudnnConvolutionDescriptor_t convolution_ = nullptr;
-  cudnnFilterDescriptor_t filter_ = nullptr;
+  cudnnConvolutionDescriptor_t convolution_;
+  cudnnFilterDescriptor_t filter_;
   std::unique_ptr<Tensor> y_, dy_;
-  size_t count_ = 0;
-  double* weights_ = nullptr;
-  double* gradient_ = nullptr;
-  cudnnTensorDescriptor_t bias_descriptor_ = nullptr;
-  size_t biases_ = 0;
-  double* bias_ = nullptr;
-  double* bias_gradient_ = nullptr;
+  Numbers weights_, gradient_;
+  cudnnTensorDescriptor_t bias_descriptor_;
+  Numbers bias_, bias_gradient_;
 };
 
 }  // namespace
@@ -231,7 +197,7 @@ int main(int argc, char** argv) {
   CHECK_CUDNN(cudnnSetActivationDescriptor(relu, CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0));
 
   Tensor x(3, rows, columns), dx(3, rows, columns);
-  std::vector<double> image(x.Count());
+  std::vector<double> image(x.numbers.count());
   size_t next = 0;
   for (int plane = 0; plane < kBatch * 3; ++plane) {
     for (int row = 0; row < rows; ++row) {
@@ -239,7 +205,7 @@ int main(int argc, char** argv) {
         image[next++] = Pixel(plane, first + row, left + column);
     }
   }
-  CHECK_CUDA(cudaMemcpy(x.data, image.data(), x.Count() * sizeof(double), cudaMemcpyHostToDevice));
+  x.numbers.Write(image);
 
   std::vector<std::unique_ptr<Layer>> layers;
   layers.push_back(std::make_unique<Layer>(x, 6, 3, 1, 1, 1));
@@ -262,8 +228,8 @@ int main(int argc, char** argv) {
     }
     // The gradient of half the sum of squares is the output.
     Tensor& out = layers.back()->y();
-    CHECK_CUDA(cudaMemcpy(layers.back()->dy().data, out.data, out.Count() * sizeof(double),
-                          cudaMemcpyDeviceToDevice));
+    CHECK_CUDA(cudaMemcpy(layers.back()->dy().data(), out.data(),
+                          out.numbers.count() * sizeof(double), cudaMemcpyDeviceToDevice));
     for (size_t i = layers.size(); i-- > 0;) {
       layers[i]->Backward(i + 1 == layers.size() ? nullptr : relu,
                           i > 0 ? &layers[i - 1]->dy() : &dx);

@@ -12,7 +12,8 @@ import tempfile
 import time
 import unittest
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+import program
+
 STRIPED_CNN = os.environ["UCUDNN_TEST_STRIPED_CNN"]
 STRIPED_API = os.environ["UCUDNN_TEST_STRIPED_API"]
 TRANSPORTS = ("loopback", "nccl")
@@ -21,19 +22,13 @@ BOUND_SECONDS = 15
 MARGIN_SECONDS = 5
 
 
-def environment(folder, variables):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_"))}
-    return kept | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1", "UCUDNN_DATABASE": "none", "TMPDIR": folder} | variables
-
-
 def lines(output):
     return sorted(output.splitlines())
 
 
 def run(*options, words, **variables):
     with tempfile.TemporaryDirectory() as folder:
-        return subprocess.run([COMMAND, "run", "--host", *options, "--", *words], capture_output=True, text=True, timeout=60,
-                              env=environment(folder, variables))
+        return program.run(words, options, program.of_ranks(TMPDIR=folder, **variables), timeout=60)
 
 
 def in_shared_memory():
@@ -77,8 +72,8 @@ class Ranks:
             meeting = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "UCUDNN_RENDEZVOUS": f"file:{self.folder.name}/meeting"}
             starts = [(options, meeting | {"RANK": str(rank), "LOCAL_RANK": str(rank)} | of_rank[rank]) for rank in (0, 1)]
         self.processes = [
-            subprocess.Popen([COMMAND, "run", *options, "--", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True, env=environment(self.folder.name, variables | own))
+            subprocess.Popen([program.COMMAND, "run", *options, "--", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, env=program.of_ranks(TMPDIR=self.folder.name, **variables | own))
             for options, own in starts]
         self.announced = {}
 
@@ -327,7 +322,7 @@ class BesideSumsOfTheProgram(unittest.TestCase):
 
 class Absent(unittest.TestCase):
     def test_nccl_that_is_not_there_is_named_on_every_rank(self):
-        host = os.path.realpath(f"{os.path.dirname(COMMAND)}/../lib/ucudnn/host")
+        host = os.path.realpath(f"{os.path.dirname(program.COMMAND)}/../lib/ucudnn/host")
         with tempfile.TemporaryDirectory() as folder:
             for name in os.listdir(host):
                 # An empty file, which cannot be loaded, replaces the system's NCCL, which a machine may have.

@@ -16,10 +16,11 @@
 #include <ucudnn/ucudnn.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <vector>
 
 #include "check_calls.h"
+#include "descriptors.h"
+#include "device_numbers.h"
 
 namespace {
 
@@ -37,33 +38,22 @@ double Pixel(int seed, int plane, int row, int column) {
 
 struct Tensor {
   int channels, rows, columns;
-  cudnnTensorDescriptor_t descriptor = nullptr;
-  double* data = nullptr;
+  cudnnTensorDescriptor_t descriptor;
+  DeviceNumbers<double> numbers;
 
-  Tensor(int channels, int rows, int columns, const Numbers& numbers = {})
-      : channels(channels), rows(rows), columns(columns) {
-    CHECK_CUDNN(cudnnCreateTensorDescriptor(&descriptor));
-    CHECK_CUDNN(cudnnSetTensor4dDescriptor(descriptor, CUDNN_TENSOR_NCHW, CUDNN_DATA_DOUBLE,
-                                           kImages, channels, rows, columns));
-    CHECK_CUDA(cudaMalloc(&data, Count() * sizeof(double)));
-    if (!numbers.empty()) Write(numbers);
+  Tensor(int channels, int rows, int columns, const Numbers& given = {})
+      : channels(channels),
+        rows(rows),
+        columns(columns),
+        descriptor(MakeTensor(CUDNN_DATA_DOUBLE, kImages, channels, rows, columns)),
+        numbers(static_cast<size_t>(planes() * rows * columns)) {
+    if (!given.empty()) numbers.Write(given);
   }
-  Tensor(const Tensor&) = delete;
-  Tensor& operator=(const Tensor&) = delete;
 
+  double* data() const { return numbers.data(); }
   int planes() const { return kImages * channels; }
-  size_t Count() const { return static_cast<size_t>(planes() * rows * columns); }
   size_t At(int plane, int row, int column) const {
     return static_cast<size_t>((plane * rows + row) * columns + column);
-  }
-  Numbers Read() const {
-    Numbers numbers(Count());
-    CHECK_CUDA(cudaDeviceSynchronize());
-    CHECK_CUDA(cudaMemcpy(numbers.data(), data, Count() * sizeof(double), cudaMemcpyDeviceToHost));
-    return numbers;
-  }
-  void Write(const Numbers& numbers) {
-    CHECK_CUDA(cudaMemcpy(data, numbers.data(), Count() * sizeof(double), cudaMemcpyHostToDevice));
   }
 };
 
@@ -71,59 +61,44 @@ struct Tensor {
 class Layer {
  public:
   Layer(int channels, int filters, int size, int seed)
-      : count_(static_cast<size_t>(filters * channels * size * size)) {
-    CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter_));
-    CHECK_CUDNN(cudnnSetFilter4dDescriptor(filter_, CUDNN_DATA_DOUBLE, CUDNN_TENSOR_NCHW, filters,
-                                           channels, size, size));
-    CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution_));
-    CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution_, size / 2, size / 2, 1, 1, 1, 1,
-                                                CUDNN_CROSS_CORRELATION, CUDNN_DATA_DOUBLE));
-    Numbers weights(count_);
-    for (size_t i = 0; i < count_; ++i) weights[i] = Pixel(seed, static_cast<int>(i), 0, 0);
-    CHECK_CUDA(cudaMalloc(&weights_, count_ * sizeof(double)));
-    CHECK_CUDA(cudaMalloc(&gradient_, count_ * sizeof(double)));
-    CHECK_CUDA(
-        cudaMemcpy(weights_, weights.data(), count_ * sizeof(double), cudaMemcpyHostToDevice));
+      : filter_(MakeFilter(CUDNN_DATA_DOUBLE, filters, channels, size)),
+        convolution_(MakeConvolution(CUDNN_DATA_DOUBLE, size / 2)),
+        weights_(static_cast<size_t>(filters * channels * size * size)),
+        gradient_(weights_.count()) {
+    Numbers weights(weights_.count());
+    for (size_t i = 0; i < weights.size(); ++i) weights[i] = Pixel(seed, static_cast<int>(i), 0, 0);
+    weights_.Write(weights);
   }
-  Layer(const Layer&) = delete;
-  Layer& operator=(const Layer&) = delete;
 
   void Forward(const Tensor& x, const Tensor& y) {
-    CHECK_CUDNN(ucudnnConvolutionForward(handle, &kOne, x.descriptor, x.data, filter_, weights_,
-                                         convolution_, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
-                                         nullptr, 0, &kZero, y.descriptor, y.data));
+    CHECK_CUDNN(ucudnnConvolutionForward(
+        handle, &kOne, x.descriptor, x.data(), filter_, weights_.data(), convolution_,
+        CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, &kZero, y.descriptor, y.data()));
   }
   void Backward(const char* name, const Tensor& x, const Tensor& dy, const Tensor& dx) {
     CHECK_CUDNN(ucudnnConvolutionBackwardFilter(
-        handle, &kOne, x.descriptor, x.data, dy.descriptor, dy.data, convolution_,
-        CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, nullptr, 0, &kZero, filter_, gradient_));
+        handle, &kOne, x.descriptor, x.data(), dy.descriptor, dy.data(), convolution_,
+        CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, nullptr, 0, &kZero, filter_, gradient_.data()));
     CHECK_CUDNN(ucudnnConvolutionBackwardData(
-        handle, &kOne, filter_, weights_, dy.descriptor, dy.data, convolution_,
-        CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, nullptr, 0, &kZero, dx.descriptor, dx.data));
-    Numbers gradient(count_);
-    CHECK_CUDA(cudaDeviceSynchronize());
-    CHECK_CUDA(
-        cudaMemcpy(gradient.data(), gradient_, count_ * sizeof(double), cudaMemcpyDeviceToHost));
-    double sum = 0;
-    for (size_t i = 0; i < count_; ++i) sum += gradient[i] * static_cast<double>(1 + i % 13);
-    std::printf("gradient of %s: %.9g\n", name, sum);
+        handle, &kOne, filter_, weights_.data(), dy.descriptor, dy.data(), convolution_,
+        CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, nullptr, 0, &kZero, dx.descriptor, dx.data()));
+    std::printf("gradient of %s: %.9g\n", name, gradient_.WeightedSum());
   }
 
  private:
-  const size_t count_;
-  cudnnFilterDescriptor_t filter_ = nullptr;
-  cudnnConvolutionDescriptor_t convolution_ = nullptr;
-  double *weights_ = nullptr, *gradient_ = nullptr;
+  cudnnFilterDescriptor_t filter_;
+  cudnnConvolutionDescriptor_t convolution_;
+  DeviceNumbers<double> weights_, gradient_;
 };
 
 // Returns all rows of the image whose rows from `first` on are `stripe`.
 Numbers Gather(const Tensor& stripe, int first) {
   const int beside = kSize - stripe.rows;
-  if (beside == 0) return stripe.Read();
+  if (beside == 0) return stripe.numbers.Read();
   const Tensor wide(stripe.channels, kSize + beside, stripe.columns);
-  CHECK_CUDNN(
-      ucudnnSpatialExchange(handle, stripe.descriptor, stripe.data, wide.descriptor, wide.data));
-  const Numbers numbers = wide.Read();
+  CHECK_CUDNN(ucudnnSpatialExchange(handle, stripe.descriptor, stripe.data(), wide.descriptor,
+                                    wide.data()));
+  const Numbers numbers = wide.numbers.Read();
   Numbers all;
   for (int plane = 0; plane < stripe.planes(); ++plane) {
     for (int row = 0; row < kSize; ++row) {
@@ -147,7 +122,7 @@ Numbers Averages(const Numbers& all, int planes) {
 
 // Returns the image's rows from `first` on.
 Numbers Image(const Tensor& x, int first) {
-  Numbers image(x.Count());
+  Numbers image(x.numbers.count());
   for (int plane = 0; plane < x.planes(); ++plane) {
     for (int row = 0; row < x.rows; ++row) {
       for (int column = 0; column < kSize; ++column) {
@@ -159,7 +134,7 @@ Numbers Image(const Tensor& x, int first) {
 }
 
 void PrintRows(const Tensor& dx, int first) {
-  const Numbers result = dx.Read();
+  const Numbers result = dx.numbers.Read();
   for (int row = 0; row < dx.rows; ++row) {
     double sum = 0;
     for (int plane = 0; plane < dx.planes(); ++plane) {
@@ -178,18 +153,17 @@ int main() {
   cell.struct_size = sizeof cell;
   if (ucudnnSpatialGetCell(&cell) != CUDNN_STATUS_SUCCESS) cell.h_parts = 1;
   const int rows = kSize / cell.h_parts, first = rows * cell.h;
-  const char* const device = std::getenv("LOCAL_RANK");
-  CHECK_CUDA(cudaSetDevice(device != nullptr ? std::atoi(device) : 0));
+  CHECK_CUDA(cudaSetDevice(Variable("LOCAL_RANK", 0)));
   CHECK_CUDNN(ucudnnCreate(&handle));
   Tensor x(3, rows, kSize), a(4, rows, kSize), da(4, rows, kSize), dx(3, rows, kSize);
-  x.Write(Image(x, first));
+  x.numbers.Write(Image(x, first));
   Layer trunk(3, 4, 3, 2), excitation(4, 4, 1, 3), head(4, 5, 1, 4), whole(4, 2, 3, 5);
 
   trunk.Forward(x, a);
   const Numbers all = Gather(a, first);
   const Tensor squeezed(4, 1, 1, Averages(all, a.planes())), z(4, 1, 1);
   excitation.Forward(squeezed, z);
-  const Numbers scale = z.Read();
+  const Numbers scale = z.numbers.Read();
   Numbers excited = all;
   const size_t positions = kSize * kSize;
   for (size_t i = 0; i < excited.size(); ++i) excited[i] *= scale[i / positions];
@@ -204,13 +178,13 @@ int main() {
   // dL/dlogits is logits, and a plane's average spreads its gradient evenly.
   const Tensor dpooled(4, 1, 1), dsqueezed(4, 1, 1);
   head.Backward("the head", pooled, logits, dpooled);
-  const Numbers average = squeezed.Read(), dp = dpooled.Read();
+  const Numbers average = squeezed.numbers.Read(), dp = dpooled.numbers.Read();
   Numbers dscale(average.size());
   for (size_t i = 0; i < dscale.size(); ++i) dscale[i] = dp[i] * average[i];
   const Tensor dz(4, 1, 1, dscale);
   excitation.Backward("the excitation", squeezed, dz, dsqueezed);
-  const Numbers ds = dsqueezed.Read(), dg = dgathered.Read();
-  Numbers slope(da.Count());
+  const Numbers ds = dsqueezed.numbers.Read(), dg = dgathered.numbers.Read();
+  Numbers slope(da.numbers.count());
   for (int plane = 0; plane < da.planes(); ++plane) {
     const auto at = static_cast<size_t>(plane);
     const double spread = (dp[at] * scale[at] + ds[at]) / static_cast<double>(positions);
@@ -220,7 +194,7 @@ int main() {
       }
     }
   }
-  da.Write(slope);
+  da.numbers.Write(slope);
   trunk.Backward("the trunk", x, da, dx);
   PrintRows(dx, first);
   CHECK_CUDNN(ucudnnDestroy(handle));

@@ -22,8 +22,12 @@
 #include <vector>
 
 #include "check_calls.h"
+#include "descriptors.h"
+#include "device_numbers.h"
 
 namespace {
+
+using Numbers = DeviceNumbers<double>;
 
 constexpr int kImages = 2, kSize = 32;
 constexpr double kOne = 1, kZero = 0, kEpsilon = 1e-3;
@@ -34,51 +38,23 @@ double Pixel(int seed, int plane, int row, int column) {
   return (seed * 5 + plane * 3 + row * 7 + column * 11 + row * column) % 17 - 8;
 }
 
-// Numbers in device memory.
-struct Numbers {
-  size_t count;
-  double* data = nullptr;
-
-  explicit Numbers(size_t of, double value = 0) : count(of) {
-    CHECK_CUDA(cudaMalloc(&data, count * sizeof(double)));
-    Write(std::vector<double>(count, value));
-  }
-  ~Numbers() { cudaFree(data); }
-  Numbers(const Numbers&) = delete;
-  Numbers& operator=(const Numbers&) = delete;
-  void Write(const std::vector<double>& numbers) {
-    CHECK_CUDA(cudaMemcpy(data, numbers.data(), count * sizeof(double), cudaMemcpyHostToDevice));
-  }
-  std::vector<double> Read() const {
-    std::vector<double> numbers(count);
-    CHECK_CUDA(cudaDeviceSynchronize());
-    CHECK_CUDA(cudaMemcpy(numbers.data(), data, count * sizeof(double), cudaMemcpyDeviceToHost));
-    return numbers;
-  }
-  void Print(const char* name) const {
-    double sum = 0;
-    const std::vector<double> numbers = Read();
-    for (size_t i = 0; i < count; ++i) sum += numbers[i] * static_cast<double>(1 + i % 13);
-    std::printf("%s: %.17g\n", name, sum);
-  }
-};
+void PrintSum(const char* name, const Numbers& numbers) {
+  std::printf("%s: %.17g\n", name, numbers.WeightedSum());
+}
 
 // A tensor and its gradient.
 struct Tensor {
   int channels, rows, columns;
-  cudnnTensorDescriptor_t descriptor = nullptr;
   Numbers values, gradient;
+  cudnnTensorDescriptor_t descriptor;
 
   Tensor(int of_channels, int of_rows, int of_columns)
       : channels(of_channels),
         rows(of_rows),
         columns(of_columns),
         values(static_cast<size_t>(kImages * channels * rows * columns)),
-        gradient(values.count) {
-    CHECK_CUDNN(cudnnCreateTensorDescriptor(&descriptor));
-    CHECK_CUDNN(cudnnSetTensor4dDescriptor(descriptor, CUDNN_TENSOR_NCHW, CUDNN_DATA_DOUBLE,
-                                           kImages, channels, rows, columns));
-  }
+        gradient(values.count()),
+        descriptor(MakeTensor(CUDNN_DATA_DOUBLE, kImages, channels, rows, columns)) {}
   ~Tensor() { cudnnDestroyTensorDescriptor(descriptor); }
   size_t At(int plane, int row, int column) const {
     return static_cast<size_t>((plane * rows + row) * columns + column);
@@ -88,45 +64,41 @@ struct Tensor {
 class Convolution {
  public:
   Convolution(int channels, int filters, int size, int seed)
-      : weights_(static_cast<size_t>(filters * channels * size * size)), gradient_(weights_.count) {
-    CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter_));
-    CHECK_CUDNN(cudnnSetFilter4dDescriptor(filter_, CUDNN_DATA_DOUBLE, CUDNN_TENSOR_NCHW, filters,
-                                           channels, size, size));
-    CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution_));
-    CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution_, size / 2, size / 2, 1, 1, 1, 1,
-                                                CUDNN_CROSS_CORRELATION, CUDNN_DATA_DOUBLE));
-    CHECK_CUDNN(cudnnCreateTensorDescriptor(&numbers_));
-    CHECK_CUDNN(cudnnSetTensor4dDescriptor(numbers_, CUDNN_TENSOR_NCHW, CUDNN_DATA_DOUBLE, 1, 1, 1,
-                                           static_cast<int>(weights_.count)));
-    std::vector<double> weights(weights_.count);
+      : weights_(static_cast<size_t>(filters * channels * size * size)),
+        gradient_(weights_.count()),
+        filter_(MakeFilter(CUDNN_DATA_DOUBLE, filters, channels, size)),
+        convolution_(MakeConvolution(CUDNN_DATA_DOUBLE, size / 2)),
+        numbers_(MakeTensor(CUDNN_DATA_DOUBLE, 1, 1, 1, static_cast<int>(weights_.count()))) {
+    std::vector<double> weights(weights_.count());
     for (size_t i = 0; i < weights.size(); ++i) weights[i] = Pixel(seed, static_cast<int>(i), 0, 0);
     weights_.Write(weights);
   }
   void Forward(const Tensor& x, const Tensor& y) {
-    CHECK_CUDNN(cudnnConvolutionForward(
-        handle, &kOne, x.descriptor, x.values.data, filter_, weights_.data, convolution_,
-        CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, &kZero, y.descriptor, y.values.data));
+    CHECK_CUDNN(cudnnConvolutionForward(handle, &kOne, x.descriptor, x.values.data(), filter_,
+                                        weights_.data(), convolution_,
+                                        CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0,
+                                        &kZero, y.descriptor, y.values.data()));
   }
   void Backward(const Tensor& x, const Tensor& y) {
     CHECK_CUDNN(cudnnConvolutionBackwardFilter(
-        handle, &kOne, x.descriptor, x.values.data, y.descriptor, y.gradient.data, convolution_,
-        CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, nullptr, 0, &kZero, filter_, gradient_.data));
+        handle, &kOne, x.descriptor, x.values.data(), y.descriptor, y.gradient.data(), convolution_,
+        CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, nullptr, 0, &kZero, filter_, gradient_.data()));
     CHECK_CUDNN(cudnnConvolutionBackwardData(
-        handle, &kOne, filter_, weights_.data, y.descriptor, y.gradient.data, convolution_,
-        CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, nullptr, 0, &kZero, x.descriptor, x.gradient.data));
+        handle, &kOne, filter_, weights_.data(), y.descriptor, y.gradient.data(), convolution_,
+        CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, nullptr, 0, &kZero, x.descriptor, x.gradient.data()));
   }
   void Learn() {
     constexpr double kRate = -1e-4;
-    CHECK_CUDNN(
-        cudnnAddTensor(handle, &kRate, numbers_, gradient_.data, &kOne, numbers_, weights_.data));
+    CHECK_CUDNN(cudnnAddTensor(handle, &kRate, numbers_, gradient_.data(), &kOne, numbers_,
+                               weights_.data()));
   }
-  void Print(const char* name) const { gradient_.Print(name); }
+  void Print(const char* name) const { PrintSum(name, gradient_); }
 
  private:
   Numbers weights_, gradient_;
-  cudnnFilterDescriptor_t filter_ = nullptr;
-  cudnnConvolutionDescriptor_t convolution_ = nullptr;
-  cudnnTensorDescriptor_t numbers_ = nullptr;
+  cudnnFilterDescriptor_t filter_;
+  cudnnConvolutionDescriptor_t convolution_;
+  cudnnTensorDescriptor_t numbers_;
 };
 
 class Pooling {
@@ -137,13 +109,13 @@ class Pooling {
                                             pad, pad, stride, stride));
   }
   void Forward(const Tensor& x, const Tensor& y) {
-    CHECK_CUDNN(cudnnPoolingForward(handle, pooling_, &kOne, x.descriptor, x.values.data, &kZero,
-                                    y.descriptor, y.values.data));
+    CHECK_CUDNN(cudnnPoolingForward(handle, pooling_, &kOne, x.descriptor, x.values.data(), &kZero,
+                                    y.descriptor, y.values.data()));
   }
   void Backward(const Tensor& x, const Tensor& y) {
-    CHECK_CUDNN(cudnnPoolingBackward(handle, pooling_, &kOne, y.descriptor, y.values.data,
-                                     y.descriptor, y.gradient.data, x.descriptor, x.values.data,
-                                     &kZero, x.descriptor, x.gradient.data));
+    CHECK_CUDNN(cudnnPoolingBackward(handle, pooling_, &kOne, y.descriptor, y.values.data(),
+                                     y.descriptor, y.gradient.data(), x.descriptor, x.values.data(),
+                                     &kZero, x.descriptor, x.gradient.data()));
   }
 
  private:
@@ -155,32 +127,29 @@ class Norm {
  public:
   Norm(int channels, bool is_ex)
       : is_ex_(is_ex),
+        numbers_(MakeTensor(CUDNN_DATA_DOUBLE, 1, channels, 1, 1)),
         scale_(static_cast<size_t>(channels), 0.5),
-        bias_(scale_.count, 1),
-        mean_(scale_.count),
-        variance_(scale_.count, 1),
-        saved_mean_(scale_.count),
-        saved_inverse_(scale_.count),
-        dscale_(scale_.count),
-        dbias_(scale_.count) {
-    CHECK_CUDNN(cudnnCreateTensorDescriptor(&numbers_));
-    CHECK_CUDNN(cudnnSetTensor4dDescriptor(numbers_, CUDNN_TENSOR_NCHW, CUDNN_DATA_DOUBLE, 1,
-                                           channels, 1, 1));
-  }
+        bias_(scale_.count(), 1),
+        mean_(scale_.count()),
+        variance_(scale_.count(), 1),
+        saved_mean_(scale_.count()),
+        saved_inverse_(scale_.count()),
+        dscale_(scale_.count()),
+        dbias_(scale_.count()) {}
   void Forward(const Tensor& x, const Tensor& y) {
     constexpr double kFactor = 0.25;
     const cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
     if (is_ex_) {
       CHECK_CUDNN(cudnnBatchNormalizationForwardTrainingEx(
-          handle, mode, CUDNN_BATCHNORM_OPS_BN, &kOne, &kZero, x.descriptor, x.values.data, nullptr,
-          nullptr, y.descriptor, y.values.data, numbers_, scale_.data, bias_.data, kFactor,
-          mean_.data, variance_.data, kEpsilon, saved_mean_.data, saved_inverse_.data, nullptr,
-          nullptr, 0, nullptr, 0));
+          handle, mode, CUDNN_BATCHNORM_OPS_BN, &kOne, &kZero, x.descriptor, x.values.data(),
+          nullptr, nullptr, y.descriptor, y.values.data(), numbers_, scale_.data(), bias_.data(),
+          kFactor, mean_.data(), variance_.data(), kEpsilon, saved_mean_.data(),
+          saved_inverse_.data(), nullptr, nullptr, 0, nullptr, 0));
     } else {
       CHECK_CUDNN(cudnnBatchNormalizationForwardTraining(
-          handle, mode, &kOne, &kZero, x.descriptor, x.values.data, y.descriptor, y.values.data,
-          numbers_, scale_.data, bias_.data, kFactor, mean_.data, variance_.data, kEpsilon,
-          saved_mean_.data, saved_inverse_.data));
+          handle, mode, &kOne, &kZero, x.descriptor, x.values.data(), y.descriptor, y.values.data(),
+          numbers_, scale_.data(), bias_.data(), kFactor, mean_.data(), variance_.data(), kEpsilon,
+          saved_mean_.data(), saved_inverse_.data()));
     }
   }
   void Backward(const Tensor& x, const Tensor& y) {
@@ -188,35 +157,29 @@ class Norm {
     if (is_ex_) {
       CHECK_CUDNN(cudnnBatchNormalizationBackwardEx(
           handle, mode, CUDNN_BATCHNORM_OPS_BN, &kOne, &kZero, &kOne, &kZero, x.descriptor,
-          x.values.data, nullptr, nullptr, y.descriptor, y.gradient.data, nullptr, nullptr,
-          x.descriptor, x.gradient.data, numbers_, scale_.data, bias_.data, dscale_.data,
-          dbias_.data, kEpsilon, saved_mean_.data, saved_inverse_.data, nullptr, nullptr, 0,
+          x.values.data(), nullptr, nullptr, y.descriptor, y.gradient.data(), nullptr, nullptr,
+          x.descriptor, x.gradient.data(), numbers_, scale_.data(), bias_.data(), dscale_.data(),
+          dbias_.data(), kEpsilon, saved_mean_.data(), saved_inverse_.data(), nullptr, nullptr, 0,
           nullptr, 0));
     } else {
       CHECK_CUDNN(cudnnBatchNormalizationBackward(
-          handle, mode, &kOne, &kZero, &kOne, &kZero, x.descriptor, x.values.data, y.descriptor,
-          y.gradient.data, x.descriptor, x.gradient.data, numbers_, scale_.data, dscale_.data,
-          dbias_.data, kEpsilon, saved_mean_.data, saved_inverse_.data));
+          handle, mode, &kOne, &kZero, &kOne, &kZero, x.descriptor, x.values.data(), y.descriptor,
+          y.gradient.data(), x.descriptor, x.gradient.data(), numbers_, scale_.data(),
+          dscale_.data(), dbias_.data(), kEpsilon, saved_mean_.data(), saved_inverse_.data()));
     }
   }
   void Print() const {
     const char* const names[2][4] = {{"mean", "variance", "dscale", "dbias"},
                                      {"mean (Ex)", "variance (Ex)", "dscale (Ex)", "dbias (Ex)"}};
     const Numbers* const printed[] = {&mean_, &variance_, &dscale_, &dbias_};
-    for (int i = 0; i < 4; ++i) printed[i]->Print(names[is_ex_ ? 1 : 0][i]);
+    for (int i = 0; i < 4; ++i) PrintSum(names[is_ex_ ? 1 : 0][i], *printed[i]);
   }
 
  private:
   const bool is_ex_;
-  cudnnTensorDescriptor_t numbers_ = nullptr;
+  cudnnTensorDescriptor_t numbers_;
   Numbers scale_, bias_, mean_, variance_, saved_mean_, saved_inverse_, dscale_, dbias_;
 };
-
-// Returns a number that the launcher sets, as all launchers of PyTorch do.
-int Launched(const char* name, int otherwise) {
-  const char* const text = std::getenv(name);
-  return text != nullptr ? std::atoi(text) : otherwise;
-}
 
 void PrintRows(const Tensor& x, int first) {
   const std::vector<double> gradient = x.gradient.Read();
@@ -242,7 +205,7 @@ struct Network {
   Pooling whole{CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, rows / 4, kSize / 4, 0, 1};
 
   Network(int of_rows, int first) : rows(of_rows) {
-    std::vector<double> image(x.values.count);
+    std::vector<double> image(x.values.count());
     for (int plane = 0; plane < kImages * 3; ++plane) {
       for (int row = 0; row < rows; ++row) {
         for (int column = 0; column < kSize; ++column) {
@@ -260,8 +223,9 @@ struct Network {
     averages.Forward(d, e);
     whole.Forward(e, f);
     head.Forward(f, g);
-    CHECK_CUDA(cudaMemcpyAsync(g.gradient.data, g.values.data, g.values.count * sizeof(double),
-                               cudaMemcpyDeviceToDevice, stream));
+    CHECK_CUDA(cudaMemcpyAsync(g.gradient.data(), g.values.data(),
+                               g.values.count() * sizeof(double), cudaMemcpyDeviceToDevice,
+                               stream));
     head.Backward(f, g);
     whole.Backward(e, f);
     averages.Backward(d, e);
@@ -275,7 +239,7 @@ struct Network {
     head.Learn();
   }
   void Print(int first) const {
-    g.values.Print("result");
+    PrintSum("result", g.values);
     head.Print("gradient of the head");
     extended.Print();
     plain.Print();
@@ -304,8 +268,8 @@ void LaunchSteps(Network& network, cudaStream_t stream, int steps) {
 int main(int argc, char** argv) {
   const int steps = argc > 1 ? std::atoi(argv[1]) : 1;
   const bool in_graph = argc > 2;
-  const int rows = kSize / Launched("WORLD_SIZE", 1), first = rows * Launched("RANK", 0);
-  CHECK_CUDA(cudaSetDevice(Launched("LOCAL_RANK", 0)));
+  const int rows = kSize / Variable("WORLD_SIZE", 1), first = rows * Variable("RANK", 0);
+  CHECK_CUDA(cudaSetDevice(Variable("LOCAL_RANK", 0)));
   cudaStream_t stream = nullptr;
   CHECK_CUDA(cudaStreamCreate(&stream));
   CHECK_CUDNN(cudnnCreate(&handle));

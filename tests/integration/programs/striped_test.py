@@ -2,14 +2,12 @@
 with the whole image prints, and a call that cannot be exact is an error on all of them."""
 
 import concurrent.futures
-import json
 import os
-import pathlib
-import subprocess
 import tempfile
 import unittest
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+import program
+
 STRIPED_CNN = os.environ["UCUDNN_TEST_STRIPED_CNN"]
 STRIPED_API = os.environ["UCUDNN_TEST_STRIPED_API"]
 STRIPED_HEAD = os.environ["UCUDNN_TEST_STRIPED_HEAD"]
@@ -21,12 +19,13 @@ HEIGHT = "32"
 
 
 def run(*options, words=(STRIPED_CNN, HEIGHT, "4"), **variables):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_"))}
-    environment |= {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1", "UCUDNN_DATABASE": "none",
-                    "UCUDNN_TUNE_SECONDS": "600:6000"} | variables
     with tempfile.TemporaryDirectory() as folder:  # other tests take no turns with what measures here
-        return subprocess.run([COMMAND, "run", "--host", *options, "--", *words], capture_output=True, text=True, timeout=120,
-                              env=environment | {"XDG_RUNTIME_DIR": folder})
+        return program.run(words, options, program.of_ranks(**program.PATIENT | variables, XDG_RUNTIME_DIR=folder), timeout=120)
+
+
+def on_ranks(ranks, *options, **more):
+    """Runs the program on ranks that hold stripes of each image."""
+    return run("--ranks", str(ranks), "--spatial", f"h{ranks}", *options, **more)
 
 
 def lines(result):
@@ -68,7 +67,7 @@ class Striped(unittest.TestCase):
     def test_ranks_together_print_what_one_process_prints(self):
         for ranks in (2, 4):
             with self.subTest(ranks=ranks):
-                self.assert_like_the_whole(run("--ranks", str(ranks), "--spatial", f"h{ranks}"))
+                self.assert_like_the_whole(on_ranks(ranks))
 
     def test_groups_have_images_of_their_own_and_may_end_apart(self):
         script = f'exec {STRIPED_CNN} {HEIGHT} $((RANK < 2 ? 4 : 500))'
@@ -79,14 +78,13 @@ class Striped(unittest.TestCase):
         self.assertLessEqual(set(lines(run(words=(STRIPED_CNN, "16", "4")))), set(lines(result)))
 
     def test_each_ranks_own_calls_are_divided_as_always(self):
-        self.assert_like_the_whole(run("--ranks", "2", "--spatial", "h2", "--workspace-limit", "192KiB"))
+        self.assert_like_the_whole(on_ranks(2, "--workspace-limit", "192KiB"))
 
     def test_what_one_budget_holds_and_exchanges_take_stays_within_the_total(self):
         total = 1 << 20
         with tempfile.TemporaryDirectory() as folder:
-            self.assert_like_the_whole(run("--ranks", "2", "--spatial", "h2", "--total-workspace", "1MiB",
-                                           UCUDNN_REPORT=f"{folder}/%p.json"))
-            reports = [json.loads(pathlib.Path(folder, name).read_text()) for name in os.listdir(folder)]
+            self.assert_like_the_whole(on_ranks(2, "--total-workspace", "1MiB", UCUDNN_REPORT=f"{folder}/%p.json"))
+            reports = program.reports(folder)
         self.assertEqual(2, len(reports))
         for report in reports:
             held, exchanged = report["total_workspace"], report["spatial"]["owned_workspace_bytes"]
@@ -97,18 +95,16 @@ class Striped(unittest.TestCase):
     def test_every_transport_gives_the_same(self):
         for transport in ("nccl", "loopback"):
             with self.subTest(transport=transport):
-                result = run("--ranks", "2", "--spatial", "h2", UCUDNN_SPATIAL_TRANSPORT=transport)
+                result = on_ranks(2, UCUDNN_SPATIAL_TRANSPORT=transport)
                 self.assert_like_the_whole(result)
                 self.assertNotIn("error", result.stderr)  # warnings may come on a busy machine
 
     def test_reports_tell_what_was_exchanged_and_what_that_took(self):
         with tempfile.TemporaryDirectory() as folder:
-            self.assert_like_the_whole(run("--ranks", "2", "--spatial", "h2", UCUDNN_REPORT=f"{folder}/%p.json"))
-            told = []
+            self.assert_like_the_whole(on_ranks(2, UCUDNN_REPORT=f"{folder}/%p.json"))
+            told = [report["spatial"] for report in program.reports(folder)]
             for name in os.listdir(folder):
-                with open(f"{folder}/{name}") as file:
-                    told.append(json.load(file)["spatial"])
-                subprocess.run([COMMAND, "report", f"{folder}/{name}"], check=True, capture_output=True)
+                program.command("report", f"{folder}/{name}")
         self.assertEqual([("h2", 0, 2, 64), ("h2", 1, 2, 64)],
                          sorted((one["grid"], one["rank"], one["ranks"], one["calls"]) for one in told))
         # One rank receives what the other sends.
@@ -120,9 +116,8 @@ class Striped(unittest.TestCase):
     def test_reports_tell_of_each_kernel_its_verdict_bytes_and_times(self):
         for ranks in (2, 4):
             with self.subTest(ranks=ranks), tempfile.TemporaryDirectory() as folder:
-                self.assert_like_the_whole(run("--ranks", str(ranks), "--spatial", f"h{ranks}", UCUDNN_REPORT=f"{folder}/%p.json"))
-                files = [f"{folder}/{name}" for name in os.listdir(folder)]
-                told = [json.loads(pathlib.Path(name).read_text())["spatial"] for name in files]
+                self.assert_like_the_whole(on_ranks(ranks, UCUDNN_REPORT=f"{folder}/%p.json"))
+                told = [report["spatial"] for report in program.reports(folder)]
                 tracks = sorted((track for one in told for track in one["tracks"]), key=lambda track: track["rank"])
                 self.assertEqual(list(range(ranks)), [track["rank"] for track in tracks])
                 for one in told:
@@ -135,7 +130,7 @@ class Striped(unittest.TestCase):
                 for kernels in zip(*(track["kernels"] for track in tracks), strict=True):
                     self.assertEqual(1, len({kernel["common"] for kernel in kernels}))
                     self.assertEqual(sum(kernel["sent_bytes"] for kernel in kernels), sum(kernel["received_bytes"] for kernel in kernels))
-                self.assert_page(files, ranks)
+                self.assert_page(folder, ranks)
 
     def test_reports_tell_of_pools_and_norms(self):
         steps, number, numbers = 4, 8, 2 * 4 * 8  # bytes of one number, and of one of each image and channel
@@ -148,11 +143,10 @@ class Striped(unittest.TestCase):
                  ("convolution", "backward_data")]
         for ranks in (2, 4):
             with self.subTest(ranks=ranks), tempfile.TemporaryDirectory() as folder:
-                result = run("--ranks", str(ranks), "--spatial", f"h{ranks}", words=(STRIPED_POOLS, str(steps)),
+                result = on_ranks(ranks, words=(STRIPED_POOLS, str(steps)),
                              UCUDNN_SPATIAL_ONE="replicated", UCUDNN_REPORT=f"{folder}/%p.json")
                 self.assertEqual(0, result.returncode, result.stderr)
-                files = [f"{folder}/{name}" for name in os.listdir(folder)]
-                tracks = [json.loads(pathlib.Path(name).read_text())["spatial"]["tracks"][0] for name in files]
+                tracks = [report["spatial"]["tracks"][0] for report in program.reports(folder)]
                 self.assertEqual(list(range(ranks)), sorted(track["rank"] for track in tracks))
                 for track in tracks:
                     self.assertEqual(kinds, [(kernel["kind"], kernel["op"]) for kernel in track["kernels"]])
@@ -169,7 +163,7 @@ class Striped(unittest.TestCase):
                 for kernels in zip(*(track["kernels"] for track in tracks), strict=True):
                     self.assertEqual(1, len({kernel["common"] for kernel in kernels}))
                     self.assertEqual(sum(kernel["sent_bytes"] for kernel in kernels), sum(kernel["received_bytes"] for kernel in kernels))
-                self.assert_page(files, ranks, *(f">{at}: {kind} " for at, (kind, _) in enumerate(kinds, 1) if kind != "convolution"))
+                self.assert_page(folder, ranks, *(f">{at}: {kind} " for at, (kind, _) in enumerate(kinds, 1) if kind != "convolution"))
 
     def assert_pool_or_norm(self, kernel, steps, received, most_beside):
         kind, least = (kernel["kind"], kernel["op"]), kernel["least_received_bytes"]
@@ -208,8 +202,9 @@ class Striped(unittest.TestCase):
         self.assertEqual({"call", "own", "exchange", "await_exchange", "sum", "await_sum"},
                          {name for call in step["calls"] for name, _, _ in call["spans"]})
 
-    def assert_page(self, files, ranks, *texts):
-        page = subprocess.run([COMMAND, "report", *files], check=True, capture_output=True, text=True).stdout
+    def assert_page(self, folder, ranks, *texts):
+        files = [f"{folder}/{name}" for name in os.listdir(folder)]
+        page = program.command("report", *files)
         for rank in range(ranks):
             self.assertIn(f">rank {rank}</th>", page)  # of the table
             self.assertGreaterEqual(page.count(f">rank {rank}</text>"), 2)  # its track, and its part of the grid
@@ -217,7 +212,7 @@ class Striped(unittest.TestCase):
             self.assertIn(text, page)
         self.assertNotIn("There is no report here", page)
         self.assertIn("There is no report here of rank" if ranks == 2 else "There is no report here of ranks",
-                      subprocess.run([COMMAND, "report", files[0]], check=True, capture_output=True, text=True).stdout)
+                      program.command("report", files[0]))
 
     def test_reports_tell_why_a_kernel_is_refused(self):
         # Two rows on each rank are one row after a stride of two, and that may be a stripe or a copy: 3x3 is refused there.
@@ -228,7 +223,7 @@ class Striped(unittest.TestCase):
                                                          UCUDNN_RENDEZVOUS=f"file:{folder}/meeting"), range(4)))
             for rank, result in enumerate(results):
                 self.assertEqual(1, result.returncode, result.stderr)
-                kernels = json.loads(pathlib.Path(folder, f"{rank}.json").read_text())["spatial"]["tracks"][0]["kernels"]
+                kernels = program.read(f"{folder}/{rank}.json")["spatial"]["tracks"][0]["kernels"]
                 refused = [kernel for kernel in kernels if kernel["verdict"] == "refused"]
                 self.assertEqual([("forward", 3)], [(kernel["op"], kernel["problem"]["r"]) for kernel in refused])
                 self.assertIn("UCUDNN_SPATIAL_ONE", refused[0]["reason"])
@@ -237,10 +232,9 @@ class Striped(unittest.TestCase):
 
     def test_reports_tell_what_was_refused_by_name(self):
         with tempfile.TemporaryDirectory() as folder:
-            result = run("--ranks", "2", "--spatial", "h2", words=(FRONTEND_WHOLE, "4"), UCUDNN_REPORT=f"{folder}/%p.json")
+            result = on_ranks(2, words=(FRONTEND_WHOLE, "4"), UCUDNN_REPORT=f"{folder}/%p.json")
             self.assert_refused(result, "operations before the convolution")
-            refused = [one for name in os.listdir(folder)
-                       for one in json.loads(pathlib.Path(folder, name).read_text())["spatial"]["refused"]]
+            refused = [one for report in program.reports(folder) for one in report["spatial"]["refused"]]
             self.assertGreater(len(refused), 0)
             for one in refused:
                 self.assertIn("is not split", one["what"])
@@ -248,17 +242,17 @@ class Striped(unittest.TestCase):
 
     def test_a_call_more_on_one_rank_is_an_error_on_all(self):
         script = f'exec {STRIPED_CNN} {HEIGHT} $((4 + RANK))'
-        result = run("--ranks", "2", "--spatial", "h2", words=("bash", "-c", script))
+        result = on_ranks(2, words=("bash", "-c", script))
         self.assertEqual(1, result.returncode)
         self.assertIn("rank 0 ended after split call 64, but rank 1 makes call", result.stderr)
 
     def test_a_rank_that_dies_ends_the_job(self):
         script = f'[ $RANK = 1 ] && {{ sleep 0.5; kill -KILL $$; }}; exec {STRIPED_CNN} {HEIGHT} 4'
-        self.assert_refused(run("--ranks", "2", "--spatial", "h2", words=("bash", "-c", script)), "rank 1")
+        self.assert_refused(on_ranks(2, words=("bash", "-c", script)), "rank 1")
 
     def test_a_rank_that_does_not_come_is_waited_for_until_the_timeout(self):
         script = f'[ $RANK = 1 ] && exec sleep 6; exec {STRIPED_CNN} {HEIGHT} 4'
-        result = run("--ranks", "2", "--spatial", "h2", words=("bash", "-c", script), UCUDNN_SPATIAL_TIMEOUT="2")
+        result = on_ranks(2, words=("bash", "-c", script), UCUDNN_SPATIAL_TIMEOUT="2")
         self.assert_refused(result, "rank 0 has waited", "for rank 1")
 
     def test_plans_of_the_graph_api_give_what_plain_loops_over_the_whole_image_give(self):
@@ -267,15 +261,14 @@ class Striped(unittest.TestCase):
         results, steps = 8, 5
         for kind, axes, ranks in (("fp32", "2", 3), ("fp16", "3", 2), ("bf16", "2", 2)):
             with self.subTest(kind=kind, axes=axes, ranks=ranks):
-                result = run("--ranks", str(ranks), "--spatial", f"h{ranks}", words=(FRONTEND_STEP, kind, axes, "4", str(steps)),
-                             UCUDNN_SPATIAL_REDUCE="all")
+                result = on_ranks(ranks, words=(FRONTEND_STEP, kind, axes, "4", str(steps)), UCUDNN_SPATIAL_REDUCE="all")
                 self.assertEqual(0, result.returncode, result.stderr)
                 self.assertEqual(results * steps * ranks, result.stdout.count(" exact"))
                 checksums = {line.split()[2] for line in lines(result) if line.startswith("backward_filter")}
                 self.assertEqual(1, len(checksums), "every rank has the sum")
 
     def test_a_program_takes_its_own_calls_out_and_says_what_is_whole(self):
-        result = run("--ranks", "2", "--spatial", "h2", words=(STRIPED_API,), UCUDNN_SPATIAL_TRANSPORT="loopback")
+        result = on_ranks(2, words=(STRIPED_API,), UCUDNN_SPATIAL_TRANSPORT="loopback")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         own = ["rank 0: an evaluation is exact"] * 3
         said = ("a stripe again is", "a stripe is", "the geometry is", "rows beside a stripe are", "a whole picture is",
@@ -290,8 +283,7 @@ class Striped(unittest.TestCase):
         self.assertEqual(4 + 8, len(lines(whole)))
         for ranks in (2, 4):
             with self.subTest(ranks=ranks):
-                result = run("--ranks", str(ranks), "--spatial", f"h{ranks}", words=(STRIPED_HEAD,),
-                             UCUDNN_SPATIAL_ONE="replicated")
+                result = on_ranks(ranks, words=(STRIPED_HEAD,), UCUDNN_SPATIAL_ONE="replicated")
                 self.assertEqual(0, result.returncode, result.stderr)
                 self.assertEqual(4 * ranks + 8, len(lines(result)))
                 self.assertEqual(set(lines(whole)), set(lines(result)))
@@ -302,8 +294,7 @@ class Striped(unittest.TestCase):
         self.assertEqual(11 + 32, len(lines(whole)))
         for ranks in (2, 4):
             with self.subTest(ranks=ranks):
-                result = run("--ranks", str(ranks), "--spatial", f"h{ranks}", words=(STRIPED_POOLS,),
-                             UCUDNN_SPATIAL_ONE="replicated")
+                result = on_ranks(ranks, words=(STRIPED_POOLS,), UCUDNN_SPATIAL_ONE="replicated")
                 self.assertEqual((0, ""), (result.returncode, result.stderr))
                 self.assertEqual(11 * ranks + 32, len(lines(result)))
                 self.assert_near(whole, result)
@@ -315,14 +306,14 @@ class Striped(unittest.TestCase):
         self.assert_near(whole, run(words=(STRIPED_POOLS, "4", "graph")))
         for ranks, transport in ((2, "nccl"), (4, "nccl"), (2, "loopback"), (4, "loopback")):
             with self.subTest(ranks=ranks, transport=transport):
-                result = run("--ranks", str(ranks), "--spatial", f"h{ranks}", words=(STRIPED_POOLS, "4", "graph"),
+                result = on_ranks(ranks, words=(STRIPED_POOLS, "4", "graph"),
                              UCUDNN_SPATIAL_ONE="replicated", UCUDNN_SPATIAL_TRANSPORT=transport)
                 self.assertEqual(0, result.returncode, result.stderr)
                 self.assertNotIn("error", result.stderr)
                 self.assert_near(whole, result)
 
     def test_global_pooling_is_refused_until_the_program_says_so(self):
-        result = run("--ranks", "2", "--spatial", "h2", words=(STRIPED_POOLS,))
+        result = on_ranks(2, words=(STRIPED_POOLS,))
         self.assertNotEqual(0, result.returncode)
         for word in ("average pooling with padding", "the window covers the stripe of every rank", "UCUDNN_SPATIAL_ONE=replicated"):
             self.assertIn(word, result.stderr)
@@ -345,17 +336,15 @@ class Striped(unittest.TestCase):
         self.assertEqual(12, result.stdout.count(" exact"))
 
     def test_of_plans_the_program_says_who_sums_gradients(self):
-        words = (FRONTEND_STEP, "fp32", "2", "4")
-        result = run("--ranks", "2", "--spatial", "h2", words=words)
+        result = on_ranks(2, words=(FRONTEND_STEP, "fp32", "2", "4"))
         self.assertNotEqual(0, result.returncode)
         self.assertIn("UCUDNN_SPATIAL_REDUCE=all sums it over ranks here, none leaves that to the program", result.stderr)
 
     def test_what_is_not_split_is_refused_by_name(self):
         # The last convolution has no padding, so stripes would give another result.
-        words = (TRAIN_CNN, "fp32", "nchw", "norm", "8", "1")
-        self.assert_refused(run("--ranks", "2", "--spatial", "h2", words=words), "cannot be split")
+        self.assert_refused(on_ranks(2, words=(TRAIN_CNN, "fp32", "nchw", "norm", "8", "1")), "cannot be split")
         # These graphs are neither pointwise nor one convolution with pointwise operations after it.
-        self.assert_refused(run("--ranks", "2", "--spatial", "h2", words=(FRONTEND_WHOLE, "4")), "operations before the convolution",
+        self.assert_refused(on_ranks(2, words=(FRONTEND_WHOLE, "4")), "operations before the convolution",
                             "a convolution of the graph API that ucudnn cannot read is not split")
 
     def test_no_setting_leads_back_to_the_local_call(self):

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "check_calls.h"
+#include "descriptors.h"
 
 namespace {
 
@@ -73,9 +74,8 @@ class Random {
 // Device memory of n x c x h x w elements in the program's layout, zero at first.
 class Tensor {
  public:
-  Tensor(int n, int c, int h, int w) : n(n), c(c), h(h), w(w) {
-    CHECK_CUDNN(cudnnCreateTensorDescriptor(&descriptor_));
-    CHECK_CUDNN(cudnnSetTensor4dDescriptor(descriptor_, layout, type, n, c, h, w));
+  Tensor(int n, int c, int h, int w)
+      : n(n), c(c), h(h), w(w), descriptor_(MakeTensor(type, n, c, h, w, layout)) {
     CHECK_CUDA(cudaMalloc(&data_, Bytes()));
     CHECK_CUDA(cudaMemset(data_, 0, Bytes()));
   }
@@ -129,7 +129,7 @@ class Tensor {
           }
   }
 
-  cudnnTensorDescriptor_t descriptor_ = nullptr;
+  cudnnTensorDescriptor_t descriptor_;
   void* data_ = nullptr;
   std::vector<double> wide_;
   std::vector<float> narrow_;
@@ -149,26 +149,33 @@ std::vector<double> SmallNumbers(size_t count, int most, double unit, uint32_t s
   return values;
 }
 
-// A layer reads x, fills y, and later turns y's gradient into x's; both gradients belong to the
-// network.
+// A tensor, and its gradient.
+struct Values {
+  Values(int c, int size) : value(batch, c, size, size), gradient(batch, c, size, size) {}
+  Tensor value, gradient;
+};
+
+// A layer reads x, fills y, and later turns y's gradient into x's.
 class Layer {
  public:
+  // A layer that works in place has one `x` and `y`.
+  Layer(Values& x, Values& y) : x_(x.value), dx_(x.gradient), y_(y.value), dy_(y.gradient) {}
   virtual ~Layer() = default;
   virtual void Forward() = 0;
   virtual void Backward() = 0;
   virtual void Learn() {}
+
+ protected:
+  Tensor &x_, &dx_, &y_, &dy_;
 };
 
 class Convolution : public Layer {
  public:
-  // There is no gradient of x where `dx` is null.
-  Convolution(Tensor& x, Tensor* dx, Tensor& y, Tensor& dy, int filter, int pad, uint32_t seed)
-      : x_(x), dx_(dx), y_(y), dy_(dy), weights_(y.c, x.c, filter, filter) {
-    CHECK_CUDNN(cudnnCreateFilterDescriptor(&filter_));
-    CHECK_CUDNN(cudnnSetFilter4dDescriptor(filter_, type, layout, y.c, x.c, filter, filter));
-    CHECK_CUDNN(cudnnCreateConvolutionDescriptor(&convolution_));
-    CHECK_CUDNN(cudnnSetConvolution2dDescriptor(convolution_, pad, pad, 1, 1, 1, 1,
-                                                CUDNN_CROSS_CORRELATION, type));
+  // The first layer of a network needs no gradient of x.
+  Convolution(Values& x, Values& y, int filter, int pad, uint32_t seed, bool is_first = false)
+      : Layer(x, y), is_first_(is_first), weights_(y_.c, x_.c, filter, filter) {
+    filter_ = MakeFilter(type, y_.c, x_.c, filter, layout);
+    convolution_ = MakeConvolution(type, pad);
     CHECK_CUDNN(cudnnCreateOpTensorDescriptor(&sum_));
     CHECK_CUDNN(
         cudnnSetOpTensorDescriptor(sum_, CUDNN_OP_TENSOR_ADD, type, CUDNN_NOT_PROPAGATE_NAN));
@@ -193,11 +200,11 @@ class Convolution : public Layer {
         handle, Factor(1).get(), x_.descriptor(), x_.data(), dy_.descriptor(), dy_.data(),
         convolution_, backward_filter_.algo, workspace, backward_filter_.memory,
         Factor(kMomentum).get(), filter_, weights_.velocity.data()));
-    if (dx_ == nullptr) return;
+    if (is_first_) return;
     CHECK_CUDNN(cudnnConvolutionBackwardData(
         handle, Factor(1).get(), filter_, weights_.value.data(), dy_.descriptor(), dy_.data(),
         convolution_, backward_data_.algo, workspace, backward_data_.memory, Factor(0).get(),
-        dx_->descriptor(), dx_->data()));
+        dx_.descriptor(), dx_.data()));
   }
   void Learn() override {
     const Tensor &w = weights_.value, &v = weights_.velocity;
@@ -216,16 +223,13 @@ class Convolution : public Layer {
     CHECK_CUDNN(cudnnFindConvolutionBackwardFilterAlgorithmEx(
         handle, x_.descriptor(), x_.data(), dy_.descriptor(), dy_.data(), convolution_, filter_,
         weights_.velocity.data(), 1, &count, &backward_filter_, workspace, workspace_bytes));
-    if (dx_ == nullptr) return;
+    if (is_first_) return;
     CHECK_CUDNN(cudnnFindConvolutionBackwardDataAlgorithmEx(
         handle, filter_, weights_.value.data(), dy_.descriptor(), dy_.data(), convolution_,
-        dx_->descriptor(), dx_->data(), 1, &count, &backward_data_, workspace, workspace_bytes));
+        dx_.descriptor(), dx_.data(), 1, &count, &backward_data_, workspace, workspace_bytes));
   }
 
-  Tensor& x_;
-  Tensor* dx_;
-  Tensor& y_;
-  Tensor& dy_;
+  const bool is_first_;
   Parameter weights_;
   cudnnFilterDescriptor_t filter_ = nullptr;
   cudnnConvolutionDescriptor_t convolution_ = nullptr;
@@ -238,7 +242,7 @@ class Convolution : public Layer {
 // Adds one value per channel, in place; the gradient passes unchanged.
 class Bias : public Layer {
  public:
-  Bias(Tensor& y, Tensor& dy) : y_(y), dy_(dy), bias_(1, y.c, 1, 1) {}
+  explicit Bias(Values& y) : Layer(y, y), bias_(1, y_.c, 1, 1) {}
   void Forward() override {
     CHECK_CUDNN(cudnnAddTensor(handle, Factor(1).get(), bias_.value.descriptor(),
                                bias_.value.data(), Factor(1).get(), y_.descriptor(), y_.data()));
@@ -255,27 +259,22 @@ class Bias : public Layer {
   }
 
  private:
-  Tensor& y_;
-  Tensor& dy_;
   Parameter bias_;
 };
 
 class Normalization : public Layer {
  public:
-  Normalization(Tensor& x, Tensor& dx, Tensor& y, Tensor& dy)
-      : x_(x),
-        dx_(dx),
-        y_(y),
-        dy_(dy),
-        scale_(1, x.c, 1, 1),
-        bias_(1, x.c, 1, 1),
-        running_mean_(1, x.c, 1, 1),
-        running_variance_(1, x.c, 1, 1),
-        mean_(1, x.c, 1, 1),
-        inverse_(1, x.c, 1, 1) {
+  Normalization(Values& x, Values& y)
+      : Layer(x, y),
+        scale_(1, x_.c, 1, 1),
+        bias_(1, x_.c, 1, 1),
+        running_mean_(1, x_.c, 1, 1),
+        running_variance_(1, x_.c, 1, 1),
+        mean_(1, x_.c, 1, 1),
+        inverse_(1, x_.c, 1, 1) {
     CHECK_CUDNN(cudnnCreateTensorDescriptor(&parameters_));
     CHECK_CUDNN(
-        cudnnDeriveBNTensorDescriptor(parameters_, x.descriptor(), CUDNN_BATCHNORM_SPATIAL));
+        cudnnDeriveBNTensorDescriptor(parameters_, x_.descriptor(), CUDNN_BATCHNORM_SPATIAL));
     scale_.value.Fill(1);
   }
   ~Normalization() override { cudnnDestroyTensorDescriptor(parameters_); }
@@ -303,10 +302,6 @@ class Normalization : public Layer {
   }
 
  private:
-  Tensor& x_;
-  Tensor& dx_;
-  Tensor& y_;
-  Tensor& dy_;
   Parameter scale_, bias_;
   Tensor running_mean_, running_variance_, mean_, inverse_;
   cudnnTensorDescriptor_t parameters_ = nullptr;
@@ -316,7 +311,7 @@ class Normalization : public Layer {
 // Works in place: y becomes its positive part, and dy becomes 0 elsewhere.
 class Relu : public Layer {
  public:
-  Relu(Tensor& y, Tensor& dy) : y_(y), dy_(dy) {
+  explicit Relu(Values& y) : Layer(y, y) {
     CHECK_CUDNN(cudnnCreateActivationDescriptor(&activation_));
     CHECK_CUDNN(cudnnSetActivationDescriptor(activation_, CUDNN_ACTIVATION_RELU,
                                              CUDNN_NOT_PROPAGATE_NAN, 0));
@@ -333,16 +328,13 @@ class Relu : public Layer {
   }
 
  private:
-  Tensor& y_;
-  Tensor& dy_;
   cudnnActivationDescriptor_t activation_ = nullptr;
 };
 
 // Halves both extents.
 class Pooling : public Layer {
  public:
-  Pooling(cudnnPoolingMode_t mode, Tensor& x, Tensor& dx, Tensor& y, Tensor& dy)
-      : x_(x), dx_(dx), y_(y), dy_(dy) {
+  Pooling(cudnnPoolingMode_t mode, Values& x, Values& y) : Layer(x, y) {
     CHECK_CUDNN(cudnnCreatePoolingDescriptor(&pooling_));
     CHECK_CUDNN(
         cudnnSetPooling2dDescriptor(pooling_, mode, CUDNN_NOT_PROPAGATE_NAN, 2, 2, 0, 0, 2, 2));
@@ -359,10 +351,6 @@ class Pooling : public Layer {
   }
 
  private:
-  Tensor& x_;
-  Tensor& dx_;
-  Tensor& y_;
-  Tensor& dy_;
   cudnnPoolingDescriptor_t pooling_ = nullptr;
 };
 
@@ -391,52 +379,41 @@ class Images {
 };
 
 void Train() {
-  const auto tensor = [](int c, int size) {
-    return std::make_unique<Tensor>(batch, c, size, size);
-  };
-  // These are the values and their gradients.
-  const auto image = tensor(kColours, kImage);
-  const auto a = tensor(16, kImage), da = tensor(16, kImage);
-  const auto b = tensor(16, kImage), db = tensor(16, kImage);
-  const auto c = tensor(16, kImage / 2), dc = tensor(16, kImage / 2);
-  const auto d = tensor(24, kImage / 2), dd = tensor(24, kImage / 2);
-  const auto e = tensor(24, kImage / 4), de = tensor(24, kImage / 4);
-  const auto scores = tensor(kClasses, 1), dscores = tensor(kClasses, 1);
-  const auto logs = tensor(kClasses, 1), truth = tensor(kClasses, 1);
+  Values image(kColours, kImage), a(16, kImage), b(16, kImage), c(16, kImage / 2);
+  Values d(24, kImage / 2), e(24, kImage / 4), scores(kClasses, 1);
+  Tensor logs(batch, kClasses, 1, 1), truth(batch, kClasses, 1, 1);
 
   std::vector<std::unique_ptr<Layer>> layers;
-  Tensor &hidden = normalize ? *b : *a, &dhidden = normalize ? *db : *da;
-  layers.push_back(std::make_unique<Convolution>(*image, nullptr, *a, *da, 5, 2, 1));
-  if (normalize) layers.push_back(std::make_unique<Normalization>(*a, *da, *b, *db));
-  layers.push_back(std::make_unique<Relu>(hidden, dhidden));
-  layers.push_back(std::make_unique<Pooling>(CUDNN_POOLING_MAX, hidden, dhidden, *c, *dc));
-  layers.push_back(std::make_unique<Convolution>(*c, dc.get(), *d, *dd, 3, 1, 2));
-  layers.push_back(std::make_unique<Bias>(*d, *dd));
-  layers.push_back(std::make_unique<Relu>(*d, *dd));
-  layers.push_back(
-      std::make_unique<Pooling>(CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, *d, *dd, *e, *de));
-  layers.push_back(
-      std::make_unique<Convolution>(*e, de.get(), *scores, *dscores, kImage / 4, 0, 3));
-  layers.push_back(std::make_unique<Bias>(*scores, *dscores));
+  Values& hidden = normalize ? b : a;
+  layers.push_back(std::make_unique<Convolution>(image, a, 5, 2, 1, true));
+  if (normalize) layers.push_back(std::make_unique<Normalization>(a, b));
+  layers.push_back(std::make_unique<Relu>(hidden));
+  layers.push_back(std::make_unique<Pooling>(CUDNN_POOLING_MAX, hidden, c));
+  layers.push_back(std::make_unique<Convolution>(c, d, 3, 1, 2));
+  layers.push_back(std::make_unique<Bias>(d));
+  layers.push_back(std::make_unique<Relu>(d));
+  layers.push_back(std::make_unique<Pooling>(CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, d, e));
+  layers.push_back(std::make_unique<Convolution>(e, scores, kImage / 4, 0, 3));
+  layers.push_back(std::make_unique<Bias>(scores));
 
   Images images;
   std::vector<double> pixels, right;
   for (int step = 1; step <= steps; ++step) {
     images.Next(pixels, right);
-    image->Upload(pixels);
-    truth->Upload(right);
+    image.value.Upload(pixels);
+    truth.Upload(right);
     for (auto& layer : layers) layer->Forward();
     CHECK_CUDNN(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_LOG, CUDNN_SOFTMAX_MODE_CHANNEL,
-                                    Factor(1).get(), scores->descriptor(), scores->data(),
-                                    Factor(0).get(), logs->descriptor(), logs->data()));
+                                    Factor(1).get(), scores.value.descriptor(), scores.value.data(),
+                                    Factor(0).get(), logs.descriptor(), logs.data()));
     // The loss is -sum(truth * logs) / batch.
     CHECK_CUDNN(cudnnSoftmaxBackward(handle, CUDNN_SOFTMAX_LOG, CUDNN_SOFTMAX_MODE_CHANNEL,
-                                     Factor(-1.0 / batch).get(), logs->descriptor(), logs->data(),
-                                     truth->descriptor(), truth->data(), Factor(0).get(),
-                                     dscores->descriptor(), dscores->data()));
+                                     Factor(-1.0 / batch).get(), logs.descriptor(), logs.data(),
+                                     truth.descriptor(), truth.data(), Factor(0).get(),
+                                     scores.gradient.descriptor(), scores.gradient.data()));
     for (size_t i = layers.size(); i-- > 0;) layers[i]->Backward();
     for (auto& layer : layers) layer->Learn();
-    const std::vector<double> found = logs->Download();
+    const std::vector<double> found = logs.Download();
     double loss = 0;
     for (size_t i = 0; i < found.size(); ++i) loss -= right[i] * found[i] / batch;
     std::printf("step %d loss %.17g\n", step, loss);

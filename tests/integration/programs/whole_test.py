@@ -1,33 +1,27 @@
 """Tests graphs that ucudnn does not divide: they run as without it, whatever the limit is, and the report says why."""
 
-import json
 import os
-import subprocess
 import tempfile
 import unittest
 
-COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
+import program
+
 FRONTEND_WHOLE = os.environ["UCUDNN_TEST_FRONTEND_WHOLE"]
-ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive"}
 
 
 def run(*options):
     """Returns what the program prints; the program fails where a result is not what plain loops compute."""
-    result = subprocess.run([COMMAND, "run", "--host", *options, "--", FRONTEND_WHOLE, "4"], capture_output=True, text=True,
-                            env=ENVIRONMENT)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
+    return program.printed([FRONTEND_WHOLE, "4"], options)
 
 
 class Whole(unittest.TestCase):
     def test_results_are_the_same_and_the_report_says_why(self):
         alone = run("--off")
-        self.assertEqual(5, len(alone.splitlines()))
+        self.assertEqual(5, len(alone))
         for limit in ((), ("--workspace-limit", "1MiB"), ("--workspace-limit", "0")):
             with self.subTest(limit=limit), tempfile.TemporaryDirectory() as folder:
                 self.assertEqual(alone, run(*limit, "--db", "none", "--report", f"{folder}/report.json"))
-                with open(f"{folder}/report.json") as file:
-                    report = json.load(file)
+                report = program.read(f"{folder}/report.json")
                 self.assertEqual([], [kernel for kernel in report["kernels"] if len(kernel["plan"]) > 1])
                 causes = " ".join(fallback["cause"] for fallback in report["fallbacks"])
                 for why in ("operations before the convolution", "CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR",

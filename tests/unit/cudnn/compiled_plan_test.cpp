@@ -10,6 +10,7 @@
 #include "cudnn/plan_edit.h"
 #include "tests/support/cases.h"
 #include "tests/support/deviceless_cudnn.h"
+#include "tests/support/problem.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -55,19 +56,14 @@ std::string WholeJson(cudnnBackendDescriptor_t plan) {
 }
 
 ConvolutionProblem Problem(Operation operation, int n) {
-  ConvolutionProblem problem;
-  problem.operation = operation;
-  problem.type = DataType::kHalf;
-  problem.layout = Layout::kNhwc;
-  problem.n = n;
-  problem.c = 32;
-  problem.k = 64;
-  problem.x = {1, 14, 14};
-  problem.w = {1, 3, 3};
-  problem.pad = {0, 1, 1};
-  problem.alignment = 16;
-  SetPackedStrides(problem);
-  return problem;
+  return test::ProblemWith({.operation = operation,
+                            .n = n,
+                            .c = 32,
+                            .k = 64,
+                            .x = {1, 14, 14},
+                            .type = DataType::kHalf,
+                            .layout = Layout::kNhwc,
+                            .alignment = 16});
 }
 
 TEST_P(CompiledPlans, AtAnotherBatchIsTheNativePlan) {

@@ -51,8 +51,7 @@ void ExpectRoundTrip(const ConvolutionProblem& problem) {
 }
 
 TEST(OwnedDescriptors, RoundTrip2dIn3Operations) {
-  for (const Operation operation :
-       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+  for (const Operation operation : test::kOperations) {
     ConvolutionProblem problem = Problem2d();
     problem.operation = operation;
     ExpectRoundTrip(problem);
@@ -115,18 +114,15 @@ class ReadProblemTest : public testing::Test {
 
 TEST_F(ReadProblemTest, MissingDescriptorsAreRefused) {
   EXPECT_EQ(Refusal(), "");
-  Descriptors some = descriptors_.get();
-  some.x = nullptr;
-  EXPECT_NE(Refusal(some), "");
-  some = descriptors_.get();
-  some.y = nullptr;
-  EXPECT_NE(Refusal(some), "");
-  some = descriptors_.get();
-  some.w = nullptr;
-  EXPECT_NE(Refusal(some), "");
-  some = descriptors_.get();
-  some.convolution = nullptr;
-  EXPECT_NE(Refusal(some), "");
+  const auto without = [&](auto Descriptors::*member) {
+    Descriptors some = descriptors_.get();
+    some.*member = nullptr;
+    return Refusal(some);
+  };
+  EXPECT_NE(without(&Descriptors::x), "");
+  EXPECT_NE(without(&Descriptors::y), "");
+  EXPECT_NE(without(&Descriptors::w), "");
+  EXPECT_NE(without(&Descriptors::convolution), "");
 }
 
 TEST_F(ReadProblemTest, OtherTypesAreRefused) {

@@ -26,6 +26,14 @@ ConvolutionProblem Problem(Operation operation = Operation::kForward) {
       {.operation = operation, .n = 64, .c = 32, .k = 64, .x = {1, 28, 28}, .alignment = 16});
 }
 
+ConvolutionProblem Nhwc(DataType type, Operation operation = Operation::kForward) {
+  ConvolutionProblem problem = Problem(operation);
+  problem.type = type;
+  problem.layout = Layout::kNhwc;
+  SetPackedStrides(problem);
+  return problem;
+}
+
 // The first plan that the library has for the graph.
 std::optional<BackendDescriptor> AnyPlan(const Graph& graph) {
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
@@ -58,8 +66,7 @@ std::string Refusal(const std::string& json) {
 }
 
 TEST(FusedConvolution, ReadsTheThreeOperations) {
-  for (const Operation operation :
-       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+  for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Problem(operation);
     GraphOptions options;
     options.alpha = 0.5;
@@ -113,9 +120,7 @@ TEST(FusedConvolution, AlignmentIsTheLargestDeclaredForABatch) {
 }
 
 TEST(FusedConvolution, AStemInHalfMayOnlyBeDividedWhereItsImagesAreAligned) {
-  ConvolutionProblem stem = Problem();
-  stem.type = DataType::kHalf;
-  stem.layout = Layout::kNhwc;
+  ConvolutionProblem stem = Nhwc(DataType::kHalf);
   stem.c = 4;
   stem.x = {1, 223, 223};
   SetPackedStrides(stem);
@@ -126,10 +131,7 @@ TEST(FusedConvolution, AStemInHalfMayOnlyBeDividedWhereItsImagesAreAligned) {
 }
 
 TEST(FusedConvolution, ReadsWhatIsFused) {
-  ConvolutionProblem problem = Problem();
-  problem.type = DataType::kHalf;
-  problem.layout = Layout::kNhwc;
-  SetPackedStrides(problem);
+  const ConvolutionProblem problem = Nhwc(DataType::kHalf);
   GraphOptions options;
   options.residual = options.bias = options.relu = true;
   options.residual_scale = 0.5;
@@ -158,10 +160,7 @@ TEST(FusedConvolution, ThePlanAtOtherExtentsIsTheOneThatTheLibraryBuilds) {
     for (const auto& [operation, fuses] :
          {std::pair{Operation::kForward, true}, std::pair{Operation::kForward, false},
           std::pair{Operation::kBackwardData, false}}) {
-      ConvolutionProblem problem = Problem(operation);
-      problem.type = type;
-      problem.layout = Layout::kNhwc;
-      SetPackedStrides(problem);
+      const ConvolutionProblem problem = Nhwc(type, operation);
       GraphOptions options;
       options.residual = options.bias = options.relu = fuses;
       ConvolutionProblem rows = problem;
@@ -242,8 +241,7 @@ TEST(FusedConvolution, AnEngineOfHigherPrecisionMayTakeThePlaceOfALower) {
 }
 
 TEST(FusedConvolution, PaddingMayDifferBehind) {
-  for (const Operation operation :
-       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+  for (const Operation operation : test::kOperations) {
     ConvolutionProblem problem = Problem(operation);
     problem.extra_pad = {0, 1, -1};
     SetPackedStrides(problem);
@@ -337,10 +335,7 @@ TEST(FusedConvolution, TensorsBeyondTwoToThe31AreRead) {
 TEST(PlanWords, NameOperationsAndExtents) {
   GraphOptions options;
   options.bias = options.relu = true;
-  ConvolutionProblem problem = Problem();
-  problem.type = DataType::kHalf;
-  problem.layout = Layout::kNhwc;
-  SetPackedStrides(problem);
+  const ConvolutionProblem problem = Nhwc(DataType::kHalf);
   const std::string json = JsonOf(problem, options);
   EXPECT_EQ(PlanWords(json), "convolution_forward 64x32x28x28 by 64x32x3x3 half + add + relu_fwd");
   EXPECT_EQ(PlanWords(JsonOf(Problem(Operation::kBackwardFilter))),
@@ -396,9 +391,7 @@ TEST(PlanEdit, ChangesTheScales) {
 
 // With one image and one element per channel, a residual has the extents of a bias.
 TEST(PlanEdit, TellsAResidualFromABiasAtASingleImage) {
-  ConvolutionProblem problem = Problem();
-  problem.type = DataType::kHalf;
-  problem.layout = Layout::kNhwc;
+  ConvolutionProblem problem = Nhwc(DataType::kHalf);
   problem.x = problem.w = {1, 3, 3};
   problem.pad = {};
   SetPackedStrides(problem);

@@ -69,8 +69,7 @@ TEST(GraphEngines, ServeNothingElse) {
 }
 
 TEST(GraphEngines, APieceNeverNeedsMoreThanItWasMeasuredWith) {
-  for (const Operation operation :
-       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+  for (const Operation operation : test::kOperations) {
     const Graph graph(Problem(operation));
     const GraphTemplate plan = WithWorkspace(graph);
     GraphEngines engines(RealCudnn(), DescribedDevice(), {&plan});

@@ -61,8 +61,28 @@ std::vector<ConvolutionProblem> Layers() {
 
 class Rebatching : public ::testing::Test {
  protected:
+  // Visits the layer's graph, if the library knows it, with those of the other batches.
+  template <typename Visit>
+  static void WithGraphs(ConvolutionProblem problem, const Kind& kind, Operation operation,
+                         const GraphOptions& options, const Visit& visit) {
+    problem.operation = operation;
+    problem.type = kind.type;
+    problem.layout = kind.layout;
+    problem.n = kBatch;
+    SetPackedStrides(problem);
+    const Graph graph(problem, options);
+    if (!graph.ok()) return;
+    std::vector<Graph> others;
+    ConvolutionProblem other = problem;
+    for (const int n : kBatches) {
+      other.n = n;
+      others.emplace_back(other, options);
+    }
+    visit(problem, graph, others);
+  }
+
   // Compares the plan of one engine at every batch. Returns false if the library does not build it.
-  bool Compare(const Graph& graph, const std::vector<const Graph*>& others, int engine,
+  bool Compare(const Graph& graph, const std::vector<Graph>& others, int engine,
                const Graph::Knobs& knobs, const GraphOptions& options,
                const ConvolutionProblem& problem) {
     const auto plan = graph.Plan(engine, knobs);
@@ -73,7 +93,7 @@ class Rebatching : public ::testing::Test {
       return false;
     }
     for (size_t i = 0; i < others.size(); ++i) {
-      const auto native = others[i]->Plan(engine, knobs);
+      const auto native = others[i].Plan(engine, knobs);
       const auto rebatched =
           BuildPart(RealCudnn(), DescribedDevice(), *read,
                     test::AtBatch(read->convolution, kBatches[i], options.alpha, options.beta));
@@ -106,30 +126,17 @@ TEST_F(Rebatching, WorkspaceIsTheNativePlans) {
   // Layers and kinds are paired in turns.
   const int every = test::Cases(1, 3);
   int pairs = 0;
-  for (ConvolutionProblem problem : Layers()) {
+  const auto compare = [&](const auto& problem, const Graph& graph, const auto& others) {
+    const int engines = graph.EngineCount();
+    for (int engine = 0; engine < engines; ++engine) {
+      cases_ += Compare(graph, others, engine, {}, {}, problem);
+    }
+  };
+  for (const ConvolutionProblem& layer : Layers()) {
     for (const Kind& kind : kKinds) {
       if (++pairs % every != 0) continue;
-      for (const Operation operation :
-           {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
-        problem.operation = operation;
-        problem.type = kind.type;
-        problem.layout = kind.layout;
-        problem.n = kBatch;
-        SetPackedStrides(problem);
-        const Graph graph(problem);
-        if (!graph.ok()) continue;
-        std::vector<Graph> others;
-        for (const int n : kBatches) {
-          problem.n = n;
-          others.emplace_back(problem);
-        }
-        problem.n = kBatch;
-        std::vector<const Graph*> pointers;
-        for (const Graph& other : others) pointers.push_back(&other);
-        const int engines = graph.EngineCount();
-        for (int engine = 0; engine < engines; ++engine) {
-          cases_ += Compare(graph, pointers, engine, {}, {}, problem);
-        }
+      for (const Operation operation : test::kOperations) {
+        WithGraphs(layer, kind, operation, {}, compare);
       }
     }
   }
@@ -141,7 +148,7 @@ TEST_F(Rebatching, WorkspaceIsTheNativePlans) {
 
 TEST_F(Rebatching, KnobsThatHeuristicsChose) {
   int chosen = 0, fused = 0;
-  for (ConvolutionProblem problem : Layers()) {
+  for (const ConvolutionProblem& layer : Layers()) {
     for (const Kind& kind : kKinds) {
       for (const auto& [operation, fuses] :
            {std::pair{Operation::kForward, false}, std::pair{Operation::kForward, true},
@@ -151,32 +158,21 @@ TEST_F(Rebatching, KnobsThatHeuristicsChose) {
         options.residual = options.bias = options.relu = fuses;
         // Partial sums of a filter's gradient are added with this beta.
         options.beta = operation == Operation::kBackwardFilter ? 1 : 0;
-        problem.operation = operation;
-        problem.type = kind.type;
-        problem.layout = kind.layout;
-        problem.n = kBatch;
-        SetPackedStrides(problem);
-        const Graph graph(problem, options);
-        if (!graph.ok()) continue;
-        std::vector<Graph> others;
-        for (const int n : kBatches) {
-          problem.n = n;
-          others.emplace_back(problem, options);
-        }
-        problem.n = kBatch;
-        std::vector<const Graph*> pointers;
-        for (const Graph& other : others) pointers.push_back(&other);
-        for (const BackendDescriptor& plan : graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 3)) {
-          const auto read = ReadTemplate(RealCudnn(), plan.get());
-          ASSERT_TRUE(read.ok()) << read.message();
-          ASSERT_NE(read->convolution.engine.graph(), nullptr) << read->convolution.engine;
-          const auto& [engine, knobs, fusion] = *read->convolution.engine.graph();
-          EXPECT_TRUE(Compare(graph, pointers, static_cast<int>(engine), knobs, options, problem))
-              << read->convolution.engine << " of " << Describe(problem);
-          chosen += !knobs.empty();
-          EXPECT_EQ(!fusion.empty(), fuses) << read->convolution.engine;
-          fused += fuses;
-        }
+        const auto compare = [&, fuses = fuses](const auto& problem, const Graph& graph,
+                                                const auto& others) {
+          for (const BackendDescriptor& plan : graph.HeuristicPlans(CUDNN_HEUR_MODE_A, 3)) {
+            const auto read = ReadTemplate(RealCudnn(), plan.get());
+            ASSERT_TRUE(read.ok()) << read.message();
+            ASSERT_NE(read->convolution.engine.graph(), nullptr) << read->convolution.engine;
+            const auto& [engine, knobs, fusion] = *read->convolution.engine.graph();
+            EXPECT_TRUE(Compare(graph, others, static_cast<int>(engine), knobs, options, problem))
+                << read->convolution.engine << " of " << Describe(problem);
+            chosen += !knobs.empty();
+            EXPECT_EQ(!fusion.empty(), fuses) << read->convolution.engine;
+            fused += fuses;
+          }
+        };
+        WithGraphs(layer, kind, operation, options, compare);
       }
     }
   }

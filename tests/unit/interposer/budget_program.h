@@ -21,10 +21,8 @@ inline Options Budget(size_t bytes) {
 // Algorithm 0 needs no workspace; algorithm 1 is faster in pairs of images.
 struct Shared : Program {
   explicit Shared(Operation of, size_t budget = kAmple) : Program(of, Budget(budget)) {
-    need = Need(1, 2);
     EXPECT_GT(need, 0u);
-    StoreRow({{"legacy:1", 2, 1, need, true}, 5, true});
-    StoreRow({{"legacy:0", kImages, 100, 0, true}, 5, true});
+    StorePairs();
   }
 
   const void* CallersWorkspace() const { return Call().workspace; }
@@ -46,14 +44,10 @@ struct Shared : Program {
     EXPECT_EQ(TheCalls()[0].algorithm, 0);
     EXPECT_EQ(TheCalls()[0].workspace, nullptr);
   }
-  WorkspaceBudget& TheBudget() {
-    CUcontext context = nullptr;
-    EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    return *interposer.process().budgets.Of(context);
-  }
+  WorkspaceBudget& TheBudget() { return test::BudgetOf(interposer); }
   nlohmann::json Total() { return ReportJson()["total_workspace"]; }
 
-  size_t need = 0;
+  const size_t need = Need(1, 2);
 };
 
 }  // namespace ucudnn::interposer

@@ -20,6 +20,7 @@
 #include "tests/support/engines.h"
 #include "tests/support/faulty_cudnn.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/seeded_random.h"
 #include "tests/support/stand_in.h"
 #include "tuning/tuning_handle.h"
 
@@ -345,9 +346,7 @@ TEST(RunChecked, ZMayBeTheOutput) {
 
 // Correct plans of any engine on normally distributed data, centred or not, are never reported.
 TEST(RunChecked, RandomRightPlansAreNeverReported) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   MakeContextCurrent();
   const cudnn::Functions real = test::StandIn();
   int checked_calls = 0;

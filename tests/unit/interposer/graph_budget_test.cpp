@@ -20,9 +20,7 @@ struct BudgetCase {
 };
 
 Options Budget(size_t bytes, WorkspaceDivision division = WorkspaceDivision::kConcurrent) {
-  Options options;
-  options.tuning.on = false;
-  options.policy = BatchSizePolicy::kPowerOfTwo;
+  Options options = test::Planned();
   options.total_workspace = bytes;
   options.division = division;
   return options;
@@ -34,9 +32,8 @@ class Shared : public OnePlan {
  public:
   Shared(const BudgetCase& which, const Options& options)
       : OnePlan(Problem(which.operation, which.type), which.fused, options) {
-    ConvolutionProblem part = problem_;
-    part.n = kPart;
-    const test::Graph parts(part, graph_options_, program_.real, {program_.handle});
+    const test::Graph parts(WithBatch(problem_, kPart), graph_options_, program_.real,
+                            {program_.handle});
     program_.Measured(whole_, kEngine, 100);
     PartsMeasured(kEngine, 1);
     SumMeasured(kEngine, 0.1);
@@ -44,7 +41,7 @@ class Shared : public OnePlan {
     need_ = *cudnn::PlanWorkspace(program_.real, piece->get());
     EXPECT_GT(need_, 0u);
     if (SumsPartials(problem_)) need_ += PartialSumBytes(problem_);
-    for (int engine = 0; engine < 8; ++engine) {
+    for (int engine = 0; engine < kMostEngines; ++engine) {
       const auto plan = whole_.Plan(engine);
       if (plan && *cudnn::PlanWorkspace(program_.real, plan->get()) == 0) {
         program_.Measured(whole_, engine, 50);

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <thread>
 
 #include "graph_program.h"
@@ -18,80 +17,41 @@ constexpr CUstreamCaptureMode kModes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                           CU_STREAM_CAPTURE_MODE_RELAXED};
 
 // A program whose plan is divided into pieces of two images, on a stream of its own.
-class CapturedStep {
+class CapturedStep : public OnePlan {
  public:
-  CapturedStep(Operation operation, const Options& options)
-      : problem_(Problem(operation)),
-        program_(options),
-        whole_(problem_, {}, program_.real, {program_.handle}),
-        hooked_(problem_, {}, program_.hooked, {program_.handle}) {
-    ConvolutionProblem part = problem_;
-    part.n = kPart;
+  explicit CapturedStep(Operation operation, const Options& options = test::Planned())
+      : OnePlan(Problem(operation), false, options) {
     program_.Measured(whole_, kEngine, 100);
-    program_.Measured(test::Graph(part, GraphOptions(), program_.real, {program_.handle}), kEngine,
-                      1);
-    plan_ = hooked_.Plan(kEngine);
-    undivided_ = whole_.Plan(kEngine);
-    EXPECT_TRUE(plan_ && undivided_);
-    operands_ = std::make_unique<Operands>(problem_, GraphOptions(),
-                                           *cudnn::PlanWorkspace(program_.hooked, plan_->get()));
-    EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    EXPECT_EQ(program_.interposer.sessions().SetStream(program_.handle, stream_),
-              CUDNN_STATUS_SUCCESS);
-  }
-  ~CapturedStep() {
-    EXPECT_EQ(program_.interposer.sessions().SetStream(program_.handle, nullptr),
-              CUDNN_STATUS_SUCCESS);
-    cuStreamDestroy(stream_);
-  }
-  static Options Stored() {
-    Options options;
-    options.tuning.on = false;
-    options.policy = BatchSizePolicy::kPowerOfTwo;
-    return options;
+    PartsMeasured(kEngine, 1);
+    MakePlans();
+    operands_ = Memory();
   }
 
-  Program& program() { return program_; }
   int Pieces() const { return problem_.n / kPart; }
-  void Run() {
-    EXPECT_EQ(operands_->Execute(program_.hooked, program_.handle, plan_->get()),
-              CUDNN_STATUS_SUCCESS);
-  }
+  void Run() { OnePlan::Run(*operands_); }
   // Captures one execution and returns the number of its nodes.
   size_t Capture(CUstreamCaptureMode mode, CUgraphExec* exec) {
-    CUgraph graph = nullptr;
-    EXPECT_EQ(cuStreamBeginCapture(stream_, mode), CUDA_SUCCESS);
-    Run();
-    EXPECT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
-    size_t nodes = 0;
-    EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &nodes), CUDA_SUCCESS);
+    const CUgraph graph = stream_.Capture([&] { Run(); }, mode);
+    const size_t nodes = test::NodesOf(graph);
     EXPECT_EQ(cuGraphInstantiate(exec, graph, 0), CUDA_SUCCESS);
-    EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+    stream_.DestroyGraphs();
     return nodes;
   }
   // Expects that every replay computes the same bits as the undivided plan from the same contents.
   void ExpectReplays(CUgraphExec exec) {
     for (int seed = 1; seed <= 4; ++seed) {
       operands_->Fill(seed);
-      Operands others(problem_, GraphOptions(),
-                      *cudnn::PlanWorkspace(program_.real, undivided_->get()));
-      others.Fill(seed);
-      EXPECT_EQ(others.Execute(program_.real, program_.handle, undivided_->get()),
-                CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
-      EXPECT_EQ(operands_->Output(), others.Output()) << "replay " << seed;
+      const Values expected = Undivided(seed);
+      EXPECT_EQ(cuGraphLaunch(exec, stream_.get()), CUDA_SUCCESS);
+      EXPECT_EQ(operands_->Output(), expected) << "replay " << seed;
       EXPECT_TRUE(operands_->GuardsAreIntact());
     }
     EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
   }
 
  private:
-  const ConvolutionProblem problem_;
-  Program program_;
-  const test::Graph whole_, hooked_;
-  std::optional<cudnn::BackendDescriptor> plan_, undivided_;
   std::unique_ptr<Operands> operands_;
-  CUstream stream_ = nullptr;
+  test::HandleStream stream_{program_.interposer, program_.handle};
 };
 
 class GraphCapture : public ::testing::TestWithParam<Operation> {};
@@ -99,7 +59,7 @@ class GraphCapture : public ::testing::TestWithParam<Operation> {};
 TEST_P(GraphCapture, AfterAWarmUpItReplaysThePieces) {
   for (const CUstreamCaptureMode mode : kModes) {
     SCOPED_TRACE(mode);
-    CapturedStep step(GetParam(), CapturedStep::Stored());
+    CapturedStep step(GetParam());
     step.Run();
     CUgraphExec exec = nullptr;
     EXPECT_EQ(step.Capture(mode, &exec), static_cast<size_t>(step.Pieces()));
@@ -110,16 +70,16 @@ TEST_P(GraphCapture, AfterAWarmUpItReplaysThePieces) {
 TEST_P(GraphCapture, WithoutAWarmUpItIsUndivided) {
   for (const CUstreamCaptureMode mode : kModes) {
     SCOPED_TRACE(mode);
-    CapturedStep step(GetParam(), CapturedStep::Stored());
+    CapturedStep step(GetParam());
     CUgraphExec exec = nullptr;
     EXPECT_EQ(step.Capture(mode, &exec), 1u);
     step.ExpectReplays(exec);
-    EXPECT_EQ(step.program().Report()["kernels"][0]["undivided_calls"], 1);
+    EXPECT_EQ(step.Kernel()["undivided_calls"], 1);
     // Pieces run outside a capture, so the next capture contains them.
     step.Run();
     EXPECT_EQ(step.Capture(mode, &exec), static_cast<size_t>(step.Pieces()));
     step.ExpectReplays(exec);
-    const auto kernel = step.program().Report()["kernels"][0];
+    const auto kernel = step.Kernel();
     EXPECT_EQ(kernel["calls"], 3);
     EXPECT_EQ(kernel["undivided_calls"], 1);
   }

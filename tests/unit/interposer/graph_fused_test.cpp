@@ -138,17 +138,14 @@ class GraphFused : public ::testing::TestWithParam<FusedCase> {};
 TEST_P(GraphFused, UnevenPiecesGiveWhatTheWholeAndPlainLoopsGive) {
   const ConvolutionProblem problem = ProblemOf(GetParam());
   const GraphOptions& graph_options = GetParam().options;
-  Options options;
-  options.tuning.on = false;
+  Options options = test::Planned();
   options.policy = BatchSizePolicy::kAll;
   Program program(options);
   const cudnn::PlanDevice device{program.handle};
   const test::Graph plain(problem, graph_options, program.real, device);
   program.Measured(plain, kEngine, 100);
   for (const int images : {1, 3}) {
-    ConvolutionProblem part = problem;
-    part.n = images;
-    program.Measured(test::Graph(part, graph_options, program.real, device), kEngine, 1);
+    program.Measured({WithBatch(problem, images), graph_options, program.real, device}, kEngine, 1);
   }
   const auto whole = plain.Plan(kEngine);
   ASSERT_TRUE(whole);
@@ -267,16 +264,11 @@ TEST(GraphFusedNames, DifferWhereGraphsDo) {
 // Measurements of one graph say nothing about another graph.
 TEST(GraphFusedNames, KeepMeasurementsApart) {
   const ConvolutionProblem problem = Problem(Operation::kForward);
-  ConvolutionProblem part = problem;
-  part.n = kPart;
-  Options options;
-  options.tuning.on = false;
-  options.policy = BatchSizePolicy::kPowerOfTwo;
-  Program program(options);
+  Program program(test::Planned());
   const cudnn::PlanDevice device{program.handle};
   const GraphOptions biased = Steps({{CUDNN_POINTWISE_ADD, Reads::kChannel, {}}});
   program.Measured({problem, biased, program.real, device}, kEngine, 100);
-  program.Measured({part, biased, program.real, device}, kEngine, 1);
+  program.Measured({WithBatch(problem, kPart), biased, program.real, device}, kEngine, 1);
   const test::Graph scale(problem, Scaled(), program.hooked, device);
   const test::Graph bias(problem, biased, program.hooked, device);
   const auto scaled = scale.Plan(kEngine), added = bias.Plan(kEngine);
@@ -306,17 +298,15 @@ TEST(GraphFusedAlignment, NoPieceBeginsWhereATensorIsNotAligned) {
     (operation == Operation::kForward ? problem.k : problem.c) = 12;
     SetPackedStrides(problem);
     const GraphOptions fused = operation == Operation::kForward ? ScaledBiasRelu() : ReluGradient();
-    Options options;
-    options.tuning.on = false;
+    Options options = test::Planned();
     options.policy = BatchSizePolicy::kAll;
     Program program(options);
     const cudnn::PlanDevice device{program.handle};
     const test::Graph plain(problem, fused, program.real, device);
     program.Measured(plain, kEngine, 100);
     for (const int images : {1, 2, 3}) {
-      ConvolutionProblem part = problem;
-      part.n = images;
-      program.Measured({part, fused, program.real, device}, kEngine, images == 2 ? 1 : 0.01);
+      program.Measured({WithBatch(problem, images), fused, program.real, device}, kEngine,
+                       images == 2 ? 1 : 0.01);
     }
     const auto whole = plain.Plan(kEngine);
     ASSERT_TRUE(whole);
@@ -392,8 +382,8 @@ TEST(GraphFusedWhole, SaysItsShapeAndTheLimitThatItBreaks) {
 // A plan that the store's measurements divide into pieces of two images.
 class DividedPlan : public OnePlan {
  public:
-  DividedPlan(const ConvolutionProblem& problem, const GraphOptions& fused, const Options& options)
-      : OnePlan(problem, fused, options) {
+  DividedPlan(const ConvolutionProblem& problem, const GraphOptions& fused)
+      : OnePlan(problem, fused, test::Planned()) {
     program_.Measured(whole_, kEngine, 100);
     PartsMeasured(kEngine, 1);
     MakePlans();
@@ -401,13 +391,10 @@ class DividedPlan : public OnePlan {
 };
 
 TEST(GraphFusedCapture, ReplaysItsPieces) {
-  Options options;
-  options.tuning.on = false;
-  options.policy = BatchSizePolicy::kPowerOfTwo;
   const std::pair<Operation, GraphOptions> graphs[] = {{Operation::kForward, ScaledBiasRelu()},
                                                        {Operation::kBackwardData, ReluGradient()}};
   for (const auto& [operation, fused] : graphs) {
-    DividedPlan subject(Problem(operation), fused, options);
+    DividedPlan subject(Problem(operation), fused);
     subject.Run(*subject.Memory());  // pieces are captured once they have run
     CaptureSetting(subject).ExpectReplaysBesideCalls();
   }

@@ -25,6 +25,38 @@ void PrintTo(const Case& given, std::ostream* out) { *out << given.name; }
 
 class GraphHost : public ::testing::TestWithParam<Case> {};
 
+// A program with the graphs of a case: undivided, of kPart images, and through the interposer.
+struct CaseProgram : Program {
+  CaseProgram(const Case& of, const Options& options,
+              decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr)
+      : Program(options, execute),
+        problem(Problem(of.operation, of.type)),
+        plain(problem, of.options, real, {handle}),
+        plain_part(WithBatch(problem, kPart), of.options, real, {handle}),
+        graph(problem, of.options, hooked, {handle}) {}
+
+  // Stores that pieces of kPart images of `engine` are fast, and whether they were compared.
+  // Returns false if the engine does not serve them in the need of the whole.
+  bool StorePieces(int engine, bool compared) {
+    const auto whole = plain.Plan(engine), piece = plain_part.Plan(engine);
+    if (!whole || !piece) return false;
+    const auto read = cudnn::ReadTemplate(real, whole->get());
+    EXPECT_TRUE(read.ok()) << read.message();
+    const size_t need = *cudnn::PlanWorkspace(real, whole->get());
+    const size_t part_need = *cudnn::PlanWorkspace(real, piece->get());
+    const size_t sum_bytes = SumsPartials(problem) ? PartialSumBytes(problem) : 0;
+    if (part_need + sum_bytes > need) return false;
+    StoreRows(store, real, read->convolution.problem,
+              {{{read->convolution.engine, problem.n, 100, need, true}, 5, compared},
+               {{read->convolution.engine, kPart, 1, part_need, true}, 5, compared},
+               {{kPartialSum, kPartialSumBatch, 1, sum_bytes, true}, 5, compared}});
+    return true;
+  }
+
+  const ConvolutionProblem problem;
+  const test::Graph plain, plain_part, graph;
+};
+
 // Data are whole numbers, so an error is at least one. Engines that transform their data round.
 void ExpectSame(const Values& got, const Values& expected, const EngineId& who) {
   ASSERT_EQ(got.size(), expected.size());
@@ -37,7 +69,6 @@ TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
   const ConvolutionProblem problem = Problem(GetParam().operation, GetParam().type);
   const GraphOptions& graph_options = GetParam().options;
   int plans = 0;
-  constexpr int kMostEngines = 8;
   for (int engine = 0; engine < kMostEngines; ++engine) {
     for (const int part : {0, 1, 2, 4}) {
       // The plan may need this part of what it does need.
@@ -85,45 +116,23 @@ TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
 
 // The store says that pieces of two images are fast, so every engine is divided.
 TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
-  constexpr int kPart = 2, kMostEngines = 8;
-  const ConvolutionProblem problem = Problem(GetParam().operation, GetParam().type);
-  ConvolutionProblem part = problem;
-  part.n = kPart;
   const GraphOptions& graph_options = GetParam().options;
+  const ConvolutionProblem problem = Problem(GetParam().operation, GetParam().type);
   int plans = 0;
   for (int engine = 0; engine < kMostEngines; ++engine) {
-    Options options;
-    options.tuning.on = false;
-    options.policy = BatchSizePolicy::kPowerOfTwo;
-    Program program(options);
-    const cudnn::PlanDevice device{program.handle};
-    const test::Graph plain(problem, graph_options, program.real, device);
-    const test::Graph plain_part(part, graph_options, program.real, device);
-    const test::Graph hooked(problem, graph_options, program.hooked, device);
-    const auto whole = plain.Plan(engine), piece = plain_part.Plan(engine);
+    CaseProgram program(GetParam(), test::Planned());
+    const auto whole = program.plain.Plan(engine);
     if (!whole) continue;
-    ASSERT_TRUE(piece);
+    ASSERT_TRUE(program.plain_part.Plan(engine));
     const auto read = cudnn::ReadTemplate(program.real, whole->get());
     ASSERT_TRUE(read.ok()) << read.message();
     // In bf16 the rounding of a transform would hide wrong results, so no such plan is trusted.
     if (problem.type == DataType::kBfloat16 && read->numeric != NumericClass::kDirect) {
       continue;
     }
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program.real);
-    ASSERT_TRUE(platform.ok());
-    const size_t need = *cudnn::PlanWorkspace(program.real, whole->get());
-    const size_t part_need = *cudnn::PlanWorkspace(program.real, piece->get());
-    const size_t sum_bytes = SumsPartials(problem) ? PartialSumBytes(problem) : 0;
-    if (part_need + sum_bytes > need) continue;  // a division must not need more than the whole
-    ASSERT_TRUE(program.store
-                    .Write(read->convolution.problem, *platform,
-                           {{{read->convolution.engine, problem.n, 100, need, true}, 5, false},
-                            {{read->convolution.engine, kPart, 1, part_need, true}, 5, false},
-                            {{kPartialSum, kPartialSumBatch, 1, sum_bytes, true}, 5, false}},
-                           {})
-                    .ok());
+    if (!program.StorePieces(engine, false)) continue;
     const Values expected = program.Run(program.real, problem, whole->get(), graph_options);
-    const auto plan = hooked.Plan(engine);
+    const auto plan = program.graph.Plan(engine);
     ASSERT_TRUE(plan);
     ExpectSame(program.Run(program.hooked, problem, plan->get(), graph_options), expected,
                read->convolution.engine);
@@ -196,57 +205,32 @@ TEST_P(GraphHost, AConfigurationAnswersWhatItsPlanDoes) {
 // With UCUDNN_CHECK=1 correct pieces pass, and wrong ones are found, reported and never used again.
 // The program gets the undivided result either way.
 TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
-  constexpr int kPart = 2;
-  const ConvolutionProblem problem = Problem(GetParam().operation, GetParam().type);
-  ConvolutionProblem part = problem;
-  part.n = kPart;
   const GraphOptions& graph_options = GetParam().options;
   for (const bool wrong : {false, true}) {
     SCOPED_TRACE(wrong ? "wrong" : "right");
-    Options options;
-    options.tuning.on = false;
+    Options options = test::Planned();
     options.check = true;
-    options.policy = BatchSizePolicy::kPowerOfTwo;
-    Program program(options, wrong ? SkipPieces : nullptr);
-    const cudnn::PlanDevice device{program.handle};
-    const test::Graph plain(problem, graph_options, program.real, device);
-    const test::Graph plain_part(part, graph_options, program.real, device);
-    const test::Graph hooked(problem, graph_options, program.hooked, device);
-    const size_t sum_bytes = SumsPartials(problem) ? PartialSumBytes(problem) : 0;
-    // Finds an engine whose rounding hides nothing, and whose pieces fit the need of the whole.
-    std::optional<cudnn::BackendDescriptor> whole, piece;
-    size_t need = 0, part_need = 0;
-    bool direct = false;
-    int engine = -1;
-    while (!direct || part_need + sum_bytes > need) {
-      ASSERT_LT(++engine, 8);
-      whole = plain.Plan(engine);
-      piece = plain_part.Plan(engine);
-      direct = false;
-      if (!whole || !piece) continue;
-      need = *cudnn::PlanWorkspace(program.real, whole->get());
-      part_need = *cudnn::PlanWorkspace(program.real, piece->get());
-      const auto candidate = cudnn::ReadTemplate(program.real, whole->get());
-      direct = candidate.ok() && candidate->numeric == NumericClass::kDirect;
-    }
-    const auto read = cudnn::ReadTemplate(program.real, whole->get());
-    ASSERT_TRUE(read.ok()) << read.message();
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program.real);
-    // The store says that the pieces were compared before, so only UCUDNN_CHECK can still find them
+    CaseProgram program(GetParam(), options, wrong ? SkipPieces : nullptr);
+    // Finds an engine whose rounding hides nothing, and whose pieces fit the need of the whole. The
+    // store says that the pieces were compared before, so only UCUDNN_CHECK can still find them
     // wrong.
-    ASSERT_TRUE(program.store
-                    .Write(read->convolution.problem, *platform,
-                           {{{read->convolution.engine, problem.n, 100, need, true}, 5, true},
-                            {{read->convolution.engine, kPart, 1, part_need, true}, 5, true},
-                            {{kPartialSum, kPartialSumBatch, 1, sum_bytes, true}, 5, true}},
-                           {})
-                    .ok());
+    std::optional<cudnn::BackendDescriptor> whole;
+    int engine = -1;
+    for (bool found = false; !found;) {
+      ASSERT_LT(++engine, kMostEngines);
+      whole = program.plain.Plan(engine);
+      if (!whole) continue;
+      const auto read = cudnn::ReadTemplate(program.real, whole->get());
+      found =
+          read.ok() && read->numeric == NumericClass::kDirect && program.StorePieces(engine, true);
+    }
+    const ConvolutionProblem& problem = program.problem;
     const Values expected = program.Run(program.real, problem, whole->get(), graph_options);
-    const auto plan = hooked.Plan(engine);
+    const auto plan = program.graph.Plan(engine);
     ASSERT_TRUE(plan);
     for (int call = 0; call < 3; ++call) {
       ExpectSame(program.Run(program.hooked, problem, plan->get(), graph_options), expected,
-                 read->convolution.engine);
+                 "engine " + std::to_string(engine));
     }
     const auto report = program.Report();
     EXPECT_EQ(report["kernels"][0]["calls"], 3);
@@ -272,25 +256,20 @@ cudnnStatus_t CountExecution(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
 // PyTorch declares them. In a less aligned workspace a call runs undivided; the next is divided
 // again.
 TEST(GraphPartials, LieAsAlignedAsThePlanDeclares) {
-  constexpr int kPart = 2;
   const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, DataType::kHalf);
-  ConvolutionProblem part = problem;
-  part.n = kPart;
   GraphOptions graph_options;
   graph_options.x_alignment = graph_options.w_alignment = graph_options.y_alignment = 32;
   int engine = -1;
-  Options options;
-  options.tuning.on = false;
-  options.policy = BatchSizePolicy::kPowerOfTwo;
+  const Options options = test::Planned();
   test::MemoryStore store;
   Values expected;
   {
     Program real(options, nullptr, &store);
     const test::Graph whole(problem, graph_options, real.real, {real.handle});
-    const test::Graph piece(part, graph_options, real.real, {real.handle});
+    const test::Graph piece(WithBatch(problem, kPart), graph_options, real.real, {real.handle});
     size_t need = 0, divided = 1;
     while (divided > need) {
-      ASSERT_LT(++engine, 8);
+      ASSERT_LT(++engine, kMostEngines);
       const auto plan = whole.Plan(engine), of_piece = piece.Plan(engine);
       if (!plan || !of_piece) continue;
       need = *cudnn::PlanWorkspace(real.real, plan->get());
@@ -299,13 +278,11 @@ TEST(GraphPartials, LieAsAlignedAsThePlanDeclares) {
     }
     real.Measured(whole, engine, 100);
     real.Measured(piece, engine, 0.001);
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), real.real);
-    ASSERT_TRUE(platform.ok());
     const MicroConfiguration sum = {kPartialSum, kPartialSumBatch, 0.001, PartialSumBytes(problem),
                                     true};
     ConvolutionProblem as_declared = problem;
     as_declared.alignment = 32;
-    ASSERT_TRUE(store.Write(as_declared, *platform, {{sum, 5, true}}, {}).ok());
+    StoreRows(store, real.real, as_declared, {{sum, 5, true}});
   }
   Program program(options, CountExecution, &store);
   const test::Graph hooked(problem, graph_options, program.hooked, {program.handle});

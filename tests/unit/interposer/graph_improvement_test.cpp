@@ -33,7 +33,7 @@ TEST(GraphImprovement, WhatOthersMeasuredIsUsedLater) {
   EXPECT_EQ(PiecesOf(setting, plan), 4u);
   EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
   // The record that took over counts all calls.
-  EXPECT_THAT(setting.interposer.report().Json("on", 0), ::testing::HasSubstr("\"calls\": 2"));
+  EXPECT_THAT(setting.ReportText(), ::testing::HasSubstr("\"calls\": 2"));
   // Equal plans use it, too.
   EXPECT_EQ(PiecesOf(setting, setting.Plan()), 4u);
 }
@@ -53,10 +53,8 @@ TEST(GraphImprovement, ItStaysInsideThePromise) {
 
 TEST(GraphImprovement, APromiseOfAnEarlierProcessLeavesRoomForPieces) {
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), Unmeasured());
-  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), setting.functions);
-  ASSERT_TRUE(platform.ok());
-  setting.store.promises = {{setting.Problem(), *platform, "graph:38", GraphSetting::kPartBytes,
-                             GraphSetting::kPartBytes, "graph:0", false}};
+  setting.store.promises = {{setting.Problem(), test::PlatformOf(setting.functions), "graph:38",
+                             GraphSetting::kPartBytes, GraphSetting::kPartBytes, "graph:0", false}};
   const auto plan = setting.Plan();
   ASSERT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
   EXPECT_EQ(PiecesOf(setting, plan), 1u);
@@ -67,11 +65,7 @@ TEST(GraphImprovement, APromiseOfAnEarlierProcessLeavesRoomForPieces) {
 
 // A later call may know more, but not that the failed plan works.
 TEST(GraphImprovement, APlanThatFailedIsNotTakenAgain) {
-  Options options = test::PlannedSetting::NotMeasuring();
-  options.policy = BatchSizePolicy::kPowerOfTwo;
-  options.tuning.on = true;
-  options.tuning.kernel_seconds = 0;  // the other sizes stay unknown
-  GraphSetting setting(options, GraphSetting::With());
+  GraphSetting setting(test::PlannedSetting::WithoutTime(), {});
   const auto plan = setting.Plan();
   ASSERT_EQ(PiecesOf(setting, plan), 4u);
   Executions() = {};
@@ -82,17 +76,11 @@ TEST(GraphImprovement, APlanThatFailedIsNotTakenAgain) {
 }
 
 TEST(GraphImprovement, APlanThatRunsStaysUntilABetterOneIsCompared) {
-  Options options = test::PlannedSetting::NotMeasuring();
-  options.policy = BatchSizePolicy::kPowerOfTwo;
-  options.tuning.on = true;
-  options.tuning.kernel_seconds = 0;
-  GraphSetting setting(options, GraphSetting::With());
+  GraphSetting setting(test::PlannedSetting::WithoutTime(), {});
   const auto plan = setting.Plan();
   ASSERT_EQ(PiecesOf(setting, plan), 4u);
-  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), setting.functions);
-  ASSERT_TRUE(platform.ok());
   const MicroConfiguration faster = {"graph:38", 8, 0.1, GraphSetting::kPartBytes, true};
-  ASSERT_TRUE(setting.store.Write(setting.Problem(), *platform, {{faster, 5, false}}, {}).ok());
+  test::StoreRows(setting.store, setting.functions, setting.Problem(), {{faster, 5, false}});
   for (int call = 0; call < 40; ++call) EXPECT_EQ(PiecesOf(setting, plan), 4u) << call;
 }
 
@@ -118,17 +106,9 @@ TEST(GraphImprovement, ACaptureKeepsWhatThereIs) {
   const auto plan = setting.Plan();
   PiecesOf(setting, plan);
   Measure(setting);
-  CUstream stream;
-  CUgraph graph;
-  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  ASSERT_EQ(setting.interposer.sessions().SetStream(setting.handle, stream), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  EXPECT_EQ(PiecesOf(setting, plan), 1u);
-  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-  cuGraphDestroy(graph);
+  test::HandleStream stream(setting.interposer, setting.handle);
+  stream.Capture([&] { EXPECT_EQ(PiecesOf(setting, plan), 1u); });
   EXPECT_EQ(PiecesOf(setting, plan), 4u);
-  setting.interposer.sessions().SetStream(setting.handle, nullptr);
-  cuStreamDestroy(stream);
 }
 
 TEST(GraphImprovement, ThreadsThatRunThePlanMeanwhileAreNotDisturbed) {

@@ -14,6 +14,7 @@ namespace {
 
 using test::Executions;
 using test::ExpectSubstitute;
+using test::ExpectUndivided;
 using test::GraphSetting;
 using test::RecordedExecution;
 using ::testing::ElementsAre;
@@ -48,7 +49,7 @@ TEST(GraphPlans, ReportsWhatWasDecided) {
   const auto plan = setting.Plan();
   setting.Execute(plan);
   setting.Execute(plan);
-  const std::string report = setting.interposer.report().Json("on", 0);
+  const std::string report = setting.ReportText();
   EXPECT_THAT(report, HasSubstr("\"api\": \"graph\""));
   EXPECT_THAT(report, HasSubstr("\"engine\": \"graph:38\""));
   EXPECT_THAT(report, HasSubstr("\"calls\": 2"));
@@ -68,7 +69,7 @@ TEST(GraphPlans, ReportsTheStreamsThatPlansRanOn) {
           << "no budget";
     }
     const auto streams = [&] {
-      const auto report = nlohmann::json::parse(setting.interposer.report().Json("on", 0));
+      const auto report = nlohmann::json::parse(setting.ReportText());
       return report["kernels"][0]["lanes"].get<std::vector<int>>();
     };
     const auto plan = setting.Plan();
@@ -96,11 +97,7 @@ TEST(GraphPlans, ReportsTheStreamsThatPlansRanOn) {
 }
 
 TEST(GraphPlans, PiecesBeyondTwoToThe31ElementsLieWhereTheirImagesAre) {
-  GraphSetting::With with;
-  with.x_step = 3'000'000'000;
-  with.y_step = 5'000'000'000;
-  with.fused = true;
-  GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
+  GraphSetting setting({.x_step = 3'000'000'000, .y_step = 5'000'000'000, .fused = true});
   ASSERT_EQ(setting.Execute(setting.Plan()), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(Executions().calls, SizeIs(4));
   for (size_t i = 0; i < 4; ++i) {
@@ -113,9 +110,7 @@ TEST(GraphPlans, PiecesBeyondTwoToThe31ElementsLieWhereTheirImagesAre) {
 }
 
 TEST(GraphPlans, BackwardFilterAddsUp) {
-  GraphSetting::With with;
-  with.operation = Operation::kBackwardFilter;
-  GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
+  GraphSetting setting({.operation = Operation::kBackwardFilter});
   ASSERT_EQ(setting.Execute(setting.Plan()), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(Executions().calls, SizeIs(4));
   for (size_t i = 0; i < 4; ++i) {
@@ -125,9 +120,7 @@ TEST(GraphPlans, BackwardFilterAddsUp) {
 }
 
 TEST(GraphPlans, WhatIsFusedMovesAlong) {
-  GraphSetting::With with;
-  with.fused = true;
-  GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
+  GraphSetting setting({.fused = true});
   const auto plan = setting.Plan();
   EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
   ASSERT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
@@ -145,23 +138,19 @@ TEST(GraphPlans, WithoutALimitAPlanIsDividedOnlyForAGain) {
   faster.Execute(plan);
   EXPECT_THAT(Executions().calls, SizeIs(4));
 
-  GraphSetting::With with;
-  with.part_ms = with.whole_ms / 4;
-  GraphSetting slower(test::PlannedSetting::NotMeasuring(), with);
+  GraphSetting slower(test::PlannedSetting::NotMeasuring(), {.whole_ms = 100, .part_ms = 25});
   slower.Execute(slower.Plan());
-  ASSERT_THAT(Executions().calls, SizeIs(1));
-  EXPECT_EQ(Executions().calls[0].engine, 38);
+  ExpectUndivided(38);
 }
 
 TEST(GraphPlans, APlanThatFitsIsLeftAsItIs) {
-  GraphSetting::With with;
-  with.part_ms = with.whole_ms;
-  GraphSetting setting(GraphSetting::Limited(GraphSetting::kNeed), with);
+  GraphSetting setting(GraphSetting::Limited(GraphSetting::kNeed),
+                       {.whole_ms = 100, .part_ms = 100});
   const auto plan = setting.Plan();
   EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
   setting.Execute(plan);
   EXPECT_THAT(Executions().calls, SizeIs(1));
-  EXPECT_THAT(setting.interposer.report().Json("on", 0), HasSubstr("\"fallbacks\": []"));
+  EXPECT_THAT(setting.ReportText(), HasSubstr("\"fallbacks\": []"));
 }
 
 TEST(GraphPlans, AFailedPieceIsReplacedInsideThePromise) {
@@ -177,20 +166,17 @@ TEST(GraphPlans, AFailedPieceIsReplacedInsideThePromise) {
     EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
     ExpectSubstitute();
     EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
-    EXPECT_THAT(setting.interposer.report().Json("on", 0), HasSubstr("a piece failed"));
+    EXPECT_THAT(setting.ReportText(), HasSubstr("a piece failed"));
   }
 }
 
 TEST(GraphPlans, AFailedSumIsTheRealError) {
-  GraphSetting::With with;
-  with.operation = Operation::kBackwardFilter;
-  GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
+  GraphSetting setting({.operation = Operation::kBackwardFilter});
   const auto plan = setting.Plan();
   Executions().fail_at = 2;
   // With beta = 0 the first piece replaced the output's content, so the whole may run again.
   EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
-  const std::string json = setting.Json();
-  std::string adding = json;
+  std::string adding = setting.Json();
   adding.replace(adding.find("\"beta\":0.0"), 10, "\"beta\":1.0");
   const auto sums = setting.Plan(nullptr, adding);
   EXPECT_EQ(setting.Workspace(sums), GraphSetting::kPartBytes);
@@ -203,24 +189,14 @@ TEST(GraphPlans, AFailedSumIsTheRealError) {
 TEST(GraphPlans, ACaptureHoldsPiecesOnlyAfterTheyRan) {
   GraphSetting setting;
   const auto plan = setting.Plan();
-  CUstream stream;
-  CUgraph graph;
-  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  ASSERT_EQ(setting.interposer.sessions().SetStream(setting.handle, stream), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+  test::HandleStream stream(setting.interposer, setting.handle);
+  const auto execute = [&] { EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS); };
+  stream.Capture(execute);
   ExpectSubstitute();
-  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-  cuGraphDestroy(graph);
-  setting.Execute(plan);
+  execute();
   Executions() = {};
-  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+  stream.Capture(execute);
   EXPECT_THAT(Executions().calls, SizeIs(4));
-  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-  cuGraphDestroy(graph);
-  setting.interposer.sessions().SetStream(setting.handle, nullptr);
-  cuStreamDestroy(stream);
 }
 
 TEST(GraphPlans, TheWorkspaceForAPackIsThePromise) {
@@ -289,14 +265,11 @@ TEST(GraphPlans, ADestroyedPlanIsForgotten) {
   ASSERT_EQ(other, plan);
   EXPECT_EQ(setting.Workspace(other), 0u);
   setting.Execute(other);
-  ASSERT_THAT(Executions().calls, SizeIs(1));
-  EXPECT_EQ(Executions().calls[0].engine, 28);
+  ExpectUndivided(28);
 }
 
 TEST(GraphPlans, WhereNothingIsKnownTheFirstOfAListKeepsTheLimitUndivided) {
-  GraphSetting::With with;
-  with.measured = with.other = false;
-  GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
+  GraphSetting setting(test::Unmeasured());
   const auto plan = setting.PlanOfRank(0);
   EXPECT_EQ(setting.Workspace(plan), 0u);
   setting.Execute(plan);
@@ -306,69 +279,53 @@ TEST(GraphPlans, WhereNothingIsKnownTheFirstOfAListKeepsTheLimitUndivided) {
 // If these plans changed engines, plans that are timed against each other would all run the one
 // engine that fits, and its promise would leave no room for pieces in the next process.
 TEST(GraphPlans, WhereNothingIsKnownOtherPlansKeepTheirEngine) {
-  GraphSetting::With with;
-  with.measured = with.other = false;
   for (const bool strict : {false, true}) {
-    Options options = GraphSetting::Limited(GraphSetting::kPartBytes);
-    options.strict_limit = strict;
-    GraphSetting setting(options, with);
+    GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes, strict),
+                         test::Unmeasured());
     cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
     const auto plan = setting.PlanOfRank(1, {}, &finalized);
     EXPECT_EQ(finalized, strict ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
-    EXPECT_THAT(setting.interposer.report().Json("on", 0),
-                HasSubstr("cannot be brought under the workspace limit"));
+    EXPECT_THAT(setting.ReportText(), HasSubstr("cannot be brought under the workspace limit"));
     EXPECT_THAT(setting.store.promises, SizeIs(0));
     if (strict) continue;
     EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
     setting.Execute(plan);
-    ASSERT_THAT(Executions().calls, SizeIs(1));
-    EXPECT_EQ(Executions().calls[0].engine, 38);
+    ExpectUndivided(38);
   }
 }
 
 TEST(GraphPlans, WhatCannotFitReportsItsNeed) {
-  GraphSetting::With with;
   for (const bool strict : {false, true}) {
-    Options options = GraphSetting::Limited(GraphSetting::kPartBytes - 1);
-    options.strict_limit = strict;
-    GraphSetting setting(options, with);
+    GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes - 1, strict), {});
     cudnnStatus_t finalized;
     const auto plan = setting.Plan(&finalized);
     EXPECT_EQ(finalized, strict ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
-    EXPECT_THAT(setting.interposer.report().Json("on", 0),
-                HasSubstr("cannot be brought under the workspace limit"));
+    EXPECT_THAT(setting.ReportText(), HasSubstr("cannot be brought under the workspace limit"));
     if (strict) continue;
     EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
     setting.Execute(plan);
-    ASSERT_THAT(Executions().calls, SizeIs(1));
-    EXPECT_EQ(Executions().calls[0].engine, 38);
+    ExpectUndivided(38);
   }
 }
 
 // The store says that pieces need less workspace than they do.
 TEST(GraphPlans, PiecesThatCannotBePreparedLeaveTheUndividedEngine) {
   for (const bool strict : {false, true}) {
-    GraphSetting::With with;
-    with.measured = false;
-    Options options = GraphSetting::Limited(GraphSetting::kPartBytes);
-    options.strict_limit = strict;
-    GraphSetting setting(options, with);
+    GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes, strict),
+                         {.measured = false});
     setting.Measured("graph:38", GraphSetting::kImages, 100, GraphSetting::kNeed);
     setting.Measured("graph:38", GraphSetting::kPart, 1, GraphSetting::kPartBytes / 2);
     const auto plan = setting.PlanOfRank(0);
     EXPECT_LE(setting.Workspace(plan), GraphSetting::kPartBytes);
     ASSERT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
     ExpectSubstitute();
-    EXPECT_THAT(setting.interposer.report().Json("on", 0),
-                HasSubstr("a plan could not be prepared"));
+    EXPECT_THAT(setting.ReportText(), HasSubstr("a plan could not be prepared"));
   }
 }
 
 TEST(GraphPlans, OnlyTheFirstOfAListMayChangeItsEngine) {
-  GraphSetting::With with;
-  with.other_ms = 0.5;  // the other engine is faster than four pieces
   for (const int rank : {0, 1}) {
-    GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
+    GraphSetting setting({.other_ms = 0.5});  // the other engine is faster than four pieces
     const auto plan = setting.PlanOfRank(rank);
     // A plan that is built again from its engine gets the same promise.
     EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
@@ -397,7 +354,7 @@ TEST(GraphPlans, RowsOfGraphsAreNoLegacyMeasurements) {
   GraphSetting setting;
   setting.Plan();
   // A legacy call of the same problem is not measured.
-  EXPECT_THAT(setting.interposer.report().Json("on", 0), Not(HasSubstr("legacy:")));
+  EXPECT_THAT(setting.ReportText(), Not(HasSubstr("legacy:")));
 }
 
 }  // namespace

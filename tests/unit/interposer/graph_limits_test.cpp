@@ -24,7 +24,9 @@ std::vector<std::string> Listed(const GraphSetting& setting) {
           setting.Json(0)};
 }
 
-std::string ReportOf(GraphSetting& setting) { return setting.interposer.report().Json("on", 0); }
+const GraphSetting::With kOneUnmeasured = {.images = 1, .other = false, .measured = false};
+// Engine 0, which takes 50 ms, is all that is measured.
+const GraphSetting::With kOtherMeasured = {.measured = false};
 
 // Returns the engine of the only execution.
 int64_t EngineRun(GraphSetting& setting, cudnnBackendDescriptor_t plan) {
@@ -35,31 +37,23 @@ int64_t EngineRun(GraphSetting& setting, cudnnBackendDescriptor_t plan) {
 }
 
 TEST(GraphLimits, ASingleImageIsKeptUnderTheLimitByAnotherEngine) {
-  GraphSetting::With with = Unmeasured();
-  with.images = 1;
   for (const bool strict : {false, true}) {
-    Options options = GraphSetting::Limited(512);
-    options.strict_limit = strict;
-    GraphSetting setting(options, with);
+    GraphSetting setting(GraphSetting::Limited(512, strict), kOneUnmeasured);
     const auto plan = setting.PlanOfRank(0);
     EXPECT_EQ(setting.Workspace(plan), 0u);
     EXPECT_EQ(EngineRun(setting, plan), 0);
-    EXPECT_THAT(ReportOf(setting), HasSubstr("\"fallbacks\": []"));
-    EXPECT_THAT(ReportOf(setting), HasSubstr("\"limit_bytes\": 512"));
+    EXPECT_THAT(setting.ReportText(), HasSubstr("\"fallbacks\": []"));
+    EXPECT_THAT(setting.ReportText(), HasSubstr("\"limit_bytes\": 512"));
   }
 }
 
 TEST(GraphLimits, ASingleImageThatNothingBringsUnderTheLimitSaysSo) {
-  GraphSetting::With with = Unmeasured();
-  with.images = 1;
   for (const bool strict : {false, true}) {
-    Options options = GraphSetting::Limited(512);
-    options.strict_limit = strict;
-    GraphSetting setting(options, with);
+    GraphSetting setting(GraphSetting::Limited(512, strict), kOneUnmeasured);
     cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
     const auto plan = setting.Plan(&finalized);  // not the first of a list
     EXPECT_EQ(finalized, strict ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
-    EXPECT_THAT(ReportOf(setting), HasSubstr("cannot be brought under the workspace limit"));
+    EXPECT_THAT(setting.ReportText(), HasSubstr("cannot be brought under the workspace limit"));
     if (!strict) {
       EXPECT_EQ(setting.Workspace(plan), 1024u);
     }
@@ -71,7 +65,7 @@ TEST(GraphLimits, WhatTheHeuristicsListNextTakesThePlace) {
   const auto plan = setting.PlanOfRank(0, Listed(setting));
   EXPECT_EQ(setting.Workspace(plan), kFive);
   EXPECT_EQ(EngineRun(setting, plan), 5);
-  EXPECT_THAT(ReportOf(setting), HasSubstr("graph:5[k2=1]"));
+  EXPECT_THAT(setting.ReportText(), HasSubstr("graph:5[k2=1]"));
 }
 
 TEST(GraphLimits, WhatTheListHasAndDoesNotFitIsPassedOver) {
@@ -94,14 +88,12 @@ TEST(GraphLimits, TheEngineOfAPromiseIsBuiltAgainInTheNextProcess) {
   const auto plan = next.Plan();
   EXPECT_EQ(next.Workspace(plan), kFive);
   EXPECT_EQ(EngineRun(next, plan), 5);
-  EXPECT_THAT(ReportOf(next), HasSubstr("\"fallbacks\": []"));
+  EXPECT_THAT(next.ReportText(), HasSubstr("\"fallbacks\": []"));
 }
 
 TEST(GraphLimits, OfTheListTheFastestMeasuredTakesThePlace) {
   for (const double five_ms : {10.0, 90.0}) {
-    GraphSetting::With with = Unmeasured();
-    with.other = true;  // 50 ms
-    GraphSetting setting(GraphSetting::Limited(kFive), with);
+    GraphSetting setting(GraphSetting::Limited(kFive), kOtherMeasured);
     setting.Measured("graph:5[k2=1]", GraphSetting::kImages, five_ms, kFive);
     const auto plan = setting.PlanOfRank(0, Listed(setting));
     EXPECT_EQ(EngineRun(setting, plan), five_ms < 50 ? 5 : 0);
@@ -110,16 +102,12 @@ TEST(GraphLimits, OfTheListTheFastestMeasuredTakesThePlace) {
 
 // Another engine's time says nothing about an engine that the heuristics rank as faster.
 TEST(GraphLimits, WhatIsListedFirstIsTakenWhereItWasNotMeasured) {
-  GraphSetting::With with = Unmeasured();
-  with.other = true;
-  GraphSetting setting(GraphSetting::Limited(kFive), with);
+  GraphSetting setting(GraphSetting::Limited(kFive), kOtherMeasured);
   EXPECT_EQ(EngineRun(setting, setting.PlanOfRank(0, Listed(setting))), 5);
 }
 
 TEST(GraphLimits, OfStoredEnginesTheFastestTakesThePlace) {
-  GraphSetting::With with = Unmeasured();
-  with.other = true;
-  GraphSetting setting(GraphSetting::Limited(kFive), with);
+  GraphSetting setting(GraphSetting::Limited(kFive), kOtherMeasured);
   setting.Measured("graph:28", GraphSetting::kImages, 10, 0);
   setting.Measured("graph:5", GraphSetting::kImages, 20, kFive);
   setting.Measured("graph:67", GraphSetting::kImages, 1, 2 * GraphSetting::kNeed);
@@ -148,6 +136,12 @@ std::string OfAnotherSchema(const GraphSetting& setting) {
   return json.replace(json.find("\"schemaVersion\":4"), 17, "\"schemaVersion\":9");
 }
 
+Options Deterministic() {
+  Options options = test::PlannedSetting::NotMeasuring();
+  options.deterministic = true;
+  return options;
+}
+
 TEST(GraphLimits, OnlyDeterministicPlansAreMadeWhereTheUserDemandsIt) {
   for (const bool nondeterministic : {false, true}) {
     const cudnnStatus_t expected =
@@ -155,11 +149,7 @@ TEST(GraphLimits, OnlyDeterministicPlansAreMadeWhereTheUserDemandsIt) {
     for (const int images : {GraphSetting::kImages, 1}) {
       for (const bool unfamiliar : {false, true}) {
         SCOPED_TRACE(std::to_string(images) + (unfamiliar ? " unfamiliar" : ""));
-        Options options = test::PlannedSetting::NotMeasuring();
-        options.deterministic = true;
-        GraphSetting::With with;
-        with.images = images;
-        GraphSetting setting(options, with);
+        GraphSetting setting(Deterministic(), {.images = images});
         Executions().nondeterministic = nondeterministic ? 38 : -1;
         cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
         // An equal plan gets the same answer.
@@ -167,7 +157,7 @@ TEST(GraphLimits, OnlyDeterministicPlansAreMadeWhereTheUserDemandsIt) {
           setting.Plan(&finalized, unfamiliar ? OfAnotherSchema(setting) : "");
           EXPECT_EQ(finalized, expected);
         }
-        EXPECT_EQ(ReportOf(setting).find("not deterministic") != std::string::npos,
+        EXPECT_EQ(setting.ReportText().find("not deterministic") != std::string::npos,
                   nondeterministic);
       }
     }
@@ -202,8 +192,8 @@ TEST(GraphLimits, UnfamiliarPlansAreForwardedAndReported) {
       cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
       const auto plan = setting.Plan(&finalized, OfAnotherSchema(setting));
       EXPECT_EQ(finalized, limited && strict ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
-      EXPECT_THAT(ReportOf(setting), HasSubstr("left alone: its JSON is of an unknown schema"));
-      EXPECT_EQ(ReportOf(setting).find("cannot be brought under") != std::string::npos, limited);
+      EXPECT_THAT(setting.ReportText(), HasSubstr("left alone: its JSON is of an unknown schema"));
+      EXPECT_EQ(setting.ReportText().find("cannot be brought under") != std::string::npos, limited);
       if (limited && strict) continue;
       EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
       EXPECT_EQ(EngineRun(setting, plan), 38);
@@ -259,32 +249,23 @@ TEST(GraphLimits, DynamicAndRaggedShapesAreForwardedAndReported) {
   for (const Shapes& shapes :
        {Shapes{GraphSetting::kImages, true, false}, Shapes{GraphSetting::kImages, false, true}}) {
     for (const bool strict : {false, true}) {
-      Options options = GraphSetting::Limited(GraphSetting::kPartBytes);
-      options.strict_limit = strict;
-      GraphSetting setting(options, {});
+      GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes, strict), {});
       cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
       const auto plan = PlanOf(setting, shapes, finalized);
       EXPECT_EQ(finalized, strict ? CUDNN_STATUS_NOT_SUPPORTED : CUDNN_STATUS_SUCCESS);
-      EXPECT_THAT(ReportOf(setting), HasSubstr("left alone: a convolution of dynamic or ragged"));
-      EXPECT_THAT(ReportOf(setting), HasSubstr("cannot be brought under the workspace limit"));
+      EXPECT_THAT(setting.ReportText(),
+                  HasSubstr("left alone: a convolution of dynamic or ragged"));
+      EXPECT_THAT(setting.ReportText(), HasSubstr("cannot be brought under the workspace limit"));
       if (strict) continue;
       EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
       EXPECT_EQ(EngineRun(setting, plan), 38);
     }
-    Options options = test::PlannedSetting::NotMeasuring();
-    options.deterministic = true;
-    GraphSetting setting(options, {});
+    GraphSetting setting(Deterministic(), {});
     Executions().nondeterministic = 38;
     cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
     PlanOf(setting, shapes, finalized);
     EXPECT_EQ(finalized, CUDNN_STATUS_NOT_SUPPORTED);
   }
-}
-
-GraphSetting::With OneImage() {
-  GraphSetting::With with;
-  with.images = 1;
-  return with;
 }
 
 TEST(GraphLimits, SingleImagesAreRecordedWhereTheUserReadsOfEveryKernel) {
@@ -294,21 +275,19 @@ TEST(GraphLimits, SingleImagesAreRecordedWhereTheUserReadsOfEveryKernel) {
     Options options = test::PlannedSetting::NotMeasuring();
     if (*how == 'o') options.mode = Mode::kObserve;
     if (*how == 'r') options.report = ::testing::TempDir() + "graph_limits_report.json";
-    GraphSetting setting(options, OneImage());
+    GraphSetting setting(options, {.images = 1});
     cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
     const auto plan = PlanOf(setting, shapes, finalized);
     EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(setting.Workspace(plan), 1024u);
     EXPECT_EQ(EngineRun(setting, plan), 38);
-    EXPECT_EQ(ReportOf(setting).find("\"calls\": 1") != std::string::npos, *how != '\0');
-    EXPECT_THAT(ReportOf(setting), HasSubstr("\"fallbacks\": []"));
+    EXPECT_EQ(setting.ReportText().find("\"calls\": 1") != std::string::npos, *how != '\0');
+    EXPECT_THAT(setting.ReportText(), HasSubstr("\"fallbacks\": []"));
   }
 }
 
 TEST(GraphLimits, SingleImagesAreDeterministicWhereTheUserDemandsIt) {
-  Options options = test::PlannedSetting::NotMeasuring();
-  options.deterministic = true;
-  GraphSetting setting(options, OneImage());
+  GraphSetting setting(Deterministic(), {.images = 1});
   Executions().nondeterministic = 38;
   cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
   PlanOf(setting, {1, false, false}, finalized);
@@ -317,8 +296,8 @@ TEST(GraphLimits, SingleImagesAreDeterministicWhereTheUserDemandsIt) {
 
 // Attention and other graphs without a convolution are not reported as left alone.
 TEST(GraphLimits, PlansWithoutAConvolutionAreNotSpokenOf) {
-  Options options = GraphSetting::Limited(GraphSetting::kPartBytes);
-  options.strict_limit = options.deterministic = true;
+  Options options = GraphSetting::Limited(GraphSetting::kPartBytes, true);
+  options.deterministic = true;
   GraphSetting setting(options, {});
   std::string json = setting.Json();
   const std::string convolution = "OPERATION_CONVOLUTION_FORWARD";
@@ -327,8 +306,8 @@ TEST(GraphLimits, PlansWithoutAConvolutionAreNotSpokenOf) {
   const auto plan = setting.Plan(&finalized, json);
   EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
-  EXPECT_THAT(ReportOf(setting), HasSubstr("\"fallbacks\": []"));
-  EXPECT_THAT(ReportOf(setting), Not(HasSubstr("\"api\": \"graph\"")));
+  EXPECT_THAT(setting.ReportText(), HasSubstr("\"fallbacks\": []"));
+  EXPECT_THAT(setting.ReportText(), Not(HasSubstr("\"api\": \"graph\"")));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "graph_program.h"
-#include "tests/support/options.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -22,17 +21,10 @@ cudnnStatus_t ExecuteSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
   return test::StandInGraphs().cudnnBackendExecute(handle, plan, pack);
 }
 
-size_t BytesAt(int images) {
-  const Program program{Options()};
-  ConvolutionProblem problem = Problem(Operation::kForward);
-  problem.n = images;
-  const test::Graph graph(problem, {}, program.real, {program.handle});
-  return *cudnn::PlanWorkspace(program.real, graph.Plan(kEngine)->get());
-}
 // The need of four images, which one and two images fit, too. Asked before any other program is
 // made.
 size_t HurriedLimit() {
-  static const size_t limit = BytesAt(4);
+  static const size_t limit = NeedOf(WithBatch(Problem(Operation::kForward), 4));
   return limit;
 }
 
@@ -56,11 +48,9 @@ TEST(GraphLittleTime, IsSpentOnTheLeastThatKeepsTheLimit) {
   HurriedPlan subject;
   EXPECT_LE(subject.Told(), HurriedLimit());
   Program& program = subject.program();
-  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program.real);
-  ASSERT_TRUE(platform.ok());
   const auto plan = cudnn::ReadTemplate(program.real, subject.plan());
   ASSERT_TRUE(plan.ok()) << plan.message();
-  const auto stored = program.store.Read(plan->convolution.problem, *platform);
+  const auto stored = program.store.Read(plan->convolution.problem, PlatformOf(program.real));
   ASSERT_TRUE(stored.ok());
   // Engines that may replace the plan have time of their own.
   std::vector<int> sizes;
@@ -93,18 +83,15 @@ class PlanKnownInPart : public OnePlan {
  private:
   // Stores a time for so many images, which nobody compared.
   void Know(int images, double time_ms) {
-    ConvolutionProblem part = problem_;
-    part.n = images;
-    const test::Graph graph(part, graph_options_, program_.real, {program_.handle});
+    const test::Graph graph(WithBatch(problem_, images), graph_options_, program_.real,
+                            {program_.handle});
     const auto plan = graph.Plan(kEngine);
     const auto read = cudnn::ReadTemplate(program_.real, plan->get());
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program_.real);
-    ASSERT_TRUE(read.ok() && platform.ok());
-    const planning::Measurement row = {
-        {read->convolution.engine, images, time_ms,
-         *cudnn::PlanWorkspace(program_.real, plan->get()), read->deterministic},
-        5};
-    EXPECT_TRUE(program_.store.Write(read->convolution.problem, *platform, {row}, {}).ok());
+    ASSERT_TRUE(read.ok());
+    StoreRows(program_.store, program_.real, read->convolution.problem,
+              {{{read->convolution.engine, images, time_ms,
+                 *cudnn::PlanWorkspace(program_.real, plan->get()), read->deterministic},
+                5}});
   }
   static Options Measuring() {
     Options options = test::Planned();

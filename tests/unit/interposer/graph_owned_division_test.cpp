@@ -22,26 +22,14 @@ TEST(GraphOwned, LegacyCallsAndPlansShareOneBudget) {
     SCOPED_TRACE(WorkspaceDivisionName(division));
     Shared setting({}, kAmple, division);
     const auto plan = setting.Plan(), hungry = Hungry(setting);
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), setting.functions);
-    ASSERT_TRUE(platform.ok());
     ConvolutionProblem problem = setting.Problem();
     problem.alignment = cudnn::kLegacyAlignment;
-    ASSERT_TRUE(setting.store
-                    .Write(problem, *platform,
-                           {{{"legacy:0", GraphSetting::kImages, 100, 0, true}, 5, true}},
-                           {GraphSetting::kImages})
-                    .ok());
+    test::StoreRows(setting.store, setting.functions, problem,
+                    {{{"legacy:0", GraphSetting::kImages, 100, 0, true}, 5, true}},
+                    {GraphSetting::kImages});
     cudnn::OwnedDescriptors descriptors(setting.functions);
     ASSERT_TRUE(descriptors.Create(problem).ok());
-    static const float one = 1, zero = 0;
-    cudnn::ConvolutionCall call;
-    call.handle = setting.handle;
-    call.descriptors = descriptors.get();
-    call.alpha = &one;
-    call.beta = &zero;
-    call.x = GraphSetting::Pointer(0x10000000);
-    call.w = GraphSetting::Pointer(0x20000000);
-    call.y = GraphSetting::Pointer(0x30000000);
+    const cudnn::ConvolutionCall call = test::CallOf(setting.handle, descriptors.get());
     for (size_t i = 0; i < kLearning && setting.TheBudget().learning(); ++i) {
       EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
       setting.Run(plan);

@@ -60,11 +60,7 @@ struct Shared : GraphSetting {
     EXPECT_EQ(calls[0].images, kImages);
     EXPECT_EQ(calls[0].workspace, Pointer(0x40000000));
   }
-  interposer::WorkspaceBudget& TheBudget() {
-    CUcontext context = nullptr;
-    EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    return *interposer.process().budgets.Of(context);
-  }
+  interposer::WorkspaceBudget& TheBudget() { return BudgetOf(interposer); }
   nlohmann::json Report() { return nlohmann::json::parse(interposer.report().Json("on", 0)); }
   nlohmann::json Total() { return Report()["total_workspace"]; }
 };

@@ -8,6 +8,7 @@ namespace {
 
 using test::Executions;
 using test::GraphSetting;
+using test::HandleStream;
 using test::kLearning;
 using test::kPart;
 using test::kPieces;
@@ -17,29 +18,12 @@ using ::testing::Each;
 using ::testing::Field;
 using ::testing::SizeIs;
 
-struct OtherStream {
-  explicit OtherStream(Shared& of) : setting(of) {
-    EXPECT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    setting.interposer.sessions().SetStream(setting.handle, stream);
-  }
-  ~OtherStream() {
-    setting.interposer.sessions().SetStream(setting.handle, nullptr);
-    EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
-  }
-  Shared& setting;
-  CUstream stream = nullptr;
-};
-
 TEST(GraphOwned, PiecesRunInOwnedMemoryBeforeAndAfterTheDivision) {
-  for (const Operation operation :
-       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+  for (const Operation operation : test::kOperations) {
     for (const bool fused : {false, true}) {
       if (fused && operation != Operation::kForward) continue;
       SCOPED_TRACE(OperationName(operation) + std::string(fused ? " fused" : ""));
-      GraphSetting::With with;
-      with.operation = operation;
-      with.fused = fused;
-      Shared setting(with);
+      Shared setting({.operation = operation, .fused = fused});
       const auto plan = setting.Plan();
       EXPECT_EQ(setting.Workspace(plan), 0u);
       setting.Ran(plan);
@@ -69,10 +53,7 @@ TEST(GraphOwned, TheApplicationsPackIsNeverChanged) {
 }
 
 TEST(GraphOwned, ThePlanItselfRunsWholeWhereThatIsFastest) {
-  GraphSetting::With with;
-  with.whole_ms = 1;
-  with.part_ms = 100;
-  Shared setting(with);
+  Shared setting({.whole_ms = 1, .part_ms = 100});
   const auto plan = setting.Plan();
   for (size_t call = 0; call <= kLearning; ++call) {
     const auto& calls = setting.Run(plan);
@@ -129,9 +110,7 @@ TEST(GraphOwned, WithoutDeviceMemoryTheSubstituteRuns) {
 }
 
 TEST(GraphOwned, WhatNobodyMeasuredRunsAsTheSubstituteUntilSomebodyDoes) {
-  GraphSetting::With with;
-  with.measured = with.other = false;
-  Shared setting(with);
+  Shared setting(test::Unmeasured());
   const auto plan = setting.Plan();
   EXPECT_EQ(setting.Workspace(plan), 0u);
   setting.Learn(plan);
@@ -146,9 +125,7 @@ TEST(GraphOwned, WhatNobodyMeasuredRunsAsTheSubstituteUntilSomebodyDoes) {
 }
 
 TEST(GraphOwned, APlanOfOneImageIsInItToo) {
-  GraphSetting::With with;
-  with.measured = with.other = false;
-  Shared setting(with);
+  Shared setting(test::Unmeasured());
   std::string json = setting.Json();
   for (const char* of_y_or_x : {"[16,4,8,8]", "[16,8,8,8]"}) {
     json.replace(json.find(of_y_or_x) + 1, 2, "1");
@@ -165,7 +142,7 @@ TEST(GraphOwned, OfTwoStreamsIsApart) {
     if (known) setting.Learn(plan);
     const void* const first = setting.Ran(plan);
     {
-      OtherStream stream(setting);
+      HandleStream stream(setting.interposer, setting.handle);
       EXPECT_NE(setting.Ran(plan), first);
     }
     EXPECT_EQ(setting.Ran(plan), first);
@@ -178,7 +155,7 @@ TEST(GraphOwned, AStreamThatFindsNoneLeftRunsTheSubstitute) {
   setting.Learn(plan);
   const void* const first = setting.Ran(plan);
   {
-    OtherStream stream(setting);
+    HandleStream stream(setting.interposer, setting.handle);
     setting.ExpectSubstitute(plan);
   }
   EXPECT_EQ(setting.Ran(plan), first);
@@ -186,21 +163,16 @@ TEST(GraphOwned, AStreamThatFindsNoneLeftRunsTheSubstitute) {
 
 TEST(GraphOwned, OfACaptureIsItsOwn) {
   Shared setting;
-  OtherStream other(setting);
+  HandleStream other(setting.interposer, setting.handle);
   const auto plan = setting.Plan();
-  std::vector<CUgraph> graphs;
   const auto captured = [&](int calls) {
     Executions() = {};
-    EXPECT_EQ(cuStreamBeginCapture(other.stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-    for (int call = 0; call < calls; ++call) {
-      EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
-    }
-    EXPECT_EQ(cuStreamEndCapture(other.stream, &graphs.emplace_back()), CUDA_SUCCESS);
+    other.Capture([&] {
+      for (int call = 0; call < calls; ++call) {
+        EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
+      }
+    });
     return Executions().calls;
-  };
-  const auto destroy = [&] {
-    for (const CUgraph graph : graphs) EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-    graphs.clear();
   };
   EXPECT_THAT(captured(1), SizeIs(1)) << "it never ran outside";
   setting.Ran(plan);
@@ -214,10 +186,10 @@ TEST(GraphOwned, OfACaptureIsItsOwn) {
   EXPECT_THAT(pieces, Each(Field(&RecordedExecution::workspace, pieces[0].workspace)));
   EXPECT_THAT(captured(1), SizeIs(1)) << "never another graph's";
   EXPECT_EQ(setting.Ran(plan), outside);
-  destroy();
+  other.DestroyGraphs();
   EXPECT_THAT(captured(1), SizeIs(kPieces)) << "no graph has it any more";
   EXPECT_EQ(setting.Ran(plan), outside);
-  destroy();
+  other.DestroyGraphs();
 }
 
 TEST(GraphOwned, WhereAPieceFailsTheSubstituteTakesItsPlaceForEver) {
@@ -241,9 +213,7 @@ TEST(GraphOwned, WhereAPieceFailsTheSubstituteTakesItsPlaceForEver) {
 
 // A gradient to which pieces were added cannot be computed again.
 TEST(GraphOwned, AnErrorThatCannotBeHealedIsTheRealOne) {
-  GraphSetting::With with;
-  with.operation = Operation::kBackwardFilter;
-  Shared setting(with);
+  Shared setting({.operation = Operation::kBackwardFilter});
   std::string json = setting.Json();
   const std::string beta = "\"beta\":0.0";
   json.replace(json.find(beta), beta.size(), "\"beta\":1.0");

@@ -11,7 +11,6 @@
 
 #include "db/sqlite_store.h"
 #include "graph_program.h"
-#include "tests/support/options.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -61,13 +60,7 @@ cudnnStatus_t FailNativePieces(cudnnHandle_t handle, cudnnBackendDescriptor_t pl
                             : ::cudnnBackendPopulateCudaGraph(handle, plan, pack, graph);
 }
 
-size_t BytesOf(int images) {
-  const Program program{Options()};
-  ConvolutionProblem problem = Problem(Operation::kForward);
-  problem.n = images;
-  const test::Graph graph(problem, {}, program.real, {program.handle});
-  return *cudnn::PlanWorkspace(program.real, graph.Plan(kEngine)->get());
-}
+size_t BytesOf(int images) { return NeedOf(WithBatch(Problem(Operation::kForward), images)); }
 // Programs of their own ask for both sizes, before any other program is made.
 size_t PartBytes() {
   static const size_t bytes = BytesOf(kPart);
@@ -110,7 +103,6 @@ class OwnEngineOnly : public OnePlan {
     plan_ = hooked_.Plan(kEngine);
     EXPECT_TRUE(plan_ && undivided_);
   }
-  std::string Fallbacks() { return program_.Report()["fallbacks"].dump(); }
   // What the plan's engine says, asked through a plan that the interposer never saw finalized.
   bool ClaimsNativeGraphs() {
     const auto plan = unseen_graph_.Plan(kEngine);
@@ -166,15 +158,9 @@ class StoreOnDisk {
 TEST(GraphPiecesAlone, KeepThePromise) {
   Alone subject;
   EXPECT_EQ(subject.Told(), PartBytes());
-  const auto memory = subject.Memory();
-  for (int seed = 1; seed <= 3; ++seed) {
-    memory->Fill(seed);
-    subject.Run(*memory);
-    EXPECT_EQ(memory->Output(), subject.Undivided(seed));
-  }
-  EXPECT_TRUE(memory->GuardsAreIntact());
+  subject.ExpectRight();
   EXPECT_EQ(subject.Fallbacks(), "[]");
-  const auto kernel = subject.program().Report()["kernels"][0];
+  const auto kernel = subject.Kernel();
   EXPECT_EQ(kernel["workspace_bytes"], PartBytes());
   EXPECT_EQ(kernel["plan"][0]["count"], 8 / kPart);
 }
@@ -200,11 +186,7 @@ TEST(GraphPiecesAlone, KeepThePromiseInTheNextProcess) {
   EXPECT_EQ(kept->front().workspace_bytes, PartBytes());
   Alone next(test::Within(limit), FailPieces, &store);
   EXPECT_EQ(next.Told(), PartBytes());
-  const auto memory = next.Memory();
-  memory->Fill(1);
-  next.Run(*memory);
-  EXPECT_EQ(memory->Output(), next.Undivided(1));
-  EXPECT_TRUE(memory->GuardsAreIntact());
+  next.ExpectRight(1);
   EXPECT_EQ(next.Fallbacks(), "[]");
 }
 
@@ -217,28 +199,17 @@ TEST(GraphPiecesAlone, MayBeCapturedAtTheFirstCall) {
 TEST(GraphPiecesAlone, PromiseNothingOfAPlanThatIsFinalizedInACapture) {
   OwnEngineOnly subject;
   subject.PartsKnown();
-  Sessions& sessions = subject.program().interposer.sessions();
-  CUstream stream = nullptr;
-  CUgraph graph = nullptr;
-  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  sessions.SetStream(subject.program().handle, stream);
-  ASSERT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-  subject.Finalize();
-  EXPECT_EQ(subject.Told(), NeedBytes());
-  ASSERT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-  size_t nodes = 1;
-  EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &nodes), CUDA_SUCCESS);
-  EXPECT_EQ(nodes, 0u);
-  EXPECT_EQ(PlansSeen().pieces + PlansSeen().wholes, 0);
-  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-  EXPECT_THAT(subject.Fallbacks(), HasSubstr("cannot be brought under the workspace limit"));
-
-  sessions.SetStream(subject.program().handle, nullptr);
-  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
-  const auto memory = subject.Memory();
-  memory->Fill(1);
-  subject.Run(*memory);
-  EXPECT_EQ(memory->Output(), subject.Undivided(1));
+  {
+    test::HandleStream stream(subject.program().interposer, subject.program().handle);
+    const CUgraph graph = stream.Capture([&] {
+      subject.Finalize();
+      EXPECT_EQ(subject.Told(), NeedBytes());
+    });
+    EXPECT_EQ(test::NodesOf(graph), 0u);
+    EXPECT_EQ(PlansSeen().pieces + PlansSeen().wholes, 0);
+    EXPECT_THAT(subject.Fallbacks(), HasSubstr("cannot be brought under the workspace limit"));
+  }
+  subject.ExpectRight(1);
   EXPECT_EQ(PlansSeen().pieces, 0) << "it runs as it is";
 }
 
@@ -306,9 +277,7 @@ TEST(GraphPiecesAlone, ThatFailReturnTheirErrorAndThePlanItselfNeverRuns) {
   EXPECT_TRUE(memory->GuardsAreIntact());
   EXPECT_THAT(subject.Fallbacks(), HasSubstr("its error is returned"));
   PiecesFail() = false;
-  memory->Fill(1);
-  subject.Run(*memory);
-  EXPECT_EQ(memory->Output(), subject.Undivided(1));
+  subject.ExpectRight(1);
 }
 
 TEST(GraphPiecesAlone, ThatAreWrongPromiseNothing) {
@@ -316,10 +285,7 @@ TEST(GraphPiecesAlone, ThatAreWrongPromiseNothing) {
   EXPECT_EQ(subject.Told(), NeedBytes());
   EXPECT_THAT(subject.Fallbacks(), AllOf(HasSubstr("a divided plan is wrong and never used"),
                                          HasSubstr("cannot be brought under the workspace limit")));
-  const auto memory = subject.Memory();
-  memory->Fill(1);
-  subject.Run(*memory);
-  EXPECT_EQ(memory->Output(), subject.Undivided(1));
+  subject.ExpectRight(1);
 }
 
 }  // namespace

@@ -16,19 +16,24 @@
 
 #include "convolution/partial_sums.h"
 #include "interposer/interposer.h"
+#include "program_parts.h"
 #include "tests/support/device.h"
 #include "tests/support/deviceless_cudnn.h"
 #include "tests/support/memory_store.h"
+#include "tests/support/options.h"
 #include "tests/support/problem.h"
 #include "tests/support/stand_in.h"
-#include "tuning/measure.h"
 
 namespace ucudnn::interposer {
 
 using test::GraphOptions;
+using test::PlatformOf;
+using test::StoreRows;
+using test::WithBatch;
 using Values = std::vector<float>;
 
 constexpr int kPart = 2, kEngine = 1;  // the stand-in's GEMM: whole numbers are exact
+constexpr int kMostEngines = 8;        // that the stand-in may have
 constexpr size_t kAmple = size_t{4} << 20;
 
 // Leaves the output of pieces unchanged.
@@ -248,17 +253,12 @@ class Program {
     ASSERT_TRUE(plan);
     const auto read = cudnn::ReadTemplate(real, plan->get());
     ASSERT_TRUE(read.ok()) << read.message();
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), real);
-    ASSERT_TRUE(platform.ok()) << platform.message();
     const ConvolutionProblem& problem = read->convolution.problem;
-    EXPECT_TRUE(store
-                    .Write(problem, *platform,
-                           {{{read->convolution.engine, problem.n, time_ms,
-                              *cudnn::PlanWorkspace(real, plan->get()), read->deterministic},
-                             5,
-                             true}},
-                           {})
-                    .ok());
+    StoreRows(store, real, problem,
+              {{{read->convolution.engine, problem.n, time_ms,
+                 *cudnn::PlanWorkspace(real, plan->get()), read->deterministic},
+                5,
+                true}});
   }
   nlohmann::json Report() { return nlohmann::json::parse(interposer.process().ReportText()); }
 
@@ -271,6 +271,13 @@ class Program {
   const cudnn::Functions hooked = Hooked();
   cudnnHandle_t handle = nullptr;
 };
+
+// Returns the workspace that the stand-in's plan of kEngine needs.
+inline size_t NeedOf(const ConvolutionProblem& problem, const GraphOptions& graph_options = {}) {
+  const Program program{Options()};
+  const test::Graph graph(problem, graph_options, program.real, {program.handle});
+  return *cudnn::PlanWorkspace(program.real, graph.Plan(kEngine)->get());
+}
 
 inline ConvolutionProblem Problem(Operation operation, DataType type = DataType::kFloat) {
   return test::ProblemWith({.operation = operation, .x = {1, 12, 12}, .type = type});
@@ -325,11 +332,10 @@ class OnePlan {
   cudnnBackendDescriptor_t plan() const { return plan_->get(); }
   // The workspace that the program is told.
   size_t Told() const { return *cudnn::PlanWorkspace(program_.hooked, plan_->get()); }
-  WorkspaceBudget& TheBudget() {
-    CUcontext context = nullptr;
-    EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    return *program_.interposer.process().budgets.Of(context);
-  }
+  WorkspaceBudget& TheBudget() { return test::BudgetOf(program_.interposer); }
+  // The report on the first kernel.
+  nlohmann::json Kernel() { return program_.Report()["kernels"][0]; }
+  std::string Fallbacks() { return program_.Report()["fallbacks"].dump(); }
   // Memory with exactly the workspace that the program is told.
   std::unique_ptr<Operands> Memory() {
     return std::make_unique<Operands>(problem_, graph_options_, Told());
@@ -346,6 +352,16 @@ class OnePlan {
               CUDNN_STATUS_SUCCESS);
     return operands.Output();
   }
+  // Expects that `calls` calls with different operands compute what the undivided plan does.
+  void ExpectRight(int calls = 3) {
+    const auto memory = Memory();
+    for (int seed = 1; seed <= calls; ++seed) {
+      memory->Fill(seed);
+      Run(*memory);
+      EXPECT_EQ(memory->Output(), Undivided(seed)) << "seed " << seed << " of " << Kernel();
+      EXPECT_TRUE(memory->GuardsAreIntact());
+    }
+  }
 
  protected:
   // Called once the store has its rows.
@@ -356,25 +372,18 @@ class OnePlan {
   }
   // Stores that a piece of `images` images of `engine` takes `time_ms`.
   void PartsMeasured(int engine, double time_ms, int images = kPart) {
-    ConvolutionProblem part = problem_;
-    part.n = images;
-    const test::Graph parts(part, graph_options_, program_.real, {program_.handle});
-    program_.Measured(parts, engine, time_ms);
+    program_.Measured(
+        {WithBatch(problem_, images), graph_options_, program_.real, {program_.handle}}, engine,
+        time_ms);
   }
   // Stores the time of summing partials, if the problem sums partials.
   void SumMeasured(int engine, double time_ms) {
     if (!SumsPartials(problem_)) return;
     const auto read = cudnn::ReadTemplate(program_.real, whole_.Plan(engine)->get());
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program_.real);
-    ASSERT_TRUE(read.ok() && platform.ok());
-    EXPECT_TRUE(
-        program_.store
-            .Write(read->convolution.problem, *platform,
-                   {{{kPartialSum, kPartialSumBatch, time_ms, PartialSumBytes(problem_), true},
-                     5,
-                     true}},
-                   {})
-            .ok());
+    ASSERT_TRUE(read.ok());
+    StoreRows(
+        program_.store, program_.real, read->convolution.problem,
+        {{{kPartialSum, kPartialSumBatch, time_ms, PartialSumBytes(problem_), true}, 5, true}});
   }
 
   const ConvolutionProblem problem_;
@@ -387,30 +396,20 @@ class OnePlan {
 // A stream for the program's handle, and a stream to launch graphs on.
 class CaptureSetting {
  public:
-  explicit CaptureSetting(OnePlan& subject) : subject_(subject) {
-    EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  explicit CaptureSetting(OnePlan& subject)
+      : subject_(subject), stream_(subject.program().interposer, subject.program().handle) {
     EXPECT_EQ(cuStreamCreate(&other_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    subject_.program().interposer.sessions().SetStream(subject_.program().handle, stream_);
   }
-  ~CaptureSetting() {
-    subject_.program().interposer.sessions().SetStream(subject_.program().handle, nullptr);
-    EXPECT_EQ(cuStreamDestroy(stream_), CUDA_SUCCESS);
-    EXPECT_EQ(cuStreamDestroy(other_), CUDA_SUCCESS);
-  }
+  ~CaptureSetting() { EXPECT_EQ(cuStreamDestroy(other_), CUDA_SUCCESS); }
   CaptureSetting(const CaptureSetting&) = delete;
   CaptureSetting& operator=(const CaptureSetting&) = delete;
 
   // Captures a call in pieces and replays it while calls run: each computes its own results.
   void ExpectReplaysBesideCalls() {
     const auto captured = subject_.Memory(), beside = subject_.Memory();
-    CUgraph graph = nullptr;
     CUgraphExec exec = nullptr;
-    ASSERT_EQ(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-    subject_.Run(*captured);
-    ASSERT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
-    size_t nodes = 0;
-    EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &nodes), CUDA_SUCCESS);
-    EXPECT_GE(nodes, size_t{8 / kPart});
+    const CUgraph graph = stream_.Capture([&] { subject_.Run(*captured); });
+    EXPECT_GE(test::NodesOf(graph), size_t{8 / kPart});
     ASSERT_EQ(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
     for (int seed = 1; seed <= 4; ++seed) {
       captured->Fill(seed);
@@ -421,12 +420,12 @@ class CaptureSetting {
       EXPECT_EQ(beside->Output(), subject_.Undivided(seed + 10));
     }
     EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
-    EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
   }
 
  private:
   OnePlan& subject_;
-  CUstream stream_ = nullptr, other_ = nullptr;
+  test::HandleStream stream_;
+  CUstream other_ = nullptr;
 };
 
 // A native graph of the plan that computes in `memory`.
@@ -449,11 +448,7 @@ class NativeGraphOf {
     });
   }
   cudnnStatus_t status() const { return status_; }
-  size_t Nodes() const {
-    size_t nodes = 0;
-    EXPECT_EQ(cuGraphGetNodes(graph_, nullptr, &nodes), CUDA_SUCCESS);
-    return nodes;
-  }
+  size_t Nodes() const { return test::NodesOf(graph_); }
   void Launch() const {
     CUgraphExec exec = nullptr;
     ASSERT_EQ(cuGraphInstantiate(&exec, graph_, 0), CUDA_SUCCESS);

@@ -15,7 +15,7 @@ namespace {
 using cudnn::BackendDescriptor;
 using test::Graph;
 
-constexpr int kMostEngines = 8, kMostResults = 32;
+constexpr int kMostResults = 32;
 
 class GraphProtocols : public ::testing::TestWithParam<Operation> {
  protected:
@@ -183,14 +183,11 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
   }
   test::MemoryStore store;
   std::vector<Serialised> kept;
-  ConvolutionProblem pair = problem_, four = problem_;
-  pair.n = 2;
-  four.n = 4;
   {
     Program program(options, nullptr, &store);
     const cudnn::PlanDevice device{program.handle};
     const Graph whole(problem_, {}, program.real, device);
-    const Graph part(pair, {}, program.real, device);
+    const Graph part(WithBatch(problem_, 2), {}, program.real, device);
     for (BackendDescriptor& configuration :
          Configurations(program.real, whole, CUDNN_HEUR_MODE_A)) {
       const auto plan = Build(program.real, program.handle, configuration.get());
@@ -208,7 +205,7 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
       kept.back().workspace_bytes = ExpectKept(program, plan->get());
     }
     // More is known now: larger pieces are faster still.
-    const Graph larger(four, {}, program.real, device);
+    const Graph larger(WithBatch(problem_, 4), {}, program.real, device);
     for (const Serialised& serialised : kept) {
       program.Measured(larger, serialised.engine, 0.1, serialised.knobs);
     }
@@ -230,16 +227,11 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
 }
 
 TEST_P(GraphProtocols, ADescriptorThatIsInitializedAgainIsAnotherPlan) {
-  Options options;
-  options.policy = BatchSizePolicy::kPowerOfTwo;
-  options.tuning.on = false;
-  Program program(options);
+  Program program(test::Planned());
   const cudnn::PlanDevice device{program.handle};
-  ConvolutionProblem pair = problem_, single = problem_;
-  pair.n = 2;
-  single.n = 1;
+  const ConvolutionProblem single = WithBatch(problem_, 1);
   program.Measured(Graph(problem_, {}, program.real, device), kEngine, 100);
-  program.Measured(Graph(pair, {}, program.real, device), kEngine, 1);
+  program.Measured({WithBatch(problem_, 2), {}, program.real, device}, kEngine, 1);
   const Graph graph(problem_, {}, program.hooked, device);
   auto plan = graph.Plan(kEngine);
   ASSERT_TRUE(plan);

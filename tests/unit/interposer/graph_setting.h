@@ -14,7 +14,6 @@
 #include "tests/support/memory_store.h"
 #include "tests/support/null_cudnn/null_graph.h"
 #include "tests/support/recording_graphs.h"
-#include "tuning/measure.h"
 
 namespace ucudnn::test {
 
@@ -31,9 +30,10 @@ struct GraphSetting {
     bool measured = true;
   };
 
-  static Options Limited(size_t bytes) {
+  static Options Limited(size_t bytes, bool strict = false) {
     Options options = PlannedSetting::NotMeasuring();
     options.workspace_limit = bytes;
+    options.strict_limit = strict;
     return options;
   }
 
@@ -52,17 +52,14 @@ struct GraphSetting {
     if (with.other) Measured("graph:0", with.images, with.other_ms, 0);
     EXPECT_EQ(interposer.sessions().Create(&handle), CUDNN_STATUS_SUCCESS);
   }
-  GraphSetting() : GraphSetting(Limited(kPartBytes), With()) {}
+  explicit GraphSetting(const With& with) : GraphSetting(Limited(kPartBytes), with) {}
+  GraphSetting() : GraphSetting(With()) {}
   ~GraphSetting() { interposer.sessions().Destroy(handle); }
 
   // Adds a measurement to the store.
   void Measured(const std::string& engine, int images, double time_ms, size_t bytes) {
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), functions);
-    ASSERT_TRUE(platform.ok()) << platform.message();
     const std::string name = engine + (with.fused ? "+residual+bias+relu" : "");
-    EXPECT_TRUE(
-        store.Write(Problem(), *platform, {{{name, images, time_ms, bytes, true}, 5, true}}, {})
-            .ok());
+    StoreRows(store, functions, Problem(), {{{name, images, time_ms, bytes, true}, 5, true}});
   }
 
   ConvolutionProblem Problem() const {
@@ -175,6 +172,7 @@ struct GraphSetting {
     }
     return plan;
   }
+  std::string ReportText() { return interposer.report().Json("on", 0); }
   size_t Workspace(cudnnBackendDescriptor_t plan) {
     int64_t bytes = -1, count = 0;
     EXPECT_EQ(interposer.graph().Get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
@@ -217,17 +215,15 @@ struct GraphSetting {
 };
 
 // A setting whose store has no measurements.
-inline GraphSetting::With Unmeasured() {
-  GraphSetting::With with;
-  with.measured = with.other = false;
-  return with;
-}
+inline GraphSetting::With Unmeasured() { return {.other = false, .measured = false}; }
 
-// Expects one execution of all images by engine 0, which needs no workspace.
-inline void ExpectSubstitute() {
+// Expects one execution of all images by `engine`.
+inline void ExpectUndivided(int engine) {
   ASSERT_EQ(Executions().calls.size(), 1u);
-  EXPECT_EQ(Executions().calls[0].engine, 0);
+  EXPECT_EQ(Executions().calls[0].engine, engine);
   EXPECT_EQ(Executions().calls[0].images, GraphSetting::kImages);
 }
+// Expects engine 0, which needs no workspace.
+inline void ExpectSubstitute() { ExpectUndivided(0); }
 
 }  // namespace ucudnn::test

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "graph_program.h"
-#include "tests/support/options.h"
 
 namespace ucudnn::interposer {
 namespace {

@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "graph_program.h"
-#include "tests/support/options.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -77,14 +76,6 @@ void ExpectThreadsApart(OnePlan& subject, const ConvolutionProblem& problem,
   EXPECT_EQ(program.interposer.sessions().Destroy(second), CUDNN_STATUS_SUCCESS);
 }
 
-size_t BytesOfPart() {
-  const Program program{Options()};
-  ConvolutionProblem part = Problem(Operation::kForward);
-  part.n = kPart;
-  const test::Graph graph(part, {}, program.real, {program.handle});
-  return *cudnn::PlanWorkspace(program.real, graph.Plan(kEngine)->get());
-}
-
 // A program whose plan ucudnn replaces by pieces and, if these fail, by an engine that needs no
 // workspace.
 class Replaced : public OnePlan {
@@ -95,9 +86,7 @@ class Replaced : public OnePlan {
     program_.Measured(whole_, kEngine, 100);
     program_.Measured(whole_, kWithoutWorkspace, 50);
     PartsMeasured(kEngine, 1);
-    undivided_ = whole_.Plan(kEngine);
-    plan_ = hooked_.Plan(kEngine);
-    EXPECT_TRUE(plan_ && undivided_);
+    MakePlans();
   }
 };
 
@@ -108,7 +97,7 @@ class GraphThreads : public ::testing::TestWithParam<bool> {
 
 TEST_P(GraphThreads, WhatUcudnnBuiltRunsOnOneAtATime) {
   const bool pieces_fail = GetParam();
-  const size_t limit = BytesOfPart();
+  const size_t limit = NeedOf(WithBatch(Problem(Operation::kForward), kPart));
   Replaced subject(limit);
   EXPECT_LE(subject.Told(), limit);
   TheWatch().pieces_fail = pieces_fail;

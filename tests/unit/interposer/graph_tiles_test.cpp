@@ -3,15 +3,13 @@
 // faults of one kind of tile are found before a program is told of any tiles. Plans with too many
 // elements for fast engines run such engines in tiles.
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
 #include <string>
 
 #include "graph_program.h"
-#include "tests/support/options.h"
+#include "workspace_plan_file.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -24,17 +22,17 @@ ConvolutionProblem Image(Operation operation, DataType type = DataType::kFloat) 
       {.operation = operation, .n = 1, .c = 16, .k = 16, .x = {1, 64, 64}, .type = type});
 }
 
-size_t NeedOf(const ConvolutionProblem& problem, const GraphOptions& graph_options) {
-  const Program program{Options()};
-  const test::Graph graph(problem, graph_options, program.real, {program.handle});
-  return *cudnn::PlanWorkspace(program.real, graph.Plan(kEngine)->get());
-}
-
 // Plans are measured before their workspace is told.
 Options Measuring(size_t limit_bytes) {
   Options options = test::Within(limit_bytes);
   options.tuning.on = true;
   options.tuning.kernel_seconds = options.tuning.process_seconds = 600;
+  return options;
+}
+
+Options WithoutLimit() {
+  Options options = Measuring(0);
+  options.workspace_limit.reset();
   return options;
 }
 
@@ -48,12 +46,11 @@ class TiledPlan : public OnePlan {
       : OnePlan(problem, graph_options, options, execute, shared) {
     if (finalize != nullptr) program_.under.cudnnBackendFinalize = finalize;
     // Without a limit tiles must be faster than all undivided engines, on every machine.
-    for (int engine = 0; engine < 8 && !options.workspace_limit; ++engine) {
+    for (int engine = 0; engine < kMostEngines && !options.workspace_limit; ++engine) {
       if (whole_.Plan(engine)) PartsMeasured(engine, 1e4, problem.n);
     }
     MakePlans();
   }
-  nlohmann::json Kernel() { return program_.Report()["kernels"][0]; }
   std::string Reason() { return Kernel()["reason"]; }
   int Pieces() {
     int pieces = 0;
@@ -61,15 +58,9 @@ class TiledPlan : public OnePlan {
     for (const auto& run : kernel["plan"]) pieces += run["count"].get<int>();
     return pieces;
   }
-  // Expects that a few calls with different operands are correct.
-  void ExpectRight() {
-    const auto memory = Memory();
-    for (int seed = 1; seed <= 3; ++seed) {
-      memory->Fill(seed);
-      Run(*memory);
-      EXPECT_EQ(memory->Output(), Undivided(seed)) << Reason();
-      EXPECT_TRUE(memory->GuardsAreIntact());
-    }
+  void ExpectTiles() {
+    EXPECT_THAT(Reason(), HasSubstr("tiles"));
+    EXPECT_GT(Pieces(), 1);
   }
 };
 
@@ -83,8 +74,7 @@ TEST(GraphTiles, ComputeWhatThePlanDoes) {
       TiledPlan plan(problem, Fused(fused), Measuring(limit));
       EXPECT_LE(plan.Told(), limit);
       plan.ExpectRight();
-      EXPECT_THAT(plan.Reason(), HasSubstr("tiles"));
-      EXPECT_GT(plan.Pieces(), 1);
+      plan.ExpectTiles();
     }
   }
 }
@@ -107,8 +97,7 @@ TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
     options.tuning.memory_bytes = (5 + 2 * read) * cudnn::ImageBytes(problem) / 2;
     TiledPlan plan(problem, fused, options);
     plan.ExpectRight();
-    EXPECT_THAT(plan.Reason(), HasSubstr("tiles"));
-    EXPECT_GT(plan.Pieces(), 1);
+    plan.ExpectTiles();
   }
 }
 
@@ -118,17 +107,15 @@ TEST(GraphTiles, RunWithinOneBudget) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Image(operation);
     SCOPED_TRACE(Describe(problem));
-    Options options = Measuring(0);
-    options.workspace_limit.reset();
-    options.total_workspace = NeedOf(problem, {}) / 3;
+    Options options = WithoutLimit();
+    options.total_workspace = NeedOf(problem) / 3;
     TiledPlan plan(problem, {}, options);
     EXPECT_EQ(plan.Told(), 0u);
     const auto memory = plan.Memory();
     for (size_t call = 0; call <= KernelSequence::kOfOneProblem; ++call) plan.Run(*memory);
     ASSERT_FALSE(plan.TheBudget().learning());
     plan.ExpectRight();
-    EXPECT_THAT(plan.Reason(), HasSubstr("tiles"));
-    EXPECT_GT(plan.Pieces(), 1);
+    plan.ExpectTiles();
     EXPECT_GT(plan.Kernel()["owned_workspace_bytes"].get<size_t>(), 0u);
     EXPECT_LE(plan.TheBudget().bytes(), *options.total_workspace);
   }
@@ -148,9 +135,8 @@ cudnnStatus_t CountTiles(cudnnBackendDescriptor_t descriptor) {
 
 TEST(GraphTiles, AreNotBuiltAgainWhereADivisionLeavesThemAsTheyWere) {
   const ConvolutionProblem problem = Image(Operation::kForward);
-  Options options = Measuring(0);
-  options.workspace_limit.reset();
-  options.total_workspace = NeedOf(problem, {}) / 3;
+  Options options = WithoutLimit();
+  options.total_workspace = NeedOf(problem) / 3;
   TiledPlan plan(problem, {}, options, nullptr, CountTiles);
   const auto memory = plan.Memory();
   for (size_t call = 0; call <= KernelSequence::kOfOneProblem; ++call) plan.Run(*memory);
@@ -166,7 +152,7 @@ TEST(GraphTiles, AreNotBuiltAgainWhereADivisionLeavesThemAsTheyWere) {
 
 TEST(GraphTiles, RunInCaptures) {
   const ConvolutionProblem problem = Image(Operation::kForward);
-  TiledPlan plan(problem, {}, Measuring(NeedOf(problem, {}) / 3));
+  TiledPlan plan(problem, {}, Measuring(NeedOf(problem) / 3));
   plan.ExpectRight();
   ASSERT_GE(plan.Pieces(), 4);
   CaptureSetting(plan).ExpectReplaysBesideCalls();
@@ -203,7 +189,7 @@ TEST(GraphTiles, BecomeNativeGraphs) {
 TEST(GraphTiles, WhoseNativeGraphFailsAtAnyTileAreRightOrToldOf) {
   static int left = 0;  // tiles until one fails
   const ConvolutionProblem problem = Image(Operation::kForward);
-  TiledPlan plan(problem, {}, Measuring(NeedOf(problem, {}) / 3));
+  TiledPlan plan(problem, {}, Measuring(NeedOf(problem) / 3));
   cudnn::Functions& under = plan.program().under;
   const auto memory = plan.Memory();
   const int tiles = plan.Pieces();
@@ -240,10 +226,13 @@ TEST(GraphTiles, WhoseNativeGraphFailsAtAnyTileAreRightOrToldOf) {
 
 TEST(GraphTiles, GainTimeWhereThePolicyLooksEverywhere) {
   const ConvolutionProblem problem = Image(Operation::kForward);
-  Options options = Measuring(0);
-  options.workspace_limit.reset();
+  Options options = WithoutLimit();
+  const auto kernels = [&] {
+    return TiledPlan(problem, {}, options).program().Report()["kernels"].size();
+  };
+  EXPECT_EQ(kernels(), 0u) << "the plan is not even read";
   options.policy = BatchSizePolicy::kAll;
-  const size_t need = NeedOf(problem, {});
+  const size_t need = NeedOf(problem);
   {
     TiledPlan plan(problem, {}, options);
     EXPECT_EQ(plan.Told(), need);
@@ -251,38 +240,29 @@ TEST(GraphTiles, GainTimeWhereThePolicyLooksEverywhere) {
     EXPECT_THAT(plan.Reason(), HasSubstr("tiles"));
   }
   options.tiles = false;
-  EXPECT_EQ(TiledPlan(problem, {}, options).program().Report()["kernels"].size(), 0u)
-      << "nothing could change it";
+  EXPECT_EQ(kernels(), 0u) << "nothing could change it";
 }
 
-// Writes a workspace plan with the reported kernel; with a total ucudnn brings the workspace.
-std::string WorkspacePlanOf(const nlohmann::json& reported, std::optional<size_t> total_bytes) {
-  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), test::StandInGraphs());
-  EXPECT_TRUE(platform.ok());
-  nlohmann::json kernel = {{"order_after", nlohmann::json::array()}};
+// Returns a workspace plan with the reported kernel.
+nlohmann::json WorkspacePlanOf(const nlohmann::json& reported) {
+  nlohmann::json kernel = {{"segment", nullptr}, {"order_after", nlohmann::json::array()}};
   for (const char* member : {"op", "problem", "api", "plan"}) kernel[member] = reported[member];
-  if (total_bytes) kernel["segment"] = 0;
-  nlohmann::json file = {{"format", "ucudnn-workspace-plan"}, {"version", 2},
-                         {"cudnn", platform->cudnn},          {"device", platform->device},
-                         {"division", "concurrent"},          {"kernels", {kernel}}};
-  if (total_bytes) file["total_bytes"] = *total_bytes;
-  const std::string path = ::testing::TempDir() + "tiles" + std::to_string(getpid()) + ".json";
-  std::ofstream(path) << file.dump();
-  return path;
+  return test::WorkspacePlanFile(kernel);
 }
 
 TEST(GraphTiles, AreFollowedFromAWorkspacePlan) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Image(operation);
     SCOPED_TRACE(Describe(problem));
-    const size_t need = NeedOf(problem, {}), limit = need / 3;
+    const size_t need = NeedOf(problem), limit = need / 3;
     Options options = Measuring(limit);
     const nlohmann::json reported = TiledPlan(problem, {}, options).Kernel();
     options.workspace_limit.reset();
     options.policy = BatchSizePolicy::kUndivided;  // only the file cuts the image
     for (const bool in_budget : {false, true}) {
-      options.workspace_plan =
-          WorkspacePlanOf(reported, in_budget ? std::optional(limit) : std::nullopt);
+      const nlohmann::json file =
+          WorkspacePlanOf(reported);  // with a total ucudnn brings the workspace
+      options.workspace_plan = test::Written(in_budget ? test::Totalled(file, limit) : file);
       TiledPlan plan(problem, {}, options);
       plan.ExpectRight();
       EXPECT_THAT(plan.Reason(), HasSubstr("tiles, as the workspace plan says"));
@@ -296,7 +276,7 @@ TEST(GraphTiles, AreFollowedFromAWorkspacePlan) {
 
 TEST(GraphTiles, WhatWasPromisedIsPromisedWithoutThemToo) {
   const ConvolutionProblem problem = Image(Operation::kForward);
-  Options options = Measuring(NeedOf(problem, {}) / 3);
+  Options options = Measuring(NeedOf(problem) / 3);
   test::MemoryStore store;
   size_t told = 0;
   {
@@ -314,7 +294,7 @@ TEST(GraphTiles, WhatWasPromisedIsPromisedWithoutThemToo) {
 // The second process uses the measured grids and keeps the promise of the first one.
 TEST(GraphTiles, AnotherProcessFindsThemInTheStore) {
   const ConvolutionProblem problem = Image(Operation::kForward);
-  const Options options = Measuring(NeedOf(problem, {}) / 3);
+  const Options options = Measuring(NeedOf(problem) / 3);
   test::MemoryStore store;
   nlohmann::json known;
   {
@@ -339,7 +319,7 @@ bool IsLowerEdge(cudnnBackendDescriptor_t plan) {
 // If an engine does not serve one kind of tile, the plan stays whole and the reason says so.
 TEST(GraphTiles, AreNotOfferedWhereAnEdgeIsNotServed) {
   const ConvolutionProblem problem = Image(Operation::kForward);
-  const size_t need = NeedOf(problem, {});
+  const size_t need = NeedOf(problem);
   TiledPlan plan(problem, {}, Measuring(need / 3), nullptr, [](auto descriptor) {
     const cudnnStatus_t status = test::StandInGraphs().cudnnBackendFinalize(descriptor);
     if (status != CUDNN_STATUS_SUCCESS) return status;
@@ -353,7 +333,7 @@ TEST(GraphTiles, AreNotOfferedWhereAnEdgeIsNotServed) {
 // The tiles at one edge are not written, so no grid is trusted.
 TEST(GraphTiles, OfWhichOneKindIsWrongNeverRun) {
   const ConvolutionProblem problem = Image(Operation::kForward);
-  const size_t limit = NeedOf(problem, {}) / 3;
+  const size_t limit = NeedOf(problem) / 3;
   TiledPlan plan(problem, {}, Measuring(limit), [](auto handle, auto plan, auto pack) {
     return IsLowerEdge(plan) ? CUDNN_STATUS_SUCCESS : ::cudnnBackendExecute(handle, plan, pack);
   });
@@ -418,16 +398,7 @@ class VastPlan : public OnePlan {
     EXPECT_TRUE(plan_ && undivided_);
   }
   ~VastPlan() { TheVastLibrary() = {}; }
-  nlohmann::json Kernel() { return program_.Report()["kernels"][0]; }
-  void ExpectRight() {
-    const auto memory = Memory();
-    for (int seed = 1; seed <= 2; ++seed) {
-      memory->Fill(seed);
-      Run(*memory);
-      EXPECT_EQ(memory->Output(), Undivided(seed)) << Kernel();
-      EXPECT_TRUE(memory->GuardsAreIntact());
-    }
-  }
+  void ExpectRight() { OnePlan::ExpectRight(2); }
   // Expects pieces, each of an engine whose name begins with `engine`.
   void ExpectTilesOf(const std::string& engine) {
     const nlohmann::json plan = Kernel()["plan"];
@@ -442,10 +413,9 @@ class VastPlan : public OnePlan {
   }
   std::optional<planning::EnginePromise> Promise(size_t limit_bytes) {
     const auto read = cudnn::ReadTemplate(program_.real, undivided_->get());
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), program_.real);
     const auto& convolution = read->convolution;
     const auto found = program_.store.FindPromise(
-        {convolution.problem, *platform, convolution.engine, limit_bytes});
+        {convolution.problem, PlatformOf(program_.real), convolution.engine, limit_bytes});
     EXPECT_TRUE(found.ok()) << found.message();
     return *found;
   }
@@ -453,8 +423,7 @@ class VastPlan : public OnePlan {
 
 TEST(VastPlans, NeedNoMoreInTilesWithoutALimit) {
   const ConvolutionProblem problem = Image(Operation::kForward);
-  Options options = Measuring(0);
-  options.workspace_limit.reset();
+  Options options = WithoutLimit();
   for (const bool gemm : {false, true}) {
     SCOPED_TRACE(gemm);
     TheVastLibrary().gemm_serves_tiles = gemm;
@@ -488,7 +457,7 @@ TEST(VastPlans, RunEnginesOfTheirTilesWithinALimit) {
 
 TEST(VastPlans, AreToldTheSameWhateverTilesAndPolicySay) {
   const ConvolutionProblem problem = Image(Operation::kForward);
-  const size_t limit = NeedOf(problem, {}) / 3;
+  const size_t limit = NeedOf(problem) / 3;
   test::MemoryStore store;
   size_t told = 0;
   {
@@ -519,7 +488,7 @@ TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
   for (const bool limited : {false, true}) {
     for (const bool gemm : {false, true}) {
       SCOPED_TRACE(std::string(limited ? "limited " : "") + (gemm ? "gemm" : ""));
-      const size_t limit = NeedOf(problem, {}) / 3;
+      const size_t limit = NeedOf(problem) / 3;
       Options options = Measuring(limit);
       if (!limited) options.workspace_limit.reset();
       options.total_workspace = 2 * limit;
@@ -538,7 +507,7 @@ TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
 // A program that remembers the plan's own need from elsewhere passes no workspace.
 TEST(VastPlans, RunAsTheyAreWhereNoWorkspaceIsPassed) {
   const ConvolutionProblem problem = Image(Operation::kForward);
-  VastPlan plan(problem, Measuring(NeedOf(problem, {}) / 3));
+  VastPlan plan(problem, Measuring(NeedOf(problem) / 3));
   ASSERT_GT(plan.Told(), 0u);
   const auto memory = plan.Memory();
   memory->Fill(3);
@@ -550,7 +519,7 @@ TEST(VastPlans, RunAsTheyAreWhereNoWorkspaceIsPassed) {
 
 TEST(VastPlans, WhoseTilesAreWrongStayWholeAndAreToldTheirNeed) {
   const ConvolutionProblem problem = Image(Operation::kForward);
-  VastPlan plan(problem, Measuring(NeedOf(problem, {}) / 3), false, nullptr,
+  VastPlan plan(problem, Measuring(NeedOf(problem) / 3), false, nullptr,
                 [](auto handle, auto plan, auto pack) {
                   return IsLowerEdge(plan) ? CUDNN_STATUS_SUCCESS
                                            : ::cudnnBackendExecute(handle, plan, pack);
@@ -558,33 +527,6 @@ TEST(VastPlans, WhoseTilesAreWrongStayWholeAndAreToldTheirNeed) {
   EXPECT_EQ(plan.Told(), 0u);
   plan.ExpectRight();
   plan.ExpectWhole();
-}
-
-// A plan of one image that the library serves and that exceeds no limit.
-class PlanThatFits : public OnePlan {
- public:
-  explicit PlanThatFits(const Options& options)
-      : OnePlan(Image(Operation::kForward), false, options) {
-    PartsMeasured(kEngine, 1e4, 1);
-    MakePlans();
-  }
-  nlohmann::json Kernels() { return program_.Report()["kernels"]; }
-};
-
-TEST(GraphTiles, GainWhereThePolicyLooksEverywhere) {
-  Options options = Measuring(0);
-  options.workspace_limit.reset();
-  EXPECT_TRUE(PlanThatFits(options).Kernels().empty()) << "it is not even read";
-  options.policy = BatchSizePolicy::kAll;
-  const size_t need = NeedOf(Image(Operation::kForward), {});
-  PlanThatFits plan(options);
-  EXPECT_EQ(plan.Told(), need);
-  const auto memory = plan.Memory();
-  memory->Fill(1);
-  plan.Run(*memory);
-  EXPECT_EQ(memory->Output(), plan.Undivided(1));
-  ASSERT_EQ(plan.Kernels().size(), 1u);
-  EXPECT_THAT(plan.Kernels()[0]["reason"].get<std::string>(), HasSubstr("tiles"));
 }
 
 }  // namespace

@@ -1,19 +1,19 @@
 // Tests execution plans that follow a workspace plan, on the stand-in's real arithmetic: divided
 // into its micro-batches they compute the same bits as the undivided plan, in less workspace.
 #include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <fstream>
 #include <optional>
 #include <string>
 
-#include "convolution/columns.h"
 #include "convolution/partial_sums.h"
 #include "graph_program.h"
+#include "workspace_plan_file.h"
 
 namespace ucudnn::interposer {
 namespace {
 
+using test::Following;
+using test::Totalled;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -36,11 +36,10 @@ struct Pieces {
 
 std::optional<Pieces> PiecesOf(const PlanCase& which, int engine) {
   const ConvolutionProblem problem = Problem(which.operation, which.type);
-  ConvolutionProblem part = problem;
-  part.n = kPart;
   Program program{Options()};
   const test::Graph whole(problem, Fused(which.fused), program.real, {program.handle});
-  const test::Graph piece(part, Fused(which.fused), program.real, {program.handle});
+  const test::Graph piece(WithBatch(problem, kPart), Fused(which.fused), program.real,
+                          {program.handle});
   const auto plan = whole.Plan(engine), of_piece = piece.Plan(engine);
   if (!plan || !of_piece) return std::nullopt;
   return Pieces{cudnn::ReadTemplate(program.real, plan->get())->convolution.engine.Text(),
@@ -51,49 +50,8 @@ std::optional<Pieces> PiecesOf(const PlanCase& which, int engine) {
 
 nlohmann::json WorkspacePlanFile(const PlanCase& which, const std::string& engine, size_t bytes,
                                  const char* api = "graph") {
-  const ConvolutionProblem of = Problem(which.operation, which.type);
-  nlohmann::json problem;
-  for (const auto& [column, text] : ToColumns(of)) {
-    if (!text.empty()) problem[column] = text;
-  }
-  problem["n"] = of.n;
-  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), test::StandInGraphs());
-  EXPECT_TRUE(platform.ok());
-  const nlohmann::json kernel = {{"op", OperationName(of.operation)},
-                                 {"problem", problem},
-                                 {"api", api},
-                                 {"plan",
-                                  {{{"engine", engine},
-                                    {"workspace_bytes", bytes},
-                                    {"piece_ms", 0.25},
-                                    {"micro_batch", kPart},
-                                    {"count", of.n / kPart}}}},
-                                 {"segment", nullptr},
-                                 {"order_after", nlohmann::json::array()}};
-  return {{"format", "ucudnn-workspace-plan"},
-          {"version", 2},
-          {"cudnn", platform->cudnn},
-          {"device", platform->device},
-          {"limit_bytes", nullptr},
-          {"division", "concurrent"},
-          {"kernels", {kernel}}};
-}
-
-nlohmann::json Totalled(nlohmann::json file, size_t total_bytes) {
-  file.erase("limit_bytes");
-  file["total_bytes"] = total_bytes;
-  file["kernels"][0]["segment"] = 0;
-  return file;
-}
-
-Options Following(const nlohmann::json& file) {
-  const std::string path = ::testing::TempDir() + "graph" + std::to_string(getpid()) + ".json";
-  std::ofstream(path) << file.dump();
-  Options options;
-  options.policy = BatchSizePolicy::kPowerOfTwo;
-  options.workspace_plan = path;
-  options.lock_folder = "/dev/null";  // no file: other tests measure on the same device
-  return options;
+  return test::WorkspacePlanFile(
+      test::WorkspacePlanEntry(Problem(which.operation, which.type), {api, engine, kPart, bytes}));
 }
 
 // A program with one plan; if `compared`, the store says that its pieces were compared.
@@ -111,15 +69,7 @@ class Follower : public OnePlan {
     SumMeasured(engine, 1);
   }
 
-  void ExpectRight(int calls = 2) {
-    const auto operands = Memory();
-    for (int call = 0; call < calls; ++call) {
-      operands->Fill(call);
-      Run(*operands);
-      EXPECT_EQ(operands->Output(), Undivided(call)) << "call " << call;
-      EXPECT_TRUE(operands->GuardsAreIntact());
-    }
-  }
+  void ExpectRight() { OnePlan::ExpectRight(2); }
   // The report on the kernel that was called.
   nlohmann::json Kernel() {
     const nlohmann::json report = program_.Report();
@@ -129,7 +79,6 @@ class Follower : public OnePlan {
     }
     return called;
   }
-  std::string Fallbacks() { return program_.Report()["fallbacks"].dump(); }
   void ExpectDivided(const std::string& engine) {
     const nlohmann::json kernel = Kernel();
     ASSERT_EQ(kernel["plan"].size(), 1u) << kernel.dump(1);
@@ -299,7 +248,7 @@ TEST(GraphPlanFileOfNoUse, LeavesAPlanWholeThatNeedsNoLessInPieces) {
   int engine = -1;
   std::optional<Pieces> pieces;
   while (!pieces || pieces->whole_bytes > 0) {
-    ASSERT_LT(++engine, 8);
+    ASSERT_LT(++engine, kMostEngines);
     pieces = PiecesOf(kForward, engine);
   }
   Follower follower(kForward, WorkspacePlanFile(kForward, "legacy:1", kAmple, "legacy"));

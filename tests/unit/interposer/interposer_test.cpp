@@ -24,10 +24,6 @@ PlannedSetting Divided() {
   return PlannedSetting(test::RecordingFunctions(), 4, PlannedSetting::NotMeasuring());
 }
 
-nlohmann::json ReportOf(PlannedSetting& setting) {
-  return nlohmann::json::parse(setting.interposer.report().Json("on", 0));
-}
-
 // Expects that the call reached the real library unchanged.
 void ExpectAsAsked(const cudnn::ConvolutionCall& call) {
   ASSERT_THAT(ThisRecording().calls, SizeIs(1));
@@ -41,13 +37,11 @@ void ExpectAsAsked(const cudnn::ConvolutionCall& call) {
 TEST(Interposer, DividesWhatIsFasterInPieces) {
   PlannedSetting setting = Divided();
   for (int i = 0; i < 2; ++i) {
-    ThisRecording() = {};
-    EXPECT_EQ(setting.interposer.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
-    ASSERT_THAT(ThisRecording().calls, SizeIs(4));
+    ASSERT_THAT(setting.Run(setting.Call()), SizeIs(4));
     EXPECT_EQ(ThisRecording().calls[3].images, 4);
     EXPECT_EQ(ThisRecording().calls[3].algorithm, 1);
   }
-  EXPECT_EQ(ReportOf(setting)["kernels"][0]["calls"], 2);
+  EXPECT_EQ(setting.Report()["kernels"][0]["calls"], 2);
   EXPECT_EQ(setting.store.reads, 1);
 }
 
@@ -80,7 +74,7 @@ TEST(Interposer, ObservingRecordsAndChangesNothing) {
   PlannedSetting setting(test::RecordingFunctions(), 4, With(Mode::kObserve));
   EXPECT_EQ(setting.interposer.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
   ExpectAsAsked(setting.Call());
-  EXPECT_EQ(ReportOf(setting)["kernels"][0]["calls"], 1);
+  EXPECT_EQ(setting.Report()["kernels"][0]["calls"], 1);
   EXPECT_EQ(setting.store.reads, 0);
 }
 
@@ -89,11 +83,9 @@ TEST(Interposer, AFailedPieceBarsThePlan) {
   ThisRecording().fail_at = 2;
   EXPECT_EQ(setting.interposer.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
   EXPECT_THAT(ThisRecording().calls, SizeIs(4));  // three pieces, then the whole
-  ThisRecording() = {};
-  EXPECT_EQ(setting.interposer.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
-  ASSERT_THAT(ThisRecording().calls, SizeIs(1));
+  ASSERT_THAT(setting.Run(setting.Call()), SizeIs(1));
   EXPECT_EQ(ThisRecording().calls[0].images, PlannedSetting::kImages);
-  EXPECT_THAT(ReportOf(setting)["fallbacks"], SizeIs(1));
+  EXPECT_THAT(setting.Report()["fallbacks"], SizeIs(1));
 }
 
 TEST(Interposer, AFailureWhileAccumulatingIsTheRealError) {
@@ -128,8 +120,7 @@ TEST(Interposer, WhatFindReportsIsWhatRuns) {
   EXPECT_EQ(again, PlannedSetting::kPieceBytes);
   cudnn::ConvolutionCall call = setting.Call();
   call.algorithm = 1;
-  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
-  EXPECT_THAT(ThisRecording().calls, SizeIs(4));
+  EXPECT_THAT(setting.Run(call), SizeIs(4));
 }
 
 // Algorithm 0 takes any pointer; the plan that was told for it has a piece of another algorithm.
@@ -137,11 +128,8 @@ TEST(Interposer, MisalignedPointersKeepToTheCallersAlgorithm) {
   Options options = PlannedSetting::NotMeasuring();
   options.policy = BatchSizePolicy::kAll;
   PlannedSetting setting(test::RecordingFunctions(), 4, options);
-  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), setting.functions);
-  ASSERT_TRUE(setting.store
-                  .Write(PlannedSetting::Problem(), *platform,
-                         {{{"legacy:0", 12, 0.5, 0, true}, 5, true}}, {12})
-                  .ok());
+  test::StoreRows(setting.store, setting.functions, PlannedSetting::Problem(),
+                  {{{"legacy:0", 12, 0.5, 0, true}, 5, true}}, {12});
   const auto answer = setting.interposer.legacy().FindAlgorithms(
       Operation::kForward, setting.handle, setting.descriptors.get(), PlannedSetting::kPieceBytes);
   ASSERT_TRUE(answer);
@@ -149,8 +137,7 @@ TEST(Interposer, MisalignedPointersKeepToTheCallersAlgorithm) {
   EXPECT_EQ(answer->front().workspace_bytes, PlannedSetting::kPieceBytes);
   cudnn::ConvolutionCall call = setting.Call();
   call.x = reinterpret_cast<void*>(0x10000008);
-  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
-  for (const test::RecordedCall& seen : ThisRecording().calls) EXPECT_EQ(seen.algorithm, 0);
+  for (const test::RecordedCall& seen : setting.Run(call)) EXPECT_EQ(seen.algorithm, 0);
 }
 
 TEST(Interposer, FindWithoutRoomReportsNoMoreThanTheCallerHas) {
@@ -166,9 +153,7 @@ TEST(Interposer, ADestroyedHandleTakesItsDecisionsAlong) {
   setting.interposer.legacy().Convolve(setting.Call());
   ASSERT_EQ(setting.interposer.sessions().Destroy(setting.handle), CUDNN_STATUS_SUCCESS);
   ASSERT_EQ(setting.interposer.sessions().Create(&setting.handle), CUDNN_STATUS_SUCCESS);
-  ThisRecording() = {};
-  EXPECT_EQ(setting.interposer.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
-  EXPECT_THAT(ThisRecording().calls, SizeIs(4));
+  EXPECT_THAT(setting.Run(setting.Call()), SizeIs(4));
 }
 
 TEST(Interposer, FourThreadsWithHandlesOfTheirOwn) {

@@ -46,10 +46,14 @@ struct GraphProgram : Program {
     executions = idle_at = 0;
     idle = failing = false;
   }
+  // A program whose store says that algorithm 0 takes 100 ms, and the graph engine 1 ms.
+  explicit GraphProgram(Operation of, bool verified = true) : GraphProgram(of, Planned()) {
+    Store(0, kImages, 100);
+    StoreGraph(kImages, 1, verified);
+  }
 
   size_t GraphNeed(int images) {
-    ConvolutionProblem part = Problem(operation);
-    part.n = images;
+    const ConvolutionProblem part = test::WithBatch(Problem(operation), images);
     const auto graph = cudnn::ProblemGraph::Create(functions, {handle(), nullptr}, part);
     EXPECT_TRUE(graph.ok()) << graph.message();
     const auto engine = graph->Named(kEngine);
@@ -68,15 +72,20 @@ struct GraphProgram : Program {
   }
   nlohmann::json Kernel() { return ReportJson()["kernels"][0]; }
 
+  // Returns the number of executions of graph engines in a call that is captured.
+  int Captured(test::HandleStream& stream, const cudnn::ConvolutionCall& call) {
+    executions = 0;
+    stream.Capture([&] { EXPECT_EQ(interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS); });
+    return executions;
+  }
+
   const Operation operation;
 };
 
 TEST(LegacyGraphEngines, ServeWhatTheyAreFasterAt) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
-    GraphProgram program(operation, Planned());
-    program.Store(0, kImages, 100);
-    program.StoreGraph(kImages, 1);
+    GraphProgram program(operation);
     for (int i = 0; i < 2; ++i) EXPECT_EQ(program.Executions(), 1);
     EXPECT_THAT(TheCalls(), IsEmpty());
     EXPECT_EQ(program.Kernel()["api"], "legacy");
@@ -140,8 +149,7 @@ TEST(LegacyGraphEngines, AreNotWhatACallerIsToldOf) {
     program.Store(0, kImages, 100);
     program.StoreGraph(kImages, 1);
     const size_t need = program.GraphNeed(kImages);
-    const auto told = program.interposer.legacy().GetAlgorithms(operation, program.handle(),
-                                                                program.descriptors());
+    const auto told = program.Gotten();
     ASSERT_TRUE(told);
     ASSERT_THAT(*told, SizeIs(1));
     EXPECT_EQ(told->front().algorithm, 0);
@@ -192,9 +200,7 @@ TEST(LegacyGraphEngines, AreNoLessDeterministicThanTheCallersAlgorithm) {
 TEST(LegacyGraphEngines, AreComparedWithTheUndividedOnce) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
-    GraphProgram program(operation, Planned());
-    program.Store(0, kImages, 100);
-    program.StoreGraph(kImages, 1, false);
+    GraphProgram program(operation, false);
     const int compared = operation == Operation::kBackwardFilter ? 2 : 1;  // replacing, adding
     EXPECT_EQ(program.Executions(), compared + 1) << "compared, then used";
     EXPECT_EQ(program.Executions(), 1);
@@ -207,9 +213,7 @@ TEST(LegacyGraphEngines, AreComparedWithTheUndividedOnce) {
 TEST(LegacyGraphEngines, FoundWrongAreNeverUsed) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
-    GraphProgram program(operation, Planned());
-    program.Store(0, kImages, 100);
-    program.StoreGraph(kImages, 1, false);
+    GraphProgram program(operation, false);
     idle = true;
     for (int i = 0; i < 2; ++i) program.ExpectRight();
     EXPECT_EQ(program.Executions(), 0);
@@ -219,9 +223,7 @@ TEST(LegacyGraphEngines, FoundWrongAreNeverUsed) {
 
 // Plans that replace a gradient and plans that add to it are both compared.
 TEST(LegacyGraphEngines, ThatDoNotAddAreNeverUsed) {
-  GraphProgram program(Operation::kBackwardFilter, Planned());
-  program.Store(0, kImages, 100);
-  program.StoreGraph(kImages, 1, false);
+  GraphProgram program(Operation::kBackwardFilter, false);
   idle_at = 2;  // the plan that adds, compared after the one that replaces
   EXPECT_EQ(program.Executions(), 2) << "compared";
   EXPECT_EQ(program.Executions(), 0);
@@ -229,9 +231,7 @@ TEST(LegacyGraphEngines, ThatDoNotAddAreNeverUsed) {
 }
 
 TEST(LegacyGraphEngines, ThatFailLeaveTheCallToTheLegacyEngine) {
-  GraphProgram program(Operation::kForward, Planned());
-  program.Store(0, kImages, 100);
-  program.StoreGraph(kImages, 1);
+  GraphProgram program(Operation::kForward);
   EXPECT_EQ(program.Executions(), 1);
   failing = true;
   EXPECT_EQ(program.Executions(), 1);
@@ -239,62 +239,28 @@ TEST(LegacyGraphEngines, ThatFailLeaveTheCallToTheLegacyEngine) {
 }
 
 TEST(LegacyGraphEngines, AreNotMadeReadyInsideACapture) {
-  GraphProgram program(Operation::kForward, Planned());
-  program.Store(0, kImages, 100);
-  program.StoreGraph(kImages, 1);
-  CUstream stream = nullptr;
-  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  ASSERT_EQ(program.interposer.sessions().SetStream(program.handle(), stream),
-            CUDNN_STATUS_SUCCESS);
-  const auto captured = [&] {
-    executions = 0;
-    TheCalls().clear();
-    EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-    EXPECT_EQ(program.interposer.legacy().Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
-    CUgraph graph = nullptr;
-    EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-    EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-    return executions;
-  };
-  EXPECT_EQ(captured(), 0);
+  GraphProgram program(Operation::kForward);
+  test::HandleStream stream(program.interposer, program.handle());
+  TheCalls().clear();
+  EXPECT_EQ(program.Captured(stream, program.Call()), 0);
   EXPECT_THAT(TheCalls(), SizeIs(1));
   EXPECT_EQ(program.interposer.legacy().Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(executions, 1);
-  EXPECT_EQ(captured(), 1) << "it ran outside";
-  EXPECT_EQ(program.interposer.sessions().SetStream(program.handle(), nullptr),
-            CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  EXPECT_EQ(program.Captured(stream, program.Call()), 1) << "it ran outside";
 }
 
 // The plan that adds is not the plan that ran before.
 TEST(LegacyGraphEngines, ThatAddAreCapturedOnlyAfterTheyRan) {
   const float one = 1;
-  GraphProgram program(Operation::kBackwardFilter, Planned());
-  program.Store(0, kImages, 100);
-  program.StoreGraph(kImages, 1);
+  GraphProgram program(Operation::kBackwardFilter);
   cudnn::ConvolutionCall adding = program.Call();
   adding.beta = &one;
-  CUstream stream = nullptr;
-  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  ASSERT_EQ(program.interposer.sessions().SetStream(program.handle(), stream),
-            CUDNN_STATUS_SUCCESS);
-  const auto captured = [&] {
-    executions = 0;
-    EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-    EXPECT_EQ(program.interposer.legacy().Convolve(adding), CUDNN_STATUS_SUCCESS);
-    CUgraph graph = nullptr;
-    EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-    EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-    return executions;
-  };
+  test::HandleStream stream(program.interposer, program.handle());
   EXPECT_EQ(program.interposer.legacy().Convolve(program.Call()), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(executions, 1);
-  EXPECT_EQ(captured(), 0);
+  EXPECT_EQ(program.Captured(stream, adding), 0);
   EXPECT_EQ(program.interposer.legacy().Convolve(adding), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(captured(), 1);
-  EXPECT_EQ(program.interposer.sessions().SetStream(program.handle(), nullptr),
-            CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+  EXPECT_EQ(program.Captured(stream, adding), 1);
 }
 
 // A call with other scales measures the legacy engines alone. The next plain call finds that the
@@ -330,9 +296,7 @@ TEST(LegacyGraphEngines, ServeOnlyTheScalesTheyHold) {
   const float two = 2, one = 1, zero = 0;
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
-    GraphProgram program(operation, Planned());
-    program.Store(0, kImages, 100);
-    program.StoreGraph(kImages, 1);
+    GraphProgram program(operation);
     const Values once = program.Output([&](cudnn::ConvolutionCall&) {});
     EXPECT_EQ(executions, 1);
     struct Scales {
@@ -364,8 +328,7 @@ TEST(LegacyGraphEngines, AreMeasuredBesideTheLegacyOnes) {
     options.engines = engines;
     options.workspace_limit = GraphProgram(Operation::kForward, options).GraphNeed(kImages);
     GraphProgram program(Operation::kForward, options);
-    const auto told = program.interposer.legacy().GetAlgorithms(
-        Operation::kForward, program.handle(), program.descriptors());
+    const auto told = program.Gotten();
     ASSERT_TRUE(told && !told->empty());
     double legacy_ms = 1e9, graph_ms = 1e9;
     int graphs = 0;
@@ -383,8 +346,7 @@ TEST(LegacyGraphEngines, AreMeasuredBesideTheLegacyOnes) {
     EXPECT_EQ(program.Executions(told->front().algorithm, told->front().workspace_bytes), expected)
         << graph_ms << " ms against " << legacy_ms;
     const long measured = program.interposer.process().kernels.measured();
-    program.interposer.legacy().GetAlgorithms(Operation::kForward, program.handle(),
-                                              program.descriptors());
+    program.Gotten();
     EXPECT_EQ(program.interposer.process().kernels.measured(), measured);
   }
 }

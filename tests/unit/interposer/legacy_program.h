@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,13 +16,13 @@
 #include "cudnn/descriptors.h"
 #include "cudnn/legacy_engines.h"
 #include "interposer/interposer.h"
+#include "program_parts.h"
 #include "tests/support/device.h"
 #include "tests/support/failing_store.h"
 #include "tests/support/options.h"
 #include "tests/support/problem.h"
 #include "tests/support/stand_in.h"
 #include "tests/support/wrong_cudnn.h"
-#include "tuning/measure.h"
 
 namespace ucudnn::interposer {
 
@@ -82,10 +83,8 @@ class Program {
          false});
   }
   size_t Need(int algorithm, int images) {
-    ConvolutionProblem part = Problem(operation_);
-    part.n = images;
     cudnn::OwnedDescriptors descriptors(functions);
-    EXPECT_TRUE(descriptors.Create(part).ok());
+    EXPECT_TRUE(descriptors.Create(test::WithBatch(Problem(operation_), images)).ok());
     size_t bytes = 0;
     EXPECT_EQ(
         cudnn::WorkspaceBytes(functions, operation_, handle_, descriptors.get(), algorithm, &bytes),
@@ -94,14 +93,29 @@ class Program {
   }
 
   void StoreRow(const planning::Measurement& row) {
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), functions);
-    ASSERT_TRUE(platform.ok());
-    ASSERT_TRUE(store.Write(Problem(operation_), *platform, {row}, {row.micro.micro_batch}).ok());
+    test::StoreRows(store, functions, Problem(operation_), {row}, {row.micro.micro_batch});
+  }
+  // Stores that algorithm 1 is fast in pairs of images and algorithm 0 slow.
+  void StorePairs() {
+    StoreRow({{"legacy:1", 2, 1, Need(1, 2), true}, 5, true});
+    StoreRow({{"legacy:0", kImages, 100, 0, true}, 5, true});
   }
   std::vector<planning::Measurement> Stored() {
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), functions);
-    return store.Read(Problem(operation_), *platform)->rows;
+    return store.Read(Problem(operation_), test::PlatformOf(functions))->rows;
   }
+
+  // What the interposer answers to a program that asks about its convolution.
+  size_t WorkspaceOf(int algorithm) {
+    size_t bytes = 0;
+    EXPECT_EQ(
+        interposer.legacy().WorkspaceSize(operation_, handle_, descriptors(), algorithm, &bytes),
+        CUDNN_STATUS_SUCCESS);
+    return bytes;
+  }
+  auto Found(std::optional<size_t> most_bytes = std::nullopt) {
+    return interposer.legacy().FindAlgorithms(operation_, handle_, descriptors(), most_bytes);
+  }
+  auto Gotten() { return interposer.legacy().GetAlgorithms(operation_, handle_, descriptors()); }
 
   // Runs a call through the interposer and expects the undivided result.
   void ExpectRight(int algorithm = 0, size_t bytes = kWorkspace) {

@@ -39,10 +39,7 @@ Options Hurried() {
 TEST(LittleTime, IsSpentOnWhatKeepsTheLimit) {
   Program program(Operation::kForward, Hurried());
   TheWrong().forward_takes = kSlow;
-  size_t told = 0;
-  ASSERT_EQ(program.interposer.legacy().WorkspaceSize(Operation::kForward, program.handle(),
-                                                      program.descriptors(), kNamed, &told),
-            CUDNN_STATUS_SUCCESS);
+  const size_t told = program.WorkspaceOf(kNamed);
   EXPECT_LE(told, Limit());
   const std::vector<planning::Measurement> stored = program.Stored();
   ASSERT_THAT(stored, SizeIs(1));
@@ -79,10 +76,7 @@ TEST(LittleTime, OfOneTurnIsFollowedByMoreAtLaterCalls) {
   options.tuning.after_calls = 0;
   Program program(Operation::kForward, options);
   TheWrong().forward_takes = kSlow;
-  size_t told = 0;
-  ASSERT_EQ(program.interposer.legacy().WorkspaceSize(Operation::kForward, program.handle(),
-                                                      program.descriptors(), kNamed, &told),
-            CUDNN_STATUS_SUCCESS);
+  const size_t told = program.WorkspaceOf(kNamed);
   EXPECT_LE(told, Limit());
   ASSERT_THAT(program.Stored(), SizeIs(1));
   TheWrong().forward_takes = {};
@@ -103,9 +97,7 @@ TEST_P(KnownInPart, IsComparedBeforeMoreIsMeasured) {
   program.Store(0, kImages, 100);
   program.Store(0, kImages / 2, 1);
   if (GetParam()) {
-    const auto answer = program.interposer.legacy().FindAlgorithms(
-        Operation::kForward, program.handle(), program.descriptors(), Program::kWorkspace);
-    ASSERT_TRUE(answer);
+    ASSERT_TRUE(program.Found(Program::kWorkspace));
   } else {
     program.ExpectRight();
   }

@@ -16,9 +16,7 @@ constexpr int kParts = 4;
 
 // Returns the number of pieces that the call ran in.
 size_t PiecesRun(PlannedSetting& setting, const cudnn::ConvolutionCall& call) {
-  ThisRecording() = {};
-  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
-  return ThisRecording().calls.size();
+  return setting.Run(call).size();
 }
 
 // A different kernel for every number from 1, by the distance between its images.
@@ -31,18 +29,7 @@ class NumberedKernel {
     EXPECT_TRUE(descriptors_.Create(problem_).ok());
   }
   // Adds measurements of this kernel to the setting's store.
-  void Know() {
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), setting_.functions);
-    ASSERT_TRUE(platform.ok());
-    const int n = PlannedSetting::kImages;
-    ASSERT_TRUE(
-        setting_.store
-            .Write(problem_, *platform,
-                   {{{"legacy:0", n, 100, 0, true}, 5, true},
-                    {{"legacy:1", n / kParts, 1, PlannedSetting::kPieceBytes, true}, 5, true}},
-                   {n / kParts, n})
-            .ok());
-  }
+  void Know() { setting_.Measured(problem_, kParts); }
   cudnn::ConvolutionCall Call() const {
     cudnn::ConvolutionCall call = setting_.Call();
     call.descriptors = descriptors_.get();
@@ -125,8 +112,7 @@ TEST(ManyKernels, BeyondTheLastRememberedPlansOfTheGraphApiRunAsTheyAre) {
   const auto late = setting.Plan();
   EXPECT_EQ(setting.Workspace(late), GraphSetting::kNeed);
   EXPECT_EQ(Executed(setting, late), 1u);
-  EXPECT_EQ(test::Executions().calls[0].engine, 38);
-  EXPECT_EQ(test::Executions().calls[0].images, GraphSetting::kImages);
+  test::ExpectUndivided(38);
   EXPECT_THAT(Fallbacks(setting.interposer.report()), HasSubstr("too many different kernels"));
   // Without the limit on kernels the plan is divided.
   GraphSetting unbounded;
@@ -137,8 +123,7 @@ TEST(ManyKernels, BeyondTheLastRememberedPlansOfTheGraphApiRunAsTheyAre) {
 TEST(ManyKernels, BeyondTheLastAStrictLimitAndDeterminismAreKept) {
   using test::GraphSetting;
   for (const bool strict : {true, false}) {
-    Options options = GraphSetting::Limited(strict ? GraphSetting::kPartBytes : kNoLimit);
-    options.strict_limit = strict;
+    Options options = GraphSetting::Limited(strict ? GraphSetting::kPartBytes : kNoLimit, strict);
     options.deterministic = !strict;
     GraphSetting setting(options, {});
     setting.interposer.graph().set_most_kernels(0);

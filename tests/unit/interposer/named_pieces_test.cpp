@@ -47,13 +47,7 @@ struct Named : Program {
     TheCalls().clear();
   }
 
-  size_t Told() {
-    size_t bytes = 0;
-    EXPECT_EQ(interposer.legacy().WorkspaceSize(Operation::kForward, handle(), descriptors(),
-                                                kOnlyEngine, &bytes),
-              CUDNN_STATUS_SUCCESS);
-    return bytes;
-  }
+  size_t Told() { return WorkspaceOf(kOnlyEngine); }
   // The reason of the kernel that was reported first.
   std::string Reason() { return ReportJson()["kernels"][0]["reason"]; }
   void ExpectPairs() {
@@ -206,11 +200,7 @@ TEST(NamedPieces, AreToldAsTheAnswerOfFindAndGetWhereNothingElseFits) {
   for (const bool find : {false, true}) {
     SCOPED_TRACE(find);
     Named program;
-    LegacyCalls& legacy = program.interposer.legacy();
-    const auto answer =
-        find ? legacy.FindAlgorithms(Operation::kForward, program.handle(), program.descriptors(),
-                                     std::nullopt)
-             : legacy.GetAlgorithms(Operation::kForward, program.handle(), program.descriptors());
+    const auto answer = find ? program.Found() : program.Gotten();
     ASSERT_TRUE(answer);
     ASSERT_THAT(*answer, testing::Not(testing::IsEmpty()));
     EXPECT_EQ(answer->front().algorithm, kOnlyEngine);
@@ -227,39 +217,9 @@ TEST(NamedPieces, RunUnaskedInPlaceOfACallOverTheLimit) {
   EXPECT_EQ(program.Fallbacks(), "[]");
 }
 
-// A stream for the program's handle. It owns the graphs that are captured on it.
-class ProgramStream {
- public:
-  explicit ProgramStream(Program& program) : program_(program) {
-    EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    EXPECT_EQ(program_.interposer.sessions().SetStream(program_.handle(), stream_),
-              CUDNN_STATUS_SUCCESS);
-  }
-  ~ProgramStream() {
-    DestroyGraphs();
-    EXPECT_EQ(program_.interposer.sessions().SetStream(program_.handle(), nullptr),
-              CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(cuStreamDestroy(stream_), CUDA_SUCCESS);
-  }
-  void Capture(const std::function<void()>& work) {
-    ASSERT_EQ(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-    work();
-    EXPECT_EQ(cuStreamEndCapture(stream_, &graphs_.emplace_back()), CUDA_SUCCESS);
-  }
-  void DestroyGraphs() {
-    for (const CUgraph graph : graphs_) EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-    graphs_.clear();
-  }
-
- private:
-  Program& program_;
-  CUstream stream_ = nullptr;
-  std::vector<CUgraph> graphs_;
-};
-
 TEST(NamedPieces, MayBeCapturedAtTheFirstCall) {
   Named program;
-  ProgramStream stream(program);
+  test::HandleStream stream(program.interposer, program.handle());
   ASSERT_EQ(program.Told(), NeedOfPairs());
   TheCalls().clear();
   stream.Capture([&] {
@@ -271,7 +231,7 @@ TEST(NamedPieces, MayBeCapturedAtTheFirstCall) {
 
 TEST(NamedPieces, AreNotToldInsideACapture) {
   Named program;
-  ProgramStream stream(program);
+  test::HandleStream stream(program.interposer, program.handle());
   stream.Capture([&] { EXPECT_EQ(program.Told(), program.need); });
   EXPECT_THAT(TheCalls(), SizeIs(0));
 }
@@ -283,11 +243,7 @@ TEST(NamedPieces, ThatDoNotFitTheMeasuringMemoryAreNotTold) {
   for (const auto& [images, time_ms] : {std::pair(kImages, 10.0), std::pair(2, 1.0)}) {
     program.Store(kOnlyEngine, images, time_ms);
   }
-  size_t bytes = 0;
-  EXPECT_EQ(program.interposer.legacy().WorkspaceSize(Operation::kForward, program.handle(),
-                                                      program.descriptors(), kOnlyEngine, &bytes),
-            CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(bytes, program.Need(kOnlyEngine, kImages));
+  EXPECT_EQ(program.WorkspaceOf(kOnlyEngine), program.Need(kOnlyEngine, kImages));
   EXPECT_THAT(program.Fallbacks(), HasSubstr("cannot be brought under the workspace limit"));
 }
 
@@ -338,8 +294,7 @@ TEST(NamedPieces, OfABudgetAskNothingOfTheProgram) {
 
 TEST(NamedPieces, OfABudgetAreToldAsTheAnswerOfFind) {
   Named program(OfTotal(Total()));
-  const auto answer = program.interposer.legacy().FindAlgorithms(
-      Operation::kForward, program.handle(), program.descriptors(), std::nullopt);
+  const auto answer = program.Found();
   ASSERT_TRUE(answer);
   ASSERT_THAT(*answer, SizeIs(1)) << "all others need workspace of the program's";
   EXPECT_EQ(answer->front().algorithm, kOnlyEngine);
@@ -358,7 +313,7 @@ TEST(NamedPieces, OfABudgetServeAnIdentityActivation) {
 
 TEST(NamedPieces, OfABudgetHaveMemoryInEveryCapture) {
   Named program(OfTotal(Total()));
-  ProgramStream stream(program);
+  test::HandleStream stream(program.interposer, program.handle());
   ASSERT_EQ(program.Told(), 0u);
   TheCalls().clear();
   constexpr int kCaptures = 6;

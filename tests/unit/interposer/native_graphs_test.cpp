@@ -20,21 +20,13 @@ using ::testing::SizeIs;
 struct NativeGraph {
   NativeGraph() { EXPECT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS); }
   ~NativeGraph() { cuGraphDestroy(graph); }
-  size_t Nodes() const {
-    size_t nodes = 0;
-    EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &nodes), CUDA_SUCCESS);
-    return nodes;
-  }
   CUgraph graph = nullptr;
 };
 
 TEST(NativeGraphs, HoldThePieces) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardFilter}) {
     SCOPED_TRACE(OperationName(operation));
-    GraphSetting::With with;
-    with.operation = operation;
-    with.fused = operation == Operation::kForward;
-    GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), with);
+    GraphSetting setting({.operation = operation, .fused = operation == Operation::kForward});
     const auto plan = setting.Plan();
     const auto pack = setting.Pack();
     // The pieces that run on a stream.
@@ -83,10 +75,8 @@ TEST(NativeGraphs, HoldThePieces) {
 
 // By then the plan has as many pieces, but of other sizes.
 TEST(NativeGraphs, KeepTheirDivisionWhenThePlanGetsAnother) {
-  Options options = test::PlannedSetting::NotMeasuring();
+  Options options = test::PlannedSetting::WithoutTime();
   options.policy = BatchSizePolicy::kAll;
-  options.tuning.on = true;
-  options.tuning.kernel_seconds = 0;  // the other sizes stay unknown
   GraphSetting setting(options, GraphSetting::With());
   const auto plan = setting.Plan();
   const auto pack = setting.Pack();
@@ -133,9 +123,8 @@ TEST(NativeGraphs, AreOfAllPiecesOrUndivided) {
   EXPECT_EQ(Executions().calls.back().engine, 0);
   EXPECT_EQ(Executions().calls.back().images, GraphSetting::kImages);
   EXPECT_EQ(Executions().calls.back().graph, native.graph);
-  EXPECT_EQ(native.Nodes(), 0u);  // the null library adds none
-  const std::string report = setting.interposer.report().Json("on", 0);
-  EXPECT_THAT(report, HasSubstr("\"calls\": 1,\n      \"undivided_calls\": 1,"));
+  EXPECT_EQ(test::NodesOf(native.graph), 0u);  // the null library adds none
+  EXPECT_THAT(setting.ReportText(), HasSubstr("\"calls\": 1,\n      \"undivided_calls\": 1,"));
   Executions() = {};
   EXPECT_EQ(setting.interposer.graph().UpdateCudaGraph(setting.handle, plan, pack, native.graph),
             CUDNN_STATUS_SUCCESS);

@@ -113,12 +113,11 @@ TEST(TotalWorkspaceOfLanes, ThreadsOnStreamsOfTheirOwnGetTheirOwnResults) {
       Options options = Budget(budget_bytes);
       options.division = division;
       Program program(Operation::kForward, options, test::StandIn());
-      program.StoreRow({{"legacy:1", 2, 1, need, true}, 5, true});
-      program.StoreRow({{"legacy:0", kImages, 100, 0, true}, 5, true});
+      program.StorePairs();
       const Values expected = Lane(program).Undivided();
       CUcontext context = nullptr;
       ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-      WorkspaceBudget& budget = *program.interposer.process().budgets.Of(context);
+      WorkspaceBudget& budget = test::BudgetOf(program.interposer);
       std::vector<std::thread> threads;
       for (int thread = 0; thread < 2; ++thread) {
         threads.emplace_back([&] {

@@ -11,24 +11,12 @@
 namespace ucudnn::interposer {
 namespace {
 
+using test::HandleStream;
 using ::testing::Each;
 using ::testing::Field;
 using ::testing::SizeIs;
 
 constexpr Operation kDivided[] = {Operation::kForward, Operation::kBackwardFilter};
-
-struct OtherStream {
-  explicit OtherStream(Program& of) : program(of) {
-    EXPECT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    program.interposer.sessions().SetStream(program.handle(), stream);
-  }
-  ~OtherStream() {
-    program.interposer.sessions().SetStream(program.handle(), nullptr);
-    EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
-  }
-  Program& program;
-  CUstream stream = nullptr;
-};
 
 TEST(TotalWorkspace, HoldsThePiecesAndTheCallersIsUntouched) {
   for (const Operation operation : kDivided) {
@@ -51,21 +39,12 @@ TEST(TotalWorkspace, HoldsThePiecesAndTheCallersIsUntouched) {
 
 TEST(TotalWorkspace, QueriesAnswerThatNoneIsNeeded) {
   Shared program(Operation::kForward);
-  const auto& descriptors = program.descriptors();
   for (const bool get : {false, true}) {
-    const auto answer =
-        get ? program.interposer.legacy().GetAlgorithms(Operation::kForward, program.handle(),
-                                                        descriptors)
-            : program.interposer.legacy().FindAlgorithms(Operation::kForward, program.handle(),
-                                                         descriptors, Program::kWorkspace);
+    const auto answer = get ? program.Gotten() : program.Found(Program::kWorkspace);
     ASSERT_TRUE(answer && !answer->empty());
     for (const auto& told : *answer) {
       EXPECT_EQ(told.workspace_bytes, 0u);
-      size_t bytes = 1;
-      EXPECT_EQ(program.interposer.legacy().WorkspaceSize(Operation::kForward, program.handle(),
-                                                          descriptors, told.algorithm, &bytes),
-                CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(bytes, 0u);
+      EXPECT_EQ(program.WorkspaceOf(told.algorithm), 0u);
     }
     EXPECT_EQ((*answer)[0].time_ms, 4) << "the plan's";
   }
@@ -107,7 +86,7 @@ TEST(TotalWorkspace, OfTwoStreamsAndTwoHandlesIsApart) {
     if (known) program.Learn();
     const void* const first = program.Ran();
     {
-      OtherStream stream(program);
+      HandleStream stream(program.interposer, program.handle());
       const void* const second = program.Ran();
       EXPECT_NE(second, first);
     }
@@ -133,7 +112,7 @@ TEST(TotalWorkspace, AStreamThatFindsNoneLeftRunsWithout) {
   program.Learn();
   const void* const first = program.Ran();
   {
-    OtherStream stream(program);
+    HandleStream stream(program.interposer, program.handle());
     program.ExpectUndivided();
   }
   EXPECT_EQ(program.Ran(), first);
@@ -141,9 +120,8 @@ TEST(TotalWorkspace, AStreamThatFindsNoneLeftRunsWithout) {
 }
 
 TEST(TotalWorkspace, IsGivenBackWithTheLastHandle) {
-  size_t before = 0, after = 0, total = 0;
   Shared program(Operation::kForward);
-  ASSERT_EQ(cuMemGetInfo(&before, &total), CUDA_SUCCESS);
+  const size_t before = test::FreeBytes();
   cudnnHandle_t other = nullptr;
   ASSERT_EQ(program.interposer.sessions().Create(&other), CUDNN_STATUS_SUCCESS);
   cudnn::ConvolutionCall call = program.Call(0, 0);
@@ -156,27 +134,21 @@ TEST(TotalWorkspace, IsGivenBackWithTheLastHandle) {
   EXPECT_EQ(program.interposer.sessions().Destroy(other), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(program.TheBudget().bytes(), 0u);
   EXPECT_EQ(program.Total()["total_workspace_bytes"], 0) << "a handle that never ran is left";
-  ASSERT_EQ(cuMemGetInfo(&after, &total), CUDA_SUCCESS);
-  EXPECT_EQ(after, before);
+  EXPECT_EQ(test::FreeBytes(), before);
   program.Ran();
 }
 
 TEST(TotalWorkspace, OfACaptureIsItsOwn) {
   Shared program(Operation::kForward);
-  OtherStream other(program);
-  std::vector<CUgraph> graphs;
+  HandleStream other(program.interposer, program.handle());
   const auto captured = [&](int calls) {
     TheCalls().clear();
-    EXPECT_EQ(cuStreamBeginCapture(other.stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-    for (int i = 0; i < calls; ++i) {
-      EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(0, 0)), CUDNN_STATUS_SUCCESS);
-    }
-    EXPECT_EQ(cuStreamEndCapture(other.stream, &graphs.emplace_back()), CUDA_SUCCESS);
+    other.Capture([&] {
+      for (int i = 0; i < calls; ++i) {
+        EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(0, 0)), CUDNN_STATUS_SUCCESS);
+      }
+    });
     return TheCalls();
-  };
-  const auto destroy = [&] {
-    for (const CUgraph graph : graphs) EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-    graphs.clear();
   };
   program.Ran();
   const std::vector<Seen> unready = captured(1);
@@ -191,16 +163,16 @@ TEST(TotalWorkspace, OfACaptureIsItsOwn) {
   EXPECT_THAT(pieces, Each(Field(&Seen::workspace, pieces[0].workspace)));
   EXPECT_THAT(captured(1), Each(Field(&Seen::workspace, nullptr))) << "never another graph's";
   EXPECT_EQ(program.Ran(), outside);
-  destroy();
+  other.DestroyGraphs();
   EXPECT_THAT(captured(1), Each(Field(&Seen::workspace, pieces[0].workspace)));
   EXPECT_EQ(program.Ran(), outside);
-  destroy();
+  other.DestroyGraphs();
   EXPECT_LE(program.TheBudget().bytes(), kAmple);
 }
 
 TEST(TotalWorkspace, ThatIsHeldIsStatedWithThePartOfCaptures) {
   Shared program(Operation::kForward);
-  OtherStream stream(program);
+  HandleStream stream(program.interposer, program.handle());
   program.Ran();
   EXPECT_EQ(program.Total()["total_workspace_bytes"], program.need) << "lent";
   EXPECT_EQ(program.Total()["capture_bytes"], 0);
@@ -208,7 +180,7 @@ TEST(TotalWorkspace, ThatIsHeldIsStatedWithThePartOfCaptures) {
   EXPECT_EQ(program.Total()["total_workspace_bytes"], 2 * program.need);
   EXPECT_EQ(program.Total()["capture_bytes"], program.need);
   {
-    OtherStream another(program);
+    HandleStream another(program.interposer, program.handle());
     program.Ran();
     EXPECT_EQ(program.Total()["total_workspace_bytes"], 3 * program.need);
     EXPECT_EQ(program.Total()["total_workspace_bytes"], program.TheBudget().bytes());
@@ -272,8 +244,7 @@ TEST(TotalWorkspace, WhatItsDivisionLeavesAsItWasIsNotBuiltAgain) {
 
 TEST(TotalWorkspace, IsDividedAmongWhatWasAskedAboutWhereNothingRan) {
   Shared program(Operation::kForward);
-  ASSERT_TRUE(program.interposer.legacy().FindAlgorithms(Operation::kForward, program.handle(),
-                                                         program.descriptors(), {}));
+  ASSERT_TRUE(program.Found());
   ASSERT_TRUE(program.interposer.process().budgets.EndRecording(program.handle()).ok());
   EXPECT_EQ(program.Total()["divided"], true);
   EXPECT_EQ(program.Total()["kernels"], 1);
@@ -289,8 +260,7 @@ TEST(TotalWorkspace, IsDividedByTheExactSolverWhereGlpkIsMissing) {
   options.solver = Solver::kGlpk;
   const size_t need = Shared(Operation::kForward).need;
   Program program(Operation::kForward, options);
-  program.StoreRow({{"legacy:1", 2, 1, need, true}, 5, true});
-  program.StoreRow({{"legacy:0", kImages, 100, 0, true}, 5, true});
+  program.StorePairs();
   ::testing::internal::CaptureStderr();
   for (int call = 0; call <= kLearning; ++call) program.ExpectRight(0, 0);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),

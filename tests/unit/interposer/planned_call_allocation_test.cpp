@@ -13,10 +13,7 @@ TEST(PlannedCall, AllocatesNothing) {
   for (const int pieces : {1, 4, 16}) {
     test::PlannedSetting setting(test::NullFunctions(), pieces,
                                  test::PlannedSetting::NotMeasuring());
-    CUstream stream;
-    ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    ASSERT_EQ(setting.interposer.sessions().SetStream(setting.handle, stream),
-              CUDNN_STATUS_SUCCESS);
+    const test::HandleStream stream(setting.interposer, setting.handle);
     const cudnn::ConvolutionCall call = setting.Call();
     ASSERT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);  // decides
     const int reads = setting.store.reads;
@@ -26,7 +23,6 @@ TEST(PlannedCall, AllocatesNothing) {
     EXPECT_EQ(setting.store.reads, reads) << "the store was asked again";
     const std::string report = setting.interposer.report().Json("on", 0);
     EXPECT_NE(report.find("\"count\": " + std::to_string(pieces)), std::string::npos) << report;
-    cuStreamDestroy(stream);
   }
 }
 
@@ -40,15 +36,8 @@ TEST(PlannedCall, SummingPartialsAllocatesNothing) {
   ASSERT_TRUE(schedule.ok()) << schedule.message();
   cudnn::OwnedDescriptors descriptors(functions);
   ASSERT_TRUE(descriptors.Create(problem).ok());
-  const float one = 1, zero = 0;
-  cudnn::ConvolutionCall call;
+  cudnn::ConvolutionCall call = test::CallOf(nullptr, descriptors.get());
   call.operation = problem.operation;
-  call.descriptors = descriptors.get();
-  call.alpha = &one;
-  call.beta = &zero;
-  call.x = reinterpret_cast<void*>(0x10000000);
-  call.w = reinterpret_cast<void*>(0x20000000);
-  call.y = reinterpret_cast<void*>(0x30000000);
   call.workspace = reinterpret_cast<void*>(0x40000000);
   call.workspace_bytes = piece.workspace_bytes;
   execution::Outcome outcome = execution::Outcome::kFailed;

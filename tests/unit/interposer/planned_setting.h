@@ -5,15 +5,32 @@
 #include <cuda.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+#include <vector>
+
 #include "cudnn/descriptors.h"
 #include "interposer/interposer.h"
+#include "program_parts.h"
 #include "tests/support/device.h"
 #include "tests/support/memory_store.h"
 #include "tests/support/problem.h"
 #include "tests/support/recording_cudnn.h"
-#include "tuning/measure.h"
 
 namespace ucudnn::test {
+
+// Returns a call on addresses that are never read or written.
+inline cudnn::ConvolutionCall CallOf(cudnnHandle_t handle, const cudnn::Descriptors& descriptors) {
+  static const float one = 1, zero = 0;
+  cudnn::ConvolutionCall call;
+  call.handle = handle;
+  call.descriptors = descriptors;
+  call.alpha = &one;
+  call.beta = &zero;
+  call.x = reinterpret_cast<void*>(0x10000000);
+  call.w = reinterpret_cast<void*>(0x20000000);
+  call.y = reinterpret_cast<void*>(0x30000000);
+  return call;
+}
 
 struct PlannedSetting {
   static constexpr int kImages = 16;
@@ -23,19 +40,19 @@ struct PlannedSetting {
       : functions(table), options(WithPrimedSizes(with)) {
     ThisRecording() = {};
     MakeContextCurrent();
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), functions);
-    EXPECT_TRUE(platform.ok()) << platform.message();
-    EXPECT_TRUE(store
-                    .Write(Problem(), *platform,
-                           {{{"legacy:0", kImages, 100, 0, true}, 5, true},
-                            {{"legacy:1", kImages / pieces, 1, kPieceBytes, true}, 5, true}},
-                           {kImages / pieces, kImages})
-                    .ok());
+    Measured(Problem(), pieces);
     EXPECT_EQ(interposer.sessions().Create(&handle), CUDNN_STATUS_SUCCESS);
     EXPECT_TRUE(descriptors.Create(Problem()).ok());
   }
   ~PlannedSetting() { interposer.sessions().Destroy(handle); }
 
+  // Stores that algorithm 0 is slow for `problem`, and algorithm 1 fast in `pieces`.
+  void Measured(const ConvolutionProblem& problem, int pieces) {
+    StoreRows(store, functions, problem,
+              {{{"legacy:0", kImages, 100, 0, true}, 5, true},
+               {{"legacy:1", kImages / pieces, 1, kPieceBytes, true}, 5, true}},
+              {kImages / pieces, kImages});
+  }
   static ConvolutionProblem Problem() {
     return ProblemWith({.n = kImages, .alignment = cudnn::kLegacyAlignment});
   }
@@ -49,17 +66,22 @@ struct PlannedSetting {
     options.tuning.on = false;
     return options;
   }
+  // The process may measure and compare, but has no time for it: what is not stored stays unknown.
+  static Options WithoutTime() {
+    Options options;
+    options.tuning.kernel_seconds = 0;
+    return options;
+  }
 
+  nlohmann::json Report() { return nlohmann::json::parse(interposer.report().Json("on", 0)); }
+  // Makes `call` through the interposer and returns what the library was called with.
+  const std::vector<RecordedCall>& Run(const cudnn::ConvolutionCall& call) {
+    ThisRecording() = {};
+    EXPECT_EQ(interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
+    return ThisRecording().calls;
+  }
   cudnn::ConvolutionCall Call(size_t workspace_bytes = kPieceBytes) const {
-    static const float one = 1, zero = 0;
-    cudnn::ConvolutionCall call;
-    call.handle = handle;
-    call.descriptors = descriptors.get();
-    call.alpha = &one;
-    call.beta = &zero;
-    call.x = reinterpret_cast<void*>(0x10000000);
-    call.w = reinterpret_cast<void*>(0x20000000);
-    call.y = reinterpret_cast<void*>(0x30000000);
+    cudnn::ConvolutionCall call = CallOf(handle, descriptors.get());
     call.workspace = reinterpret_cast<void*>(0x40000000);
     call.workspace_bytes = workspace_bytes;
     return call;

@@ -29,13 +29,6 @@ cudnn::Functions Needy() {
   return functions;
 }
 
-// The process may measure and compare, but has no time for it.
-Options WithoutTime() {
-  Options options;
-  options.tuning.kernel_seconds = 0;
-  return options;
-}
-
 // A kernel that the setting's store does not know.
 struct OtherKernel {
   explicit OtherKernel(PlannedSetting& of) : setting(of), descriptors(of.functions) {
@@ -44,9 +37,7 @@ struct OtherKernel {
     EXPECT_TRUE(descriptors.Create(problem).ok());
   }
   void Know(const std::vector<planning::Measurement>& rows) {
-    const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), setting.functions);
-    ASSERT_TRUE(platform.ok());
-    ASSERT_TRUE(setting.store.Write(problem, *platform, rows, {PlannedSetting::kImages}).ok());
+    test::StoreRows(setting.store, setting.functions, problem, rows, {PlannedSetting::kImages});
   }
   cudnn::ConvolutionCall Call(size_t bytes) const {
     cudnn::ConvolutionCall call = setting.Call(bytes);
@@ -59,48 +50,32 @@ struct OtherKernel {
   cudnn::OwnedDescriptors descriptors;
 };
 
-class Capture {
- public:
-  explicit Capture(PlannedSetting& setting) : setting_(setting) {
-    EXPECT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    EXPECT_EQ(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-    EXPECT_EQ(setting_.interposer.sessions().SetStream(setting_.handle, stream_),
-              CUDNN_STATUS_SUCCESS);
-  }
-  ~Capture() {
-    CUgraph graph = nullptr;
-    EXPECT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
-    EXPECT_EQ(setting_.interposer.sessions().SetStream(setting_.handle, nullptr),
-              CUDNN_STATUS_SUCCESS);
-  }
-
- private:
-  PlannedSetting& setting_;
-  CUstream stream_ = nullptr;
-};
+// Expects that the call ran undivided, with algorithm 0 in its own workspace.
+void ExpectUndividedInItsNeed(const std::vector<test::RecordedCall>& calls) {
+  ASSERT_THAT(calls, SizeIs(1));
+  EXPECT_EQ(calls[0].images, PlannedSetting::kImages);
+  EXPECT_EQ(calls[0].workspace_bytes, kNeed);
+}
 
 TEST(Unsettled, AnAlgorithmThatWasNotMeasuredIsNotReplaced) {
   PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::NotMeasuring());
   cudnn::ConvolutionCall call = setting.Call();
   call.algorithm = 2;  // all measured engines may be slower
-  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
-  ASSERT_THAT(ThisRecording().calls, SizeIs(1));
+  ASSERT_THAT(setting.Run(call), SizeIs(1));
   EXPECT_EQ(ThisRecording().calls[0].algorithm, 2);
 }
 
 // Sizes 1, 2 and 8 are not known, so the decision will be taken anew.
 TEST(Unsettled, WhatRanOutsideIsCaptured) {
-  PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
+  PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::WithoutTime());
   for (int i = 0; i < 2; ++i) setting.interposer.legacy().Convolve(setting.Call());
   ASSERT_THAT(ThisRecording().calls, SizeIs(8));
-  ThisRecording() = {};
-  const Capture capture(setting);
-  EXPECT_EQ(setting.interposer.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
-  EXPECT_THAT(ThisRecording().calls, SizeIs(4));
+  test::HandleStream stream(setting.interposer, setting.handle);
+  stream.Capture([&] { EXPECT_THAT(setting.Run(setting.Call()), SizeIs(4)); });
 }
 
 TEST(Unsettled, PiecesThatNothingReplacesDoNotRunBeforeTheyAreCompared) {
-  Options options = WithoutTime();
+  Options options = PlannedSetting::WithoutTime();
   options.workspace_limit = PlannedSetting::kPieceBytes;
   PlannedSetting setting(Needy(), 4, options);
   OtherKernel kernel(setting);
@@ -108,15 +83,12 @@ TEST(Unsettled, PiecesThatNothingReplacesDoNotRunBeforeTheyAreCompared) {
                {{"legacy:0", 4, 1, PlannedSetting::kPieceBytes, true}, 5, false}});
   cudnn::ConvolutionCall call = kernel.Call(kNeed);
   call.x = reinterpret_cast<void*>(0x10000008);  // only algorithm 0 may take it
-  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
-  ASSERT_THAT(ThisRecording().calls, SizeIs(1));
-  EXPECT_EQ(ThisRecording().calls[0].images, PlannedSetting::kImages);
-  EXPECT_EQ(ThisRecording().calls[0].workspace_bytes, kNeed);
+  ExpectUndividedInItsNeed(setting.Run(call));
 }
 
 // After a piece of another plan failed, pieces that were never compared are not trusted either.
 TEST(Unsettled, AFailedKernelRunsNoPiecesThatWereNotCompared) {
-  Options options = WithoutTime();
+  Options options = PlannedSetting::WithoutTime();
   options.workspace_limit = PlannedSetting::kPieceBytes;
   PlannedSetting setting(Needy(), 4, options);
   OtherKernel kernel(setting);
@@ -128,39 +100,29 @@ TEST(Unsettled, AFailedKernelRunsNoPiecesThatWereNotCompared) {
   ThisRecording().fail_at = 1;
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(3)) << "two pieces and what takes their place";
-  ThisRecording() = {};
   call.x = reinterpret_cast<void*>(0x10000008);  // only algorithm 0 may take it
-  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
-  ASSERT_THAT(ThisRecording().calls, SizeIs(1));
-  EXPECT_EQ(ThisRecording().calls[0].images, PlannedSetting::kImages);
-  EXPECT_EQ(ThisRecording().calls[0].workspace_bytes, kNeed);
+  ExpectUndividedInItsNeed(setting.Run(call));
 }
 
 // An engine that could replace the pieces within their workspace may be far slower.
 TEST(Unsettled, UntilAPlanIsComparedTheCallersOwnAlgorithmRuns) {
-  PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
+  PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::WithoutTime());
   OtherKernel kernel(setting);
   kernel.Know({{{"legacy:1", 16, 10, 2 * PlannedSetting::kPieceBytes, true}, 5, true},
                {{"legacy:1", 4, 1, PlannedSetting::kPieceBytes, true}, 5, false},
                {{"legacy:0", 16, 100, 0, true}, 5, true}});
   cudnn::ConvolutionCall call = kernel.Call(2 * PlannedSetting::kPieceBytes);
   call.algorithm = 1;
-  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
-  ASSERT_THAT(ThisRecording().calls, SizeIs(1));
+  ASSERT_THAT(setting.Run(call), SizeIs(1));
   EXPECT_EQ(ThisRecording().calls[0].algorithm, 1);
 }
 
 TEST(Unsettled, APlanThatRunsStaysUntilABetterOneIsCompared) {
-  PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
+  PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::WithoutTime());
   OtherKernel kernel(setting);
   kernel.Know({{{"legacy:0", 16, 100, 0, true}, 5, true},
                {{"legacy:1", 4, 5, PlannedSetting::kPieceBytes, true}, 5, true}});
-  const auto pieces = [&] {
-    ThisRecording() = {};
-    EXPECT_EQ(setting.interposer.legacy().Convolve(kernel.Call(PlannedSetting::kPieceBytes)),
-              CUDNN_STATUS_SUCCESS);
-    return ThisRecording().calls.size();
-  };
+  const auto pieces = [&] { return setting.Run(kernel.Call(PlannedSetting::kPieceBytes)).size(); };
   EXPECT_EQ(pieces(), 4u);
   kernel.Know({{{"legacy:1", 8, 1, PlannedSetting::kPieceBytes, true}, 5, false}});
   for (int call = 0; call < 40; ++call) EXPECT_EQ(pieces(), 4u) << call;
@@ -183,21 +145,18 @@ TEST(Unsettled, ACallerThatChoseTheSmallerOfTwoPromisesIsNotOutOfMemory) {
   }
   cudnn::ConvolutionCall call = kernel.Call(64);
   call.algorithm = 1;
-  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
-  EXPECT_THAT(ThisRecording().calls, SizeIs(4));
-  const auto report = nlohmann::json::parse(setting.interposer.report().Json("on", 0));
+  EXPECT_THAT(setting.Run(call), SizeIs(4));
+  const auto report = setting.Report();
   EXPECT_THAT(report["fallbacks"], SizeIs(0)) << report;
 }
 
 // The process has no time to measure, and asks the store whether another process has measured.
 TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
-  PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
+  PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::WithoutTime());
   OtherKernel kernel(setting);
   const auto run = [&] {
-    ThisRecording() = {};
     const int before = setting.store.reads;
-    EXPECT_EQ(setting.interposer.legacy().Convolve(kernel.Call(PlannedSetting::kPieceBytes)),
-              CUDNN_STATUS_SUCCESS);
+    setting.Run(kernel.Call(PlannedSetting::kPieceBytes));
     return setting.store.reads > before;
   };
   std::vector<int> anew;
@@ -217,14 +176,14 @@ TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
   EXPECT_TRUE(run());
   EXPECT_THAT(ThisRecording().calls, SizeIs(4));
   // None of the calls is lost.
-  const auto report = nlohmann::json::parse(setting.interposer.report().Json("on", 0));
+  const auto report = setting.Report();
   ASSERT_THAT(report["kernels"], SizeIs(1)) << report;
   EXPECT_EQ(report["kernels"][0]["calls"], 129);
 }
 
 // A later call may know more, but not that the failed plan works.
 TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
-  PlannedSetting setting(test::RecordingFunctions(), 4, WithoutTime());
+  PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::WithoutTime());
   OtherKernel kernel(setting);
   kernel.Know({{{"legacy:0", 16, 100, 0, true}, 5, true},
                {{"legacy:1", 4, 1, PlannedSetting::kPieceBytes, true}, 5, true}});
@@ -243,9 +202,7 @@ TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
   ASSERT_EQ(setting.interposer.sessions().Create(&other), CUDNN_STATUS_SUCCESS);
   cudnn::ConvolutionCall call = kernel.Call(PlannedSetting::kPieceBytes);
   call.handle = other;
-  ThisRecording() = {};
-  EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
-  EXPECT_THAT(ThisRecording().calls, SizeIs(1));
+  EXPECT_THAT(setting.Run(call), SizeIs(1));
   setting.interposer.sessions().Destroy(other);
   EXPECT_THAT(setting.interposer.report().Json("on", 0),
               testing::HasSubstr("a piece of a plan failed"));
@@ -253,18 +210,20 @@ TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
 
 // In a capture nothing can be measured that would keep the limit; afterwards that is possible.
 TEST(Unsettled, ARefusalInACaptureDoesNotOutliveIt) {
-  Options options = WithoutTime();
+  Options options = PlannedSetting::WithoutTime();
   options.workspace_limit = PlannedSetting::kPieceBytes;
   options.strict_limit = true;
   PlannedSetting setting(Needy(), 4, options);
   OtherKernel kernel(setting);
   {
-    const Capture capture(setting);
-    EXPECT_EQ(setting.interposer.legacy().Convolve(kernel.Call(kNeed)), CUDNN_STATUS_NOT_SUPPORTED);
+    test::HandleStream stream(setting.interposer, setting.handle);
+    stream.Capture([&] {
+      EXPECT_EQ(setting.interposer.legacy().Convolve(kernel.Call(kNeed)),
+                CUDNN_STATUS_NOT_SUPPORTED);
+    });
   }
   kernel.Know({{{"legacy:1", 16, 2, PlannedSetting::kPieceBytes, true}, 5, true}});
-  EXPECT_EQ(setting.interposer.legacy().Convolve(kernel.Call(kNeed)), CUDNN_STATUS_SUCCESS);
-  ASSERT_THAT(ThisRecording().calls, SizeIs(1));
+  ASSERT_THAT(setting.Run(kernel.Call(kNeed)), SizeIs(1));
   EXPECT_EQ(ThisRecording().calls[0].algorithm, 1);
 }
 

@@ -1,17 +1,17 @@
 // Tests calls that follow a workspace plan, on the stand-in's real arithmetic.
 #include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "convolution/columns.h"
 #include "legacy_program.h"
+#include "workspace_plan_file.h"
 
 namespace ucudnn::interposer {
 namespace {
 
+using test::Following;
+using test::Totalled;
 using ::testing::Each;
 using ::testing::Field;
 using ::testing::HasSubstr;
@@ -20,52 +20,9 @@ using ::testing::SizeIs;
 constexpr size_t kPairs = kImages / 2;
 constexpr Operation kPinned[] = {Operation::kForward, Operation::kBackwardFilter};
 
-nlohmann::json Entry(Operation operation, int images, size_t bytes) {
-  nlohmann::json problem;
-  for (const auto& [column, text] : ToColumns(Problem(operation))) {
-    if (!text.empty()) problem[column] = text;
-  }
-  problem["n"] = kImages;
-  return {{"op", OperationName(operation)},
-          {"problem", problem},
-          {"api", "legacy"},
-          {"plan",
-           {{{"engine", "legacy:1"},
-             {"workspace_bytes", bytes},
-             {"piece_ms", 0.25},
-             {"micro_batch", images},
-             {"count", kImages / images}}}},
-          {"segment", nullptr},
-          {"order_after", nlohmann::json::array()}};
-}
-
 nlohmann::json PlanFile(Operation operation, size_t bytes) {
-  const auto platform = tuning::DescribePlatform(*cuda::GetDriver(), test::StandIn());
-  EXPECT_TRUE(platform.ok());
-  return {{"format", "ucudnn-workspace-plan"},
-          {"version", 2},
-          {"cudnn", platform->cudnn},
-          {"device", platform->device},
-          {"limit_bytes", nullptr},
-          {"division", "concurrent"},
-          {"kernels", {Entry(operation, 2, bytes)}}};
-}
-
-nlohmann::json Totalled(nlohmann::json file, size_t total_bytes) {
-  file.erase("limit_bytes");
-  file["total_bytes"] = total_bytes;
-  int segment = 0;
-  for (auto& kernel : file["kernels"]) kernel["segment"] = segment++;
-  return file;
-}
-
-Options Following(const nlohmann::json& file) {
-  const std::string path = ::testing::TempDir() + "plan" + std::to_string(getpid()) + ".json";
-  std::ofstream(path) << file.dump();
-  Options options;
-  options.policy = BatchSizePolicy::kPowerOfTwo;
-  options.workspace_plan = path;
-  return options;
+  return test::WorkspacePlanFile(
+      test::WorkspacePlanEntry(Problem(operation), {.images = 2, .bytes = bytes}));
 }
 
 size_t NeedOfPairs(Operation operation) { return Program(operation, Options{}).Need(1, 2); }
@@ -106,17 +63,9 @@ TEST(PlanFile, AnswersItsOwnWorkspaceAndKeepsIt) {
     const size_t need = NeedOfPairs(operation);
     for (const bool get : {false, true}) {
       Follower program(operation, PlanFile(operation, need));
-      auto& interposer = program.interposer;
-      const auto answer = get ? interposer.legacy().GetAlgorithms(operation, program.handle(),
-                                                                  program.descriptors())
-                              : interposer.legacy().FindAlgorithms(operation, program.handle(),
-                                                                   program.descriptors(), {});
+      const auto answer = get ? program.Gotten() : program.Found();
       ASSERT_TRUE(answer && !answer->empty());
-      size_t bytes = 0;
-      EXPECT_EQ(
-          interposer.legacy().WorkspaceSize(operation, program.handle(), program.descriptors(),
-                                            answer->at(0).algorithm, &bytes),
-          CUDNN_STATUS_SUCCESS);
+      const size_t bytes = program.WorkspaceOf(answer->at(0).algorithm);
       EXPECT_EQ(bytes, answer->at(0).workspace_bytes);
       EXPECT_GE(bytes, need);
       program.ExpectRight(answer->at(0).algorithm, bytes);
@@ -130,8 +79,7 @@ TEST(PlanFile, OfABudgetAnswersNothingAndBringsTheWorkspace) {
     SCOPED_TRACE(OperationName(operation));
     const size_t need = NeedOfPairs(operation);
     Follower program(operation, Totalled(PlanFile(operation, need), need));
-    const auto answer = program.interposer.legacy().FindAlgorithms(operation, program.handle(),
-                                                                   program.descriptors(), {});
+    const auto answer = program.Found();
     ASSERT_TRUE(answer && !answer->empty());
     for (const auto& told : *answer) EXPECT_EQ(told.workspace_bytes, 0u);
     EXPECT_EQ(program.Pieces(0), kPairs) << "from the first call on";
@@ -144,9 +92,7 @@ TEST(PlanFile, OfABudgetAnswersNothingAndBringsTheWorkspace) {
     EXPECT_EQ(total["total_workspace_bytes"], need);
     EXPECT_EQ(total["divided"], true);
     EXPECT_EQ(program.interposer.process().kernels.measured(), 0);
-    CUcontext context = nullptr;
-    ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    EXPECT_EQ(program.interposer.process().budgets.Of(context)->bytes(), need);
+    EXPECT_EQ(test::BudgetOf(program.interposer).bytes(), need);
   }
 }
 
@@ -161,13 +107,9 @@ TEST(PlanFile, OrderAloneLetsStreamsShareASegment) {
     Follower program(operation, file);
     ASSERT_EQ(program.Pieces(0), kPairs);
     const void* const first = TheCalls()[0].workspace;
-    CUstream stream = nullptr;
-    ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_DEFAULT), CUDA_SUCCESS);
-    program.interposer.sessions().SetStream(program.handle(), stream);
+    const test::HandleStream stream(program.interposer, program.handle());
     EXPECT_EQ(program.Pieces(0), ordered ? kPairs : 1u);
     EXPECT_EQ(TheCalls()[0].workspace, ordered ? first : nullptr);
-    program.interposer.sessions().SetStream(program.handle(), nullptr);
-    EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
   }
 }
 
@@ -178,15 +120,14 @@ TEST(PlanFile, OfABudgetGivesACaptureASegmentOfItsOwn) {
     SCOPED_TRACE(OperationName(operation));
     const size_t need = NeedOfPairs(operation);
     Follower program(operation, Totalled(PlanFile(operation, need), 2 * need));
-    CUstream stream = nullptr, other = nullptr;
-    ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    CUstream other = nullptr;
     ASSERT_EQ(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    program.interposer.sessions().SetStream(program.handle(), stream);
+    test::HandleStream stream(program.interposer, program.handle());
     const auto capture = [&](CUgraph& graph) {
       TheCalls().clear();
-      EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-      EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(0, 0)), CUDNN_STATUS_SUCCESS);
-      EXPECT_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+      graph = stream.Capture([&] {
+        EXPECT_EQ(program.interposer.legacy().Convolve(program.Call(0, 0)), CUDNN_STATUS_SUCCESS);
+      });
       return TheCalls();
     };
     CUgraph early = nullptr, first = nullptr, second = nullptr;
@@ -212,13 +153,8 @@ TEST(PlanFile, OfABudgetGivesACaptureASegmentOfItsOwn) {
           << "a call behind the graph";
       EXPECT_EQ(program.Launched(exec, other), program.Expected()) << "the graph alone";
       EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
-      EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
     }
-    CUcontext context = nullptr;
-    ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-    EXPECT_EQ(program.interposer.process().budgets.Of(context)->bytes(), 2 * need);
-    program.interposer.sessions().SetStream(program.handle(), nullptr);
-    EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+    EXPECT_EQ(test::BudgetOf(program.interposer).bytes(), 2 * need);
     EXPECT_EQ(cuStreamDestroy(other), CUDA_SUCCESS);
   }
 }
@@ -262,8 +198,7 @@ TEST(PlanFile, KernelsThatItDoesNotHaveGetWhatItLeaves) {
     file["kernels"][0]["problem"]["k"] = 7;  // another kernel
     file["total_bytes"] = need + left;
     Program program(Operation::kForward, Following(file));
-    program.StoreRow({{"legacy:1", 2, 1, need, true}, 5, true});
-    program.StoreRow({{"legacy:0", kImages, 100, 0, true}, 5, true});
+    program.StorePairs();
     program.ExpectRight(0, 0);
     EXPECT_THAT(TheCalls(), SizeIs(left > 0 ? kPairs : 1u));
   }

@@ -61,7 +61,7 @@ struct Told {
   int algorithm;
   size_t bytes;
 };
-using Asking = Told (*)(Program& program, Operation operation, size_t lent);
+using Asking = Told (*)(Program& program, size_t lent);
 
 template <typename Answer>
 Told First(const Answer& answer) {
@@ -71,22 +71,10 @@ Told First(const Answer& answer) {
 }
 
 const std::pair<const char*, Asking> kAskings[] = {
-    {"FindEx",
-     [](Program& program, Operation operation, size_t lent) {
-       return First(program.interposer.legacy().FindAlgorithms(operation, program.handle(),
-                                                               program.descriptors(), lent));
-     }},
-    {"Get",
-     [](Program& program, Operation operation, size_t) {
-       return First(program.interposer.legacy().GetAlgorithms(operation, program.handle(),
-                                                              program.descriptors()));
-     }},
-    {"GetWorkspaceSize", [](Program& program, Operation operation, size_t) {
-       Told told{1, 0};
-       EXPECT_EQ(program.interposer.legacy().WorkspaceSize(operation, program.handle(),
-                                                           program.descriptors(), 1, &told.bytes),
-                 CUDNN_STATUS_SUCCESS);
-       return told;
+    {"FindEx", [](Program& program, size_t lent) { return First(program.Found(lent)); }},
+    {"Get", [](Program& program, size_t) { return First(program.Gotten()); }},
+    {"GetWorkspaceSize", [](Program& program, size_t) {
+       return Told{1, program.WorkspaceOf(1)};
      }}};
 
 TEST(WrongPlan, IsNeverUsedThroughAPromise) {
@@ -97,7 +85,7 @@ TEST(WrongPlan, IsNeverUsedThroughAPromise) {
       options.workspace_limit = Program(operation, options).Need(1, 2);
       Program program(operation, options);
       StoreWrongPlan(program, how);
-      const Told told = ask(program, operation, *options.workspace_limit);
+      const Told told = ask(program, *options.workspace_limit);
       EXPECT_EQ(told.bytes, *options.workspace_limit);
       // Gradients of the filter need no more for all images, so that size alone promises no pieces.
       const bool whole = told.bytes == program.Need(1, kImages);

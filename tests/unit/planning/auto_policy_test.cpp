@@ -9,6 +9,7 @@
 #include "auto_replay.h"
 #include "measured.h"
 #include "planning/micro_batch_sizes.h"
+#include "tests/support/seeded_random.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -253,9 +254,7 @@ AutoRequest RandomRequest(std::mt19937& random, int n) {
 }
 
 TEST(AutoPolicy, IsSoundWhateverIsMeasured) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   for (int i = 0; i < 400 && !::testing::Test::HasFailure(); ++i) {
     const int n = Draw(random, 1, Draw(random, 0, 3) == 0 ? 400 : 40);
     const AutoRequest request = RandomRequest(random, n);
@@ -272,9 +271,7 @@ TEST(AutoPolicy, IsSoundWhateverIsMeasured) {
 // If time and workspace are straight lines, the search sees everything: its result is slower than
 // the optimum over all sizes by at most kDoubt, 0.5 %.
 TEST(AutoPolicy, FindsTheOptimumOfStraightLines) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   const auto uniform = [&](double low, double high) {
     return std::uniform_real_distribution<double>(low, high)(random);
   };

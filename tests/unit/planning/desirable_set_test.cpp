@@ -12,6 +12,7 @@
 #include "planning/compositions.h"
 #include "planning/micro_batch_sizes.h"
 #include "planning/workspace_reuse.h"
+#include "tests/support/seeded_random.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -82,9 +83,7 @@ std::vector<Point> FrontByWorkspaceReuse(const std::vector<MicroConfiguration>& 
 }
 
 TEST(DesirableSet, EqualsEnumerationOfAllCompositions) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   for (int i = 0; i < 1500 && !::testing::Test::HasFailure(); ++i) {
     const int n = Draw(random, 1, 9);
     const int step = 1 << Draw(random, 0, 2);
@@ -97,9 +96,7 @@ TEST(DesirableSet, EqualsEnumerationOfAllCompositions) {
 }
 
 TEST(DesirableSet, EqualsWorkspaceReuseAtEveryWorkspace) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   for (int i = 0; i < 600 && !::testing::Test::HasFailure(); ++i) {
     const int n = Draw(random, 1, 160);
     const int step = 1 << Draw(random, 0, 4);
@@ -127,9 +124,7 @@ std::vector<MicroConfiguration> Kernel(std::mt19937& random, const std::vector<i
 }
 
 TEST(DesirableSet, IsExactUpTo1024ImagesForBothPolicies) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   for (const BatchSizePolicy policy : {BatchSizePolicy::kPowerOfTwo, BatchSizePolicy::kAll}) {
     for (const int n : {256, 1000, 1024}) {
       for (const int step : {1, 4}) {
@@ -197,9 +192,7 @@ TEST(DesirableSet, EqualTimesTakeFewerPiecesThenTheFirstName) {
 }
 
 TEST(DesirableSet, DoesNotDependOnTheOrderOfTheRows) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   for (int i = 0; i < 300 && !::testing::Test::HasFailure(); ++i) {
     const int n = Draw(random, 1, 40);
     const int step = Draw(random, 1, 4);

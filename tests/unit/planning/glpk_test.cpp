@@ -13,6 +13,7 @@
 #include "planning/plugin_solver.h"
 #include "planning/preferred_solver.h"
 #include "random_choices.h"
+#include "tests/support/seeded_random.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -65,9 +66,7 @@ bool ExpectEqualTimes(DivisionSolver& glpk, const std::vector<Choices>& network,
 }
 
 TEST(Glpk, AgreesWithTheExactSolverOnThousandsOfNetworks) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   // Some networks would keep GLPK searching for minutes.
   const auto glpk = Glpk(std::chrono::seconds(2));
   constexpr int kNetworks = 2500;
@@ -83,9 +82,7 @@ TEST(Glpk, AgreesWithTheExactSolverOnThousandsOfNetworks) {
 }
 
 TEST(Glpk, AgreesWithTheExactSolverWhereNothingFits) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   const auto glpk = Glpk();
   int infeasible = 0;
   for (int i = 0; i < 500 && !::testing::Test::HasFailure(); ++i) {

@@ -8,6 +8,7 @@
 
 #include "measured.h"
 #include "random_choices.h"
+#include "tests/support/seeded_random.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -87,9 +88,7 @@ std::vector<Choices> SmallNetwork(std::mt19937& random, int kernels) {
 }
 
 TEST(KnapsackSolver, EqualsEnumerationOfAllSelections) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   for (int i = 0; i < 4000 && !::testing::Test::HasFailure(); ++i) {
     const std::vector<Choices> network = SmallNetwork(random, Draw(random, 0, 6));
     const size_t budget = static_cast<size_t>(Draw(random, 0, 80));
@@ -104,9 +103,7 @@ TEST(KnapsackSolver, EqualsEnumerationOfAllSelections) {
 }
 
 TEST(KnapsackSolver, EqualsAFullDynamicProgramOnWholeNumbers) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   for (int i = 0; i < 400 && !::testing::Test::HasFailure(); ++i) {
     const std::vector<Choices> network = SmallNetwork(random, Draw(random, 1, 60));
     const size_t budget = Least(network) + static_cast<size_t>(Draw(random, 0, 400));
@@ -118,9 +115,7 @@ TEST(KnapsackSolver, EqualsAFullDynamicProgramOnWholeNumbers) {
 }
 
 TEST(KnapsackSolver, EqualsAFullDynamicProgramOnNetworks) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   for (int i = 0; i < 150 && !::testing::Test::HasFailure(); ++i) {
     const int kernels = Draw(random, 1, 20);
     const auto network = RandomNetwork(random, kernels, Draw(random, 1, 6), 512, 12);
@@ -140,9 +135,7 @@ TEST(KnapsackSolver, EqualsAFullDynamicProgramOnNetworks) {
 // The time saved is proportional to the bytes spent: every selection that fills the budget is
 // equally good, and the relaxation's bound says nothing until one is found.
 TEST(KnapsackSolver, ProportionalChoicesAreSolved) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   for (int i = 0; i < 100 && !::testing::Test::HasFailure(); ++i) {
     std::vector<Choices> network(Draw(random, 2, 30));
     for (Choices& choices : network) {

@@ -11,6 +11,7 @@
 #include "planning/owned_promise.h"
 #include "planning/promise.h"
 #include "planning/workspace_reuse.h"
+#include "tests/support/seeded_random.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -75,9 +76,7 @@ void ExpectNoSlowerWithMoreRoom(const Case& drawn, double hysteresis, Find find,
 
 template <typename Find>
 void ExpectNoSlowerWithMoreRoom(double hysteresis, Find find) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   int helped = 0;
   for (int i = 0; i < 6000 && !::testing::Test::HasFailure(); ++i) {
     SCOPED_TRACE("case " + std::to_string(i));
@@ -178,9 +177,7 @@ double MixedMs(const Case& drawn) {
 }
 
 TEST(MoreRoom, PromisesAreTheFastestOfAllDivisionsThatMayBePromised) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   int divided = 0, mixed_is_faster = 0;
   for (int i = 0; i < 40000 && !::testing::Test::HasFailure(); ++i) {
     SCOPED_TRACE("case " + std::to_string(i));

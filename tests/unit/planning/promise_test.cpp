@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "measured.h"
+#include "tests/support/seeded_random.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -214,9 +215,7 @@ void ExpectKeepable(const Promise& promise, const PromiseRequest& request,
 }
 
 TEST(Promise, CanBeKeptWhateverWasMeasured) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   int divided = 0, none = 0;
   for (int i = 0; i < 5000 && !::testing::Test::HasFailure(); ++i) {
     constexpr int kEngines = 5;

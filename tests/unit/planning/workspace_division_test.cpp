@@ -10,6 +10,7 @@
 #include "planning/desirable_set.h"
 #include "planning/knapsack_solver.h"
 #include "planning/workspace_reuse.h"
+#include "tests/support/seeded_random.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -173,9 +174,7 @@ TEST(WorkspaceDivision, OfAlexNetGainsBySpendingWhereItPays) {
 }
 
 TEST(WorkspaceDivision, SharedIsNeverSlowerThanDisjoint) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   const Network alexnet = Recorded("alexnet");
   for (int i = 0; i < 300 && !::testing::Test::HasFailure(); ++i) {
     std::vector<DesirableConfigurations> kernels = alexnet.kernels;

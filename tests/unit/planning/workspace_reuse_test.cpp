@@ -8,6 +8,7 @@
 
 #include "measured.h"
 #include "planning/compositions.h"
+#include "tests/support/seeded_random.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -71,9 +72,7 @@ size_t RandomLimit(std::mt19937& random) {
 }
 
 TEST(WorkspaceReuse, EqualsEnumerationOfAllCompositions) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   for (int i = 0; i < 2000 && !::testing::Test::HasFailure(); ++i) {
     const int n = Draw(random, 1, 10);
     const int step = 1 << Draw(random, 0, 3);
@@ -86,9 +85,7 @@ TEST(WorkspaceReuse, EqualsEnumerationOfAllCompositions) {
 }
 
 TEST(WorkspaceReuse, EqualsTheTextbookRecurrence) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   for (int i = 0; i < 1500 && !::testing::Test::HasFailure(); ++i) {
     const int n = Draw(random, 1, 120);
     const int step = 1 << Draw(random, 0, 4);
@@ -100,9 +97,7 @@ TEST(WorkspaceReuse, EqualsTheTextbookRecurrence) {
 }
 
 TEST(WorkspaceReuse, ScatteredSizesAreComposedExactly) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   for (int i = 0; i < 1000 && !::testing::Test::HasFailure(); ++i) {
     const int n = Draw(random, 50, 200);
     std::vector<MicroConfiguration> measured;
@@ -179,9 +174,7 @@ bool MayBeLargest(const Pieces& pieces, const MicroConfiguration& micro) {
 }
 
 TEST(WorkspaceReuse, ByLargestEqualsEnumerationOfAllCompositions) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   int divided = 0, slower = 0;
   for (int i = 0; i < 3000 && !::testing::Test::HasFailure(); ++i) {
     const int n = Draw(random, 1, 7);

@@ -20,7 +20,7 @@ TEST(SplitCaptureGrowth, GraphsThatAreDestroyedLeaveNothingOnTheHost) {
   std::barrier meet(job.size());
   long before = 0, after = 0;
   job.OnAll([&](RankState& rank) {
-    With(rank, layer, [&](const std::function<cudnnStatus_t()>& run) {
+    With(rank, layer, [&](const RunCall& run) {
       const auto capture = [&](int times, long& live_bytes) {
         for (int i = 0; i < times; ++i) {
           const Graph graph(rank, [&] { EXPECT_EQ(run(), kFine); });

@@ -30,22 +30,24 @@ class Graph {
   CUgraphExec exec_ = nullptr;
 };
 
-inline const Stripe& StripeOf(const SplitLayer& layer, const RankState& rank) {
-  return layer.stripes[static_cast<size_t>(rank.rank)];
-}
-
-// Gives `use` the rank's call on tensors of its stripe, and returns what they hold afterwards.
-inline StripeResult With(
-    RankState& rank, const SplitLayer& layer,
-    const std::function<cudnnStatus_t(const std::function<cudnnStatus_t()>& run)>& use) {
-  const Stripe& stripe = StripeOf(layer, rank);
-  return RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
-    return use([&] { return rank.Run(stripe.problem, call); });
+// Gives `use` two calls at once: `first` of the rank on a's tensors, and `second` on b's.
+template <class First, class Second>
+std::pair<StripeResult, StripeResult> WithBoth(
+    First& first, const SplitLayer& a, Second& second, const SplitLayer& b,
+    const std::function<void(const RunCall& run_a, const RunCall& run_b)>& use) {
+  StripeResult of_b;
+  StripeResult of_a = With(first, a, [&](const RunCall& run_a) {
+    of_b = With(second, b, [&](const RunCall& run_b) {
+      use(run_a, run_b);
+      return kFine;
+    });
+    return kFine;
   });
+  return {std::move(of_a), std::move(of_b)};
 }
 
 inline StripeResult RunInGraph(RankState& rank, const SplitLayer& layer, int launches = 1) {
-  return With(rank, layer, [&](const std::function<cudnnStatus_t()>& run) {
+  return With(rank, layer, [&](const RunCall& run) {
     cudnnStatus_t status = kBroken;
     const Graph graph(rank, [&] { status = run(); });
     for (int i = 0; i < launches; ++i) graph.Launch();

@@ -17,16 +17,8 @@ constexpr DataType kTypes[] = {DataType::kFloat, DataType::kHalf, DataType::kBfl
 
 class NormAlgebra : public DeviceTest {
  protected:
-  enum class Step { kTraining, kGradient };
-
   NormResult RunWhole(const NormCase& whole, Step step) {
-    std::mt19937 random(1);
-    const NormTensors tensors(whole, random);
-    EXPECT_EQ(step == Step::kTraining ? cudnn::Normalize(functions_, tensors.Training(own_.handle))
-                                      : cudnn::Normalize(functions_, tensors.Gradient(own_.handle)),
-              kFine);
-    EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
-    return tensors.Read();
+    return RunUndivided(whole, step, own_.handle);
   }
   std::vector<NormResult> RunSlices(const NormCase& whole, Step step, std::mt19937& random) {
     NormJob job(functions_, own_.handle, whole, random);
@@ -41,9 +33,7 @@ class NormAlgebra : public DeviceTest {
   }
 
   void ExpectDifferentiated(NormCase whole, std::mt19937& random) {
-    const NormResult trained = RunWhole(whole, Step::kTraining);
-    whole.saved_mean = trained.saved_mean;
-    whole.saved_inverse = trained.saved_inverse;
+    whole = Saved(std::move(whole), own_.handle);
     ExpectDifferentiatedAs(RunWhole(whole, Step::kGradient), whole,
                            RunSlices(whole, Step::kGradient, random));
   }
@@ -182,9 +172,7 @@ TEST_F(NormAlgebra, GradientOfWholeNumbersIsExact) {
 TEST_F(NormAlgebra, WhatIsNotReadMayBeAnything) {
   OnRandomCases(20261130, 10, [&](NormCase whole, std::mt19937& random) {
     whole.beta = 0, whole.parameter_beta = 0, whole.factor = 1;
-    const NormResult trained = RunWhole(whole, Step::kTraining);
-    whole.saved_mean = trained.saved_mean;
-    whole.saved_inverse = trained.saved_inverse;
+    whole = Saved(std::move(whole), own_.handle);
     for (HostTensor* const unread : {&whole.mean, &whole.variance, &whole.dscale, &whole.dbias}) {
       std::fill(unread->values.begin(), unread->values.end(), std::nan(""));
     }

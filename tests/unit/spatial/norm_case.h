@@ -29,22 +29,6 @@ inline std::vector<Box3> SlicesAlongHeight(const Spatial& extents,
   return slices;
 }
 
-// The slice of each rank of `grid`; `parts` are the extents of the parts along each axis.
-inline std::vector<Box3> SlicesOf(const SpatialGrid& grid, const AxisExtents& parts) {
-  std::vector<Box3> slices;
-  for (int rank = 0; rank < grid.Ranks(); ++rank) {
-    const GridCell cell = grid.CellOf(rank);
-    const std::array<int, 3> part = {cell.d, cell.h, cell.w};
-    Box3& slice = slices.emplace_back();
-    for (size_t axis = 0; axis < 3; ++axis) {
-      const auto first = parts[axis].begin() + part[axis];
-      const int64_t begin = std::accumulate(parts[axis].begin(), first, int64_t{0});
-      slice[axis] = {begin, begin + *first};
-    }
-  }
-  return slices;
-}
-
 struct NormCase {
   DataType type = DataType::kFloat;
   cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
@@ -217,6 +201,27 @@ class NormTensors {
   std::array<float, 4> narrow_ = {};
 };
 
+enum class Step { kTraining, kGradient };
+
+// Makes the undivided call of `step` on `handle`.
+inline NormResult RunUndivided(const NormCase& whole, Step step, cudnnHandle_t handle) {
+  std::mt19937 random(1);
+  const NormTensors tensors(whole, random);
+  EXPECT_EQ(step == Step::kTraining ? cudnn::Normalize(StandIn(), tensors.Training(handle))
+                                    : cudnn::Normalize(StandIn(), tensors.Gradient(handle)),
+            kFine);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  return tensors.Read();
+}
+
+// Returns `whole` with the statistics that its training step saves.
+inline NormCase Saved(NormCase whole, cudnnHandle_t handle) {
+  const NormResult trained = RunUndivided(whole, Step::kTraining, handle);
+  whole.saved_mean = trained.saved_mean;
+  whole.saved_inverse = trained.saved_inverse;
+  return whole;
+}
+
 // One of the ranks that share a case.
 struct NormRank {
   std::unique_ptr<NormTensors> tensors;
@@ -275,9 +280,7 @@ class NormJob {
     }
     Exchange(true);
     for (NormRank& rank : ranks_) {
-      const Status finished =
-          rank.statistics->Finish(rank.tensors->Training(handle_), rank.scratch);
-      EXPECT_TRUE(finished.ok()) << finished.message();
+      ExpectOk(rank.statistics->Finish(rank.tensors->Training(handle_), rank.scratch));
     }
   }
   void Differentiate() {
@@ -288,9 +291,7 @@ class NormJob {
     }
     Exchange(false);
     for (NormRank& rank : ranks_) {
-      const Status finished =
-          rank.statistics->Finish(rank.tensors->Gradient(handle_), rank.scratch);
-      EXPECT_TRUE(finished.ok()) << finished.message();
+      ExpectOk(rank.statistics->Finish(rank.tensors->Gradient(handle_), rank.scratch));
     }
   }
   std::vector<NormResult> Read() const {
@@ -301,6 +302,7 @@ class NormJob {
   }
 
  private:
+  static void ExpectOk(const Status& finished) { EXPECT_TRUE(finished.ok()) << finished.message(); }
   void FindStatistics() {
     for (NormRank& rank : ranks_) {
       EXPECT_EQ(rank.statistics->RunOwnStatistics(rank.tensors->Gradient(handle_), rank.scratch),
@@ -308,9 +310,7 @@ class NormJob {
     }
     Exchange(true);
     for (NormRank& rank : ranks_) {
-      const Status finished =
-          rank.statistics->FinishStatistics(rank.tensors->Gradient(handle_), rank.scratch);
-      EXPECT_TRUE(finished.ok()) << finished.message();
+      ExpectOk(rank.statistics->FinishStatistics(rank.tensors->Gradient(handle_), rank.scratch));
     }
   }
   // Copies messages: statistics, or sums of gradients. Makes the unbiased variance of a single

@@ -24,16 +24,6 @@ inline constexpr PoolingKind kKinds[] = {
     {CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, CUDNN_NOT_PROPAGATE_NAN},
     {CUDNN_POOLING_MAX_DETERMINISTIC, CUDNN_PROPAGATE_NAN}};
 
-// A scale in the form that cuDNN reads.
-struct Scalar {
-  double wide;
-  float narrow;
-  explicit Scalar(double value) : wide(value), narrow(static_cast<float>(value)) {}
-  const void* Of(DataType type) const {
-    return type == DataType::kDouble ? static_cast<const void*>(&wide) : &narrow;
-  }
-};
-
 // A pooling of a whole image: x, its result y, and for a gradient dy.
 struct WholePooling {
   ConvolutionProblem problem;  // of the whole, in its operation
@@ -117,14 +107,8 @@ inline PoolingResult RunPart(const WholePooling& whole, const Stripe& stripe, cu
 inline HostTensor UndividedPooling(const WholePooling& whole) {
   cudnnHandle_t handle = nullptr;
   EXPECT_EQ(cudnnCreate(&handle), kFine);
-  const Spatial out = OutputExtents(whole.problem);
-  Stripe stripe = {whole.problem, {}, {}};
-  for (size_t axis = 0; axis < 3; ++axis) {
-    stripe.elements[axis] = {0, whole.problem.x[axis]};
-    stripe.windows[axis] = {0, out[axis]};
-  }
   const PoolingResult result =
-      RunPart(whole, stripe, handle,
+      RunPart(whole, WholeStripe(whole.problem), handle,
               [](const auto& call, spatial::LocalCall& own) { return own.Run(call); });
   EXPECT_EQ(result.status, kFine);
   EXPECT_EQ(cudnnDestroy(handle), kFine);
@@ -163,10 +147,20 @@ inline void LayAnyhow(std::vector<Stripe>& stripes, std::mt19937& random) {
   }
 }
 
+// A pooling of one group, and the stripe of each of its ranks.
 struct CutPooling {
   WholePooling whole;
   std::vector<Stripe> stripes;
   HostTensor expected;  // what the undivided pooling gives
+
+  CutPooling(WholePooling of, std::vector<Stripe> cut)
+      : whole(std::move(of)), stripes(std::move(cut)) {
+    if (!whole.is_forward()) FillResult(whole);
+    expected = UndividedPooling(whole);
+  }
+  const Stripe& StripeOf(const RankJob& job, const RankState& rank) const {
+    return stripes[static_cast<size_t>(job.grid().GroupRankOf(rank.rank))];
+  }
 };
 
 // Expects that the rank's call gives its part of the undivided pooling's result.
@@ -178,6 +172,14 @@ inline void ExpectItsPart(RankState& rank, const CutPooling& cut, const Stripe& 
             cut.expected.Box(cut.whole.is_forward() ? stripe.windows : stripe.elements))
       << "rank " << rank.rank << ", " << cudnn::PoolingName(cut.whole.kind) << " "
       << Describe(cut.whole.problem);
+}
+
+// Expects this of every rank, in the pooling of its group.
+inline void ExpectPartsOf(RankJob& job, const std::vector<CutPooling>& groups, int times = 1) {
+  job.OnAll([&](RankState& rank) {
+    const CutPooling& cut = groups[static_cast<size_t>(job.grid().GroupOf(rank.rank))];
+    for (int i = 0; i < times; ++i) ExpectItsPart(rank, cut, cut.StripeOf(job, rank));
+  });
 }
 
 }  // namespace ucudnn::test

@@ -9,9 +9,6 @@
 
 namespace ucudnn::test {
 
-inline constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
-                                            Operation::kBackwardFilter};
-
 inline int Draw(int least, int most, std::mt19937& random) {
   return std::uniform_int_distribution<int>(least, most)(random);
 }
@@ -53,6 +50,22 @@ inline AxisExtents PartsOf(const SpatialGrid& grid, const ConvolutionProblem& pr
     }
   }
   return extents;
+}
+
+// The slice of each rank of `grid`; `parts` are the extents of the parts along each axis.
+inline std::vector<Box3> SlicesOf(const SpatialGrid& grid, const AxisExtents& parts) {
+  std::vector<Box3> slices;
+  for (int rank = 0; rank < grid.Ranks(); ++rank) {
+    const GridCell cell = grid.CellOf(rank);
+    const std::array<int, 3> part = {cell.d, cell.h, cell.w};
+    Box3& slice = slices.emplace_back();
+    for (size_t axis = 0; axis < 3; ++axis) {
+      const auto first = parts[axis].begin() + part[axis];
+      const int64_t begin = std::accumulate(parts[axis].begin(), first, int64_t{0});
+      slice[axis] = {begin, begin + *first};
+    }
+  }
+  return slices;
 }
 
 // A layer with three taps along each axis that the grid cuts, in two or three dimensions.

@@ -176,12 +176,12 @@ void RankJob::OnAll(const std::function<void(RankState&)>& work) {
   for (const auto& worker : workers_) worker->Await();
 }
 
-std::optional<std::vector<Stripe>> CutInto(const WholeCase& whole, const SpatialGrid& grid,
+std::optional<std::vector<Stripe>> CutInto(const ConvolutionProblem& whole, const SpatialGrid& grid,
                                            const AxisExtents& extents) {
   const std::array<char, 3> letters = {'d', 'h', 'w'};
   std::array<AxisCut, 3> cuts;
   for (size_t axis = 0; axis < 3; ++axis) {
-    auto cut = CutAxis(letters[axis], WindowOf(whole.problem, axis), extents[axis]);
+    auto cut = CutAxis(letters[axis], WindowOf(whole, axis), extents[axis]);
     if (!cut.ok()) return std::nullopt;
     cuts[axis] = *cut;
   }
@@ -189,7 +189,7 @@ std::optional<std::vector<Stripe>> CutInto(const WholeCase& whole, const Spatial
   for (int rank = 0; rank < grid.Ranks(); ++rank) {
     const GridCell cell = grid.CellOf(rank);
     const std::array<int, 3> part = {cell.d, cell.h, cell.w};
-    Stripe stripe = {whole.problem, {}, {}};
+    Stripe stripe = {whole, {}, {}};
     for (size_t axis = 0; axis < 3; ++axis) {
       stripe.elements[axis] = cuts[axis].elements[static_cast<size_t>(part[axis])];
       stripe.windows[axis] = cuts[axis].windows[static_cast<size_t>(part[axis])];

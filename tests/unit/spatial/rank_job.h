@@ -54,7 +54,7 @@ struct RankState {
 };
 
 // Makes state.rank one of the ranks that meet in `file`, on the calling thread. REQUIRES: its
-// number and device are set. Fails an expectation if it cannot.
+// number and device are set, and `options` outlives it. Fails an expectation if it cannot.
 void OpenRank(RankState& state, const SpatialGrid& grid, const JobOptions& options,
               const std::string& file);
 void CloseRank(RankState& state);
@@ -82,7 +82,7 @@ class RankJob {
 
 // The stripes of a case, by rank, from the extents of the parts along each axis. Returns none if
 // the case cannot be split like this.
-std::optional<std::vector<Stripe>> CutInto(const WholeCase& whole, const SpatialGrid& grid,
+std::optional<std::vector<Stripe>> CutInto(const ConvolutionProblem& whole, const SpatialGrid& grid,
                                            const AxisExtents& extents);
 
 }  // namespace ucudnn::test

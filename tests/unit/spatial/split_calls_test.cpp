@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "cudnn/descriptors.h"
-#include "tests/unit/spatial/rank_job.h"
+#include "tests/unit/spatial/split_layer.h"
 
 namespace ucudnn::test {
 namespace {
@@ -16,26 +16,14 @@ void ExpectExact(RankJob& job, const WholeCase& whole, const std::vector<Stripe>
                std::to_string(whole.beta) + " grid " + job.grid().Text() +
                (whole.fused.is_used ? " fused" : ""));
   const HostTensor expected = Undivided(whole);
-  std::vector<StripeResult> results(stripes.size());
-  job.OnAll([&](RankState& rank) {
-    const auto at = static_cast<size_t>(rank.rank);
-    results[at] = rank.RunStripe(whole, stripes[at]);
+  const auto results = OnEach(job, [&](RankState& rank) {
+    return rank.RunStripe(whole, stripes[static_cast<size_t>(rank.rank)]);
   });
   for (size_t rank = 0; rank < stripes.size(); ++rank) {
     SCOPED_TRACE("rank " + std::to_string(rank));
     ASSERT_EQ(results[rank].status, CUDNN_STATUS_SUCCESS);
     EXPECT_TRUE(results[rank].is_intact);
-    switch (whole.problem.operation) {
-      case Operation::kForward:
-        EXPECT_EQ(results[rank].output, expected.Box(stripes[rank].windows));
-        break;
-      case Operation::kBackwardData:
-        EXPECT_EQ(results[rank].output, expected.Box(stripes[rank].elements));
-        break;
-      case Operation::kBackwardFilter:
-        EXPECT_EQ(results[rank].output, expected);
-        break;
-    }
+    EXPECT_EQ(results[rank].output, PartOf(expected, whole.problem.operation, stripes[rank]));
   }
 }
 
@@ -52,15 +40,6 @@ AxisExtents RandomExtents(const SpatialGrid& grid, const ConvolutionProblem& pro
     }
   }
   return extents;
-}
-
-void SetWhole(ConvolutionProblem& problem, const AxisExtents& extents) {
-  for (size_t axis = 0; axis < 3; ++axis) {
-    int64_t sum = 0;
-    for (const int64_t extent : extents[axis]) sum += extent;
-    problem.x[axis] = static_cast<int32_t>(sum);
-  }
-  SetPackedStrides(problem);
 }
 
 ConvolutionProblem RandomSplittable(Operation operation, const SpatialGrid& grid,
@@ -122,7 +101,7 @@ TEST_P(SplitCallsTest, EveryResultIsThatOfTheUndividedCall) {
     WholeCase whole = WholeCase::Random(problem, random);
     whole.alpha = i % 4 == 1 ? 2 : 1;
     whole.beta = std::array{0.0, 1.0, 0.5}[static_cast<size_t>(i / 3 % 3)];
-    const auto stripes = CutInto(whole, job.grid(), extents);
+    const auto stripes = CutInto(problem, job.grid(), extents);
     if (!stripes) continue;
     ++ran;
     ExpectExact(job, whole, *stripes);
@@ -151,7 +130,7 @@ TEST_P(SplitCallsTest, FusedCallsAreRecomputed) {
     whole.fused.has_activation = i % 3 != 0;
     whole.fused.z_is_y = i % 2 == 0;
     whole.fused.alpha2 = std::array{1.0, 2.0, 0.0}[static_cast<size_t>(i / 2 % 3)];
-    const auto stripes = CutInto(whole, job.grid(), extents);
+    const auto stripes = CutInto(problem, job.grid(), extents);
     if (!stripes) continue;
     ++ran;
     ExpectExact(job, whole, *stripes);
@@ -176,7 +155,7 @@ TEST_P(SplitCallsTest, SlicesOfImagesAreExactToo) {
       whole.fused.is_used = problem.operation == Operation::kForward && i % 4 == 0 &&
                             problem.type != DataType::kDouble;
       whole.fused.z_is_y = i % 8 == 0;
-      const auto stripes = CutInto(whole, job.grid(), extents);
+      const auto stripes = CutInto(problem, job.grid(), extents);
       if (!stripes || !FitsOneImage(*stripes, bytes)) continue;
       ++sliced;
       ExpectExact(job, whole, *stripes);
@@ -188,8 +167,7 @@ TEST_P(SplitCallsTest, SlicesOfImagesAreExactToo) {
 TEST(SplitCalls, SameConvolutionOfThreeByThree) {
   RankJob job({.grid = "h2"});
   std::mt19937 random(1);
-  for (const Operation operation :
-       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+  for (const Operation operation : kOperations) {
     ConvolutionProblem problem;
     problem.operation = operation;
     problem.n = 2, problem.c = 3, problem.k = 4;
@@ -199,7 +177,7 @@ TEST(SplitCalls, SameConvolutionOfThreeByThree) {
     problem.x = {1, 0, 0};
     SetWhole(problem, extents);
     const WholeCase whole = WholeCase::Random(problem, random);
-    const auto stripes = CutInto(whole, job.grid(), extents);
+    const auto stripes = CutInto(problem, job.grid(), extents);
     ASSERT_TRUE(stripes.has_value());
     ExpectExact(job, whole, *stripes);
     ExpectExact(job, whole, *stripes);

@@ -59,18 +59,15 @@ TEST_P(SplitCapture, AnAgreedKernelIsExactInAGraph) {
        {std::pair<const char*, std::vector<int64_t>>{"h2", {4, 3}}, {"h3", {3, 4, 5}}}) {
     RankJob job(Options({.grid = cut.first}));
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
-      for (const Operation operation :
-           {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+      for (const Operation operation : kOperations) {
         ConvolutionProblem problem = Layer(operation, 1);
         problem.layout = layout;
         SetPackedStrides(problem);
         const SplitLayer layer(problem, job.grid(), {{{1}, cut.second, {6}}});
         ExpectExactOnAll(job, layer);
         job.OnAll([&](RankState& rank) {
-          const StripeResult result = RunInGraph(rank, layer);
-          EXPECT_EQ(result.status, kFine);
-          EXPECT_TRUE(result.is_intact);
-          EXPECT_EQ(result.output, layer.Part(rank.rank)) << cut.first << " rank " << rank.rank;
+          SCOPED_TRACE(cut.first);
+          ExpectPart(rank, layer, RunInGraph(rank, layer));
         });
       }
     }
@@ -83,7 +80,7 @@ TEST_P(SplitCapture, EachLaunchExchangesWhatIsThereThen) {
   layer.whole.beta = 0;
   ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 3));
   job.OnAll([&](RankState& rank) {
-    const Stripe& stripe = StripeOf(layer, rank);
+    const Stripe& stripe = layer.StripeOf(rank);
     RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
       const HostTensor whole = layer.whole.x.Box(stripe.elements);
       const Graph graph(rank, [&] { EXPECT_EQ(rank.Run(stripe.problem, call), kFine); });
@@ -117,7 +114,7 @@ TEST_P(SplitCapture, LaunchesAccumulateAsCallsDo) {
     layer.whole.beta = 1;
     constexpr int kTimes = 3;
     job.OnAll([&](RankState& rank) {
-      const auto expected = With(rank, layer, [&](const std::function<cudnnStatus_t()>& run) {
+      const auto expected = With(rank, layer, [&](const RunCall& run) {
         for (int i = 0; i < kTimes; ++i) EXPECT_EQ(run(), kFine);
         return kFine;
       });
@@ -135,26 +132,21 @@ TEST_P(SplitCapture, GraphsAndCallsTakeTurns) {
   const SplitLayer filter(Layer(Operation::kBackwardFilter, 1), job.grid(), extents);
   for (const SplitLayer* layer : {&forward, &filter}) ExpectExactOnAll(job, *layer);
   job.OnAll([&](RankState& rank) {
-    StripeResult summed;
-    const StripeResult passed =
-        With(rank, forward, [&](const std::function<cudnnStatus_t()>& run_forward) {
-          summed = With(rank, filter, [&](const std::function<cudnnStatus_t()>& run_filter) {
-            const Graph both(rank, [&] {
-              EXPECT_EQ(run_forward(), kFine);
-              EXPECT_EQ(run_filter(), kFine);
-            });
-            const Graph one(rank, [&] { EXPECT_EQ(run_forward(), kFine); });
-            for (int i = 0; i < 5; ++i) {
-              both.Launch();
-              EXPECT_EQ(run_filter(), kFine);
-              one.Launch();
-              one.Launch();
-              EXPECT_EQ(run_forward(), kFine);
-            }
-            return kFine;
-          });
-          return kFine;
-        });
+    const auto take_turns = [&](const RunCall& run_forward, const RunCall& run_filter) {
+      const Graph both(rank, [&] {
+        EXPECT_EQ(run_forward(), kFine);
+        EXPECT_EQ(run_filter(), kFine);
+      });
+      const Graph one(rank, [&] { EXPECT_EQ(run_forward(), kFine); });
+      for (int i = 0; i < 5; ++i) {
+        both.Launch();
+        EXPECT_EQ(run_filter(), kFine);
+        one.Launch();
+        one.Launch();
+        EXPECT_EQ(run_forward(), kFine);
+      }
+    };
+    const auto [passed, summed] = WithBoth(rank, forward, rank, filter, take_turns);
     EXPECT_EQ(passed.output, forward.Part(rank.rank));
     EXPECT_EQ(summed.output, filter.Part(rank.rank));
     EXPECT_FALSE(rank.ranks->Failure()) << *rank.ranks->Failure();
@@ -167,9 +159,8 @@ TEST_P(SplitCapture, LaunchesAreCountedForTheReport) {
   ExpectExactOnAll(job, layer);
   const spatial::SplitFigures before = job.rank(0).calls->figures();
   job.OnAll([&](RankState& rank) { RunInGraph(rank, layer, 5); });
-  const auto deadline = TestClock::now() + kSoon;
   const auto calls = [&] { return job.rank(0).calls->kernel_figures().kernels.at(0).calls; };
-  while (calls() < 6 && TestClock::now() < deadline) std::this_thread::sleep_for(milliseconds(5));
+  Becomes([&] { return calls() >= 6; }, kSoon);
   EXPECT_EQ(calls(), 6U) << "one outside, five launches";
   const spatial::SplitFigures after = job.rank(0).calls->figures();
   EXPECT_EQ(after.exchanged_bytes, 6 * before.exchanged_bytes);
@@ -198,19 +189,16 @@ TEST_P(SplitCapture, OneLaunchMoreIsAnErrorOnAllAndNan) {
 // Expects that launches of a graph with `call` leave NaN once the rank has heard of a failure.
 void ExpectNanOnceItFailed(RankState& rank, const Graph& graph, const Stripe& stripe,
                            const cudnn::ConvolutionCall& call) {
-  const auto deadline = TestClock::now() + kSoon;
-  while (!rank.ranks->Failure() && TestClock::now() < deadline) {
-    std::this_thread::sleep_for(milliseconds(5));
-  }
+  Becomes([&] { return rank.ranks->Failure().has_value(); }, kSoon);
   std::vector<float> y(cudnn::OutputBytes(stripe.problem) / sizeof(float));
-  const auto is_nan = [](float value) { return std::isnan(value); };
-  do {
+  const auto leaves_nan = [&] {
     graph.LaunchAndWait();
     EXPECT_EQ(
         cuMemcpyDtoH(y.data(), reinterpret_cast<CUdeviceptr>(call.y), y.size() * sizeof(float)),
         CUDA_SUCCESS);
-  } while (std::none_of(y.begin(), y.end(), is_nan) && TestClock::now() < deadline);
-  EXPECT_TRUE(std::any_of(y.begin(), y.end(), is_nan)) << "rank " << rank.rank;
+    return std::any_of(y.begin(), y.end(), [](float value) { return std::isnan(value); });
+  };
+  EXPECT_TRUE(Becomes(leaves_nan, kSoon)) << "rank " << rank.rank;
 }
 
 TEST_P(SplitCapture, OrderOfLaunchesIsCompared) {
@@ -223,7 +211,7 @@ TEST_P(SplitCapture, OrderOfLaunchesIsCompared) {
   ExpectExactOnAll(job, a);
   ExpectExactOnAll(job, b);
   job.OnAll([&](RankState& rank) {
-    const Stripe &stripe_a = StripeOf(a, rank), &stripe_b = StripeOf(b, rank);
+    const Stripe &stripe_a = a.StripeOf(rank), &stripe_b = b.StripeOf(rank);
     RunStripe(a.whole, stripe_a, rank.handle, [&](const cudnn::ConvolutionCall& call_a) {
       RunStripe(b.whole, stripe_b, rank.handle, [&](const cudnn::ConvolutionCall& call_b) {
         const Graph first(rank, [&] { EXPECT_EQ(rank.Run(stripe_a.problem, call_a), kFine); });
@@ -247,7 +235,7 @@ TEST_P(SplitCapture, OrderOfLaunchesAndCallsIsCompared) {
   const SplitLayer layer(Operation::kForward, 4, 3);
   ExpectExactOnAll(job, layer);
   job.OnAll([&](RankState& rank) {
-    const Stripe& stripe = StripeOf(layer, rank);
+    const Stripe& stripe = layer.StripeOf(rank);
     RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
       const Graph graph(rank, [&] { EXPECT_EQ(rank.Run(stripe.problem, call), kFine); });
       if (rank.rank == 0) graph.Launch();
@@ -268,7 +256,7 @@ TEST_P(SplitCapture, ARankThatEndsLeavesNoOtherInALaunch) {
   const SplitLayer layer(Operation::kForward, 4, 3);
   ExpectExactOnAll(job, layer);
   job.OnAll([&](RankState& rank) {
-    const StripeResult result = With(rank, layer, [&](const std::function<cudnnStatus_t()>& run) {
+    const StripeResult result = With(rank, layer, [&](const RunCall& run) {
       const Graph graph(rank, [&] { EXPECT_EQ(run(), kFine); });
       if (rank.rank == 1) {
         rank.calls->Leave();
@@ -338,7 +326,7 @@ TEST_P(SplitCapture, MemoryOfAGraphIsTheNextOnesWhereItIsDestroyed) {
   for (int i = 0; i < 5; ++i) job.OnAll(run);
   EXPECT_EQ(owned(), one);
   job.OnAll([&](RankState& rank) {
-    With(rank, layer, [&](const std::function<cudnnStatus_t()>& run_layer) {
+    With(rank, layer, [&](const RunCall& run_layer) {
       const Graph graph(rank, [&] { EXPECT_EQ(run_layer(), kFine); });
       graph.LaunchAndWait();
       run(rank);  // beside a graph that lives
@@ -401,7 +389,7 @@ TEST_P(SplitCapture, AKernelLivesAsLongAsAGraphHasIt) {
   ExpectExactOnAll(job, captured);
   std::barrier meet(job.size());
   job.OnAll([&](RankState& rank) {
-    With(rank, captured, [&](const std::function<cudnnStatus_t()>& run) {
+    With(rank, captured, [&](const RunCall& run) {
       const Graph graph(rank, [&] { EXPECT_EQ(run(), kFine); });
       for (int number = 2; number <= kKept; ++number) {
         EXPECT_TRUE(InLayout(layer, number).IsExactOn(rank));
@@ -414,6 +402,15 @@ TEST_P(SplitCapture, AKernelLivesAsLongAsAGraphHasIt) {
     RunInGraph(rank, InLayout(layer, kKept), 0);
   });
   EXPECT_EQ(descriptors, kKept * of_one) << "the graph is destroyed";
+}
+
+// Lets `stream` sleep.
+template <int kMilliseconds>
+void Sleep(CUstream stream) {
+  EXPECT_EQ(
+      cuLaunchHostFunc(
+          stream, [](void*) { std::this_thread::sleep_for(milliseconds(kMilliseconds)); }, nullptr),
+      CUDA_SUCCESS);
 }
 
 // A second stream of a rank, with its own handle, on which the rank makes a layer's call.
@@ -436,15 +433,15 @@ struct OtherStream {
                              cuda::IsCapturing(*cuda::GetDriver(), own.stream)};
     return rank.calls->Run(split, given);
   }
-  StripeResult With(
-      const SplitLayer& layer,
-      const std::function<cudnnStatus_t(const std::function<cudnnStatus_t()>& run)>& use) {
-    const Stripe& stripe = StripeOf(layer, rank);
-    return RunStripe(layer.whole, stripe, own.handle, [&](const cudnn::ConvolutionCall& call) {
-      return use([&] { return Run(stripe, call); });
-    });
-  }
 };
+
+StripeResult With(OtherStream& other, const SplitLayer& layer,
+                  const std::function<cudnnStatus_t(const RunCall& run)>& use) {
+  const Stripe& stripe = layer.StripeOf(other.rank);
+  return RunStripe(layer.whole, stripe, other.own.handle, [&](const cudnn::ConvolutionCall& call) {
+    return use([&] { return other.Run(stripe, call); });
+  });
+}
 
 TEST_P(SplitCapture, BranchesOfACaptureHaveOneOrderOnAllRanks) {
   RankJob job(Options());
@@ -452,20 +449,16 @@ TEST_P(SplitCapture, BranchesOfACaptureHaveOneOrderOnAllRanks) {
   for (const SplitLayer* layer : {&a, &b}) ExpectExactOnAll(job, *layer);
   job.OnAll([&](RankState& rank) {
     OtherStream other(rank);
-    StripeResult second;
-    const StripeResult first = With(rank, a, [&](const std::function<cudnnStatus_t()>& run_a) {
-      second = other.With(b, [&](const std::function<cudnnStatus_t()>& run_b) {
-        const Graph graph(rank, [&] {
-          OtherStream::Follow(rank.stream, other.own.stream, other.event);
-          EXPECT_EQ(run_a(), kFine);
-          EXPECT_EQ(run_b(), kFine);
-          OtherStream::Follow(other.own.stream, rank.stream, other.event);
-        });
-        for (int i = 0; i < 20; ++i) graph.LaunchAndWait();
-        return kFine;
+    const auto launch = [&](const RunCall& run_a, const RunCall& run_b) {
+      const Graph graph(rank, [&] {
+        OtherStream::Follow(rank.stream, other.own.stream, other.event);
+        EXPECT_EQ(run_a(), kFine);
+        EXPECT_EQ(run_b(), kFine);
+        OtherStream::Follow(other.own.stream, rank.stream, other.event);
       });
-      return kFine;
-    });
+      for (int i = 0; i < 20; ++i) graph.LaunchAndWait();
+    };
+    const auto [first, second] = WithBoth(rank, a, other, b, launch);
     EXPECT_EQ(first.output, a.Part(rank.rank));
     EXPECT_EQ(second.output, b.Part(rank.rank));
   });
@@ -478,22 +471,16 @@ TEST_P(SplitCapture, CallsOfStreamsWithoutOrderHaveOneBehindACapture) {
   for (const SplitLayer* layer : {&a, &b}) ExpectExactOnAll(job, *layer);
   job.OnAll([&](RankState& rank) {
     OtherStream other(rank);
-    With(rank, a, [&](const std::function<cudnnStatus_t()>& run_a) {
-      other.With(b, [&](const std::function<cudnnStatus_t()>& run_b) {
-        const Graph graph(rank, [&] { EXPECT_EQ(run_a(), kFine); });
-        for (int i = 0; i < 20; ++i) {
-          // On one rank the first stream is late, on the other rank the second stream.
-          const CUstream late = i % 2 == rank.rank ? rank.stream : other.own.stream;
-          EXPECT_EQ(cuLaunchHostFunc(
-                        late, [](void*) { std::this_thread::sleep_for(milliseconds(2)); }, nullptr),
-                    CUDA_SUCCESS);
-          EXPECT_EQ(run_a(), kFine);
-          EXPECT_EQ(run_b(), kFine);
-        }
-        EXPECT_EQ(cuStreamSynchronize(rank.stream), CUDA_SUCCESS);
-        return kFine;
-      });
-      return kFine;
+    WithBoth(rank, a, other, b, [&](const RunCall& run_a, const RunCall& run_b) {
+      const Graph graph(rank, [&] { EXPECT_EQ(run_a(), kFine); });
+      for (int i = 0; i < 20; ++i) {
+        // On one rank the first stream is late, on the other rank the second stream.
+        const CUstream late = i % 2 == rank.rank ? rank.stream : other.own.stream;
+        Sleep<2>(late);
+        EXPECT_EQ(run_a(), kFine);
+        EXPECT_EQ(run_b(), kFine);
+      }
+      EXPECT_EQ(cuStreamSynchronize(rank.stream), CUDA_SUCCESS);
     });
     rank.calls->Leave();
     EXPECT_FALSE(rank.ranks->Failure()) << *rank.ranks->Failure();
@@ -508,21 +495,16 @@ TEST_P(SplitCapture, KernelsOfACaptureMayNeedMoreThanTheFirst) {
   const SplitLayer large(wide, job.grid(), {{{1}, {4, 3}, {6}}});
   for (const SplitLayer* layer : {&small, &large}) ExpectExactOnAll(job, *layer);
   job.OnAll([&](RankState& rank) {
-    StripeResult second;
-    const StripeResult first =
-        With(rank, small, [&](const std::function<cudnnStatus_t()>& run_small) {
-          second = With(rank, large, [&](const std::function<cudnnStatus_t()>& run_large) {
-            const Graph graph(rank, [&] {
-              for (int i = 0; i < 2; ++i) {
-                EXPECT_EQ(run_small(), kFine);
-                EXPECT_EQ(run_large(), kFine);
-              }
-            });
-            for (int i = 0; i < 3; ++i) graph.LaunchAndWait();
-            return kFine;
-          });
-          return kFine;
-        });
+    const auto launch = [&](const RunCall& run_small, const RunCall& run_large) {
+      const Graph graph(rank, [&] {
+        for (int i = 0; i < 2; ++i) {
+          EXPECT_EQ(run_small(), kFine);
+          EXPECT_EQ(run_large(), kFine);
+        }
+      });
+      for (int i = 0; i < 3; ++i) graph.LaunchAndWait();
+    };
+    const auto [first, second] = WithBoth(rank, small, rank, large, launch);
     EXPECT_EQ(first.output, small.Part(rank.rank));
     EXPECT_EQ(second.output, large.Part(rank.rank));
   });
@@ -535,16 +517,12 @@ TEST_P(SplitCapture, OrderIsComparedUpToTheEnd) {
   const SplitLayer a(Operation::kForward, 4, 3), b(wide, job.grid(), {{{1}, {4, 3}, {6}}});
   for (const SplitLayer* layer : {&a, &b}) ExpectExactOnAll(job, *layer);
   job.OnAll([&](RankState& rank) {
-    With(rank, a, [&](const std::function<cudnnStatus_t()>& run_a) {
-      With(rank, b, [&](const std::function<cudnnStatus_t()>& run_b) {
-        const Graph first(rank, [&] { EXPECT_EQ(run_a(), kFine); });
-        const Graph second(rank, [&] { EXPECT_EQ(run_b(), kFine); });
-        (rank.rank == 0 ? first : second).Launch();
-        (rank.rank == 0 ? second : first).LaunchAndWait();
-        rank.calls->Leave();
-        return kFine;
-      });
-      return kFine;
+    WithBoth(rank, a, rank, b, [&](const RunCall& run_a, const RunCall& run_b) {
+      const Graph first(rank, [&] { EXPECT_EQ(run_a(), kFine); });
+      const Graph second(rank, [&] { EXPECT_EQ(run_b(), kFine); });
+      (rank.rank == 0 ? first : second).Launch();
+      (rank.rank == 0 ? second : first).LaunchAndWait();
+      rank.calls->Leave();
     });
   });
   // A rank that has left hears no more.
@@ -560,14 +538,9 @@ TEST_P(SplitCapture, ARankMayEndBeforeItsLastLaunchBegins) {
   const SplitLayer layer(Operation::kForward, 4, 3);
   ExpectExactOnAll(job, layer);
   job.OnAll([&](RankState& rank) {
-    const StripeResult result = With(rank, layer, [&](const std::function<cudnnStatus_t()>& run) {
+    const StripeResult result = With(rank, layer, [&](const RunCall& run) {
       const Graph graph(rank, [&] { EXPECT_EQ(run(), kFine); });
-      if (rank.rank == 1) {
-        EXPECT_EQ(cuLaunchHostFunc(
-                      rank.stream, [](void*) { std::this_thread::sleep_for(milliseconds(400)); },
-                      nullptr),
-                  CUDA_SUCCESS);
-      }
+      if (rank.rank == 1) Sleep<400>(rank.stream);
       graph.Launch();
       if (rank.rank == 1) rank.calls->Leave();
       return kFine;
@@ -582,17 +555,15 @@ TEST_P(SplitCapture, ACallMayWaitBehindManyLaunches) {
   const SplitLayer layer(Operation::kForward, 4, 3);
   ExpectExactOnAll(job, layer);
   job.OnAll([&](RankState& rank) {
-    const StripeResult result = With(rank, layer, [&](const std::function<cudnnStatus_t()>& run) {
+    const StripeResult result = With(rank, layer, [&](const RunCall& run) {
       const Graph graph(rank, [&] {
         EXPECT_EQ(run(), kFine);
-        cuLaunchHostFunc(
-            rank.stream, [](void*) { std::this_thread::sleep_for(milliseconds(100)); }, nullptr);
+        Sleep<100>(rank.stream);
       });
       for (int i = 0; i < 60; ++i) graph.Launch();  // 6 s
       return run();
     });
-    EXPECT_EQ(result.status, kFine);
-    EXPECT_EQ(result.output, layer.Part(rank.rank));
+    ExpectPart(rank, layer, result);
     EXPECT_FALSE(rank.ranks->Failure()) << *rank.ranks->Failure();
   });
 }

@@ -13,7 +13,7 @@ void ExpectCopiesRun(RankJob& job, const ConvolutionProblem& problem) {
   const WholeCase whole = WholeCase::Random(problem, random);
   const HostTensor expected = Undivided(whole);
   job.OnAll([&](RankState& rank) {
-    const StripeResult result = rank.RunStripe(whole, WholeStripe(whole));
+    const StripeResult result = rank.RunStripe(whole, WholeStripe(whole.problem));
     EXPECT_EQ(result.status, kFine) << Describe(problem);
     EXPECT_EQ(result.output, expected) << Describe(problem);
   });
@@ -48,8 +48,7 @@ TEST(SplitOnes, CopiesAreLeftAsTheyAre) {
     Traffic traffic;
     RankJob job(Counted({.grid = grid, .ones = SpatialOnes::kReplicated}, traffic));
     for (const int filter : {1, 3}) {
-      for (const Operation operation :
-           {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+      for (const Operation operation : kOperations) {
         ExpectCopiesRun(job, OneByOneMap(operation, filter));
       }
     }
@@ -61,40 +60,24 @@ TEST(SplitOnes, CopiesAreLeftAsTheyAre) {
 TEST(SplitOnes, StripesOfOneRowExchange) {
   RankJob job({.grid = "h2w2", .ones = SpatialOnes::kSplit});
   for (const int filter : {1, 3}) {
-    for (const Operation operation :
-         {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+    for (const Operation operation : kOperations) {
       ExpectExactOnAll(
           job, SplitLayer(Layer(operation, 1, filter), job.grid(), {{{1}, {1, 1}, {1, 1}}}));
     }
   }
 }
 
-// A strip that was pooled along h: ranks have copies along h, and stripes along w.
-std::vector<Stripe> StripsOver(const SpatialGrid& grid, const WholeCase& whole, int64_t first) {
-  const SpatialGrid strips = *SpatialGrid::Parse("w2");
-  const auto cut = CutInto(whole, strips, {{{1}, {1}, {first, whole.problem.x[2] - first}}});
-  std::vector<Stripe> stripes;
-  for (int rank = 0; rank < grid.Ranks() && cut; ++rank) {
-    stripes.push_back((*cut)[static_cast<size_t>(grid.CellOf(rank).w)]);
-  }
-  return stripes;
-}
-
 TEST(SplitOnes, StripPoolingCountsEachCopyOnce) {
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
     RankJob job({.grid = "h2w2", .ones = SpatialOnes::kReplicated});
     for (const double beta : {0.0, 1.0}) {
-      for (const Operation operation :
-           {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+      for (const Operation operation : kOperations) {
         ConvolutionProblem problem = Layer(operation, 1);
         problem.type = type;
-        problem.x[2] = 7;
-        SetPackedStrides(problem);
-        std::mt19937 random(5);
         SplitLayer layer(problem, *SpatialGrid::Parse("w2"), {{{1}, {1}, {3, 4}}});
         layer.whole.beta = beta;
         layer.expected = Undivided(layer.whole);
-        layer.stripes = StripsOver(job.grid(), layer.whole, 3);
+        CopyAlongHeight(job.grid(), layer);
         ASSERT_EQ(layer.stripes.size(), 4U);
         ExpectExactOnAll(job, layer);
       }
@@ -109,7 +92,7 @@ TEST(SplitOnes, StripWithoutAFilterAlongItRunsEitherWay) {
     problem.w[1] = 1;
     problem.pad[1] = 0;
     SplitLayer layer(problem, *SpatialGrid::Parse("w2"), {{{1}, {1}, {3, 4}}});
-    layer.stripes = StripsOver(job.grid(), layer.whole, 3);
+    CopyAlongHeight(job.grid(), layer);
     ASSERT_EQ(layer.stripes.size(), 4U);
     ExpectExactOnAll(job, layer);
   }
@@ -121,8 +104,7 @@ ConvolutionProblem WholeOnEachRank(Operation operation) { return Layer(operation
 TEST(SplitReplicated, CallsOnWholeTensorsRunAsTheyAre) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h2w2"}, traffic));
-  for (const Operation operation :
-       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+  for (const Operation operation : kOperations) {
     job.OnAll([](RankState& rank) { rank.declared.is_replicated = true; });
     ExpectCopiesRun(job, WholeOnEachRank(operation));
     EXPECT_EQ(traffic.exchanges, 0);
@@ -141,7 +123,7 @@ TEST(SplitReplicated, OnOneRankAloneIsAnErrorOnAll) {
   const WholeCase whole = WholeCase::Random(problem, random);
   job.OnAll([&](RankState& rank) {
     rank.declared.is_replicated = rank.rank == 0;
-    rank.RunStripe(whole, WholeStripe(whole));
+    rank.RunStripe(whole, WholeStripe(whole.problem));
   });
   ExpectContains(FailureOf(job), {"rank 0 has replicated forward", "rank 1 has forward"});
   job.OnAll([](RankState& rank) { rank.declared.is_replicated = false; });
@@ -156,21 +138,21 @@ TEST(SplitReplicated, CallThatOneRankCannotMakeIsRefusedOnAll) {
   const WholeCase whole = WholeCase::Random(problem, random);
   job.OnAll([](RankState& rank) { rank.declared.is_replicated = true; });
   for (int i = 0; i < 2; ++i) {
-    Statuses statuses(2);
-    job.OnAll([&](RankState& rank) {
-      const Stripe stripe = WholeStripe(whole);
-      statuses[static_cast<size_t>(rank.rank)] =
-          RunStripe(whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
-            GivenCall given([&](const cudnn::ConvolutionCall& own) {
-              return rank.rank == 1 ? kRefused : RunReal(own);
-            });
-            return rank.calls->Run({.problem = stripe.problem,
-                                    .call = call,
-                                    .context = rank.context,
-                                    .stream = rank.stream,
-                                    .declared = rank.declared},
-                                   given);
-          }).status;
+    const Statuses statuses = OnEach(job, [&](RankState& rank) {
+      const Stripe stripe = WholeStripe(problem);
+      return RunStripe(whole, stripe, rank.handle,
+                       [&](const cudnn::ConvolutionCall& call) {
+                         GivenCall given([&](const cudnn::ConvolutionCall& own) {
+                           return rank.rank == 1 ? kRefused : RunReal(own);
+                         });
+                         return rank.calls->Run({.problem = stripe.problem,
+                                                 .call = call,
+                                                 .context = rank.context,
+                                                 .stream = rank.stream,
+                                                 .declared = rank.declared},
+                                                given);
+                       })
+          .status;
     });
     EXPECT_EQ(statuses, Statuses(2, kRefused));
   }
@@ -195,7 +177,8 @@ std::string ToldOf(const std::vector<unsigned>& seeds) {
   job.OnAll([&](RankState& rank) {
     std::mt19937 random(seeds[static_cast<size_t>(rank.rank)]);
     const WholeCase whole = WholeCase::Random(WholeOnEachRank(Operation::kForward), random);
-    for (int i = 0; i < 2; ++i) EXPECT_EQ(rank.RunStripe(whole, WholeStripe(whole)).status, kFine);
+    for (int i = 0; i < 2; ++i)
+      EXPECT_EQ(rank.RunStripe(whole, WholeStripe(whole.problem)).status, kFine);
   });
   return testing::internal::GetCapturedStderr();
 }

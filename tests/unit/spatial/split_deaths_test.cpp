@@ -61,10 +61,7 @@ class DyingChannel : public CountingChannel {
   Status Exchange(std::span<const transport::Message> sends,
                   std::span<const transport::Message> receives, CUstream stream) override {
     death_.At(Stage::kBeforeExchange);
-    if (death_.armed && death_.stage == Stage::kInLaunch) {
-      cuLaunchHostFunc(
-          stream, [](void*) { _exit(kDied); }, nullptr);
-    }
+    death_.OnDevice(Stage::kInLaunch, stream);
     const Status status = CountingChannel::Exchange(sends, receives, stream);
     death_.At(Stage::kAfterExchange);
     return status;
@@ -119,24 +116,17 @@ void SurviveLaunch(RankState& rank, const SplitLayer& layer, int victim) {
       EXPECT_TRUE(HasNan(result.output)) << "rank " << rank.rank;
     }
   }
-  const auto deadline = TestClock::now() + kBound;
-  while (!rank.ranks->Failure() && TestClock::now() < deadline) {
-    std::this_thread::sleep_for(milliseconds(10));
-  }
-  EXPECT_TRUE(rank.ranks->Failure());
+  EXPECT_TRUE(Becomes([&] { return rank.ranks->Failure().has_value(); }, kBound));
 }
 
 // Runs a rank's process and returns its exit code.
 int Live(const Scenario& scenario, int number, const std::string& file) {
   Traffic traffic;
   Death death{scenario.stage};
-  JobOptions options;
+  JobOptions options = Counted<DyingChannel>({}, traffic, death);
   options.grid = "h" + std::to_string(kRanks);
   options.transport = scenario.transport;
   options.cudnn_file = HOST_DIR "/libcudnn.so.9";
-  options.wrap = [&](int, std::unique_ptr<transport::Channel> channel) {
-    return std::make_unique<DyingChannel>(std::move(channel), traffic, death);
-  };
   RankState rank;
   rank.rank = number;
   rank.device = scenario.transport == Transport::kNccl ? number : 0;
@@ -153,11 +143,10 @@ int Live(const Scenario& scenario, int number, const std::string& file) {
       RunInGraph(rank, layer);
       return kWrong;
     }
-    RunGiven(rank, layer.whole, layer.stripes[static_cast<size_t>(number)],
-             [&](const cudnn::ConvolutionCall& call) {
-               death.At(Stage::kInOwnCall);
-               return RunReal(call);
-             });
+    RunGiven(rank, layer, [&](const cudnn::ConvolutionCall& call) {
+      death.At(Stage::kInOwnCall);
+      return RunReal(call);
+    });
     death.At(Stage::kAfterCall);
     return kWrong;  // it did not die
   }
@@ -212,6 +201,15 @@ void ExpectErrorsFollow(const std::vector<Scenario>& scenarios) {
   }
 }
 
+// Runs a job for each rank that may die in `stage`.
+void ExpectErrorsFollowEach(Transport transport, Operation operation, Stage stage) {
+  std::vector<Scenario> scenarios;
+  for (int victim = 0; victim < kRanks; ++victim) {
+    scenarios.push_back({transport, operation, stage, victim});
+  }
+  ExpectErrorsFollow(scenarios);
+}
+
 class SplitDeaths : public testing::TestWithParam<Transport> {};
 INSTANTIATE_TEST_SUITE_P(Over, SplitDeaths, testing::Values(Transport::kLoopback, Transport::kNccl),
                          [](const auto& info) {
@@ -221,11 +219,7 @@ INSTANTIATE_TEST_SUITE_P(Over, SplitDeaths, testing::Values(Transport::kLoopback
 // Rows and sums travel, so every stage exists; each rank dies in each of them.
 TEST_P(SplitDeaths, InAFilterGradientAreAnErrorOnAll) {
   for (const Stage stage : kStages) {
-    std::vector<Scenario> scenarios;
-    for (int victim = 0; victim < kRanks; ++victim) {
-      scenarios.push_back({GetParam(), Operation::kBackwardFilter, stage, victim});
-    }
-    ExpectErrorsFollow(scenarios);
+    ExpectErrorsFollowEach(GetParam(), Operation::kBackwardFilter, stage);
   }
 }
 
@@ -234,11 +228,7 @@ TEST_P(SplitDeaths, InALaunchOfAGraphAreAnErrorOnAll) {
                                          {Operation::kBackwardData, Stage::kInLaunch},
                                          {Operation::kBackwardFilter, Stage::kInLaunch},
                                          {Operation::kBackwardFilter, Stage::kInLaunchOfSum}}) {
-    std::vector<Scenario> scenarios;
-    for (int victim = 0; victim < kRanks; ++victim) {
-      scenarios.push_back({GetParam(), operation, stage, victim});
-    }
-    ExpectErrorsFollow(scenarios);
+    ExpectErrorsFollowEach(GetParam(), operation, stage);
   }
 }
 

@@ -16,8 +16,7 @@ namespace ucudnn::test {
 namespace {
 
 TEST(SplitRefusals, ValidConvolutionIsNotTransparent) {
-  for (const Operation operation :
-       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+  for (const Operation operation : kOperations) {
     ConvolutionProblem problem = Layer(operation, 5);
     problem.pad = {0, 0, 0};
     ExpectRefused({}, {problem, problem}, {"cannot be split", "h: "});
@@ -46,15 +45,12 @@ TEST(SplitRefusals, CallThatOneRankCannotRunIsRefusedOnAll) {
   CountGathers(job, gathers);
   const SplitLayer layer(Layer(Operation::kForward, 1), job.grid(), {{{1}, {3, 4, 5}, {6}}});
   const auto run = [&] {
-    Statuses statuses(3);
-    job.OnAll([&](RankState& rank) {
-      const auto at = static_cast<size_t>(rank.rank);
-      statuses[at] =
-          RunGiven(rank, layer.whole, layer.stripes[at], [&](const cudnn::ConvolutionCall& call) {
-            return rank.rank == 1 ? kRefused : RunReal(call);
-          }).status;
+    return OnEach(job, [&](RankState& rank) {
+      const auto own = [&](const cudnn::ConvolutionCall& call) {
+        return rank.rank == 1 ? kRefused : RunReal(call);
+      };
+      return RunGiven(rank, layer, own).status;
     });
-    return statuses;
   };
   testing::internal::CaptureStderr();
   const Statuses first = run();
@@ -87,17 +83,15 @@ TEST(SplitRefusals, CallThatFailsOnTheDeviceOfOneRankIsRefusedOnAll) {
     RankJob job({.driver = &driver});
     SplitLayer layer(Operation::kForward, 4, 3);
     layer.whole.beta = beta;
-    Statuses statuses(2);
     testing::internal::CaptureStderr();
-    job.OnAll([&](RankState& rank) {
-      const auto at = static_cast<size_t>(rank.rank);
-      statuses[at] =
-          RunGiven(rank, layer.whole, layer.stripes[at], [&](const cudnn::ConvolutionCall& call) {
-            const cudnnStatus_t status = RunReal(call);
-            a_wait_fails = rank.rank == 1;
-            return status;
-          }).status;
+    const Statuses statuses = OnEach(job, [&](RankState& rank) {
+      const StripeResult result = RunGiven(rank, layer, [&](const cudnn::ConvolutionCall& call) {
+        const cudnnStatus_t status = RunReal(call);
+        a_wait_fails = rank.rank == 1;
+        return status;
+      });
       a_wait_fails = false;
+      return result.status;
     });
     ExpectContains(testing::internal::GetCapturedStderr(),
                    {"rank 1 cannot run its part", "CUDA_ERROR_LAUNCH_FAILED"});
@@ -105,32 +99,30 @@ TEST(SplitRefusals, CallThatFailsOnTheDeviceOfOneRankIsRefusedOnAll) {
   }
 }
 
+// Returns the free bytes of rank 0's device.
+size_t FreeBytesOf(RankJob& job) {
+  return OnEach(job, [](RankState& rank) { return rank.rank == 0 ? FreeBytes() : 0; })[0];
+}
+
 TEST(SplitFaults, CallThatThrowsWhereItIsTriedLeavesNoDeviceMemory) {
   RankJob job;
   ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 3));
-  size_t before = 0, after = 0;
-  job.OnAll([&](RankState& rank) {
-    if (rank.rank == 0) before = FreeBytes();
-  });
+  const size_t before = FreeBytesOf(job);
   SplitLayer layer(Operation::kBackwardData, 4, 3);
   layer.whole.beta = 1;  // its trial must not write to the caller's result
   job.OnAll([&](RankState& rank) {
-    const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
     const auto run = [&](const cudnn::ConvolutionCall& call) {
       if (rank.rank == 0) throw std::bad_alloc();
       return RunReal(call);
     };
     try {
-      EXPECT_EQ(RunGiven(rank, layer.whole, stripe, run).status, kBroken);
+      EXPECT_EQ(RunGiven(rank, layer, run).status, kBroken);
     } catch (const std::bad_alloc&) {
       EXPECT_EQ(rank.rank, 0);
       rank.calls->Fail("out of memory");
     }
   });
-  job.OnAll([&](RankState& rank) {
-    if (rank.rank == 0) after = FreeBytes();
-  });
-  EXPECT_EQ(after, before);
+  EXPECT_EQ(FreeBytesOf(job), before);
   ExpectContains(FailureOf(job), {"rank 0: out of memory"});
 }
 
@@ -170,10 +162,9 @@ TEST_P(SplitAgreement, NewExtentsOnOneRankAreAnErrorOnAll) {
   ExpectExactOnAll(job, old_layer);
   ExpectExactOnAll(job, old_layer);
   const auto begin = TestClock::now();
-  Statuses statuses(2);
-  job.OnAll([&](RankState& rank) {
+  const Statuses statuses = OnEach(job, [&](RankState& rank) {
     if (rank.rank == late) std::this_thread::sleep_for(milliseconds(200));
-    statuses[static_cast<size_t>(rank.rank)] = new_layer.RunOn(rank).status;
+    return new_layer.RunOn(rank).status;
   });
   EXPECT_EQ(statuses[1], kBroken);
   ExpectContains(FailureOf(job), {"UCUDNN_SPATIAL_AGREE=each", "new to rank 1", "1x8x6", "rank 0"});
@@ -184,8 +175,7 @@ INSTANTIATE_TEST_SUITE_P(RankThatIsLate, SplitAgreement, testing::Values(0, 1));
 
 TEST(SplitAgreementEach, ExtentsMayChangeToAndFro) {
   RankJob job({.agrees_each_time = true});
-  for (const Operation operation :
-       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+  for (const Operation operation : kOperations) {
     const SplitLayer layers[] = {{operation, 8, 7}, {operation, 8, 8}, {operation, 3, 8}};
     for (const int layer : {0, 1, 0, 2, 1, 0, 0, 2}) ExpectExactOnAll(job, layers[layer]);
   }
@@ -238,10 +228,8 @@ TEST(SplitRecords, AreWaitedForWhereTheUserWantsThat) {
     ExpectExactOnAll(job, a);
     ExpectExactOnAll(job, b);
   }
-  std::vector<StripeResult> results(2);
-  job.OnAll([&](RankState& rank) {
-    results[static_cast<size_t>(rank.rank)] = (rank.rank == 0 ? a : b).RunOn(rank);
-  });
+  const auto results =
+      OnEach(job, [&](RankState& rank) { return (rank.rank == 0 ? a : b).RunOn(rank); });
   for (const StripeResult& result : results) {
     EXPECT_EQ(result.status, kBroken);
     EXPECT_TRUE(IsNan(result.output));
@@ -276,10 +264,9 @@ TEST(SplitRecords, OneWarmUpMoreIsFoundAtTheNextLayer) {
 TEST(SplitRecords, UnequalNumbersOfOneLayerAreToldAtTheEnd) {
   RankJob job;
   const SplitLayer layer(Operation::kForward, 4, 4, 1);
-  std::vector<std::optional<std::string>> told(2);
-  job.OnAll([&](RankState& rank) {
+  const auto told = OnEach(job, [&](RankState& rank) {
     for (int i = 0; i < (rank.rank == 0 ? 4 : 3); ++i) EXPECT_TRUE(layer.IsExactOn(rank));
-    told[static_cast<size_t>(rank.rank)] = rank.calls->Leave();
+    return rank.calls->Leave();
   });
   for (const auto& line : told) {
     ExpectContains(line.value_or(""), {"rank 0 made 1 split call more than rank 1"});
@@ -289,10 +276,9 @@ TEST(SplitRecords, UnequalNumbersOfOneLayerAreToldAtTheEnd) {
 TEST(SplitRecords, EqualNumbersAreNotTold) {
   RankJob job({.grid = "h3"});
   const SplitLayer layer(Layer(Operation::kForward, 1), job.grid(), {{{1}, {3, 4, 5}, {6}}});
-  std::vector<std::optional<std::string>> told(3);
-  job.OnAll([&](RankState& rank) {
+  const auto told = OnEach(job, [&](RankState& rank) {
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(layer.IsExactOn(rank));
-    told[static_cast<size_t>(rank.rank)] = rank.calls->Leave();
+    return rank.calls->Leave();
   });
   for (const auto& line : told) EXPECT_EQ(line, std::nullopt);
 }
@@ -338,7 +324,7 @@ TEST(SplitOrder, TwoThreadsOfOneRankAtOnceAreAnErrorOnAll) {
       return;
     }
     // While this thread's call is inside the library, another thread makes a call.
-    outer = RunGiven(rank, layer.whole, layer.stripes[0], [&](const cudnn::ConvolutionCall& call) {
+    outer = RunGiven(rank, layer, [&](const cudnn::ConvolutionCall& call) {
       std::thread second([&] {
         EXPECT_EQ(cuCtxSetCurrent(rank.context), CUDA_SUCCESS);
         inner = layer.RunOn(rank);
@@ -361,7 +347,6 @@ TEST(SplitOrder, ForwardAndBackwardOnThreadsOfTheirOwnAreExact) {
   const SplitLayer forward(Operation::kForward, 4, 5), data(Operation::kBackwardData, 4, 5);
   const SplitLayer filter(Operation::kBackwardFilter, 4, 5);
   job.OnAll([&](RankState& rank) {
-    const auto at = static_cast<size_t>(rank.rank);
     std::promise<void> turns[3];  // forward of the step is done
     std::promise<void> done[3];   // backward of the step is done
     std::thread backward([&] {
@@ -370,15 +355,13 @@ TEST(SplitOrder, ForwardAndBackwardOnThreadsOfTheirOwnAreExact) {
       for (int step = 0; step < 3; ++step) {
         turns[step].get_future().wait();
         for (const SplitLayer* layer : {&filter, &data}) {
+          const Stripe& stripe = layer->StripeOf(rank);
           const StripeResult result =
-              RunStripe(layer->whole, layer->stripes[at], own.handle,
-                        [&](const cudnn::ConvolutionCall& call) {
-                          GivenCall given(RunReal);
-                          return rank.calls->Run(
-                              {layer->stripes[at].problem, call, rank.context, own.stream}, given);
-                        });
-          EXPECT_EQ(result.status, kFine);
-          EXPECT_EQ(result.output, layer->Part(rank.rank));
+              RunStripe(layer->whole, stripe, own.handle, [&](const cudnn::ConvolutionCall& call) {
+                GivenCall given(RunReal);
+                return rank.calls->Run({stripe.problem, call, rank.context, own.stream}, given);
+              });
+          ExpectPart(rank, *layer, result);
         }
         done[step].set_value();
       }
@@ -454,28 +437,21 @@ TEST(SplitOrder, ThreeHandlesOnThreeStreamsAreExact) {
                     });
     };
     nest(0);
-    for (size_t layer = 0; layer < 3; ++layer) {
-      EXPECT_EQ(results[layer].status, kFine);
-      EXPECT_EQ(results[layer].output, layers[layer].Part(rank.rank));
-    }
+    for (size_t layer = 0; layer < 3; ++layer) ExpectPart(rank, layers[layer], results[layer]);
     for (OwnHandle& handle : handles) rank.calls->Forget(handle.handle);
   });
 }
 
 TEST(SplitFaults, LocalCallThatFailsLaterReturnsItsOwnError) {
-  for (const Operation operation :
-       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+  for (const Operation operation : kOperations) {
     RankJob job({.grid = "h3"});
     const SplitLayer layer(Layer(operation, 1), job.grid(), {{{1}, {3, 4, 5}, {6}}});
     ExpectExactOnAll(job, layer);
     const auto begin = TestClock::now();
-    std::vector<StripeResult> results(3);
-    job.OnAll([&](RankState& rank) {
-      const auto at = static_cast<size_t>(rank.rank);
-      results[at] =
-          RunGiven(rank, layer.whole, layer.stripes[at], [&](const cudnn::ConvolutionCall& call) {
-            return rank.rank == 1 ? CUDNN_STATUS_ALLOC_FAILED : RunReal(call);
-          });
+    const auto results = OnEach(job, [&](RankState& rank) {
+      return RunGiven(rank, layer, [&](const cudnn::ConvolutionCall& call) {
+        return rank.rank == 1 ? CUDNN_STATUS_ALLOC_FAILED : RunReal(call);
+      });
     });
     EXPECT_EQ(results[1].status, CUDNN_STATUS_ALLOC_FAILED);
     for (const int rank : {0, 2}) {
@@ -514,11 +490,7 @@ class LosingChannel : public CountingChannel {
 TEST(SplitFaults, RowsThatNeverCameAreNanBehindAReluToo) {
   std::atomic<bool> loses = false;
   Traffic traffic;
-  JobOptions options;
-  options.wrap = [&](int, std::unique_ptr<transport::Channel> channel) {
-    return std::make_unique<LosingChannel>(std::move(channel), traffic, loses);
-  };
-  RankJob job(options);
+  RankJob job(Counted<LosingChannel>({}, traffic, loses));
   for (const DataType type : {DataType::kFloat, DataType::kHalf, DataType::kBfloat16}) {
     SCOPED_TRACE(DataTypeName(type));
     loses = false;
@@ -586,8 +558,7 @@ void HoldUntil(CUstream stream, std::function<bool()> ends) {
   const auto wait = [](void* argument) {
     const std::unique_ptr<std::function<bool()>> held(
         static_cast<std::function<bool()>*>(argument));
-    const auto deadline = TestClock::now() + kSoon;
-    while (!(*held)() && TestClock::now() < deadline) std::this_thread::sleep_for(milliseconds(5));
+    Becomes(*held, kSoon);
   };
   auto held = std::make_unique<std::function<bool()>>(std::move(ends));
   EXPECT_EQ(cuLaunchHostFunc(stream, wait, held.release()), CUDA_SUCCESS);
@@ -599,11 +570,9 @@ TEST(SplitFaults, DeviceThatDoesNotComeToACallIsAnErrorOnAll) {
     RankJob job({.warning = milliseconds(500), .timeout = milliseconds(2000)});
     const SplitLayer layer(operation, 4, 4);
     ExpectExactOnAll(job, layer);
-    std::vector<StripeResult> results(2);
     const auto begin = TestClock::now();
     testing::internal::CaptureStderr();
-    job.OnAll([&](RankState& rank) {
-      const auto at = static_cast<size_t>(rank.rank);
+    const auto results = OnEach(job, [&](RankState& rank) {
       if (rank.rank == 1) {
         HoldUntil(rank.stream, [ranks = rank.ranks, since = TestClock::time_point()]() mutable {
           if (!ranks->Failure()) return false;
@@ -611,7 +580,7 @@ TEST(SplitFaults, DeviceThatDoesNotComeToACallIsAnErrorOnAll) {
           return TestClock::now() - since > milliseconds(300);
         });
       }
-      results[at] = layer.RunOn(rank);
+      return layer.RunOn(rank);
     });
     const auto waited = TestClock::now() - begin;
     EXPECT_GE(waited, milliseconds(2000));
@@ -637,23 +606,20 @@ TEST(SplitFaults, DeviceThatComesLateToEachOfManyCallsIsWaitedFor) {
   ExpectExactOnAll(job, layer);
   const auto begin = TestClock::now();
   job.OnAll([&](RankState& rank) {
-    const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
-    const StripeResult result =
-        RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
-          cudnnStatus_t status = kFine;
-          for (int i = 0; i < 3 && status == kFine; ++i) {
-            if (rank.rank == 1) {
-              HoldUntil(rank.stream, [begun = TestClock::time_point()]() mutable {
-                if (begun == TestClock::time_point()) begun = TestClock::now();
-                return TestClock::now() - begun > milliseconds(1000);
-              });
-            }
-            status = rank.Run(stripe.problem, call);
-          }
-          return status;
-        });
-    EXPECT_EQ(result.status, kFine);
-    EXPECT_EQ(result.output, layer.Part(rank.rank));
+    const StripeResult result = With(rank, layer, [&](const RunCall& run) {
+      cudnnStatus_t status = kFine;
+      for (int i = 0; i < 3 && status == kFine; ++i) {
+        if (rank.rank == 1) {
+          HoldUntil(rank.stream, [begun = TestClock::time_point()]() mutable {
+            if (begun == TestClock::time_point()) begun = TestClock::now();
+            return TestClock::now() - begun > milliseconds(1000);
+          });
+        }
+        status = run();
+      }
+      return status;
+    });
+    ExpectPart(rank, layer, result);
     EXPECT_FALSE(rank.ranks->Failure());
   });
   EXPECT_GE(TestClock::now() - begin, milliseconds(3000));
@@ -703,34 +669,26 @@ TEST(SplitOrder, ChannelIsOpenBeforeARanksOwnCallIsTried) {
   const SplitLayer layer(Operation::kForward, 4, 4);
   job.OnAll([&](RankState& rank) {
     const auto at = static_cast<size_t>(rank.rank);
-    const StripeResult result =
-        RunGiven(rank, layer.whole, layer.stripes[at], [&](const cudnn::ConvolutionCall& call) {
-          EXPECT_TRUE(is_open[at]);
-          tried[at] = true;
-          return RunReal(call);
-        });
+    const StripeResult result = RunGiven(rank, layer, [&](const cudnn::ConvolutionCall& call) {
+      EXPECT_TRUE(is_open[at]);
+      tried[at] = true;
+      return RunReal(call);
+    });
     EXPECT_EQ(result.output, layer.Part(rank.rank));
     EXPECT_TRUE(tried[at]);
   });
 }
 
 TEST(SplitSteady, CallsAllocateNothingAndMoveTheLeast) {
-  for (const Operation operation :
-       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+  for (const Operation operation : kOperations) {
     Traffic traffic;
     RankJob job(Counted({}, traffic));
     const SplitLayer layer(operation, 4, 5);
     ExpectExactOnAll(job, layer);
     const int64_t before = traffic.sent;
-    size_t free_before = 0, free_after = 0;
-    job.OnAll([&](RankState& rank) {
-      if (rank.rank == 0) free_before = FreeBytes();
-    });
+    const size_t free_before = FreeBytesOf(job);
     for (int i = 0; i < 10; ++i) ExpectExactOnAll(job, layer);
-    job.OnAll([&](RankState& rank) {
-      if (rank.rank == 0) free_after = FreeBytes();
-    });
-    EXPECT_EQ(free_after, free_before);
+    EXPECT_EQ(FreeBytesOf(job), free_before);
     // Each way one row of all images and channels travels.
     const int channels = operation == Operation::kForward ? 2 : 3;
     const int64_t row_bytes = int64_t{2} * channels * 6 * 4;

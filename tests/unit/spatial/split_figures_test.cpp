@@ -14,12 +14,10 @@ using spatial::RankFigures;
 using spatial::Span;
 
 std::vector<RankFigures> FiguresOf(RankJob& job) {
-  std::vector<RankFigures> figures(static_cast<size_t>(job.size()));
-  job.OnAll([&](RankState& rank) {
+  return OnEach(job, [](RankState& rank) {
     EXPECT_EQ(cuStreamSynchronize(rank.stream), CUDA_SUCCESS);
-    figures[static_cast<size_t>(rank.rank)] = rank.calls->kernel_figures();
+    return rank.calls->kernel_figures();
   });
-  return figures;
 }
 
 // A network of two layers: forward, then both gradients.
@@ -28,8 +26,7 @@ std::vector<SplitLayer> NetworkOver(const SpatialGrid& grid) {
   const AxisExtents extents = {{{1},
                                 std::vector<int64_t>(static_cast<size_t>(grid.h), 8),
                                 std::vector<int64_t>(static_cast<size_t>(grid.w), 6)}};
-  for (const Operation operation :
-       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+  for (const Operation operation : kOperations) {
     layers.emplace_back(Layer(operation, 1, 3), grid, extents);
     layers.emplace_back(Layer(operation, 1, 1), grid, extents);
   }

@@ -22,12 +22,10 @@ TEST(SplitGradients, AccumulateOverSteps) {
     second.Output() = Undivided(layer.whole);
     const HostTensor expected = Undivided(second);
     job.OnAll([&](RankState& rank) {
-      const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
-      const StripeResult result =
-          RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
-            const cudnnStatus_t first = rank.Run(stripe.problem, call);
-            return first == kFine ? rank.Run(stripe.problem, call) : first;
-          });
+      const StripeResult result = With(rank, layer, [](const RunCall& run) {
+        const cudnnStatus_t first = run();
+        return first == kFine ? run() : first;
+      });
       EXPECT_EQ(result.status, kFine);
       EXPECT_EQ(result.output, expected);
     });
@@ -64,23 +62,22 @@ struct GradientPair {
     using Pair = spatial::Declared::Pair;
     const SplitLayer& one = data_first ? data : filter;
     const SplitLayer& two = data_first ? filter : data;
-    const auto at = static_cast<size_t>(rank.rank);
+    const Stripe &stripe = one.StripeOf(rank), &other = two.StripeOf(rank);
     StripeResult second;
     const StripeResult first =
-        RunStripe(one.whole, one.stripes[at], rank.handle, [&](const cudnn::ConvolutionCall& a) {
+        RunStripe(one.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& a) {
           rank.declared.pair = is_said ? Pair::kFirst : Pair::kNone;
-          const cudnnStatus_t status = rank.Run(one.stripes[at].problem, a);
+          const cudnnStatus_t status = rank.Run(stripe.problem, a);
           statuses.push_back(status);
-          second = RunStripe(two.whole, two.stripes[at], rank.handle,
-                             [&](const cudnn::ConvolutionCall& b) {
-                               cudnn::ConvolutionCall same = b;
-                               same.y = a.y;
-                               rank.declared.pair = Pair::kNone;
-                               between(a.y);
-                               rank.declared.pair = is_said ? Pair::kSecond : Pair::kNone;
-                               statuses.push_back(rank.Run(two.stripes[at].problem, same));
-                               return statuses.back();
-                             });
+          const auto run_second = [&](cudnn::ConvolutionCall b) {
+            b.y = a.y;
+            rank.declared.pair = Pair::kNone;
+            between(a.y);
+            rank.declared.pair = is_said ? Pair::kSecond : Pair::kNone;
+            statuses.push_back(rank.Run(other.problem, b));
+            return statuses.back();
+          };
+          second = RunStripe(two.whole, other, rank.handle, run_second);
           return status;
         });
     rank.declared.pair = Pair::kNone;
@@ -150,7 +147,7 @@ TEST(SameGradient, OtherValuesAtTheSameAddressAreExchanged) {
   other.data.expected = Undivided(other.data.whole);
   for (int i = 0; i < 2; ++i) {
     job.OnAll([&](RankState& rank) {
-      const Stripe& stripe = other.data.stripes[static_cast<size_t>(rank.rank)];
+      const Stripe& stripe = other.data.StripeOf(rank);
       const DeviceTensor values(other.data.whole.y.Box(stripe.windows), stripe.problem.y_strides,
                                 DataType::kFloat);
       Statuses statuses;
@@ -257,21 +254,18 @@ TEST(SplitSlices, TravelTwoAtATime) {
   ASSERT_GE(each, 3);
   std::atomic<int> began = 0;
   job.OnAll([&](RankState& rank) {
-    const StripeResult result =
-        RunGiven(rank, layer.whole, layer.stripes[static_cast<size_t>(rank.rank)],
-                 [&](const cudnn::ConvolutionCall& call) {
-                   // Neither rank goes on before both have come here.
-                   ++began;
-                   while (began < 2) std::this_thread::yield();
-                   if (rank.rank == 0) {
-                     EXPECT_EQ(traffic.exchanges, 2 * each + 2 * 2);
-                     began = 3;
-                   }
-                   while (began < 3) std::this_thread::yield();
-                   return RunReal(call);
-                 });
-    EXPECT_EQ(result.status, kFine);
-    EXPECT_EQ(result.output, layer.Part(rank.rank));
+    const StripeResult result = RunGiven(rank, layer, [&](const cudnn::ConvolutionCall& call) {
+      // Neither rank goes on before both have come here.
+      ++began;
+      while (began < 2) std::this_thread::yield();
+      if (rank.rank == 0) {
+        EXPECT_EQ(traffic.exchanges, 2 * each + 2 * 2);
+        began = 3;
+      }
+      while (began < 3) std::this_thread::yield();
+      return RunReal(call);
+    });
+    ExpectPart(rank, layer, result);
   });
   EXPECT_EQ(traffic.exchanges, 2 * 2 * each);
 }
@@ -298,12 +292,7 @@ class HeldChannel : public CountingChannel {
 };
 
 bool EndsSoon(CUstream stream) {
-  const auto deadline = TestClock::now() + kSoon;
-  while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) {
-    if (TestClock::now() > deadline) return false;
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  return true;
+  return Becomes([&] { return cuStreamQuery(stream) != CUDA_ERROR_NOT_READY; }, kSoon);
 }
 
 TEST(Deferred, SumsAreNotWaitedForUntilTheProgramSaysSo) {
@@ -312,11 +301,7 @@ TEST(Deferred, SumsAreNotWaitedForUntilTheProgramSaysSo) {
       SCOPED_TRACE(std::to_string(static_cast<int>(type)) + ", beta " + std::to_string(beta));
       Traffic traffic;
       std::atomic<bool> passes = true;
-      JobOptions options;
-      options.wrap = [&](int, std::unique_ptr<transport::Channel> channel) {
-        return std::make_unique<HeldChannel>(std::move(channel), traffic, passes);
-      };
-      RankJob job(options);
+      RankJob job(Counted<HeldChannel>({}, traffic, passes));
       SplitLayer layer = GradientPair(job, type).filter;
       layer.whole.beta = beta;
       layer.expected = Undivided(layer.whole);
@@ -325,18 +310,14 @@ TEST(Deferred, SumsAreNotWaitedForUntilTheProgramSaysSo) {
       passes = false;
       std::atomic<int> ended = 0;
       job.OnAll([&](RankState& rank) {
-        const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
-        const StripeResult result =
-            RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
-              const cudnnStatus_t status = rank.Run(stripe.problem, call);
-              EXPECT_TRUE(EndsSoon(rank.stream)) << "the stream waits for the sum";
-              if (++ended == job.size()) passes = true;
-              EXPECT_TRUE(rank.calls->Await(rank.context, rank.stream).ok());
-              return status;
-            });
-        EXPECT_EQ(result.status, kFine);
-        EXPECT_EQ(result.output, layer.Part(rank.rank));
-        EXPECT_TRUE(result.is_intact);
+        const StripeResult result = With(rank, layer, [&](const RunCall& run) {
+          const cudnnStatus_t status = run();
+          EXPECT_TRUE(EndsSoon(rank.stream)) << "the stream waits for the sum";
+          if (++ended == job.size()) passes = true;
+          EXPECT_TRUE(rank.calls->Await(rank.context, rank.stream).ok());
+          return status;
+        });
+        ExpectPart(rank, layer, result);
       });
       Declare(job, {});
       ExpectExactOnAll(job, layer);
@@ -352,21 +333,17 @@ TEST(Deferred, CallsThatFollowAreExact) {
     Declare(job, {.is_deferred = true});
     for (int i = 0; i < 5; ++i) {
       job.OnAll([&](RankState& rank) {
-        const auto at = static_cast<size_t>(rank.rank);
         StripeResult inner;
-        const Stripe& filter = pair.filter.stripes[at];
-        const StripeResult outer = RunStripe(
-            pair.filter.whole, filter, rank.handle, [&](const cudnn::ConvolutionCall& call) {
-              const cudnnStatus_t status = rank.Run(filter.problem, call);
-              EXPECT_TRUE(pair.data.IsExactOn(rank));
-              inner = RunStripe(pair.filter.whole, filter, rank.handle,
-                                [&](const cudnn::ConvolutionCall& next) {
-                                  const cudnnStatus_t ran = rank.Run(filter.problem, next);
-                                  EXPECT_TRUE(rank.calls->Await(rank.context, rank.stream).ok());
-                                  return ran;
-                                });
-              return status;
-            });
+        const StripeResult outer = With(rank, pair.filter, [&](const RunCall& run) {
+          const cudnnStatus_t status = run();
+          EXPECT_TRUE(pair.data.IsExactOn(rank));
+          inner = With(rank, pair.filter, [&](const RunCall& run_next) {
+            const cudnnStatus_t ran = run_next();
+            EXPECT_TRUE(rank.calls->Await(rank.context, rank.stream).ok());
+            return ran;
+          });
+          return status;
+        });
         EXPECT_EQ(outer.output, pair.filter.Part(rank.rank));
         EXPECT_EQ(inner.output, pair.filter.Part(rank.rank));
       });
@@ -392,16 +369,14 @@ TEST(Deferred, AnotherThreadMayAwait) {
   }
   for (int i = 0; i < 50; ++i) {
     job.OnAll([&](RankState& rank) {
-      const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
-      const StripeResult result =
-          RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
-            for (int call_of = 0; call_of < 20; ++call_of) {
-              const cudnnStatus_t status = rank.Run(stripe.problem, call);
-              if (status != kFine) return status;
-              EXPECT_TRUE(rank.calls->Await(rank.context, rank.stream).ok());
-            }
-            return kFine;
-          });
+      const StripeResult result = With(rank, layer, [&](const RunCall& run) {
+        for (int call = 0; call < 20; ++call) {
+          const cudnnStatus_t status = run();
+          if (status != kFine) return status;
+          EXPECT_TRUE(rank.calls->Await(rank.context, rank.stream).ok());
+        }
+        return kFine;
+      });
       EXPECT_EQ(result.status, kFine);
       EXPECT_EQ(result.output, layer.expected);
     });
@@ -417,8 +392,7 @@ TEST(SplitReduce, HoldsFromBeforeTheFirstGradient) {
   const SplitLayer layer(Operation::kBackwardFilter, 4, 5);
   ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 5));
   job.OnAll([](RankState& rank) { EXPECT_TRUE(rank.sums->Set(false).ok()); });
-  std::vector<StripeResult> results(2);
-  job.OnAll([&](RankState& rank) { results[static_cast<size_t>(rank.rank)] = layer.RunOn(rank); });
+  const auto results = OnEach(job, [&](RankState& rank) { return layer.RunOn(rank); });
   EXPECT_EQ(traffic.reductions, 0);
   for (size_t i = 0; i < layer.expected.values.size(); ++i) {
     EXPECT_EQ(results[0].output.values[i] + results[1].output.values[i], layer.expected.values[i]);
@@ -456,16 +430,13 @@ TEST(SplitReduce, IsRefusedAtOnceWhileTheFirstGradientIsAgreedOn) {
   const SplitLayer layer(Operation::kBackwardFilter, 4, 5);
   job.OnAll([&](RankState& rank) {
     bool is_first = rank.rank == 1;
-    const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
-    const StripeResult result =
-        RunGiven(rank, layer.whole, stripe, [&](const cudnn::ConvolutionCall& call) {
-          if (std::exchange(is_first, false)) {
-            agrees.set_value();
-            EXPECT_EQ(said.get_future().wait_for(std::chrono::seconds(10)),
-                      std::future_status::ready);
-          }
-          return RunReal(call);
-        });
+    const StripeResult result = RunGiven(rank, layer, [&](const cudnn::ConvolutionCall& call) {
+      if (std::exchange(is_first, false)) {
+        agrees.set_value();
+        EXPECT_EQ(said.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+      }
+      return RunReal(call);
+    });
     EXPECT_EQ(result.status, kFine);
     EXPECT_EQ(result.output, layer.expected);
   });
@@ -478,7 +449,7 @@ TEST(SplitReduce, WhatWasRefusedIsAgreedOnAgain) {
   const SplitLayer layer(Operation::kBackwardFilter, 4, 5);
   const auto run_on_all = [&](cudnnStatus_t expected) {
     job.OnAll([&](RankState& rank) {
-      const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
+      const Stripe& stripe = layer.StripeOf(rank);
       cudnn::GraphTemplate plan;
       plan.convolution.problem = stripe.problem;
       const StripeResult result =
@@ -504,10 +475,7 @@ TEST(SplitReduce, SaidOnOneRankAloneIsAnErrorOnAll) {
   RankJob job;
   EXPECT_TRUE(job.rank(1).sums->Set(false).ok());
   const SplitLayer layer(Operation::kBackwardFilter, 4, 5);
-  Statuses statuses(2);
-  job.OnAll([&](RankState& rank) {
-    statuses[static_cast<size_t>(rank.rank)] = layer.RunOn(rank).status;
-  });
+  const Statuses statuses = OnEach(job, [&](RankState& rank) { return layer.RunOn(rank).status; });
   EXPECT_EQ(statuses, Statuses(2, kBroken));
   ExpectContains(FailureOf(job), {"rank 1 has", "not summed over ranks"});
 }

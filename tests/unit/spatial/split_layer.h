@@ -7,10 +7,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <numeric>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "cudnn/descriptors.h"
+#include "tests/support/becomes.h"
+#include "tests/support/problem.h"
 #include "tests/support/stand_in.h"
 #include "tests/unit/spatial/rank_job.h"
 
@@ -37,6 +41,29 @@ inline ConvolutionProblem Layer(Operation operation, int height, int filter = 3)
   return p;
 }
 
+// The extents of the image that is cut into parts of these extents.
+inline Spatial WholeOf(const AxisExtents& parts) {
+  Spatial whole = {};
+  for (size_t axis = 0; axis < 3; ++axis) {
+    whole[axis] =
+        static_cast<int32_t>(std::accumulate(parts[axis].begin(), parts[axis].end(), int64_t{0}));
+  }
+  return whole;
+}
+
+inline void SetWhole(ConvolutionProblem& problem, const AxisExtents& parts) {
+  problem.x = WholeOf(parts);
+  SetPackedStrides(problem);
+}
+
+// Returns what `run` returns on each rank, at once.
+template <class Run>
+auto OnEach(RankJob& job, const Run& run) {
+  std::vector<std::invoke_result_t<Run, RankState&>> results(static_cast<size_t>(job.size()));
+  job.OnAll([&](RankState& rank) { results[static_cast<size_t>(rank.rank)] = run(rank); });
+  return results;
+}
+
 // A handle with a stream of its own.
 struct OwnHandle {
   CUstream stream = nullptr;
@@ -55,6 +82,12 @@ struct OwnHandle {
   OwnHandle& operator=(const OwnHandle&) = delete;
 };
 
+// The part of an operation's whole output that the rank with `stripe` has.
+inline HostTensor PartOf(const HostTensor& output, Operation operation, const Stripe& stripe) {
+  if (operation == Operation::kBackwardFilter) return output;
+  return output.Box(operation == Operation::kForward ? stripe.windows : stripe.elements);
+}
+
 // A convolution over ranks, and the stripe of each rank.
 struct SplitLayer {
   WholeCase whole;
@@ -63,15 +96,10 @@ struct SplitLayer {
 
   SplitLayer(ConvolutionProblem problem, const SpatialGrid& grid, const AxisExtents& extents,
              unsigned seed = 1) {
-    for (size_t axis = 0; axis < 3; ++axis) {
-      int64_t sum = 0;
-      for (const int64_t extent : extents[axis]) sum += extent;
-      problem.x[axis] = static_cast<int32_t>(sum);
-    }
-    SetPackedStrides(problem);
+    SetWhole(problem, extents);
     std::mt19937 random(seed);
     whole = WholeCase::Random(problem, random);
-    auto cut = CutInto(whole, grid, extents);
+    auto cut = CutInto(whole.problem, grid, extents);
     EXPECT_TRUE(cut.has_value());
     if (cut) stripes = *cut;
     expected = Undivided(whole);
@@ -81,21 +109,35 @@ struct SplitLayer {
       : SplitLayer(Layer(operation, 1, filter), *SpatialGrid::Parse("h2"),
                    {{{1}, {first, second}, {6}}}) {}
 
-  HostTensor Part(int rank) const { return PartOf(expected, rank); }
-  HostTensor PartOf(const HostTensor& tensor, int rank) const {
-    const Stripe& stripe = stripes[static_cast<size_t>(rank)];
-    if (whole.problem.operation == Operation::kBackwardFilter) return tensor;
-    return tensor.Box(whole.problem.operation == Operation::kForward ? stripe.windows
-                                                                     : stripe.elements);
+  const Stripe& StripeOf(const RankState& rank) const {
+    return stripes[static_cast<size_t>(rank.rank)];
   }
-  StripeResult RunOn(RankState& rank) const {
-    return rank.RunStripe(whole, stripes[static_cast<size_t>(rank.rank)]);
+  HostTensor Part(int rank) const {
+    return PartOf(expected, whole.problem.operation, stripes[static_cast<size_t>(rank)]);
   }
+  StripeResult RunOn(RankState& rank) const { return rank.RunStripe(whole, StripeOf(rank)); }
   bool IsExactOn(RankState& rank) const {
     const StripeResult result = RunOn(rank);
     return result.status == kFine && result.is_intact && result.output == Part(rank.rank);
   }
 };
+
+// Makes the stripes of a strip that is cut along w alone, for a grid that cuts both axes: along h
+// ranks have copies.
+inline void CopyAlongHeight(const SpatialGrid& grid, SplitLayer& strip) {
+  const std::vector<Stripe> parts = strip.stripes;
+  strip.stripes.clear();
+  for (int rank = 0; rank < grid.Ranks(); ++rank) {
+    strip.stripes.push_back(parts[static_cast<size_t>(grid.CellOf(rank).w)]);
+  }
+}
+
+// Expects that `result` is the rank's part of the undivided result.
+inline void ExpectPart(const RankState& rank, const SplitLayer& layer, const StripeResult& result) {
+  EXPECT_EQ(result.status, kFine);
+  EXPECT_TRUE(result.is_intact);
+  EXPECT_EQ(result.output, layer.Part(rank.rank)) << "rank " << rank.rank;
+}
 
 inline bool IsNan(const HostTensor& tensor) {
   return std::all_of(tensor.values.begin(), tensor.values.end(),
@@ -122,10 +164,7 @@ inline testing::AssertionResult IsRightOrNan(const HostTensor& output, const Hos
 }
 
 inline void ExpectExactOnAll(RankJob& job, const SplitLayer& layer) {
-  std::vector<char> exact(static_cast<size_t>(job.size()));
-  job.OnAll([&](RankState& rank) {
-    exact[static_cast<size_t>(rank.rank)] = layer.IsExactOn(rank) ? 1 : 0;
-  });
+  const auto exact = OnEach(job, [&](RankState& rank) { return layer.IsExactOn(rank) ? 1 : 0; });
   for (size_t rank = 0; rank < exact.size(); ++rank) {
     EXPECT_TRUE(exact[rank]) << "rank " << rank << ", " << Describe(layer.whole.problem);
   }
@@ -133,17 +172,16 @@ inline void ExpectExactOnAll(RankJob& job, const SplitLayer& layer) {
 
 // The line of the job's failure, if all ranks have the same one soon; otherwise empty.
 inline std::string FailureOf(RankJob& job) {
-  const auto deadline = TestClock::now() + kSoon;
-  for (;;) {
-    const std::string line = job.rank(0).ranks->Failure().value_or("");
+  std::string line;
+  const auto is_on_all = [&] {
+    line = job.rank(0).ranks->Failure().value_or("");
     bool same = !line.empty();
     for (int rank = 1; rank < job.size(); ++rank) {
       same = same && job.rank(rank).ranks->Failure() == line;
     }
-    if (same) return line;
-    if (TestClock::now() > deadline) return "";
-    std::this_thread::sleep_for(milliseconds(1));
-  }
+    return same;
+  };
+  return Becomes(is_on_all, kSoon) ? line : "";
 }
 
 inline void ExpectContains(const std::string& text, const std::vector<std::string>& words) {
@@ -155,14 +193,11 @@ inline void ExpectContains(const std::string& text, const std::vector<std::strin
 // Expects that every call of a failed job is an error, and its result NaN.
 inline void ExpectAllFailFromNowOn(RankJob& job) {
   EXPECT_NE(FailureOf(job), "");
-  for (const Operation operation :
-       {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
+  for (const Operation operation : kOperations) {
     const std::vector<int64_t> rows(static_cast<size_t>(job.size()), 4);
     const SplitLayer layer(Layer(operation, 1), job.grid(), {{{1}, rows, {6}}});
-    std::vector<StripeResult> results(static_cast<size_t>(job.size()));
-    job.OnAll(
-        [&](RankState& rank) { results[static_cast<size_t>(rank.rank)] = layer.RunOn(rank); });
-    for (const StripeResult& result : results) {
+    const auto run = [&](RankState& rank) { return layer.RunOn(rank); };
+    for (const StripeResult& result : OnEach(job, run)) {
       EXPECT_EQ(result.status, kBroken);
       EXPECT_TRUE(IsNan(result.output));
       EXPECT_TRUE(result.is_intact);
@@ -209,9 +244,21 @@ class CountingChannel : public transport::Channel {
   Traffic& traffic_;
 };
 
-inline JobOptions Counted(JobOptions options, Traffic& traffic) {
-  options.wrap = [&traffic](int, std::unique_ptr<transport::Channel> channel) {
-    return std::make_unique<CountingChannel>(std::move(channel), traffic);
+// A channel over which nothing comes, as if the other ranks died after their calls.
+class SilentChannel : public CountingChannel {
+ public:
+  using CountingChannel::CountingChannel;
+  Status Exchange(std::span<const transport::Message>, std::span<const transport::Message>,
+                  CUstream) override {
+    return Status::Ok();
+  }
+};
+
+// Puts a Channel before each rank's channel; `more` are its arguments behind `traffic`.
+template <class Channel = CountingChannel, class... More>
+JobOptions Counted(JobOptions options, Traffic& traffic, More&... more) {
+  options.wrap = [&traffic, &more...](int, std::unique_ptr<transport::Channel> channel) {
+    return std::make_unique<Channel>(std::move(channel), traffic, more...);
   };
   return options;
 }
@@ -236,6 +283,23 @@ inline StripeResult RunGiven(
   });
 }
 
+inline StripeResult RunGiven(
+    RankState& rank, const SplitLayer& layer,
+    const std::function<cudnnStatus_t(const cudnn::ConvolutionCall&)>& run) {
+  return RunGiven(rank, layer.whole, layer.StripeOf(rank), run);
+}
+
+using RunCall = std::function<cudnnStatus_t()>;
+
+// Gives `use` the rank's call on tensors of its stripe, and returns what they hold afterwards.
+inline StripeResult With(RankState& rank, const SplitLayer& layer,
+                         const std::function<cudnnStatus_t(const RunCall& run)>& use) {
+  const Stripe& stripe = layer.StripeOf(rank);
+  return RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
+    return use([&] { return rank.Run(stripe.problem, call); });
+  });
+}
+
 inline cudnnStatus_t RunReal(const cudnn::ConvolutionCall& call) {
   static const cudnn::Functions functions = StandIn();
   return cudnn::Convolve(functions, call);
@@ -243,14 +307,11 @@ inline cudnnStatus_t RunReal(const cudnn::ConvolutionCall& call) {
 
 // Each rank calls for its own problem, whatever the problems of the others are.
 inline Statuses RunOwn(RankJob& job, const std::vector<ConvolutionProblem>& problems) {
-  Statuses statuses(problems.size());
-  job.OnAll([&](RankState& rank) {
-    const auto at = static_cast<size_t>(rank.rank);
+  return OnEach(job, [&](RankState& rank) {
     std::mt19937 random(1);
-    const WholeCase whole = WholeCase::Random(problems[at], random);
-    statuses[at] = rank.RunStripe(whole, WholeStripe(whole)).status;
+    const WholeCase whole = WholeCase::Random(problems[static_cast<size_t>(rank.rank)], random);
+    return rank.RunStripe(whole, WholeStripe(whole.problem)).status;
   });
-  return statuses;
 }
 
 // Counts the gathers of other ranks that each rank hears of.

@@ -1,6 +1,4 @@
 // Tests batch normalisation that is cut over the ranks of a job, against the undivided library.
-#include <numeric>
-
 #include "tests/unit/spatial/norm_bounds.h"
 
 namespace ucudnn::test {
@@ -64,20 +62,15 @@ cudnnStatus_t Differentiate(RankState& rank, const NormTensors& tensors) {
   return status;
 }
 
-enum class Step { kTraining, kGradient };
-
-NormResult Undivided(const NormCase& whole, Step step) {
+void UseDevice() {
   CUcontext context = nullptr;
   EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
   EXPECT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
-  const OwnHandle own;
-  std::mt19937 random(1);
-  const NormTensors tensors(whole, random);
-  EXPECT_EQ(step == Step::kTraining ? cudnn::Normalize(StandIn(), tensors.Training(own.handle))
-                                    : cudnn::Normalize(StandIn(), tensors.Gradient(own.handle)),
-            kFine);
-  EXPECT_EQ(cuStreamSynchronize(own.stream), CUDA_SUCCESS);
-  return tensors.Read();
+}
+
+NormResult Undivided(const NormCase& whole, Step step) {
+  UseDevice();
+  return RunUndivided(whole, step, OwnHandle().handle);
 }
 
 // Runs `step` on each group's own images. Returns the results by group and slice.
@@ -104,12 +97,9 @@ void ExpectTrained(const NormCase& whole, const std::vector<NormResult>& ranks) 
   ExpectTrainedAs(Undivided(whole, Step::kTraining), whole, ranks);
 }
 
-// Returns `whole` with the statistics that its training step saves.
-NormCase Saved(NormCase whole) {
-  const NormResult trained = Undivided(whole, Step::kTraining);
-  whole.saved_mean = trained.saved_mean;
-  whole.saved_inverse = trained.saved_inverse;
-  return whole;
+NormCase Saved(const NormCase& whole) {
+  UseDevice();
+  return Saved(whole, OwnHandle().handle);
 }
 
 void ExpectDifferentiated(const NormCase& whole, const std::vector<NormResult>& ranks) {
@@ -123,12 +113,10 @@ NormCase RandomCase(const SpatialGrid& grid, std::mt19937& random) {
   ConvolutionProblem uncut;
   uncut.x = {Draw(0, 3, random) == 0 ? 2 : 1, Draw(1, 4, random), Draw(1, 4, random)};
   AxisExtents parts = PartsOf(grid, uncut, 1, 4, random);
-  Spatial extents = {};
   for (size_t axis = 0; axis < 3; ++axis) {
     if (grid.Parts()[axis] > 1) parts[axis][0] = Draw(2, 4, random);
-    extents[axis] =
-        static_cast<int32_t>(std::accumulate(parts[axis].begin(), parts[axis].end(), int64_t{0}));
   }
+  const Spatial extents = WholeOf(parts);
   NormCase made(kTypes[static_cast<size_t>(Draw(0, 3, random))], Draw(1, 3, random),
                 Draw(1, 4, random), extents, {extents[1]}, random);
   made.slices = SlicesOf(grid, parts);
@@ -203,11 +191,7 @@ void FillExactly(HostTensor& x, const Box3& slice, int64_t channel, std::mt19937
 // A case of whole numbers whose sums and weighted means are all exact.
 NormCase ExactCase(const SpatialGrid& grid, DataType type, std::mt19937& random) {
   const AxisExtents parts = PowersOfTwo(grid, {1, 2, 4});
-  Spatial extents = {};
-  for (size_t axis = 0; axis < 3; ++axis) {
-    extents[axis] =
-        static_cast<int32_t>(std::accumulate(parts[axis].begin(), parts[axis].end(), int64_t{0}));
-  }
+  const Spatial extents = WholeOf(parts);
   NormCase made(type, 2, 3, extents, {extents[1]}, random);
   made.slices = SlicesOf(grid, parts);
   for (int64_t channel = 0; channel < 3; ++channel) {
@@ -425,20 +409,8 @@ TEST(SplitNormOnes, AreRefusedUntilTheProgramSays) {
 
 // Statistics that never came are NaN, and so is what they normalise.
 TEST(SplitNormFault, IsNanWhereNothingCame) {
-  class Silent : public CountingChannel {
-   public:
-    using CountingChannel::CountingChannel;
-    Status Exchange(std::span<const transport::Message>, std::span<const transport::Message>,
-                    CUstream) override {
-      return Status::Ok();
-    }
-  };
   Traffic traffic;
-  JobOptions options{.grid = "h2"};
-  options.wrap = [&](int, std::unique_ptr<transport::Channel> channel) {
-    return std::make_unique<Silent>(std::move(channel), traffic);
-  };
-  RankJob job(options);
+  RankJob job(Counted<SilentChannel>({.grid = "h2"}, traffic));
   for (const NormResult& result : RunSlices(job, Plain({4, 3}), Step::kTraining)) {
     EXPECT_TRUE(IsNan(result.y));
     EXPECT_TRUE(IsNan(result.mean));

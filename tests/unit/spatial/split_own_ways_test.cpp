@@ -58,10 +58,10 @@ std::vector<int> RandomSizes(int images, std::mt19937& random) {
 
 // Returns whether the rank's result is exact if its own call is divided into `sizes`.
 bool IsExactInPieces(RankState& rank, const SplitLayer& layer, const std::vector<int>& sizes) {
-  const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
-  const StripeResult result = RunGiven(
-      rank, layer.whole, stripe,
-      [&](const cudnn::ConvolutionCall& call) { return RunInPieces(stripe.problem, call, sizes); });
+  const ConvolutionProblem& problem = layer.StripeOf(rank).problem;
+  const StripeResult result = RunGiven(rank, layer, [&](const cudnn::ConvolutionCall& call) {
+    return RunInPieces(problem, call, sizes);
+  });
   return result.status == kFine && result.is_intact && result.output == layer.Part(rank.rank);
 }
 
@@ -96,16 +96,13 @@ TEST(SplitMicroBatches, CallerWithoutWorkspaceIsExact) {
       SetType(problem, type);
       const SplitLayer layer(problem, job.grid(), {{{1}, {3, 4}, {6}}});
       job.OnAll([&](RankState& rank) {
-        const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
-        const StripeResult result =
-            RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& call) {
-              cudnn::ConvolutionCall bare = call;
-              bare.workspace = nullptr;
-              bare.workspace_bytes = 0;
-              return rank.Run(stripe.problem, bare);
-            });
-        EXPECT_EQ(result.status, kFine);
-        EXPECT_EQ(result.output, layer.Part(rank.rank));
+        const Stripe& stripe = layer.StripeOf(rank);
+        const auto run_bare = [&](cudnn::ConvolutionCall call) {
+          call.workspace = nullptr;
+          call.workspace_bytes = 0;
+          return rank.Run(stripe.problem, call);
+        };
+        ExpectPart(rank, layer, RunStripe(layer.whole, stripe, rank.handle, run_bare));
       });
     }
   }
@@ -207,7 +204,7 @@ void RunCalls(const char* grid, bool agrees_each_time, bool has_own_way, unsigne
       CUdeviceptr taken = 0;
       EXPECT_EQ(cuMemAlloc(&taken, static_cast<size_t>(Draw(1, 32, own)) << 20), CUDA_SUCCESS);
       pause();
-      Stripe stripe = layer.stripes[static_cast<size_t>(rank.rank)];
+      Stripe stripe = layer.StripeOf(rank);
       if (Draw(0, 2, own) == 0) LayOut(stripe, own);
       const StripeResult result =
           RunGiven(rank, layer.whole, stripe, [&](const cudnn::ConvolutionCall& call) {
@@ -217,8 +214,7 @@ void RunCalls(const char* grid, bool agrees_each_time, bool has_own_way, unsigne
             pause();
             return status;
           });
-      EXPECT_EQ(result.status, kFine);
-      EXPECT_EQ(result.output, layer.Part(rank.rank));
+      ExpectPart(rank, layer, result);
       EXPECT_EQ(cuMemFree(taken), CUDA_SUCCESS);
     }
     // When ranks have said goodbye, each has heard of all gathers of the others.

@@ -7,6 +7,17 @@
 namespace ucudnn::test {
 namespace {
 
+// A pooling's problem, with one channel of y for each of x.
+ConvolutionProblem Pooled(int images, int channels, const Spatial& x, const Spatial& w) {
+  ConvolutionProblem p;
+  p.n = images;
+  p.c = p.k = p.groups = channels;
+  p.x = x;
+  p.w = w;
+  SetPackedStrides(p);
+  return p;
+}
+
 // A random window. Along axes that `grid` cuts, w - stride <= 2 * pad < w, as a cut requires.
 ConvolutionProblem RandomWindow(const SpatialGrid& grid, std::mt19937& random) {
   ConvolutionProblem p;
@@ -32,22 +43,17 @@ std::optional<CutPooling> RandomPooling(const SpatialGrid& grid, const PoolingKi
                                         std::mt19937& random) {
   ConvolutionProblem problem = RandomWindow(grid, random);
   const AxisExtents parts = PartsOf(grid, problem, 1, 4, random);
+  SetWhole(problem, parts);
   for (size_t axis = 0; axis < 3; ++axis) {
-    problem.x[axis] =
-        static_cast<int32_t>(std::accumulate(parts[axis].begin(), parts[axis].end(), int64_t{0}));
     if (problem.x[axis] + 2 * problem.pad[axis] < problem.w[axis]) return std::nullopt;
   }
-  SetPackedStrides(problem);
-  CutPooling made = {{problem, kind, random, Draw(0, 1, random) == 0 ? 2 : 50}, {}, {}};
-  made.whole.alpha = Draw(0, 2, random) == 0 ? 2 : 1;
-  made.whole.beta = Draw(0, 2, random) == 0 ? 1 : 0;
-  WholeCase whole;
-  whole.problem = problem;
-  auto cut = CutInto(whole, grid, parts);
-  if (!cut) return std::nullopt;
-  made.stripes = std::move(*cut);
-  LayAnyhow(made.stripes, random);
-  return made;
+  WholePooling whole(problem, kind, random, Draw(0, 1, random) == 0 ? 2 : 50);
+  whole.alpha = Draw(0, 2, random) == 0 ? 2 : 1;
+  whole.beta = Draw(0, 2, random) == 0 ? 1 : 0;
+  auto stripes = CutInto(problem, grid, parts);
+  if (!stripes) return std::nullopt;
+  LayAnyhow(*stripes, random);
+  return CutPooling(whole, *stripes);
 }
 
 class SplitPooling : public testing::TestWithParam<const char*> {};
@@ -63,16 +69,9 @@ TEST_P(SplitPooling, IsThatOfTheWholeImage) {
     std::vector<CutPooling> groups;  // each group has images of its own
     while (groups.size() < static_cast<size_t>(job.grid().n)) {
       std::optional<CutPooling> cut = RandomPooling(OfOneGroup(job.grid()), kind, random);
-      if (!cut) continue;
-      if (!cut->whole.is_forward()) FillResult(cut->whole);
-      cut->expected = UndividedPooling(cut->whole);
-      groups.push_back(std::move(*cut));
+      if (cut) groups.push_back(std::move(*cut));
     }
-    job.OnAll([&](RankState& rank) {
-      const CutPooling& cut = groups[static_cast<size_t>(job.grid().GroupOf(rank.rank))];
-      const Stripe& stripe = cut.stripes[static_cast<size_t>(job.grid().GroupRankOf(rank.rank))];
-      for (int again = 0; again < 2; ++again) ExpectItsPart(rank, cut, stripe);
-    });
+    ExpectPartsOf(job, groups, 2);
   }
 }
 INSTANTIATE_TEST_SUITE_P(Grids, SplitPooling,
@@ -86,26 +85,18 @@ TEST(SplitPoolingOnes, AWindowThatCoversEachStripeGivesEachRankARow) {
   RankJob said(Counted({.grid = "h4", .ones = SpatialOnes::kSplit}, traffic));
   RankJob unsaid({.grid = "h4"});
   std::mt19937 random(4);
-  WholeCase whole;
-  whole.problem.n = 2;
-  whole.problem.c = whole.problem.k = whole.problem.groups = 3;
-  whole.problem.x = {1, 8, 6};
-  whole.problem.w = whole.problem.stride = {1, 2, 2};
-  SetPackedStrides(whole.problem);
+  ConvolutionProblem problem = Pooled(2, 3, {1, 8, 6}, {1, 2, 2});
+  problem.stride = problem.w;
+  SetPackedStrides(problem);
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
-    whole.problem.operation = operation;
-    const auto stripes = CutInto(whole, said.grid(), {{{1}, {2, 2, 2, 2}, {6}}});
+    problem.operation = operation;
+    const auto stripes = CutInto(problem, said.grid(), {{{1}, {2, 2, 2, 2}, {6}}});
     ASSERT_TRUE(stripes.has_value());
     for (const PoolingKind& kind : kKinds) {
-      CutPooling cut = {{whole.problem, kind, random, 9}, *stripes, {}};
-      if (!cut.whole.is_forward()) FillResult(cut.whole);
-      cut.expected = UndividedPooling(cut.whole);
-      said.OnAll([&](RankState& rank) {
-        ExpectItsPart(rank, cut, cut.stripes[static_cast<size_t>(rank.rank)]);
-      });
+      const CutPooling cut({problem, kind, random, 9}, *stripes);
+      ExpectPartsOf(said, {cut});
       unsaid.OnAll([&](RankState& rank) {
-        EXPECT_EQ(RunOnRank(rank, cut.whole, cut.stripes[static_cast<size_t>(rank.rank)]).status,
-                  kRefused);
+        EXPECT_EQ(RunOnRank(rank, cut.whole, cut.StripeOf(unsaid, rank)).status, kRefused);
       });
     }
   }
@@ -122,17 +113,12 @@ TEST(SplitPoolingReplicated, CallsOnWholeTensorsRunAsTheyAre) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
     for (const PoolingKind& kind : kKinds) {
       for (const bool is_global : {false, true}) {
-        WholeCase whole;
-        ConvolutionProblem& problem = whole.problem;
+        const Spatial x = {1, 5, 6};
+        ConvolutionProblem problem = Pooled(2, 2, x, is_global ? x : Spatial{1, 3, 3});
         problem.operation = operation;
-        problem.n = problem.c = problem.k = problem.groups = 2;
-        problem.x = {1, 5, 6};
-        problem.w = is_global ? problem.x : Spatial{1, 3, 3};
         problem.pad = is_global ? Spatial{0, 0, 0} : Spatial{0, 1, 1};
         SetPackedStrides(problem);
-        CutPooling cut = {{problem, kind, random, 9}, {WholeStripe(whole)}, {}};
-        if (!cut.whole.is_forward()) FillResult(cut.whole);
-        cut.expected = UndividedPooling(cut.whole);
+        const CutPooling cut({problem, kind, random, 9}, {WholeStripe(problem)});
         job.OnAll([&](RankState& rank) { ExpectItsPart(rank, cut, cut.stripes[0]); });
       }
     }
@@ -151,8 +137,7 @@ struct PublishedPooling {
 void ExpectPublished(RankJob& job, const PublishedPooling& of, bool is_exact,
                      std::mt19937& random) {
   const SpatialGrid grid = OfOneGroup(job.grid());
-  WholeCase whole;
-  ConvolutionProblem& problem = whole.problem;
+  ConvolutionProblem problem;
   problem.spatial_rank = std::max(2, of.spatial_rank);
   problem.n = 2;
   AxisExtents parts;
@@ -169,20 +154,14 @@ void ExpectPublished(RankJob& job, const PublishedPooling& of, bool is_exact,
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
     problem.operation = operation;
     SCOPED_TRACE(Describe(problem));
-    const auto stripes = CutInto(whole, grid, parts);
+    const auto stripes = CutInto(problem, grid, parts);
     ASSERT_EQ(stripes.has_value(), is_exact);
     if (!is_exact) continue;
     std::vector<CutPooling> groups;
     for (int group = 0; group < job.grid().n; ++group) {
-      CutPooling& cut =
-          groups.emplace_back(CutPooling{{problem, of.kind, random, 9}, *stripes, {}});
-      if (!cut.whole.is_forward()) FillResult(cut.whole);
-      cut.expected = UndividedPooling(cut.whole);
+      groups.emplace_back(WholePooling(problem, of.kind, random, 9), *stripes);
     }
-    job.OnAll([&](RankState& rank) {
-      const CutPooling& cut = groups[static_cast<size_t>(job.grid().GroupOf(rank.rank))];
-      ExpectItsPart(rank, cut, cut.stripes[static_cast<size_t>(job.grid().GroupRankOf(rank.rank))]);
-    });
+    ExpectPartsOf(job, groups);
   }
 }
 
@@ -224,31 +203,22 @@ TEST(SplitPoolingRoom, DividesTheImages) {
       Traffic traffic;
       RankJob job(Counted({.grid = "h2", .most_buffer_bytes = bytes}, traffic));
       std::mt19937 random(9);
-      ConvolutionProblem problem;
+      ConvolutionProblem problem = Pooled(7, 24, {1, 12, 9}, {1, 3, 3});
       problem.operation = operation;
-      problem.n = 7;
-      problem.c = problem.k = problem.groups = 24;
-      problem.x = {1, 12, 9};
-      problem.w = {1, 3, 3};
       problem.pad = {0, 1, 1};
       SetPackedStrides(problem);
       WholePooling pooling(problem, kMax, random, 9);
       pooling.beta = 1;
-      if (!pooling.is_forward()) FillResult(pooling);
-      const HostTensor expected = UndividedPooling(pooling);
-      WholeCase whole;
-      whole.problem = problem;
-      const auto stripes = CutInto(whole, job.grid(), {{{1}, {7, 5}, {9}}});
+      const auto stripes = CutInto(problem, job.grid(), {{{1}, {7, 5}, {9}}});
       ASSERT_TRUE(stripes.has_value());
-      const bool is_refused = bytes == size_t{1} << 10;
-      job.OnAll([&](RankState& rank) {
-        const Stripe& stripe = (*stripes)[static_cast<size_t>(rank.rank)];
-        const PoolingResult result = RunOnRank(rank, pooling, stripe);
-        EXPECT_EQ(result.status, is_refused ? kRefused : kFine);
-        if (is_refused) return;
-        EXPECT_EQ(result.output,
-                  expected.Box(pooling.is_forward() ? stripe.windows : stripe.elements));
-      });
+      const CutPooling cut(pooling, *stripes);
+      if (bytes > size_t{1} << 10) {
+        ExpectPartsOf(job, {cut});
+      } else {
+        job.OnAll([&](RankState& rank) {
+          EXPECT_EQ(RunOnRank(rank, pooling, cut.StripeOf(job, rank)).status, kRefused);
+        });
+      }
       if (bytes == size_t{40} << 10) {
         EXPECT_GT(traffic.exchanges, 2);
       }
@@ -263,37 +233,37 @@ struct GlobalCase {
 
   GlobalCase(const ConvolutionProblem& local, const PoolingKind& kind, const SpatialGrid& grid,
              const AxisExtents& parts, std::mt19937& random)
-      : whole(WholeOf(local, parts), kind, random, 100) {
-    for (int rank = 0; rank < grid.Ranks(); ++rank) {
-      const GridCell cell = grid.CellOf(rank);
-      const std::array<int, 3> part = {cell.d, cell.h, cell.w};
-      Stripe stripe = {local, {}, {}};
-      const Spatial out = OutputExtents(whole.problem);
-      for (size_t axis = 0; axis < 3; ++axis) {
-        const auto at = static_cast<size_t>(part[axis]);
-        const int64_t begin = std::accumulate(
-            parts[axis].begin(), parts[axis].begin() + static_cast<std::ptrdiff_t>(at), int64_t{0});
-        stripe.elements[axis] = {begin, begin + parts[axis][at]};
-        stripe.windows[axis] = {0, out[axis]};
-        stripe.problem.x[axis] = static_cast<int32_t>(parts[axis][at]);
-        if (parts[axis].size() > 1) {
-          stripe.problem.w[axis] = stripe.problem.stride[axis] = stripe.problem.x[axis];
-        }
-      }
-      SetPackedStrides(stripe.problem);
-      stripes.push_back(stripe);
+      : whole(WindowOver(local, parts, parts), kind, random, 100) {
+    for (const Box3& slice : SlicesOf(grid, parts)) {
+      AxisExtents own;
+      for (size_t axis = 0; axis < 3; ++axis) own[axis] = {slice[axis].Length()};
+      stripes.push_back({WindowOver(local, own, parts), slice, WholeStripe(whole.problem).windows});
     }
   }
-  static ConvolutionProblem WholeOf(ConvolutionProblem problem, const AxisExtents& parts) {
+  // Returns `problem` with the image that `own` parts make, and a window over it along every axis
+  // that `parts` cut.
+  static ConvolutionProblem WindowOver(ConvolutionProblem problem, const AxisExtents& own,
+                                       const AxisExtents& parts) {
+    SetWhole(problem, own);
     for (size_t axis = 0; axis < 3; ++axis) {
-      problem.x[axis] =
-          static_cast<int32_t>(std::accumulate(parts[axis].begin(), parts[axis].end(), int64_t{0}));
       if (parts[axis].size() > 1) problem.w[axis] = problem.stride[axis] = problem.x[axis];
     }
     SetPackedStrides(problem);
     return problem;
   }
 };
+
+// A rank's own problem of a global pooling, but for the axes that `grid` cuts.
+ConvolutionProblem LocalOf(const SpatialGrid& grid, Operation operation, int images, int channels,
+                           const Spatial& x) {
+  ConvolutionProblem local = Pooled(images, channels, x, {1, 1, 1});
+  local.operation = operation;
+  local.spatial_rank = grid.d > 1 ? 3 : 2;
+  for (size_t axis = 1; axis < 3; ++axis) {
+    if (grid.Parts()[axis] == 1) local.w[axis] = x[axis];
+  }
+  return local;
+}
 
 // Sums have another order, and each rank divides: (ranks + 2) roundings of the largest number.
 void ExpectNear(const HostTensor& actual, const HostTensor& expected, double error) {
@@ -323,16 +293,9 @@ double RoundingOf(DataType type) {
 // All numbers differ, since cuts decide which of two equal maxima has the gradient.
 std::optional<GlobalCase> RandomGlobal(const SpatialGrid& grid, const PoolingKind& kind,
                                        Operation operation, std::mt19937& random) {
-  ConvolutionProblem local;
-  local.operation = operation;
-  local.spatial_rank = grid.d > 1 ? 3 : 2;
-  local.n = Draw(1, 3, random);
-  local.c = local.k = local.groups = Draw(1, 4, random);
-  local.x = {1, 5, 4};
+  const int images = Draw(1, 3, random), channels = Draw(1, 4, random);
+  ConvolutionProblem local = LocalOf(grid, operation, images, channels, {1, 5, 4});
   SetType(local, static_cast<DataType>(Draw(0, 3, random)));
-  for (size_t axis = 1; axis < 3; ++axis) {
-    if (grid.Parts()[axis] == 1) local.w[axis] = local.x[axis];
-  }
   GlobalCase global(local, kind, grid, PartsOf(grid, local, 2, 5, random), random);
   std::iota(global.whole.x.values.begin(), global.whole.x.values.end(), -100);
   std::shuffle(global.whole.x.values.begin(), global.whole.x.values.end(), random);
@@ -404,28 +367,17 @@ TEST_P(GlobalPooling, OfWholeNumbersOverPowersOfTwoIsThatOfTheWholeImageToTheLas
   for (int i = 0; i < 16 && !HasFailure(); ++i) {
     const PoolingKind& kind = kKinds[i % 2 == 0 ? 2 : 3];
     ASSERT_FALSE(kind.is_maximum());
-    ConvolutionProblem local;
-    local.operation = i / 2 % 2 == 0 ? Operation::kForward : Operation::kBackwardData;
-    local.spatial_rank = grid.d > 1 ? 3 : 2;
-    local.n = 2;
-    local.c = local.k = local.groups = 3;
-    local.x = {1, 4, 4};
+    const auto operation = i / 2 % 2 == 0 ? Operation::kForward : Operation::kBackwardData;
+    ConvolutionProblem local = LocalOf(grid, operation, 2, 3, {1, 4, 4});
     SetType(local, static_cast<DataType>(i / 4));
-    for (size_t axis = 1; axis < 3; ++axis) {
-      if (grid.Parts()[axis] == 1) local.w[axis] = local.x[axis];
-    }
     std::vector<CutPooling> groups;
     for (int group = 0; group < job.grid().n; ++group) {
       GlobalCase global(local, kind, grid, PowersOfTwo(grid, local.x), random);
       global.whole.x = RandomTensor(global.whole.x.extents, 2, random);
-      if (!global.whole.is_forward()) FillResult(global.whole);
       LayAnyhow(global.stripes, random);
-      groups.push_back({global.whole, global.stripes, UndividedPooling(global.whole)});
+      groups.emplace_back(global.whole, global.stripes);
     }
-    job.OnAll([&](RankState& rank) {
-      const CutPooling& cut = groups[static_cast<size_t>(job.grid().GroupOf(rank.rank))];
-      ExpectItsPart(rank, cut, cut.stripes[static_cast<size_t>(job.grid().GroupRankOf(rank.rank))]);
-    });
+    ExpectPartsOf(job, groups);
   }
 }
 
@@ -473,15 +425,7 @@ TEST_P(GlobalPooling, GivesTheGradientOfEqualMaximaToTheFirstRank) {
   for (const PoolingKind& kind : kKinds) {
     if (!kind.is_maximum()) continue;
     for (int i = 0; i < 6 && !HasFailure(); ++i) {
-      ConvolutionProblem local;
-      local.operation = Operation::kBackwardData;
-      local.spatial_rank = grid.d > 1 ? 3 : 2;
-      local.n = 2;
-      local.c = local.k = local.groups = 3;
-      local.x = {1, 5, 4};
-      for (size_t axis = 1; axis < 3; ++axis) {
-        if (grid.Parts()[axis] == 1) local.w[axis] = local.x[axis];
-      }
+      const ConvolutionProblem local = LocalOf(grid, Operation::kBackwardData, 2, 3, {1, 5, 4});
       GlobalCase global(local, kind, grid, PartsOf(grid, local, 2, 5, random), random);
       // With two numbers every stripe probably has the larger one, more than once.
       for (double& value : global.whole.x.values) value = Draw(0, 1, random);
@@ -509,33 +453,23 @@ INSTANTIATE_TEST_SUITE_P(Grids, GlobalPooling,
                          [](const auto& grid) { return grid.param; });
 
 ConvolutionProblem Window(int height, int window, int stride, int pad = 0) {
-  ConvolutionProblem p;
-  p.n = 2;
-  p.c = p.k = p.groups = 2;
-  p.x = {1, height, 4};
-  p.w = {1, window, 1};
+  ConvolutionProblem p = Pooled(2, 2, {1, height, 4}, {1, window, 1});
   p.stride = {1, stride, 1};
   p.pad = {0, pad, 0};
   SetPackedStrides(p);
   return p;
 }
 
-std::vector<cudnnStatus_t> RunWindows(RankJob& job, const std::vector<ConvolutionProblem>& locals,
-                                      const PoolingKind& kind) {
-  std::vector<cudnnStatus_t> statuses(locals.size());
-  job.OnAll([&](RankState& rank) {
-    const auto at = static_cast<size_t>(rank.rank);
-    std::mt19937 random(3);
-    WholePooling whole(locals[at], kind, random, 3);
-    Stripe stripe = {locals[at], {}, {}};
-    const Spatial out = OutputExtents(locals[at]);
-    for (size_t axis = 0; axis < 3; ++axis) {
-      stripe.elements[axis] = {0, locals[at].x[axis]};
-      stripe.windows[axis] = {0, out[axis]};
-    }
-    statuses[at] = RunOnRank(rank, whole, stripe).status;
+PoolingResult RunWindow(RankState& rank, const ConvolutionProblem& local, const PoolingKind& kind) {
+  std::mt19937 random(3);
+  return RunOnRank(rank, WholePooling(local, kind, random, 3), WholeStripe(local));
+}
+
+Statuses RunWindows(RankJob& job, const std::vector<ConvolutionProblem>& locals,
+                    const PoolingKind& kind) {
+  return OnEach(job, [&](RankState& rank) {
+    return RunWindow(rank, locals[static_cast<size_t>(rank.rank)], kind).status;
   });
-  return statuses;
 }
 
 // A case that is refused: each rank has its own window over its own rows.
@@ -645,13 +579,7 @@ TEST(SplitPoolingFault, AStripeThatCannotBePooledIsNanOnTheOthers) {
   std::mt19937 random(3);
   const WholePooling whole(local, kMax, random, 3);
   const auto run = [&](RankState& rank, const void* alpha) {
-    Stripe stripe = {local, {}, {}};
-    const Spatial out = OutputExtents(local);
-    for (size_t axis = 0; axis < 3; ++axis) {
-      stripe.elements[axis] = {0, local.x[axis]};
-      stripe.windows[axis] = {0, out[axis]};
-    }
-    return RunPart(whole, stripe, rank.handle,
+    return RunPart(whole, WholeStripe(local), rank.handle,
                    [&](cudnn::ConvolutionCall call, spatial::LocalCall& own) {
                      if (alpha == nullptr) call.x = nullptr;
                      spatial::SplitCall split{local, call, rank.context, rank.stream};
@@ -728,43 +656,21 @@ TEST(SplitPoolingFault, IsNanOnceTheJobHasFailed) {
             Statuses({kBroken, kBroken}));
 }
 
-// A channel over which nothing comes, as if the other rank died after its call.
-class SilentChannel : public CountingChannel {
- public:
-  using CountingChannel::CountingChannel;
-  Status Exchange(std::span<const transport::Message>, std::span<const transport::Message>,
-                  CUstream) override {
-    return Status::Ok();
-  }
-};
-
 TEST(SplitPoolingFault, RowsThatNeverCameAreNan) {
   for (const bool is_global : {false, true}) {
     for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
       Traffic traffic;
       JobOptions options{.grid = "h2"};
       if (is_global) options.ones = SpatialOnes::kReplicated;
-      options.wrap = [&](int, std::unique_ptr<transport::Channel> channel) {
-        return std::make_unique<SilentChannel>(std::move(channel), traffic);
-      };
-      RankJob job(options);
+      RankJob job(Counted<SilentChannel>(options, traffic));
       ConvolutionProblem local = is_global ? Window(4, 4, 4) : Window(4, 3, 1, 1);
       if (is_global) local.w[2] = local.x[2];
       SetPackedStrides(local);
       local.operation = operation;
       job.OnAll([&](RankState& rank) {
-        std::mt19937 random(3);
-        WholePooling whole(local, kMax, random, 3);
-        Stripe stripe = {local, {}, {}};
-        const Spatial out = OutputExtents(local);
-        for (size_t axis = 0; axis < 3; ++axis) {
-          stripe.elements[axis] = {0, local.x[axis]};
-          stripe.windows[axis] = {0, out[axis]};
-        }
-        const PoolingResult result = RunOnRank(rank, whole, stripe);
+        const PoolingResult result = RunWindow(rank, local, kMax);
         EXPECT_EQ(result.status, kFine);
-        EXPECT_TRUE(std::any_of(result.output.values.begin(), result.output.values.end(),
-                                [](double value) { return std::isnan(value); }));
+        EXPECT_TRUE(HasNan(result.output));
       });
     }
   }

@@ -1,8 +1,6 @@
 // Tests a stripe with the rows beside it on other ranks, against the whole image.
 #include "cuda/box_copy.h"
 
-#include <numeric>
-
 #include "tests/unit/spatial/split_layer.h"
 
 namespace ucudnn::test {
@@ -77,14 +75,12 @@ TEST_P(RowsBeside, AreThoseOfTheWholeImage) {
         parts[axis].push_back(count > 1 ? std::uniform_int_distribution<int>(1, 4)(random)
                                         : problem.x[axis]);
       }
-      problem.x[axis] =
-          static_cast<int32_t>(std::accumulate(parts[axis].begin(), parts[axis].end(), int64_t{0}));
     }
-    SetPackedStrides(problem);
+    SetWhole(problem, parts);
     SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i) + ": " +
                  Describe(problem));
     const WholeCase whole = WholeCase::Random(problem, random);
-    const auto stripes = CutInto(whole, job.grid(), parts);
+    const auto stripes = CutInto(problem, job.grid(), parts);
     ASSERT_TRUE(stripes.has_value());
     job.OnAll([&](RankState& rank) {
       const Stripe& stripe = (*stripes)[static_cast<size_t>(rank.rank)];

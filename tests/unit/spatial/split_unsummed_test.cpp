@@ -33,9 +33,7 @@ TEST(SplitUnsummed, PartsOfGradientsAddUpToTheWhole) {
                            std::vector<int64_t>(static_cast<size_t>(job.grid().w), 4)}});
         const HostTensor gradient = layer.expected;  // for beta 0
         layer.whole.beta = beta;
-        std::vector<StripeResult> results(static_cast<size_t>(job.size()));
-        job.OnAll(
-            [&](RankState& rank) { results[static_cast<size_t>(rank.rank)] = layer.RunOn(rank); });
+        const auto results = OnEach(job, [&](RankState& rank) { return layer.RunOn(rank); });
         HostTensor expected = gradient;
         for (size_t i = 0; i < expected.values.size(); ++i) {
           expected.values[i] += beta * job.size() * layer.whole.w.values[i];
@@ -50,16 +48,6 @@ TEST(SplitUnsummed, PartsOfGradientsAddUpToTheWhole) {
     }
     EXPECT_GT(traffic.exchanges, 0);
     EXPECT_EQ(traffic.reductions, 0);
-  }
-}
-
-// Makes the stripes of a strip that is cut along w alone, for a grid that cuts both axes: along h
-// ranks have copies.
-void CopyAlongHeight(const SpatialGrid& grid, SplitLayer& strip) {
-  const std::vector<Stripe> parts = strip.stripes;
-  strip.stripes.clear();
-  for (int rank = 0; rank < grid.Ranks(); ++rank) {
-    strip.stripes.push_back(parts[static_cast<size_t>(grid.CellOf(rank).w)]);
   }
 }
 
@@ -80,11 +68,8 @@ TEST(SplitUnsummed, PartsOfCopiesAddUpToTheWhole) {
       } else {
         layer.stripes.assign(4, layer.stripes.front());
       }
-      std::vector<StripeResult> results(4);
-      job.OnAll([&](RankState& rank) {
-        results[static_cast<size_t>(rank.rank)] = layer.RunOn(rank);
-        EXPECT_EQ(results[static_cast<size_t>(rank.rank)].status, kFine);
-      });
+      const auto results = OnEach(job, [&](RankState& rank) { return layer.RunOn(rank); });
+      for (const StripeResult& result : results) EXPECT_EQ(result.status, kFine);
       EXPECT_EQ(SumOf(results), layer.expected) << Describe(layer.whole.problem);
     }
   }
@@ -109,7 +94,7 @@ SplitLayer BiasLayer(const SpatialGrid& grid, const AxisExtents& extents, DataTy
 // Runs the call as cudnnConvolutionBackwardBias would.
 StripeResult RunBias(RankState& rank, const SplitLayer& layer) {
   static const cudnn::Functions functions = StandIn();
-  const Stripe& stripe = layer.stripes[static_cast<size_t>(rank.rank)];
+  const Stripe& stripe = layer.StripeOf(rank);
   return RunStripe(layer.whole, stripe, rank.handle, [&](const cudnn::ConvolutionCall& filter) {
     cudnnTensorDescriptor_t db = nullptr;
     EXPECT_EQ(cudnnCreateTensorDescriptor(&db), kFine);

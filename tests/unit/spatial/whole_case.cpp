@@ -86,16 +86,6 @@ Extents5 OutputTensorExtents(const ConvolutionProblem& p) {
   return {p.n, p.k, y[0], y[1], y[2]};
 }
 
-// A scale in the form that cuDNN reads.
-struct ScaleValue {
-  float narrow;
-  double wide;
-  const void* Of(DataType type) const {
-    return type == DataType::kDouble ? static_cast<const void*>(&wide) : &narrow;
-  }
-};
-ScaleValue Scale(double value) { return {static_cast<float>(value), value}; }
-
 // Descriptors of the fused operands and of the activation.
 struct FusedDescriptors {
   cudnnTensorDescriptor_t bias = nullptr;
@@ -232,11 +222,11 @@ WholeCase WholeCase::Random(const ConvolutionProblem& problem, std::mt19937& ran
   return whole;
 }
 
-Stripe WholeStripe(const WholeCase& whole) {
-  const Spatial y = OutputExtents(whole.problem);
-  Stripe stripe = {whole.problem, {}, {}};
+Stripe WholeStripe(const ConvolutionProblem& whole) {
+  const Spatial y = OutputExtents(whole);
+  Stripe stripe = {whole, {}, {}};
   for (size_t axis = 0; axis < 3; ++axis) {
-    stripe.elements[axis] = {0, whole.problem.x[axis]};
+    stripe.elements[axis] = {0, whole.x[axis]};
     stripe.windows[axis] = {0, y[axis]};
   }
   return stripe;
@@ -256,8 +246,7 @@ StripeResult RunStripe(const WholeCase& whole, const Stripe& stripe, cudnnHandle
   cudnn::OwnedDescriptors descriptors(functions);
   EXPECT_TRUE(descriptors.Create(p).ok());
   const FusedDescriptors fused(whole);
-  const ScaleValue alpha = Scale(whole.alpha), beta = Scale(whole.beta);
-  const ScaleValue alpha2 = Scale(whole.fused.alpha2);
+  const Scalar alpha(whole.alpha), beta(whole.beta), alpha2(whole.fused.alpha2);
   cudnn::BiasActivation extra;
   cudnn::ConvolutionCall call;
   call.operation = p.operation;
@@ -313,7 +302,7 @@ HostTensor Undivided(const WholeCase& whole) {
   EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
   const cudnn::Functions functions = StandIn();
   const StripeResult result =
-      RunStripe(whole, WholeStripe(whole), handle,
+      RunStripe(whole, WholeStripe(whole.problem), handle,
                 [&](const cudnn::ConvolutionCall& call) { return Convolve(functions, call); });
   EXPECT_EQ(result.status, CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);

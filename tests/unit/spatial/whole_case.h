@@ -31,6 +31,16 @@ struct HostTensor {
   bool operator==(const HostTensor&) const = default;
 };
 
+// A scale in the form that cuDNN reads.
+struct Scalar {
+  double wide;
+  float narrow;
+  explicit Scalar(double value) : wide(value), narrow(static_cast<float>(value)) {}
+  const void* Of(DataType type) const {
+    return type == DataType::kDouble ? static_cast<const void*>(&wide) : &narrow;
+  }
+};
+
 // A tensor of random whole numbers from -most to most.
 HostTensor RandomTensor(const Extents5& extents, int most, std::mt19937& random);
 
@@ -84,7 +94,8 @@ struct Stripe {
   ConvolutionProblem problem;  // the rank's own, with its strides
   Box3 elements, windows;
 };
-Stripe WholeStripe(const WholeCase& whole);
+// The stripe of a rank that has all of the image.
+Stripe WholeStripe(const ConvolutionProblem& whole);
 
 // What a run of a stripe left behind.
 struct StripeResult {

@@ -18,14 +18,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 struct AbortedWay {
   const char* name;
-  Result<std::unique_ptr<Channel>> (*open)(const ChannelSetup&);
+  Open open;
   int devices;
 };
 
 class AbortedChannels : public ::testing::TestWithParam<AbortedWay> {
  protected:
-  static std::unique_ptr<Channel> Opened(const RankThread& self) {
-    return OpenedBy(GetParam().open, self);
+  static void Run(int size, const std::function<void(RankThread&, Channel&)>& body) {
+    RunChannels(size, GetParam().devices, GetParam().open, body);
   }
 };
 
@@ -34,16 +34,6 @@ INSTANTIATE_TEST_SUITE_P(Ways, AbortedChannels,
                                            AbortedWay{"peer_five_devices", OpenPeerChannel, 5},
                                            AbortedWay{"loopback", OpenLoopbackChannel, 5}),
                          [](const auto& way) { return way.param.name; });
-
-// Returns whether the stream finishes all its work within 10 s.
-bool Finishes(CUstream stream) {
-  const auto deadline = Clock::now() + std::chrono::seconds(10);
-  while (cuStreamQuery(stream) != CUDA_SUCCESS) {
-    if (Clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
 
 // Returns whether each byte is what was sent, or 0xff, which nobody sends.
 bool IsContentOrNan(const std::vector<unsigned char>& found,
@@ -55,17 +45,15 @@ bool IsContentOrNan(const std::vector<unsigned char>& found,
 }
 
 TEST_P(AbortedChannels, ARankThatWaitsForOneThatNeverComesIsLetGo) {
-  RunRanks(2, GetParam().devices, [](RankThread& self) {
-    const std::unique_ptr<Channel> channel = Opened(self);
-    ASSERT_NE(channel, nullptr);
-    ASSERT_TRUE(channel->Reserve(64, 0).ok());
+  Run(2, [](RankThread& self, Channel& channel) {
+    ASSERT_TRUE(channel.Reserve(64, 0).ok());
     const CUdeviceptr data = self.device.Allocate(128);
     self.device.Fill(data, 0xff, 128);
     const Message send{1 - self.rank, data, 64}, receive{1 - self.rank, data + 64, 64};
     // Rounds that succeed leave numbers in whatever the channel keeps.
     for (int round = 0; round < 5; ++round) {
       self.device.Upload(data, Content(round, self.rank, 1 - self.rank, 64));
-      ASSERT_TRUE(channel->Exchange({&send, 1}, {&receive, 1}, self.device.stream).ok());
+      ASSERT_TRUE(channel.Exchange({&send, 1}, {&receive, 1}, self.device.stream).ok());
     }
     ASSERT_EQ(cuStreamSynchronize(self.device.stream), CUDA_SUCCESS);
     self.device.Fill(data + 64, 0xff, 64);
@@ -73,22 +61,18 @@ TEST_P(AbortedChannels, ARankThatWaitsForOneThatNeverComesIsLetGo) {
     if (self.rank == 0) {
       aborting = std::thread([&channel] {
         std::this_thread::sleep_for(milliseconds(50));
-        channel->Abort();
+        channel.Abort();
       });
-      (void)channel->Exchange({&send, 1}, {&receive, 1}, self.device.stream);
+      (void)channel.Exchange({&send, 1}, {&receive, 1}, self.device.stream);
       aborting.join();
       EXPECT_TRUE(Finishes(self.device.stream));
       EXPECT_EQ(self.device.Download<unsigned char>(data + 64, 64),
                 std::vector<unsigned char>(64, 0xff));
     }
     // The other rank, which has not come to the exchange, sees the abort, too.
-    const auto deadline = Clock::now() + std::chrono::seconds(10);
-    while (channel->Check().ok() && Clock::now() < deadline) {
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    EXPECT_FALSE(channel->Check().ok());
-    EXPECT_FALSE(channel->Exchange({&send, 1}, {&receive, 1}, self.device.stream).ok());
-    EXPECT_FALSE(channel->AllReduce(data, 4, Element::kFloat32, self.device.stream).ok());
+    EXPECT_TRUE(Fails(channel));
+    EXPECT_FALSE(channel.Exchange({&send, 1}, {&receive, 1}, self.device.stream).ok());
+    EXPECT_FALSE(channel.AllReduce(data, 4, Element::kFloat32, self.device.stream).ok());
     EXPECT_TRUE(Finishes(self.device.stream));
   });
 }
@@ -100,10 +84,8 @@ TEST_P(AbortedChannels, WhatIsReceivedWhileOneRankAbortsIsRightOrNan) {
     const unsigned seed = std::random_device()();
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Plan plan(seed, kSize, kRounds, kMostBytes);
-    RunRanks(kSize, GetParam().devices, [&](RankThread& self) {
-      const std::unique_ptr<Channel> channel = Opened(self);
-      ASSERT_NE(channel, nullptr);
-      ASSERT_TRUE(channel->Reserve(kMostBytes, 0).ok());
+    Run(kSize, [&](RankThread& self, Channel& channel) {
+      ASSERT_TRUE(channel.Reserve(kMostBytes, 0).ok());
       std::mt19937 random(seed + self.rank);
       std::vector<Round> rounds;
       for (int round = 0; round < kRounds; ++round) {
@@ -115,11 +97,11 @@ TEST_P(AbortedChannels, WhatIsReceivedWhileOneRankAbortsIsRightOrNan) {
           std::chrono::microseconds(self.rank == 0 ? random() % 4000 : 4000 + random() % 2000);
       std::thread aborting([&] {
         std::this_thread::sleep_for(moment);
-        channel->Abort();
+        channel.Abort();
       });
       for (Round& round : rounds) {
         if (random() % 4 == 0) Delay(self.device.stream, std::chrono::microseconds(random() % 300));
-        if (!channel->Exchange(round.sends, round.receives, self.device.stream).ok()) break;
+        if (!channel.Exchange(round.sends, round.receives, self.device.stream).ok()) break;
       }
       aborting.join();
       EXPECT_TRUE(Finishes(self.device.stream));
@@ -141,10 +123,8 @@ TEST_P(AbortedChannels, AReductionThatIsAbortedIsRightOrNan) {
   for (int repeat = 0; repeat < 10; ++repeat) {
     const unsigned seed = std::random_device()();
     SCOPED_TRACE("seed " + std::to_string(seed));
-    RunRanks(kSize, GetParam().devices, [&](RankThread& self) {
-      const std::unique_ptr<Channel> channel = Opened(self);
-      ASSERT_NE(channel, nullptr);
-      ASSERT_TRUE(channel->Reserve(0, kCount * sizeof(float)).ok());
+    Run(kSize, [&](RankThread& self, Channel& channel) {
+      ASSERT_TRUE(channel.Reserve(0, kCount * sizeof(float)).ok());
       std::mt19937 random(seed + self.rank);
       const CUdeviceptr data = self.device.Allocate(kCount * sizeof(float) * kRounds);
       for (int round = 0; round < kRounds; ++round) {
@@ -156,13 +136,13 @@ TEST_P(AbortedChannels, AReductionThatIsAbortedIsRightOrNan) {
           std::chrono::microseconds(self.rank == 1 ? random() % 6000 : 6000 + random() % 2000);
       std::thread aborting([&] {
         std::this_thread::sleep_for(moment);
-        channel->Abort();
+        channel.Abort();
       });
       int reduced = 0;
       for (; reduced < kRounds; ++reduced) {
         if (!channel
-                 ->AllReduce(data + reduced * kCount * sizeof(float), kCount, Element::kFloat32,
-                             self.device.stream)
+                 .AllReduce(data + reduced * kCount * sizeof(float), kCount, Element::kFloat32,
+                            self.device.stream)
                  .ok()) {
           break;
         }
@@ -183,24 +163,19 @@ TEST_P(AbortedChannels, AReductionThatIsAbortedIsRightOrNan) {
 }
 
 TEST_P(AbortedChannels, MessagesOfAnotherSizeThanExpectedAreNoneAndAnErrorThatNamesTheRanks) {
-  RunRanks(2, GetParam().devices, [](RankThread& self) {
-    const std::unique_ptr<Channel> channel = Opened(self);
-    ASSERT_NE(channel, nullptr);
-    ASSERT_TRUE(channel->Reserve(64, 0).ok());
+  Run(2, [](RankThread& self, Channel& channel) {
+    ASSERT_TRUE(channel.Reserve(64, 0).ok());
     const CUdeviceptr data = self.device.Allocate(128);
     self.device.Upload(data, Content(0, self.rank, 1 - self.rank, 64));
     self.device.Fill(data + 64, 0xff, 64);
     const Message send{1 - self.rank, data, self.rank == 0 ? size_t{32} : size_t{64}};
     const Message receive{1 - self.rank, data + 64, 64};
-    const Status status = channel->Exchange({&send, 1}, {&receive, 1}, self.device.stream);
-    const auto deadline = Clock::now() + std::chrono::seconds(10);
-    while (channel->Check().ok() && Clock::now() < deadline) {
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    const Status found = status.ok() ? channel->Check() : status;
+    const Status status = channel.Exchange({&send, 1}, {&receive, 1}, self.device.stream);
+    EXPECT_TRUE(Fails(channel));
+    const Status found = status.ok() ? channel.Check() : status;
     ASSERT_FALSE(found.ok());
     EXPECT_NE(found.message().find("rank "), std::string::npos) << found.message();
-    channel->Abort();
+    channel.Abort();
     EXPECT_TRUE(Finishes(self.device.stream));
     if (self.rank == 1) {
       EXPECT_EQ(self.device.Download<unsigned char>(data + 64, 64),
@@ -211,14 +186,14 @@ TEST_P(AbortedChannels, MessagesOfAnotherSizeThanExpectedAreNoneAndAnErrorThatNa
 
 TEST_P(AbortedChannels, ChannelsOfRanksThatLeaveAtDifferentTimesEnd) {
   RunRanks(3, GetParam().devices, [](RankThread& self) {
-    std::unique_ptr<Channel> channel = Opened(self);
-    ASSERT_NE(channel, nullptr);
-    ASSERT_TRUE(channel->Reserve(64, 4000).ok());
+    Result<std::unique_ptr<Channel>> channel = GetParam().open(self.setup);
+    ASSERT_TRUE(channel.ok()) << channel.message();
+    ASSERT_TRUE((*channel)->Reserve(64, 4000).ok());
     const CUdeviceptr data = self.device.Allocate(4000);
     self.device.Fill(data, 0, 4000);
-    ASSERT_TRUE(channel->AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
+    ASSERT_TRUE((*channel)->AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
     if (self.rank == 1) std::this_thread::sleep_for(milliseconds(100));
-    channel.reset();
+    channel->reset();
     EXPECT_EQ(self.device.Download<float>(data, 1000), std::vector<float>(1000));
   });
 }
@@ -237,21 +212,18 @@ TEST(PeerChannel, ARankThatDoesNotComeInTimeIsNamed) {
           << status.message();
       EXPECT_GE(Clock::now() - begin, milliseconds(100));
     }
-    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+    Await(self);
   });
 }
 
 TEST(PeerChannel, ARankThatHasLeftIsNamed) {
-  RunRanks(2, 1, [](RankThread& self) {
-    Result<std::unique_ptr<Channel>> channel = OpenPeerChannel(self.setup);
-    ASSERT_TRUE(channel.ok()) << channel.message();
+  RunChannels(2, 1, OpenPeerChannel, [](RankThread& self, Channel& channel) {
     if (self.rank == 1) {
       std::this_thread::sleep_for(milliseconds(20));
-      channel->reset();
-      return;
+      return;  // which closes the channel
     }
     const Message receive{1, self.device.Allocate(64), 64};
-    const Status status = (*channel)->Exchange({}, {&receive, 1}, self.device.stream);
+    const Status status = channel.Exchange({}, {&receive, 1}, self.device.stream);
     ASSERT_FALSE(status.ok());
     EXPECT_NE(status.message().find("rank 1 has left"), std::string::npos) << status.message();
   });
@@ -287,10 +259,8 @@ class NoThreads {
 
 // An abort may run in a callback of the service thread, whose heartbeats stop meanwhile.
 TEST(LoopbackChannel, AnAbortWaitsForNoStreamWhereNoThreadStarts) {
-  RunRanks(2, 2, [](RankThread& self) {
-    const Result<std::unique_ptr<Channel>> channel = OpenLoopbackChannel(self.setup);
-    ASSERT_TRUE(channel.ok()) << channel.message();
-    ASSERT_TRUE((*channel)->Reserve(64, 0).ok());
+  RunChannels(2, 2, OpenLoopbackChannel, [](RankThread& self, Channel& channel) {
+    ASSERT_TRUE(channel.Reserve(64, 0).ok());
     if (self.rank == 0) {
       const CUdeviceptr data = self.device.Allocate(64);
       std::atomic<bool> is_busy{true};
@@ -299,11 +269,11 @@ TEST(LoopbackChannel, AnAbortWaitsForNoStreamWhereNoThreadStarts) {
       };
       ASSERT_EQ(cuLaunchHostFunc(self.device.stream, work, &is_busy), CUDA_SUCCESS);
       const Message receive{1, data, 64};
-      ASSERT_TRUE((*channel)->Exchange({}, {&receive, 1}, self.device.stream).ok());
+      ASSERT_TRUE(channel.Exchange({}, {&receive, 1}, self.device.stream).ok());
       std::promise<void> aborted;
       std::thread aborting([&] {
         const NoThreads none;
-        (*channel)->Abort();
+        channel.Abort();
         aborted.set_value();
       });
       EXPECT_EQ(aborted.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
@@ -311,7 +281,7 @@ TEST(LoopbackChannel, AnAbortWaitsForNoStreamWhereNoThreadStarts) {
       aborting.join();
       EXPECT_TRUE(Finishes(self.device.stream));
     }
-    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+    Await(self);
   });
 }
 
@@ -337,27 +307,21 @@ TEST(LoopbackChannel, LeavesNothingBehind) {
   RunRanks(3, 3, [](RankThread& self) { self.device.Allocate(4000); });
   const size_t files = OpenFiles();
   for (const bool aborted : {false, true}) {
-    RunRanks(3, 3, [&](RankThread& self) {
-      const Result<std::unique_ptr<Channel>> channel = OpenLoopbackChannel(self.setup);
-      ASSERT_TRUE(channel.ok()) << channel.message();
-      ASSERT_TRUE((*channel)->Reserve(1000, 4000).ok());
+    RunChannels(3, 3, OpenLoopbackChannel, [&](RankThread& self, Channel& channel) {
+      ASSERT_TRUE(channel.Reserve(1000, 4000).ok());
       const CUdeviceptr data = self.device.Allocate(4000);
       self.device.Fill(data, 0, 4000);
-      ASSERT_TRUE((*channel)->AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
+      ASSERT_TRUE(channel.AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
       ASSERT_EQ(cuStreamSynchronize(self.device.stream), CUDA_SUCCESS);
       if (!aborted) return;
-      ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 3, "", "").ok());
+      Await(self);
       const Message receive{(self.rank + 1) % 3, data, 1000};
-      (void)(*channel)->Exchange({}, {&receive, 1}, self.device.stream);
-      (*channel)->Abort();
+      (void)channel.Exchange({}, {&receive, 1}, self.device.stream);
+      channel.Abort();
     });
     EXPECT_EQ(OpenFiles(), files);
     // A thread may still be releasing its mappings.
-    const auto deadline = Clock::now() + std::chrono::seconds(5);
-    while (SharedMappings() > 0 && Clock::now() < deadline) {
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    EXPECT_EQ(SharedMappings(), 0u);
+    EXPECT_TRUE(Becomes([] { return SharedMappings() == 0; }, milliseconds(5000)));
   }
 }
 

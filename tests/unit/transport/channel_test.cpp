@@ -13,8 +13,6 @@
 namespace ucudnn::transport::testing {
 namespace {
 
-using Open = Result<std::unique_ptr<Channel>> (*)(const ChannelSetup&);
-
 struct Way {
   const char* name;
   Open open;
@@ -29,15 +27,8 @@ constexpr Way kWays[] = {
 
 class Channels : public ::testing::TestWithParam<Way> {
  protected:
-  static std::unique_ptr<Channel> Opened(const RankThread& self) {
-    return OpenedBy(GetParam().open, self);
-  }
   static void Run(int size, const std::function<void(RankThread&, Channel&)>& body) {
-    RunRanks(size, GetParam().devices, [&](RankThread& self) {
-      const std::unique_ptr<Channel> channel = Opened(self);
-      ASSERT_NE(channel, nullptr);
-      body(self, *channel);
-    });
+    RunChannels(size, GetParam().devices, GetParam().open, body);
   }
 };
 
@@ -146,10 +137,8 @@ TEST_P(Channels, TellHowTheDeviceGetsOnWithALongQueue) {
     std::this_thread::sleep_for(milliseconds(20));
     EXPECT_EQ(channel.Progress().reached, reached);
     for (passing = kRounds / 4; passing < kRounds; passing += kRounds / 4) {
-      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-      while (channel.Progress().reached == reached && std::chrono::steady_clock::now() < deadline) {
-      }
-      EXPECT_GT(channel.Progress().reached, reached);
+      EXPECT_TRUE(
+          Becomes([&] { return channel.Progress().reached > reached; }, milliseconds(10000)));
       EXPECT_TRUE(channel.Progress().is_pending);
       reached = channel.Progress().reached;
     }
@@ -291,15 +280,11 @@ TEST_P(Channels, RefuseAReductionWithoutRoom) {
 
 TEST_P(Channels, FailOnAllRanksWhereOneHasNoRoom) {
   Run(3, [&](RankThread& self, Channel& channel) {
-    // The process's next allocation fails, whichever rank makes it.
-    if (self.rank == 0) hostgpuInjectFault("alloc", 1);
-    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 3, "", "").ok());
-    const Status status = channel.Reserve(100, 100000);
-    EXPECT_FALSE(status.ok());
-    EXPECT_NE(status.message().find("rank "), std::string::npos) << status.message();
-    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 3, "", "").ok());
-    if (self.rank == 0) hostgpuInjectFault("alloc", 0);
-    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 3, "", "").ok());
+    WithoutNextAllocation(self, [&] {
+      const Status status = channel.Reserve(100, 100000);
+      EXPECT_FALSE(status.ok());
+      EXPECT_NE(status.message().find("rank "), std::string::npos) << status.message();
+    });
     EXPECT_TRUE(channel.Reserve(100, 100000).ok());
     ExpectExactSum<float>(self, channel, Element::kFloat32, 1000);
   });
@@ -310,12 +295,7 @@ TEST_P(Channels, KeepTheRoomThatTheyHadWhereThereIsNoMore) {
   Run(3, [&](RankThread& self, Channel& channel) {
     ASSERT_TRUE(channel.Reserve(100, 4000).ok());
     ExpectExactSum<float>(self, channel, Element::kFloat32, 1000);
-    if (self.rank == 0) hostgpuInjectFault("alloc", 1);
-    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 3, "", "").ok());
-    EXPECT_FALSE(channel.Reserve(100, 400000).ok());
-    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 3, "", "").ok());
-    if (self.rank == 0) hostgpuInjectFault("alloc", 0);
-    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 3, "", "").ok());
+    WithoutNextAllocation(self, [&] { EXPECT_FALSE(channel.Reserve(100, 400000).ok()); });
     ExpectExactSum<float>(self, channel, Element::kFloat32, 1000);
   });
 }

@@ -18,23 +18,17 @@ using ::testing::HasSubstr;
 
 std::string RankText(int rank) { return "rank " + std::to_string(rank); }
 
-// Joins the ranks of `job`, without `missing`, as threads of this process.
-std::vector<std::unique_ptr<JoinResult>> JoinOthers(const Job& job, int missing) {
-  std::vector<Meeting> meetings;
-  for (int rank = 0; rank < job.size; ++rank) {
-    if (rank != missing) meetings.push_back(job.Of(rank));
-  }
-  return JoinThese(meetings);
+// Joins the ranks of `job` beside rank `victim`, which is `child`.
+std::vector<std::unique_ptr<Ranks>> JoinOthers(const Job& job, int victim, const Child& child) {
+  auto joined = JoinAll(job, victim);
+  EXPECT_EQ(child.Heard(), "joined");
+  return joined;
 }
 
 // The failure, which must be the same on all ranks.
-std::string FailureOfAll(const std::vector<std::unique_ptr<JoinResult>>& joined) {
-  for (const auto& one : joined) {
-    EXPECT_TRUE(one->ok()) << one->message();
-    if (!one->ok()) return one->message();
-    EXPECT_EQ(FailureOf(*one->value()), FailureOf(*joined.front()->value()));
-  }
-  return FailureOf(*joined.front()->value());
+std::string FailureOfAll(const std::vector<std::unique_ptr<Ranks>>& joined) {
+  for (const auto& one : joined) EXPECT_EQ(FailureOf(*one), FailureOf(*joined.front()));
+  return FailureOf(*joined.front());
 }
 
 class Deaths : public ::testing::TestWithParam<int> {
@@ -48,10 +42,8 @@ TEST_P(Deaths, WhileItWaitsForOthersToJoin) {
   Job job(4);
   job.meeting.times.refusing = Milliseconds(500);
   Child child(RankThat(job.Of(victim()), [](Ranks&, const Child::Tell&) {}));
-  std::vector<Meeting> others;  // rank 3 does not come
-  for (int rank = 0; rank < 3; ++rank) {
-    if (rank != victim()) others.push_back(job.Of(rank));
-  }
+  std::vector<Meeting> others = Meetings(job, victim());
+  others.pop_back();  // rank 3 does not come
   std::thread killer([&] {
     std::this_thread::sleep_for(Milliseconds(500));
     child.Kill();
@@ -65,8 +57,7 @@ TEST_P(Deaths, WhileItWaitsForOthersToJoin) {
 TEST_P(Deaths, AfterJoining) {
   const Job job(3);
   Child child(RankThat(job.Of(victim()), [](Ranks&, const Child::Tell&) { SleepForLong(); }));
-  const auto joined = JoinOthers(job, victim());
-  EXPECT_EQ(child.Heard(), "joined");
+  const auto joined = JoinOthers(job, victim(), child);
   child.Kill();
   EXPECT_THAT(FailureOfAll(joined), HasSubstr(Died()));
 }
@@ -77,15 +68,14 @@ TEST_P(Deaths, WhileTheOthersGather) {
     ranks.Doing("evaluating");
     SleepForLong();
   }));
-  const auto joined = JoinOthers(job, victim());
-  EXPECT_EQ(child.Heard(), "joined");
+  const auto joined = JoinOthers(job, victim(), child);
   std::this_thread::sleep_for(Milliseconds(300));  // some heartbeats
   std::thread killer([&] {
     std::this_thread::sleep_for(Milliseconds(100));
     child.Kill();
   });
   OnThreads(2, [&](int i) {
-    const auto gathered = joined[static_cast<size_t>(i)]->value()->Gather("", "the agreement");
+    const auto gathered = joined[static_cast<size_t>(i)]->Gather("", "the agreement");
     ASSERT_FALSE(gathered.ok());
     EXPECT_THAT(gathered.message(), AllOf(HasSubstr(Died()), HasSubstr("evaluating")));
   });
@@ -98,8 +88,7 @@ TEST_P(Deaths, InAGatherThatAnotherHasNotComeTo) {
     tell("gathers");
     (void)ranks.Gather("", "the agreement on conv3");
   }));
-  const auto joined = JoinOthers(job, victim());
-  EXPECT_EQ(child.Heard(), "joined");
+  const auto joined = JoinOthers(job, victim(), child);
   EXPECT_EQ(child.Heard(), "gathers");
   std::this_thread::sleep_for(Milliseconds(200));
   child.Kill();
@@ -112,18 +101,17 @@ TEST_P(Deaths, AfterAGather) {
     tell(ranks.Gather("mine", "the agreement").ok() ? "gathered" : "failed");
     SleepForLong();
   }));
-  const auto joined = JoinOthers(job, victim());
+  const auto joined = JoinOthers(job, victim(), child);
   OnThreads(2, [&](int i) {
-    Ranks& ranks = *joined[static_cast<size_t>(i)]->value();
+    Ranks& ranks = *joined[static_cast<size_t>(i)];
     const auto gathered = ranks.Gather("", "the agreement");
     ASSERT_TRUE(gathered.ok()) << gathered.message();
     EXPECT_EQ(gathered.value()[static_cast<size_t>(victim())], "mine");
   });
-  EXPECT_EQ(child.Heard(), "joined");
   EXPECT_EQ(child.Heard(), "gathered");
   child.Kill();
   EXPECT_THAT(FailureOfAll(joined), HasSubstr(Died()));
-  EXPECT_FALSE(joined.front()->value()->Gather("", "the next one").ok());
+  EXPECT_FALSE(joined.front()->Gather("", "the next one").ok());
 }
 
 TEST_P(Deaths, BetweenPostsThatAreHeardUpToThen) {
@@ -136,23 +124,22 @@ TEST_P(Deaths, BetweenPostsThatAreHeardUpToThen) {
     tell("posted");
     SleepForLong();
   }));
-  const auto joined = JoinOthers(job, victim());
+  const auto joined = JoinOthers(job, victim(), child);
   std::atomic<int> heard = 0, wrong = 0;
   for (const auto& one : joined) {
-    one->value()->OnPost([&, next = 0](int from, std::string_view text) mutable {
+    one->OnPost([&, next = 0](int from, std::string_view text) mutable {
       if (from != victim()) return;
       wrong += text == std::to_string(next++) ? 0 : 1;
       ++heard;
     });
-    one->value()->Post("x");
+    one->Post("x");
   }
-  EXPECT_EQ(child.Heard(), "joined");
   EXPECT_EQ(child.Heard(), "posted");
   EXPECT_TRUE(Becomes([&] { return heard == 200; }));
   child.Kill();
   EXPECT_THAT(FailureOfAll(joined), HasSubstr(Died()));
   EXPECT_EQ(wrong, 0);
-  for (const auto& one : joined) one->value()->OnPost(nullptr);
+  for (const auto& one : joined) one->OnPost(nullptr);
 }
 
 TEST_P(Deaths, InTheMiddleOfAStreamOfPosts) {
@@ -167,20 +154,19 @@ TEST_P(Deaths, InTheMiddleOfAStreamOfPosts) {
       if (i == 1000) tell("posts");
     }
   }));
-  const auto joined = JoinOthers(job, victim());
+  const auto joined = JoinOthers(job, victim(), child);
   std::atomic<int> wrong = 0;
   for (const auto& one : joined) {
-    one->value()->OnPost([&](int from, std::string_view text) {
+    one->OnPost([&](int from, std::string_view text) {
       if (from == victim()) wrong += text.size() == 1000 ? 0 : 1;
     });
-    one->value()->Post("listening");
+    one->Post("listening");
   }
-  EXPECT_EQ(child.Heard(), "joined");
   EXPECT_EQ(child.Heard(), "posts");
   child.Kill();
   EXPECT_THAT(FailureOfAll(joined), HasSubstr(Died()));
   EXPECT_EQ(wrong, 0);
-  for (const auto& one : joined) one->value()->OnPost(nullptr);
+  for (const auto& one : joined) one->OnPost(nullptr);
 }
 
 TEST_P(Deaths, StoppedItIsSilent) {
@@ -190,8 +176,7 @@ TEST_P(Deaths, StoppedItIsSilent) {
     ranks.Doing("evaluating");
     SleepForLong();
   }));
-  const auto joined = JoinOthers(job, victim());
-  EXPECT_EQ(child.Heard(), "joined");
+  const auto joined = JoinOthers(job, victim(), child);
   std::this_thread::sleep_for(Milliseconds(300));
   child.Signal(SIGSTOP);
   EXPECT_THAT(FailureOfAll(joined), AllOf(HasSubstr(RankText(victim()) + " was silent for 1000 ms"),
@@ -206,8 +191,7 @@ TEST_P(Deaths, StoppedAndContinuedItLearnsThatItWasGivenUp) {
     std::this_thread::sleep_for(Milliseconds(300));
     tell(*ranks.Failure());
   }));
-  const auto joined = JoinOthers(job, victim());
-  EXPECT_EQ(child.Heard(), "joined");
+  const auto joined = JoinOthers(job, victim(), child);
   child.Signal(SIGSTOP);
   const std::string line = FailureOfAll(joined);
   child.Signal(SIGCONT);
@@ -220,13 +204,12 @@ TEST_P(Deaths, StoppedForLessThanTheSilenceItGoesOn) {
     tell(ranks.Gather("", "the agreement").ok() ? "gathered" : "failed");
     ranks.Leave("");
   }));
-  const auto joined = JoinOthers(job, victim());
-  EXPECT_EQ(child.Heard(), "joined");
+  const auto joined = JoinOthers(job, victim(), child);
   child.Signal(SIGSTOP);
   std::this_thread::sleep_for(Milliseconds(700));
   child.Signal(SIGCONT);
   OnThreads(2, [&](int i) {
-    Ranks& ranks = *joined[static_cast<size_t>(i)]->value();
+    Ranks& ranks = *joined[static_cast<size_t>(i)];
     EXPECT_TRUE(ranks.Gather("", "the agreement").ok());
     ranks.Leave("");
     EXPECT_FALSE(ranks.Failure());
@@ -248,8 +231,7 @@ TEST_P(Deaths, OfAParentWhoseChildHoldsTheSocketsAreFoundByTheirSilence) {
     tell("forked");
     SleepForLong();
   }));
-  const auto joined = JoinOthers(job, victim());
-  EXPECT_EQ(child.Heard(), "joined");
+  const auto joined = JoinOthers(job, victim(), child);
   EXPECT_EQ(child.Heard(), "forked");
   child.Kill();
   EXPECT_THAT(FailureOfAll(joined), HasSubstr(RankText(victim()) + " was silent for 1000 ms"));
@@ -297,13 +279,12 @@ TEST(DeathsAtTheEnd, AfterItsGoodbyeIsNoFailure) {
       tell("left");
       SleepForLong();
     }));
-    const auto joined = JoinOthers(job, victim);
-    EXPECT_EQ(child.Heard(), "joined");
+    const auto joined = JoinOthers(job, victim, child);
     EXPECT_EQ(child.Heard(), "left");
     child.Kill();
     std::this_thread::sleep_for(Milliseconds(100));
     OnThreads(2, [&](int i) {
-      Ranks& ranks = *joined[static_cast<size_t>(i)]->value();
+      Ranks& ranks = *joined[static_cast<size_t>(i)];
       EXPECT_FALSE(ranks.Failure());
       EXPECT_EQ(ranks.Leave("4 calls")[static_cast<size_t>(victim)], "3 calls");
     });

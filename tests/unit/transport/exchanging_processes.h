@@ -85,6 +85,41 @@ struct RankProcess {
   ChannelSetup setup;
 };
 
+constexpr int kGood = 0, kFailed = 2;  // exit status of a rank whose channel worked, or failed
+
+// Runs `body` with the channel that `open` opens for the rank, and that the alarm aborts. Returns
+// the exit status of the rank, which is 1 if the channel does not open.
+inline int WithChannel(RankProcess& self, Open open, const std::function<int(Channel&)>& body) {
+  const Result<std::unique_ptr<Channel>> channel = open(self.setup);
+  EXPECT_TRUE(channel.ok()) << channel.message();
+  if (!channel.ok()) return 1;
+  self.gatherer.Guard(channel->get());
+  const int status = body(**channel);
+  self.gatherer.Guard(nullptr);
+  return status;
+}
+
+// Kills this process in a while that depends on `seed`.
+inline void KillSelfLater(unsigned seed) {
+  std::thread([time = std::chrono::microseconds(seed % 20000)] {
+    std::this_thread::sleep_for(time);
+    kill(getpid(), SIGKILL);
+  }).detach();
+}
+
+inline bool Exited(int status, int code) {
+  return WIFEXITED(status) && WEXITSTATUS(status) == code;
+}
+
+// Expects that `victim` was killed, and that the channels of all other ranks failed.
+inline void ExpectThatOneWasKilled(const std::vector<int>& ended, int victim) {
+  for (int rank = 0; rank < static_cast<int>(ended.size()); ++rank) {
+    const int status = ended[rank];
+    EXPECT_TRUE(rank == victim ? WIFSIGNALED(status) : Exited(status, kFailed))
+        << "rank " << rank << ": " << status;
+  }
+}
+
 // Returns how the ranks ended, as waitpid reports it. `body` returns the exit status of its rank; a
 // failed expectation makes it 1. Rank r has device r modulo `devices`.
 inline std::vector<int> RunProcesses(int size, int devices,

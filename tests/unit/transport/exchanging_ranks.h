@@ -22,11 +22,15 @@
 #include "cuda/resources.h"
 #include "shim/host/enqueue.h"
 #include "shim/host/hostgpu.h"
+#include "tests/support/becomes.h"
 #include "transport/channel.h"
 
 namespace ucudnn::transport::testing {
 
 using std::chrono::milliseconds;
+using ::ucudnn::test::Becomes;
+
+using Open = Result<std::unique_ptr<Channel>> (*)(const ChannelSetup&);
 
 inline Status OkIf(CUresult result, const char* action) {
   return cuda::DriverStatus(*cuda::GetDriver(), result, action);
@@ -95,6 +99,16 @@ inline void Delay(CUstream stream, std::chrono::microseconds time) {
     std::this_thread::sleep_for(*held);
   };
   EXPECT_EQ(cuLaunchHostFunc(stream, sleep, new std::chrono::microseconds(time)), CUDA_SUCCESS);
+}
+
+// Returns whether the stream finishes all its work within 10 s.
+inline bool Finishes(CUstream stream) {
+  return Becomes([&] { return cuStreamQuery(stream) == CUDA_SUCCESS; }, milliseconds(10000));
+}
+
+// Returns whether the channel fails within 10 s.
+inline bool Fails(Channel& channel) {
+  return Becomes([&] { return !channel.Check().ok(); }, milliseconds(10000));
 }
 
 template <class Value>
@@ -190,6 +204,35 @@ inline void ExpectArrived(RankDevice& device, const std::vector<Round>& rounds, 
   }
 }
 
+// Exchanges the messages of `plan` and sums numbers in each of its rounds, with random delays.
+template <class Rank>
+void ExchangeAndSum(Rank& self, Channel& channel, const Plan& plan, unsigned seed) {
+  std::mt19937 random(seed + self.rank);
+  const CUdeviceptr numbers = self.device.Allocate(4000 * plan.rounds());
+  std::vector<Round> rounds;
+  for (int round = 0; round < plan.rounds(); ++round) {
+    rounds.emplace_back(self.device, plan, round, self.rank, self.size);
+    self.device.Upload(numbers + 4000 * round,
+                       std::vector<float>(1000, float(self.rank * 10 + round)));
+    if (random() % 3 == 0) Delay(self.device.stream, std::chrono::microseconds(random() % 800));
+    if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 800));
+    const Round& now = rounds.back();
+    const Status status = channel.Exchange(now.sends, now.receives, self.device.stream);
+    ASSERT_TRUE(status.ok()) << status.message();
+    now.RewriteSent(self.device);
+    const Status reduced =
+        channel.AllReduce(numbers + 4000 * round, 1000, Element::kFloat32, self.device.stream);
+    ASSERT_TRUE(reduced.ok()) << reduced.message();
+  }
+  ExpectArrived(self.device, rounds, self.rank);
+  for (int round = 0; round < plan.rounds(); ++round) {
+    EXPECT_EQ(self.device.template Download<float>(numbers + 4000 * round, 1000),
+              std::vector<float>(1000, float(5 * self.size * (self.size - 1) + self.size * round)));
+  }
+  const Status checked = channel.Check();
+  EXPECT_TRUE(checked.ok()) << checked.message();
+}
+
 // ---- Ranks as threads --------------------------------------------------------------------------
 
 // Gathers between threads. A failure lets all ranks go, now and later.
@@ -274,12 +317,29 @@ inline void RunRanks(int size, int devices, const std::function<void(RankThread&
   for (std::thread& thread : threads) thread.join();
 }
 
-// The rank's channel, opened by `open`; null if that fails.
-inline std::unique_ptr<Channel> OpenedBy(
-    Result<std::unique_ptr<Channel>> (*open)(const ChannelSetup&), const RankThread& self) {
-  Result<std::unique_ptr<Channel>> channel = open(self.setup);
-  EXPECT_TRUE(channel.ok()) << channel.message();
-  return channel.ok() ? std::move(*channel) : nullptr;
+// Returns when all ranks have called it.
+inline void Await(RankThread& self) {
+  ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), self.size, "", "").ok());
+}
+
+// Runs `body` on all ranks while the process's next allocation fails, whichever rank makes it.
+inline void WithoutNextAllocation(RankThread& self, const std::function<void()>& body) {
+  if (self.rank == 0) hostgpuInjectFault("alloc", 1);
+  Await(self);
+  body();
+  Await(self);
+  if (self.rank == 0) hostgpuInjectFault("alloc", 0);
+  Await(self);
+}
+
+// Runs `body` for each rank, as RunRanks does, with the channel that `open` opens for the rank.
+inline void RunChannels(int size, int devices, Open open,
+                        const std::function<void(RankThread&, Channel&)>& body) {
+  RunRanks(size, devices, [&](RankThread& self) {
+    const Result<std::unique_ptr<Channel>> channel = open(self.setup);
+    ASSERT_TRUE(channel.ok()) << channel.message();
+    body(self, **channel);
+  });
 }
 
 }  // namespace ucudnn::transport::testing

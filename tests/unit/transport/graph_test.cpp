@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <optional>
 
 #include "tests/unit/transport/exchanging_processes.h"
 #include "transport/lanes.h"
@@ -14,10 +15,7 @@
 namespace ucudnn::transport::testing {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int kDevices = 5;
-constexpr int kFailed = 2;  // exit status of a rank whose channel failed
 // NCCL lies in cuDNN's folder.
 constexpr const char* kCudnnFile = HOST_DIR "/libcudnn.so.9";
 
@@ -53,14 +51,15 @@ class Graph {
 // buffers stay the same.
 class Traffic {
  public:
-  Traffic(RankDevice& device, int rank, int size, size_t bytes, size_t count)
-      : device_(device), rank_(rank), size_(size), bytes_(bytes), count_(count) {
-    for (int peer = 0; peer < size; ++peer) {
-      if (peer == rank) continue;
-      sends_.push_back({peer, device.Allocate(bytes), bytes});
-      receives_.push_back({peer, device.Allocate(bytes), bytes});
+  template <class Rank>
+  Traffic(const Rank& self, size_t bytes, size_t count)
+      : device_(self.device), rank_(self.rank), size_(self.size), bytes_(bytes), count_(count) {
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) continue;
+      sends_.push_back({peer, device_.Allocate(bytes), bytes});
+      receives_.push_back({peer, device_.Allocate(bytes), bytes});
     }
-    sum_ = device.Allocate(count * sizeof(float));
+    sum_ = device_.Allocate(count * sizeof(float));
   }
 
   void Upload(int round) {
@@ -79,7 +78,17 @@ class Traffic {
   Status Sum(Channel& channel, CUstream stream) const {
     return channel.AllReduce(sum_, count_, Element::kFloat32, stream);
   }
+  // Exchanges, then sums.
+  void Run(Channel& channel, CUstream stream) const {
+    EXPECT_TRUE(Exchange(channel, stream).ok());
+    EXPECT_TRUE(Sum(channel, stream).ok());
+  }
 
+  // Expects what one Run() gives.
+  void ExpectRun(int round) {
+    ExpectExchanged(round);
+    ExpectSummed(round);
+  }
   void ExpectExchanged(int round) {
     for (const Message& message : receives_) {
       EXPECT_EQ(device_.Download<unsigned char>(message.data, bytes_),
@@ -89,8 +98,7 @@ class Traffic {
   }
   // Expects the result of `times` sums in a row.
   void ExpectSummed(int round, int times = 1) {
-    float sum = 0;
-    for (int rank = 0; rank < size_; ++rank) sum += Summand(rank, round);
+    float sum = SumOf(round);
     for (int i = 1; i < times; ++i) sum *= static_cast<float>(size_);
     EXPECT_EQ(device_.Download<float>(sum_, count_), std::vector<float>(count_, sum))
         << "round " << round << " on rank " << rank_;
@@ -109,8 +117,7 @@ class Traffic {
     }
   }
   void ExpectSummedOrNan(int round) {
-    float sum = 0;
-    for (int rank = 0; rank < size_; ++rank) sum += Summand(rank, round);
+    const float sum = SumOf(round);
     for (const float found : device_.Download<float>(sum_, count_)) {
       if (found == sum || std::isnan(found)) continue;
       ADD_FAILURE() << "round " << round << " on rank " << rank_ << ": " << found;
@@ -121,6 +128,11 @@ class Traffic {
  private:
   // Whole numbers have sums without rounding.
   static float Summand(int rank, int round) { return static_cast<float>(10 * rank + round + 1); }
+  float SumOf(int round) const {
+    float sum = 0;
+    for (int rank = 0; rank < size_; ++rank) sum += Summand(rank, round);
+    return sum;
+  }
 
   RankDevice& device_;
   const int rank_, size_;
@@ -129,19 +141,9 @@ class Traffic {
   CUdeviceptr sum_ = 0;
 };
 
-// Returns whether the stream finishes all its work within 10 s.
-bool Finishes(CUstream stream) {
-  const auto deadline = Clock::now() + std::chrono::seconds(10);
-  while (cuStreamQuery(stream) != CUDA_SUCCESS) {
-    if (Clock::now() > deadline) return false;
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  return true;
-}
-
 struct GraphWay {
   const char* name;
-  Result<std::unique_ptr<Channel>> (*open)(const ChannelSetup&);
+  Open open;
   int size;
 
   bool is_nccl() const { return open == OpenNccl; }
@@ -163,12 +165,9 @@ int ReplayUntilFailure(RankProcess& self, Channel& channel,
                        const std::function<void()>& when_captured) {
   constexpr int kMostRounds = 100000;
   EXPECT_TRUE(channel.Reserve(20000, 8000).ok());
-  Traffic traffic(self.device, self.rank, self.size, 20000, 2000);
+  Traffic traffic(self, 20000, 2000);
   const CUstream stream = self.device.stream;
-  const Graph graph(stream, [&] {
-    EXPECT_TRUE(traffic.Exchange(channel, stream).ok());
-    EXPECT_TRUE(traffic.Sum(channel, stream).ok());
-  });
+  const Graph graph(stream, [&] { traffic.Run(channel, stream); });
   when_captured();
   int round = 0;
   for (; round < kMostRounds; ++round) {
@@ -192,30 +191,14 @@ void ExpectThatRanksEndWhereOneIsKilled(const GraphWay& way) {
   const int victim = static_cast<int>(seed % static_cast<unsigned>(way.size));
   const int devices = way.is_nccl() ? kDevices : 1;
   const std::vector<int> ended = RunProcesses(way.size, devices, [&](RankProcess& self) {
-    const Result<std::unique_ptr<Channel>> channel = way.open(self.setup);
-    EXPECT_TRUE(channel.ok()) << channel.message();
-    if (!channel.ok()) return 1;
-    self.gatherer.Guard(channel->get());
-    const int status = ReplayUntilFailure(self, **channel, [&] {
-      EXPECT_TRUE(GatherAll(self.gatherer, self.size, "", "").ok());
-      if (self.rank != victim) return;
-      std::thread([time = std::chrono::microseconds(seed % 20000)] {
-        std::this_thread::sleep_for(time);
-        kill(getpid(), SIGKILL);
-      }).detach();
+    return WithChannel(self, way.open, [&](Channel& channel) {
+      return ReplayUntilFailure(self, channel, [&] {
+        EXPECT_TRUE(GatherAll(self.gatherer, self.size, "", "").ok());
+        if (self.rank == victim) KillSelfLater(seed);
+      });
     });
-    self.gatherer.Guard(nullptr);
-    return status;
   });
-  for (int rank = 0; rank < way.size; ++rank) {
-    const int status = ended[static_cast<size_t>(rank)];
-    if (rank == victim) {
-      EXPECT_TRUE(WIFSIGNALED(status)) << status;
-    } else {
-      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == kFailed)
-          << "rank " << rank << ": " << status;
-    }
-  }
+  ExpectThatOneWasKilled(ended, victim);
 }
 
 TEST(AProcesses, EndWhereOneIsKilledWhileTheyReplay) {
@@ -233,24 +216,13 @@ class GraphsOfChannels : public ::testing::TestWithParam<GraphWay> {
   void SetUp() override {
     if (!GetParam().IsThere()) GTEST_SKIP() << "there is no stand-in for NCCL in " HOST_DIR;
   }
-  static std::unique_ptr<Channel> Opened(const RankThread& self) {
-    return OpenedBy(GetParam().open, self);
-  }
   static void Run(const std::function<void(RankThread&, Channel&)>& body) {
-    RunRanks(GetParam().size, kDevices, [&](RankThread& self) {
-      const std::unique_ptr<Channel> channel = Opened(self);
-      ASSERT_NE(channel, nullptr);
-      body(self, *channel);
-    });
+    RunChannels(GetParam().size, kDevices, GetParam().open, body);
   }
 };
 
 INSTANTIATE_TEST_SUITE_P(Ways, GraphsOfChannels, ::testing::ValuesIn(kWays),
                          [](const auto& way) { return way.param.name; });
-
-void Await(RankThread& self) {
-  ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), self.size, "", "").ok());
-}
 
 // ---- What a launch does ------------------------------------------------------------------------
 
@@ -260,7 +232,7 @@ TEST_P(GraphsOfChannels, AnExchangeTakesPlaceAtEachLaunch) {
     const CUstream stream = self.device.stream;
     EXPECT_TRUE(channel.CanBeCaptured().ok());
     ASSERT_TRUE(channel.Reserve(5000, 0).ok());
-    Traffic traffic(self.device, self.rank, self.size, 5000, 1);
+    Traffic traffic(self, 5000, 1);
     const Graph graph(stream, [&] { EXPECT_TRUE(traffic.Exchange(channel, stream).ok()); });
     std::mt19937 random(static_cast<unsigned>(self.rank));
     for (int launch = 1; launch <= kLaunches; ++launch) {
@@ -278,18 +250,14 @@ TEST_P(GraphsOfChannels, LaunchesMayBeFarAheadOfTheirStream) {
     constexpr int kLaunches = 300;
     const CUstream stream = self.device.stream;
     ASSERT_TRUE(channel.Reserve(100, 400).ok());
-    Traffic traffic(self.device, self.rank, self.size, 100, 100);
-    const Graph graph(stream, [&] {
-      EXPECT_TRUE(traffic.Exchange(channel, stream).ok());
-      EXPECT_TRUE(traffic.Sum(channel, stream).ok());
-    });
+    Traffic traffic(self, 100, 100);
+    const Graph graph(stream, [&] { traffic.Run(channel, stream); });
     if (self.rank == 1) Delay(stream, milliseconds(20));
     for (int launch = 0; launch < kLaunches; ++launch) {
       traffic.Upload(launch);
       graph.Launch(stream);
     }
-    traffic.ExpectExchanged(kLaunches - 1);
-    traffic.ExpectSummed(kLaunches - 1);
+    traffic.ExpectRun(kLaunches - 1);
   });
 }
 
@@ -343,11 +311,10 @@ TEST_P(GraphsOfChannels, ExchangesAndReductionsOfOneGraphAlternate) {
   Run([](RankThread& self, Channel& channel) {
     const CUstream stream = self.device.stream;
     ASSERT_TRUE(channel.Reserve(700, 4000).ok());
-    Traffic traffic(self.device, self.rank, self.size, 700, 1000);
+    Traffic traffic(self, 700, 1000);
     const Graph graph(stream, [&] {
       for (int i = 0; i < 3; ++i) {
-        EXPECT_TRUE(traffic.Exchange(channel, stream).ok());
-        EXPECT_TRUE(traffic.Sum(channel, stream).ok());
+        traffic.Run(channel, stream);
       }
     });
     for (int launch = 1; launch <= 5; ++launch) {
@@ -364,7 +331,7 @@ TEST_P(GraphsOfChannels, AReductionOfSeveralPiecesNeedsRoomForOne) {
     const CUstream stream = self.device.stream;
     const size_t count = kReductionPieceBytes / sizeof(float) + 1000;
     ASSERT_TRUE(channel.Reserve(0, count * sizeof(float)).ok());
-    Traffic traffic(self.device, self.rank, self.size, 1, count);
+    Traffic traffic(self, 1, count);
     const Graph graph(stream, [&] { EXPECT_TRUE(traffic.Sum(channel, stream).ok()); });
     EXPECT_LE(channel.device_bytes(), 2 * (kReductionPieceBytes + 3 * 512));
     for (int launch = 1; launch <= 2; ++launch) {
@@ -379,17 +346,15 @@ TEST_P(GraphsOfChannels, UncapturedCallsGoBetweenLaunches) {
   Run([](RankThread& self, Channel& channel) {
     const CUstream stream = self.device.stream;
     ASSERT_TRUE(channel.Reserve(3000, 4000).ok());
-    Traffic captured(self.device, self.rank, self.size, 3000, 1000);
-    Traffic uncaptured(self.device, self.rank, self.size, 2000, 500);
+    Traffic captured(self, 3000, 1000);
+    Traffic uncaptured(self, 2000, 500);
     const auto call = [&](int round) {
       uncaptured.Upload(round);
-      EXPECT_TRUE(uncaptured.Exchange(channel, stream).ok());
-      EXPECT_TRUE(uncaptured.Sum(channel, stream).ok());
+      uncaptured.Run(channel, stream);
     };
     call(0);
     const Graph graph(stream, [&] {
-      EXPECT_TRUE(captured.Exchange(channel, stream).ok());
-      EXPECT_TRUE(captured.Sum(channel, stream).ok());
+      captured.Run(channel, stream);
       EXPECT_TRUE(captured.Exchange(channel, stream).ok());
     });
     for (int round = 1; round <= 12; ++round) {
@@ -399,11 +364,9 @@ TEST_P(GraphsOfChannels, UncapturedCallsGoBetweenLaunches) {
       }
       for (int calls = 0; calls < 1 + round % 2; ++calls) call(round);
       if (round % 3 > 0) {
-        captured.ExpectExchanged(100 * round + round % 3 - 1);
-        captured.ExpectSummed(100 * round + round % 3 - 1);
+        captured.ExpectRun(100 * round + round % 3 - 1);
       }
-      uncaptured.ExpectExchanged(round);
-      uncaptured.ExpectSummed(round);
+      uncaptured.ExpectRun(round);
     }
     EXPECT_FALSE(channel.Progress().is_pending);
   });
@@ -415,8 +378,8 @@ TEST_P(GraphsOfChannels, UncapturedCallsOnAnotherStreamFollowUncapturedOnes) {
     ASSERT_TRUE(channel.Reserve(1000, 0).ok());
     cuda::Stream other(*self.setup.driver);
     ASSERT_TRUE(other.Create().ok());
-    Traffic captured(self.device, self.rank, self.size, 1000, 1);
-    Traffic uncaptured(self.device, self.rank, self.size, 1000, 1);
+    Traffic captured(self, 1000, 1);
+    Traffic uncaptured(self, 1000, 1);
     for (int round = 0; round < 4; ++round) {
       uncaptured.Upload(round);
       if (self.rank == 0) Delay(self.device.stream, milliseconds(1));
@@ -435,27 +398,21 @@ TEST_P(GraphsOfChannels, TwoGraphsRunInTurn) {
   Run([](RankThread& self, Channel& channel) {
     const CUstream stream = self.device.stream;
     ASSERT_TRUE(channel.Reserve(3000, 4000).ok());
-    Traffic first(self.device, self.rank, self.size, 3000, 1000);
-    Traffic second(self.device, self.rank, self.size, 40, 7);
-    const Graph odd(stream, [&] {
-      EXPECT_TRUE(first.Exchange(channel, stream).ok());
-      EXPECT_TRUE(first.Sum(channel, stream).ok());
-    });
+    Traffic first(self, 3000, 1000);
+    Traffic second(self, 40, 7);
+    const Graph odd(stream, [&] { first.Run(channel, stream); });
     const Graph even(stream, [&] {
       EXPECT_TRUE(second.Exchange(channel, stream).ok());
-      EXPECT_TRUE(second.Exchange(channel, stream).ok());
-      EXPECT_TRUE(second.Sum(channel, stream).ok());
+      second.Run(channel, stream);
     });
     for (int round = 0; round < 8; ++round) {
       first.Upload(round);
       second.Upload(round);
       odd.Launch(stream);
       if (round % 3 > 0) even.Launch(stream);
-      first.ExpectExchanged(round);
-      first.ExpectSummed(round);
+      first.ExpectRun(round);
       if (round % 3 == 0) continue;
-      second.ExpectExchanged(round);
-      second.ExpectSummed(round);
+      second.ExpectRun(round);
     }
   });
 }
@@ -469,7 +426,7 @@ TEST_P(GraphsOfChannels, CallsOnSeveralStreamsOfACaptureKeepTheirOrder) {
     cuda::Stream other(*self.setup.driver);
     cuda::Event fork(*self.setup.driver);
     ASSERT_TRUE(other.Create().ok() && fork.CreateUntimed().ok());
-    Traffic traffic(self.device, self.rank, self.size, 1000, 100);
+    Traffic traffic(self, 1000, 100);
     const Graph graph(stream, [&] {
       EXPECT_TRUE(fork.Record(stream).ok() && fork.HoldBack(other.get()).ok());
       EXPECT_TRUE(traffic.Exchange(channel, other.get()).ok());
@@ -478,8 +435,7 @@ TEST_P(GraphsOfChannels, CallsOnSeveralStreamsOfACaptureKeepTheirOrder) {
     for (int launch = 1; launch <= 3; ++launch) {
       traffic.Upload(launch);
       graph.Launch(stream);
-      traffic.ExpectExchanged(launch);
-      traffic.ExpectSummed(launch);
+      traffic.ExpectRun(launch);
     }
   });
 }
@@ -488,13 +444,10 @@ TEST_P(GraphsOfChannels, GraphsRemainGoodWhereRoomGrowsLater) {
   Run([](RankThread& self, Channel& channel) {
     const CUstream stream = self.device.stream;
     ASSERT_TRUE(channel.Reserve(100, 400).ok());
-    Traffic small(self.device, self.rank, self.size, 100, 100);
-    Traffic large(self.device, self.rank, self.size, 70000, 100000);
+    Traffic small(self, 100, 100);
+    Traffic large(self, 70000, 100000);
     const auto captured = [&](const Traffic& traffic) {
-      return std::make_unique<Graph>(stream, [&] {
-        EXPECT_TRUE(traffic.Exchange(channel, stream).ok());
-        EXPECT_TRUE(traffic.Sum(channel, stream).ok());
-      });
+      return std::make_unique<Graph>(stream, [&] { traffic.Run(channel, stream); });
     };
     const size_t reserved = channel.device_bytes();
     const auto before = captured(small);
@@ -508,14 +461,11 @@ TEST_P(GraphsOfChannels, GraphsRemainGoodWhereRoomGrowsLater) {
     for (int round = 0; round < 4; ++round) {
       for (Traffic* const traffic : {&small, &large}) {
         traffic->Upload(round);
-        EXPECT_TRUE(traffic->Exchange(channel, stream).ok());
-        EXPECT_TRUE(traffic->Sum(channel, stream).ok());
-        traffic->ExpectExchanged(round);
-        traffic->ExpectSummed(round);
+        traffic->Run(channel, stream);
+        traffic->ExpectRun(round);
         traffic->Upload(round + 100);
         (traffic == &large ? after : round % 2 == 0 ? before : again)->Launch(stream);
-        traffic->ExpectExchanged(round + 100);
-        traffic->ExpectSummed(round + 100);
+        traffic->ExpectRun(round + 100);
       }
     }
   });
@@ -523,17 +473,15 @@ TEST_P(GraphsOfChannels, GraphsRemainGoodWhereRoomGrowsLater) {
 
 // The capture is in the driver's strictest mode, which any thread can spoil.
 TEST_P(GraphsOfChannels, UncapturedCallsLeaveOtherThreadsCapturesAlone) {
-  RunRanks(1, 1, [](RankThread& self) {
-    std::unique_ptr<Channel> channel = Opened(self);
-    ASSERT_NE(channel, nullptr);
-    ASSERT_TRUE(channel->Reserve(0, 4000).ok());
+  RunChannels(1, 1, GetParam().open, [](RankThread& self, Channel& channel) {
+    ASSERT_TRUE(channel.Reserve(0, 4000).ok());
     cuda::Stream captured(*self.setup.driver);
     ASSERT_TRUE(captured.Create().ok());
     const CUdeviceptr data = self.device.Allocate(4000);
     const auto call = [&] {
-      EXPECT_TRUE(channel->Exchange({}, {}, self.device.stream).ok());
-      EXPECT_TRUE(channel->AllReduce(data, 10, Element::kFloat32, self.device.stream).ok());
-      (void)channel->Progress();
+      EXPECT_TRUE(channel.Exchange({}, {}, self.device.stream).ok());
+      EXPECT_TRUE(channel.AllReduce(data, 10, Element::kFloat32, self.device.stream).ok());
+      (void)channel.Progress();
     };
     call();
     const Graph graph(
@@ -547,22 +495,19 @@ TEST_P(GraphsOfChannels, ACapturedReductionWithoutMemoryIsAnError) {
   Run([](RankThread& self, Channel& channel) {
     const CUstream stream = self.device.stream;
     ASSERT_TRUE(channel.Reserve(0, 4000).ok());
-    Traffic traffic(self.device, self.rank, self.size, 1, 1000);
+    Traffic traffic(self, 1, 1000);
     Await(self);
-    if (self.rank == 0) hostgpuInjectFault("alloc", 1);
-    Await(self);
-    const Graph graph(stream, [&] {
-      const Status status = traffic.Sum(channel, stream);
-      // The process's next allocation fails, whichever rank makes it.
-      if (!status.ok() && status.message().find("abort") == std::string::npos) {
-        EXPECT_NE(status.message().find("allocating"), std::string::npos) << status.message();
-      }
+    std::optional<Graph> graph;
+    WithoutNextAllocation(self, [&] {
+      graph.emplace(stream, [&] {
+        const Status status = traffic.Sum(channel, stream);
+        if (!status.ok() && status.message().find("abort") == std::string::npos) {
+          EXPECT_NE(status.message().find("allocating"), std::string::npos) << status.message();
+        }
+      });
     });
-    Await(self);
-    if (self.rank == 0) hostgpuInjectFault("alloc", 0);
-    Await(self);
     traffic.Upload(1);
-    graph.Launch(stream);
+    graph->Launch(stream);
     EXPECT_TRUE(Finishes(stream));
     traffic.ExpectSummedOrNan(1);
     EXPECT_FALSE(traffic.Sum(channel, stream).ok());
@@ -579,10 +524,9 @@ TEST_P(GraphsOfChannels, ARankThatAbortsLetsTheOthersLaunchesPass) {
       const CUstream stream = self.device.stream;
       std::mt19937 random(seed + static_cast<unsigned>(self.rank));
       ASSERT_TRUE(channel.Reserve(20000, 8000).ok());
-      Traffic traffic(self.device, self.rank, self.size, 20000, 2000);
+      Traffic traffic(self, 20000, 2000);
       const Graph graph(stream, [&] {
-        EXPECT_TRUE(traffic.Exchange(channel, stream).ok());
-        EXPECT_TRUE(traffic.Sum(channel, stream).ok());
+        traffic.Run(channel, stream);
         EXPECT_TRUE(traffic.Exchange(channel, stream).ok());
       });
       Await(self);  // all have captured
@@ -631,11 +575,7 @@ TEST_P(GraphsOfChannels, MessagesOfAnotherSizeThanExpectedAreNoneAndAnError) {
       EXPECT_TRUE(channel.Exchange({&send, 1}, {&receive, 1}, stream).ok());
     });
     graph.Launch(stream);
-    const auto deadline = Clock::now() + std::chrono::seconds(10);
-    while (channel.Check().ok() && Clock::now() < deadline) {
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    EXPECT_FALSE(channel.Check().ok());
+    EXPECT_TRUE(Fails(channel));
     channel.Abort();
     EXPECT_TRUE(Finishes(stream));
     if (self.rank == 1) {
@@ -647,19 +587,13 @@ TEST_P(GraphsOfChannels, MessagesOfAnotherSizeThanExpectedAreNoneAndAnError) {
 }
 
 TEST(LoopbackGraphs, RunBesideUncapturedCalls) {
-  RunRanks(3, kDevices, [](RankThread& self) {
-    const Result<std::unique_ptr<Channel>> opened = OpenLoopbackChannel(self.setup);
-    ASSERT_TRUE(opened.ok()) << opened.message();
-    Channel& channel = **opened;
+  RunChannels(3, kDevices, OpenLoopbackChannel, [](RankThread& self, Channel& channel) {
     ASSERT_TRUE(channel.Reserve(5000, 4000).ok());
     cuda::Stream other(*self.setup.driver);
     ASSERT_TRUE(other.Create().ok());
-    Traffic captured(self.device, self.rank, self.size, 5000, 1000);
-    Traffic uncaptured(self.device, self.rank, self.size, 5000, 1000);
-    const Graph graph(self.device.stream, [&] {
-      EXPECT_TRUE(captured.Exchange(channel, self.device.stream).ok());
-      EXPECT_TRUE(captured.Sum(channel, self.device.stream).ok());
-    });
+    Traffic captured(self, 5000, 1000);
+    Traffic uncaptured(self, 5000, 1000);
+    const Graph graph(self.device.stream, [&] { captured.Run(channel, self.device.stream); });
     std::mt19937 random(static_cast<unsigned>(self.rank));
     for (int round = 0; round < 20; ++round) {
       captured.Upload(round);
@@ -668,13 +602,10 @@ TEST(LoopbackGraphs, RunBesideUncapturedCalls) {
       if (random() % 2 == 0) Delay(self.device.stream, std::chrono::microseconds(random() % 800));
       if (random() % 2 == 0) Delay(other.get(), std::chrono::microseconds(random() % 800));
       graph.Launch(self.device.stream);
-      EXPECT_TRUE(uncaptured.Exchange(channel, other.get()).ok());
-      EXPECT_TRUE(uncaptured.Sum(channel, other.get()).ok());
+      uncaptured.Run(channel, other.get());
       ASSERT_TRUE(other.Synchronize().ok());
-      captured.ExpectExchanged(round);
-      captured.ExpectSummed(round);
-      uncaptured.ExpectExchanged(round);
-      uncaptured.ExpectSummed(round);
+      captured.ExpectRun(round);
+      uncaptured.ExpectRun(round);
     }
   });
 }

@@ -16,9 +16,13 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/becomes.h"
+#include "tests/support/must.h"
 #include "transport/ranks.h"
 
 namespace ucudnn::transport::test {
+
+using ucudnn::test::Becomes;
 
 inline constexpr Milliseconds kLong{60000};  // only a fault takes this long
 
@@ -83,15 +87,21 @@ inline std::vector<std::unique_ptr<JoinResult>> JoinThese(const std::vector<Meet
   return joined;
 }
 
-// Joins all ranks of `job`, as threads of this process.
-inline std::vector<std::unique_ptr<Ranks>> JoinAll(const Job& job) {
-  std::vector<Meeting> meetings;
-  for (int rank = 0; rank < job.size; ++rank) meetings.push_back(job.Of(rank));
+// The meetings of all ranks of `job`, without that of `missing`.
+inline std::vector<Meeting> Meetings(const Job& job, int missing = -1) {
+  std::vector<Meeting> all;
+  for (int rank = 0; rank < job.size; ++rank) {
+    if (rank != missing) all.push_back(job.Of(rank));
+  }
+  return all;
+}
+
+// Joins all ranks of `job`, without `missing`, as threads of this process. Fails the test if one
+// cannot join.
+inline std::vector<std::unique_ptr<Ranks>> JoinAll(const Job& job, int missing = -1) {
   std::vector<std::unique_ptr<Ranks>> all;
-  for (auto& joined : JoinThese(meetings)) {
-    EXPECT_TRUE(joined->ok()) << joined->message();
-    if (!joined->ok()) return {};
-    all.push_back(std::move(joined->value()));
+  for (auto& joined : JoinThese(Meetings(job, missing))) {
+    all.push_back(ucudnn::test::Must(std::move(*joined)));
   }
   return all;
 }
@@ -102,16 +112,6 @@ inline std::string JoinAndLeave(const Meeting& meeting) {
   if (!joined.ok()) return joined.message();
   (*joined)->Leave("");
   return {};
-}
-
-template <typename Condition>
-bool Becomes(const Condition& condition, Milliseconds most = kLong) {
-  const Clock::time_point deadline = Clock::now() + most;
-  while (!condition()) {
-    if (Clock::now() > deadline) return false;
-    std::this_thread::sleep_for(Milliseconds(2));
-  }
-  return true;
 }
 
 // The failure that `ranks` learns of within the time that users are promised.

@@ -23,18 +23,21 @@ void FailAt(const char* function) {
   OfFailingNccl<void(const char*)>("failing_nccl_fail")(function);
 }
 int OpenGroups() { return OfFailingNccl<int()>("failing_nccl_open_groups")(); }
+void ExpectNan(const std::vector<float>& numbers) {
+  for (const float number : numbers) ASSERT_TRUE(std::isnan(number));
+}
 int LivingCommunicators() { return OfFailingNccl<int()>("failing_nccl_communicators")(); }
+
+Result<std::unique_ptr<Channel>> OpenFailingNccl(const ChannelSetup& setup) {
+  return OpenNcclChannel(setup, "");
+}
 
 class NcclErrors : public ::testing::Test {
  protected:
   void SetUp() override { FailAt(""); }
   // Threads of the channel may still be ending what failed.
   void TearDown() override {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (LivingCommunicators() > 0 && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    EXPECT_EQ(LivingCommunicators(), 0);
+    EXPECT_TRUE(Becomes([] { return LivingCommunicators() == 0; }, milliseconds(10000)));
     EXPECT_EQ(OpenGroups(), 0);
     FailAt("");
   }
@@ -47,7 +50,7 @@ TEST_F(NcclErrors, WhileTheChannelOpensAreToldOnAllRanks) {
     SCOPED_TRACE(function);
     FailAt(function);
     RunRanks(2, 2, [](RankThread& self) {
-      const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");
+      const Result<std::unique_ptr<Channel>> channel = OpenFailingNccl(self.setup);
       ASSERT_FALSE(channel.ok());
       EXPECT_EQ(channel.message().find("rank 0: "), 0u) << channel.message();
       EXPECT_NE(channel.message().find("NCCL: internal error"), std::string::npos)
@@ -60,20 +63,18 @@ TEST_F(NcclErrors, OfAnExchangeEndItsGroupAndAbortTheChannel) {
   for (const char* function : {"ncclGroupStart", "ncclSend", "ncclRecv", "ncclGroupEnd"}) {
     SCOPED_TRACE(function);
     FailAt("");
-    RunRanks(2, 2, [function](RankThread& self) {
-      const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");
-      ASSERT_TRUE(channel.ok()) << channel.message();
-      ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+    RunChannels(2, 2, OpenFailingNccl, [function](RankThread& self, Channel& channel) {
+      Await(self);
       if (self.rank == 0) FailAt(function);
-      ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+      Await(self);
       const CUdeviceptr data = self.device.Allocate(128);
       const Message send{1 - self.rank, data, 64}, receive{1 - self.rank, data + 64, 64};
-      const Status status = (*channel)->Exchange({&send, 1}, {&receive, 1}, self.device.stream);
+      const Status status = channel.Exchange({&send, 1}, {&receive, 1}, self.device.stream);
       ASSERT_FALSE(status.ok());
       EXPECT_NE(status.message().find("NCCL: internal error (the link is down)"), std::string::npos)
           << status.message();
-      EXPECT_FALSE((*channel)->Check().ok());
-      EXPECT_FALSE((*channel)->Exchange({}, {&receive, 1}, self.device.stream).ok());
+      EXPECT_FALSE(channel.Check().ok());
+      EXPECT_FALSE(channel.Exchange({}, {&receive, 1}, self.device.stream).ok());
     });
     EXPECT_EQ(OpenGroups(), 0);
   }
@@ -84,23 +85,21 @@ TEST_F(NcclErrors, OfAnExchangeEndItsGroupAndAbortTheChannel) {
 TEST_F(NcclErrors, ACallThatAnAbortEndsLeavesItsCommunicatorAlone) {
   auto* const wait = OfFailingNccl<void(int)>("failing_nccl_wait");
   auto* const waiting_calls = OfFailingNccl<int()>("failing_nccl_waiting_calls");
-  RunRanks(2, 2, [&](RankThread& self) {
-    const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");
-    ASSERT_TRUE(channel.ok()) << channel.message();
-    ASSERT_TRUE((*channel)->Reserve(64, 64).ok());
-    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+  RunChannels(2, 2, OpenFailingNccl, [&](RankThread& self, Channel& channel) {
+    ASSERT_TRUE(channel.Reserve(64, 64).ok());
+    Await(self);
     if (self.rank == 0) FailAt("ncclGroupEnd");
     wait(1);
-    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+    Await(self);
     std::thread aborting([&] {
       while (waiting_calls() < 2) std::this_thread::yield();
-      (*channel)->Abort();
+      channel.Abort();
     });
     const CUdeviceptr data = self.device.Allocate(128);
     const Message send{1 - self.rank, data, 64}, receive{1 - self.rank, data + 64, 64};
-    const Status status =
-        self.rank == 0 ? (*channel)->Exchange({&send, 1}, {&receive, 1}, self.device.stream)
-                       : (*channel)->AllReduce(data, 16, Element::kFloat32, self.device.stream);
+    const Status status = self.rank == 0
+                              ? channel.Exchange({&send, 1}, {&receive, 1}, self.device.stream)
+                              : channel.AllReduce(data, 16, Element::kFloat32, self.device.stream);
     EXPECT_FALSE(status.ok());
     aborting.join();
   });
@@ -109,62 +108,45 @@ TEST_F(NcclErrors, ACallThatAnAbortEndsLeavesItsCommunicatorAlone) {
 }
 
 TEST_F(NcclErrors, OfAReductionLeaveNan) {
-  RunRanks(2, 2, [](RankThread& self) {
-    const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");
-    ASSERT_TRUE(channel.ok()) << channel.message();
-    ASSERT_TRUE((*channel)->Reserve(0, 4000).ok());
+  RunChannels(2, 2, OpenFailingNccl, [](RankThread& self, Channel& channel) {
+    ASSERT_TRUE(channel.Reserve(0, 4000).ok());
     if (self.rank == 0) FailAt("ncclAllReduce");
-    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
+    Await(self);
     const CUdeviceptr data = self.device.Allocate(4000);
     self.device.Upload(data, std::vector<float>(1000, 1));
-    EXPECT_FALSE((*channel)->AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
-    for (const float number : self.device.Download<float>(data, 1000)) {
-      ASSERT_TRUE(std::isnan(number));
-    }
+    EXPECT_FALSE(channel.AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
+    ExpectNan(self.device.Download<float>(data, 1000));
   });
 }
 
 TEST_F(NcclErrors, WithoutMoreRoomAReductionHasWhatItHad) {
-  RunRanks(2, 2, [](RankThread& self) {
-    const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");
-    ASSERT_TRUE(channel.ok()) << channel.message();
-    ASSERT_TRUE((*channel)->Reserve(0, 4000).ok());
-    const size_t before = (*channel)->device_bytes();
+  RunChannels(2, 2, OpenFailingNccl, [](RankThread& self, Channel& channel) {
+    ASSERT_TRUE(channel.Reserve(0, 4000).ok());
+    const size_t before = channel.device_bytes();
     EXPECT_GT(before, 0U);
-    if (self.rank == 0) hostgpuInjectFault("alloc", 1);
-    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
-    EXPECT_FALSE((*channel)->Reserve(0, 400000).ok());
-    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
-    if (self.rank == 0) hostgpuInjectFault("alloc", 0);
-    ASSERT_TRUE(GatherAll(self.meeting.Of(self.rank), 2, "", "").ok());
-    EXPECT_GE((*channel)->device_bytes(), before);
+    WithoutNextAllocation(self, [&] { EXPECT_FALSE(channel.Reserve(0, 400000).ok()); });
+    EXPECT_GE(channel.device_bytes(), before);
     const CUdeviceptr data = self.device.Allocate(4000);
-    EXPECT_TRUE((*channel)->AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
+    EXPECT_TRUE(channel.AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
   });
 }
 
 // NCCL does not say that it reduced nothing, but the buffer no longer holds its old numbers.
 TEST_F(NcclErrors, AReductionThatNeverHappensLeavesNan) {
-  RunRanks(1, 1, [](RankThread& self) {
-    const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");
-    ASSERT_TRUE(channel.ok()) << channel.message();
-    ASSERT_TRUE((*channel)->Reserve(0, 4000).ok());
+  RunChannels(1, 1, OpenFailingNccl, [](RankThread& self, Channel& channel) {
+    ASSERT_TRUE(channel.Reserve(0, 4000).ok());
     const CUdeviceptr data = self.device.Allocate(4000);
     self.device.Upload(data, std::vector<float>(1000, 1));
-    ASSERT_TRUE((*channel)->AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
-    for (const float number : self.device.Download<float>(data, 1000)) {
-      ASSERT_TRUE(std::isnan(number));
-    }
+    ASSERT_TRUE(channel.AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
+    ExpectNan(self.device.Download<float>(data, 1000));
   });
 }
 
 TEST_F(NcclErrors, ThatComeUpLaterAreFoundByChecking) {
-  RunRanks(1, 1, [](RankThread& self) {
-    const Result<std::unique_ptr<Channel>> channel = OpenNcclChannel(self.setup, "");
-    ASSERT_TRUE(channel.ok()) << channel.message();
-    EXPECT_TRUE((*channel)->Check().ok());
+  RunChannels(1, 1, OpenFailingNccl, [](RankThread&, Channel& channel) {
+    EXPECT_TRUE(channel.Check().ok());
     FailAt("asynchronous");
-    const Status status = (*channel)->Check();
+    const Status status = channel.Check();
     ASSERT_FALSE(status.ok());
     EXPECT_NE(status.message().find("NCCL: internal error (the link is down)"), std::string::npos)
         << status.message();

@@ -13,7 +13,11 @@
 namespace ucudnn::transport::testing {
 namespace {
 
-constexpr int kGood = 0, kFailed = 2;  // exit status of a rank whose channel worked, or failed
+Result<std::unique_ptr<Channel>> OpenLoopback(const ChannelSetup& setup) {
+  Result<OpenedChannel> opened = OpenChannel(setup, Transport::kLoopback, "");
+  if (!opened.ok()) return Status::Error(opened.message());
+  return std::move(opened->channel);
+}
 
 std::set<std::string> SharedMemoryFiles() {
   std::set<std::string> names;
@@ -27,8 +31,6 @@ std::set<std::string> SharedMemoryFiles() {
   return names;
 }
 
-bool Exited(int status, int code) { return WIFEXITED(status) && WEXITSTATUS(status) == code; }
-
 TEST(LoopbackProcesses, RandomMessagesAndSumsArriveWhateverTheDelays) {
   constexpr int kRounds = 12;
   constexpr size_t kMostBytes = 50000;
@@ -38,39 +40,12 @@ TEST(LoopbackProcesses, RandomMessagesAndSumsArriveWhateverTheDelays) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", ranks " + std::to_string(size));
     const Plan plan(seed, size, kRounds, kMostBytes);
     const std::vector<int> ended = RunProcesses(size, 1, [&](RankProcess& self) {
-      const Result<OpenedChannel> opened = OpenChannel(self.setup, Transport::kLoopback, "");
-      EXPECT_TRUE(opened.ok()) << opened.message();
-      if (!opened.ok()) return kFailed;
-      Channel& channel = *opened->channel;
-      self.gatherer.Guard(&channel);
-      std::mt19937 random(seed + self.rank);
-      EXPECT_TRUE(channel.Reserve(kMostBytes / 2, 400).ok());
-      EXPECT_TRUE(channel.Reserve(kMostBytes, 4000).ok());
-      const CUdeviceptr numbers = self.device.Allocate(4000 * kRounds);
-      std::vector<Round> rounds;
-      for (int round = 0; round < kRounds; ++round) {
-        rounds.emplace_back(self.device, plan, round, self.rank, size);
-        self.device.Upload(numbers + 4000 * round,
-                           std::vector<float>(1000, float(self.rank * 10 + round)));
-        if (random() % 3 == 0) Delay(self.device.stream, std::chrono::microseconds(random() % 800));
-        if (random() % 4 == 0) {
-          std::this_thread::sleep_for(std::chrono::microseconds(random() % 800));
-        }
-        const Round& now = rounds.back();
-        EXPECT_TRUE(channel.Exchange(now.sends, now.receives, self.device.stream).ok());
-        now.RewriteSent(self.device);
-        EXPECT_TRUE(
-            channel.AllReduce(numbers + 4000 * round, 1000, Element::kFloat32, self.device.stream)
-                .ok());
-      }
-      ExpectArrived(self.device, rounds, self.rank);
-      for (int round = 0; round < kRounds; ++round) {
-        EXPECT_EQ(self.device.Download<float>(numbers + 4000 * round, 1000),
-                  std::vector<float>(1000, float(5 * size * (size - 1) + size * round)));
-      }
-      EXPECT_TRUE(channel.Check().ok());
-      self.gatherer.Guard(nullptr);
-      return kGood;
+      return WithChannel(self, OpenLoopback, [&](Channel& channel) {
+        EXPECT_TRUE(channel.Reserve(kMostBytes / 2, 400).ok());
+        EXPECT_TRUE(channel.Reserve(kMostBytes, 4000).ok());
+        ExchangeAndSum(self, channel, plan, seed);
+        return kGood;
+      });
     });
     for (const int status : ended) EXPECT_TRUE(Exited(status, kGood)) << status;
   }
@@ -78,8 +53,7 @@ TEST(LoopbackProcesses, RandomMessagesAndSumsArriveWhateverTheDelays) {
 }
 
 // Exchanges and sums until the channel fails. Everything received must be right or NaN.
-int ExchangeUntilFailure(RankProcess& self, Channel& channel, unsigned seed,
-                         const std::function<void(int)>& before_round) {
+int ExchangeUntilFailure(RankProcess& self, Channel& channel, unsigned seed) {
   constexpr size_t kBytes = 20000, kCount = 2000;
   constexpr int kMostRounds = 400;
   std::mt19937 random(seed + self.rank);
@@ -90,7 +64,6 @@ int ExchangeUntilFailure(RankProcess& self, Channel& channel, unsigned seed,
   self.device.Fill(received, 0xff, kBytes * kMostRounds);
   int round = 0;
   for (; round < kMostRounds; ++round) {
-    before_round(round);
     self.device.Upload(sent, Content(round, self.rank, to, kBytes));
     self.device.Upload(sums + round * kCount * sizeof(float),
                        std::vector<float>(kCount, float(self.rank + round)));
@@ -106,13 +79,9 @@ int ExchangeUntilFailure(RankProcess& self, Channel& channel, unsigned seed,
     if (!good || !channel.Check().ok()) break;
   }
   EXPECT_LT(round, kMostRounds) << "no failure was seen";
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (cuStreamQuery(self.device.stream) != CUDA_SUCCESS) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      ADD_FAILURE() << "rank " << self.rank << " hangs in round " << round;
-      _exit(1);
-    }
-    std::this_thread::sleep_for(milliseconds(1));
+  if (!Finishes(self.device.stream)) {
+    ADD_FAILURE() << "rank " << self.rank << " hangs in round " << round;
+    _exit(1);
   }
   const float ranks = self.size;
   for (int done = 0; done < std::min(round + 1, kMostRounds); ++done) {
@@ -145,28 +114,13 @@ TEST(LoopbackProcesses, TheOthersEndWhereOneIsKilled) {
     const int victim = random() % size;
     const auto begin = std::chrono::steady_clock::now();
     const std::vector<int> ended = RunProcesses(size, 1, [&](RankProcess& self) {
-      const Result<std::unique_ptr<Channel>> channel = OpenLoopbackChannel(self.setup);
-      EXPECT_TRUE(channel.ok()) << channel.message();
-      if (!channel.ok()) return 1;
-      self.gatherer.Guard(channel->get());
-      EXPECT_TRUE((*channel)->Reserve(20000, 8000).ok());
-      if (self.rank == victim) {
-        std::thread([time = std::chrono::microseconds(random() % 20000)] {
-          std::this_thread::sleep_for(time);
-          kill(getpid(), SIGKILL);
-        }).detach();
-      }
-      const int status = ExchangeUntilFailure(self, **channel, seed, [](int) {});
-      self.gatherer.Guard(nullptr);
-      return status;
+      return WithChannel(self, OpenLoopbackChannel, [&](Channel& channel) {
+        EXPECT_TRUE(channel.Reserve(20000, 8000).ok());
+        if (self.rank == victim) KillSelfLater(random());
+        return ExchangeUntilFailure(self, channel, seed);
+      });
     });
-    for (int rank = 0; rank < size; ++rank) {
-      if (rank == victim) {
-        EXPECT_TRUE(WIFSIGNALED(ended[rank])) << ended[rank];
-      } else {
-        EXPECT_TRUE(Exited(ended[rank], kFailed)) << "rank " << rank << ": " << ended[rank];
-      }
-    }
+    ExpectThatOneWasKilled(ended, victim);
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   }
   EXPECT_EQ(SharedMemoryFiles(), before);
@@ -191,9 +145,7 @@ TEST(LoopbackProcesses, TheOthersEndWhereOneDiesWhileTheChannelOpens) {
       if (!channel.ok()) return kFailed;
       return (*channel)->Reserve(1000, 1000).ok() ? kGood : kFailed;
     });
-    EXPECT_TRUE(Exited(ended[0], kFailed)) << ended[0];
-    EXPECT_TRUE(WIFSIGNALED(ended[1])) << ended[1];
-    EXPECT_TRUE(Exited(ended[2], kFailed)) << ended[2];
+    ExpectThatOneWasKilled(ended, 1);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "tests/support/random_problem.h"
+#include "tests/support/seeded_random.h"
 #include "tuning/test_operands.h"
 
 namespace ucudnn::tuning {
@@ -78,9 +79,7 @@ std::vector<int64_t> Offsets(const Tensor& t) {
 // Both sides are random bytes, equal but for a few elements, and are compared in random chunks. The
 // oracle decodes every element.
 TEST(CompareChunk, FindsWhatABruteForceFinds) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   for (int round = 0; round < 2000; ++round) {
     const Tensor tensor = RandomTensor(random);
     ASSERT_TRUE(tensor.IsNested());
@@ -172,9 +171,7 @@ TEST(CompareChunk, NothingAgreesWithNanOrInfinity) {
 // The magnitudes of the terms of any output element sum to at most what the narrowest type holds
 // exactly. The terms are counted by brute force over every reduction set.
 TEST(TestOperands, SumsOfMagnitudesAreExact) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   int thinned = 0;
   for (int round = 0; round < 200; ++round) {
     ConvolutionProblem problem = RandomProblem(random);

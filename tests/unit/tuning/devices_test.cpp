@@ -39,32 +39,23 @@ struct Watched {
   std::atomic<bool> helped = false, wait_for_help = false, others_fail = false;
 } watched;
 
-cudnn::Functions WatchedStandIn() {
-  cudnn::Functions functions = StandIn();
-  functions.cudnnConvolutionForward =
-      [](cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc, const void* x,
-         cudnnFilterDescriptor_t w_desc, const void* w, cudnnConvolutionDescriptor_t convolution,
-         cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes, const void* beta,
-         cudnnTensorDescriptor_t y_desc, void* y) {
-        CUcontext context = nullptr;
-        EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-        {
-          std::lock_guard lock(watched.mutex);
-          size_t& least = watched.least_free.try_emplace(context, FreeBytes()).first->second;
-          least = std::min(least, FreeBytes());
-        }
-        if (context != watched.first) {
-          watched.helped = true;
-          if (watched.others_fail) return CUDNN_STATUS_EXECUTION_FAILED;
-        }
-        const auto patience = steady_clock::now() + std::chrono::seconds(60);
-        while (watched.wait_for_help && !watched.helped && steady_clock::now() < patience) {
-          std::this_thread::yield();
-        }
-        return ::cudnnConvolutionForward(handle, alpha, x_desc, x, w_desc, w, convolution,
-                                         algorithm, workspace, bytes, beta, y_desc, y);
-      };
-  return functions;
+cudnnStatus_t Watch(cudnnConvolutionDescriptor_t) {
+  CUcontext context = nullptr;
+  EXPECT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+  {
+    std::lock_guard lock(watched.mutex);
+    size_t& least = watched.least_free.try_emplace(context, FreeBytes()).first->second;
+    least = std::min(least, FreeBytes());
+  }
+  if (context != watched.first) {
+    watched.helped = true;
+    if (watched.others_fail) return CUDNN_STATUS_EXECUTION_FAILED;
+  }
+  const auto patience = steady_clock::now() + std::chrono::seconds(60);
+  while (watched.wait_for_help && !watched.helped && steady_clock::now() < patience) {
+    std::this_thread::yield();
+  }
+  return CUDNN_STATUS_SUCCESS;
 }
 
 class DevicesTest : public MeasuredKernelsTest {
@@ -104,7 +95,7 @@ class DevicesTest : public MeasuredKernelsTest {
     std::lock_guard lock(watched.mutex);
     return watched.least_free.size();
   }
-  const cudnn::Functions watching_ = WatchedStandIn();
+  const cudnn::Functions watching_ = ObservedStandIn(Watch);
   long measured_ = 0;
 };
 
@@ -165,21 +156,18 @@ TEST_F(DevicesTest, NoDeviceLeftIsAnError) {
 }
 
 TEST_F(DevicesTest, SizesSpreadOverDevicesGiveTheRowsOfOne) {
-  const auto alone = GetWith({});
-  ASSERT_TRUE(alone.ok()) << alone.message();
+  const Rows alone = Must(GetWith({}));
   EXPECT_EQ(ContextsUsed(), 1u);
   const long measured_alone = measured_;
   watched.wait_for_help = true;
-  const auto spread = GetWith(All(), &store_);
-  ASSERT_TRUE(spread.ok()) << spread.message();
+  const Rows spread = Must(GetWith(All(), &store_));
   EXPECT_TRUE(watched.helped);
-  EXPECT_EQ(WhatOf(*spread), WhatOf(*alone));
+  EXPECT_EQ(WhatOf(spread), WhatOf(alone));
   EXPECT_EQ(measured_, measured_alone);
   // The store has everything there is to know.
-  const auto again = GetWith({}, &store_);
-  ASSERT_TRUE(again.ok()) << again.message();
+  const Rows again = Must(GetWith({}, &store_));
   EXPECT_EQ(measured_, 0);
-  EXPECT_EQ(WhatOf(*again), WhatOf(*alone));
+  EXPECT_EQ(WhatOf(again), WhatOf(alone));
 }
 
 TEST_F(DevicesTest, HelpersAreLetGoWhenMeasuringIsOverAndOpenedAgainAfterAll) {
@@ -190,8 +178,7 @@ TEST_F(DevicesTest, HelpersAreLetGoWhenMeasuringIsOverAndOpenedAgainAfterAll) {
     ConvolutionProblem problem = Problem();
     problem.k = channels;
     SetPackedStrides(problem);
-    const auto rows = Get(kernels, problem);
-    ASSERT_TRUE(rows.ok()) << rows.message();
+    const Rows rows = Must(Get(kernels, problem));
     EXPECT_TRUE(IsActive(1) && IsActive(2));
     kernels.ReleaseHelpers();
     EXPECT_FALSE(IsActive(1) || IsActive(2));
@@ -204,8 +191,7 @@ TEST_F(DevicesTest, AHelperThatOthersUseStaysTheirs) {
   {
     MeasuredKernels kernels(nullptr, Tuning{.kernel_seconds = 600, .process_seconds = 600},
                             kNoFolder, All());
-    const auto rows = Get(kernels);
-    ASSERT_TRUE(rows.ok()) << rows.message();
+    const Rows rows = Must(Get(kernels));
     kernels.ReleaseHelpers();
     EXPECT_TRUE(IsActive(1));
     EXPECT_FALSE(IsActive(2));
@@ -214,13 +200,11 @@ TEST_F(DevicesTest, AHelperThatOthersUseStaysTheirs) {
 }
 
 TEST_F(DevicesTest, FailingHelpersSizesAreMeasuredByTheDeviceItself) {
-  const auto alone = GetWith({});
-  ASSERT_TRUE(alone.ok()) << alone.message();
+  const Rows alone = Must(GetWith({}));
   watched.wait_for_help = watched.others_fail = true;
-  const auto spread = GetWith(All());
-  ASSERT_TRUE(spread.ok()) << spread.message();
+  const Rows spread = Must(GetWith(All()));
   EXPECT_TRUE(watched.helped);
-  EXPECT_EQ(WhatOf(*spread), WhatOf(*alone));
+  EXPECT_EQ(WhatOf(spread), WhatOf(alone));
 }
 
 TEST_F(DevicesTest, HelperThatOthersMeasureOnIsLeftAlone) {
@@ -251,8 +235,7 @@ TEST_F(DevicesTest, MemoryBoundHoldsOnEachDevice) {
   bounds.memory_bytes = 512 << 10;
   MeasuredKernels kernels(nullptr, bounds, kNoFolder, All());
   const size_t free_before = FreeBytes();  // on each device
-  const auto rows = Get(kernels);
-  ASSERT_TRUE(rows.ok()) << rows.message();
+  const Rows rows = Must(Get(kernels));
   EXPECT_GE(ContextsUsed(), 2u);
   std::lock_guard lock(watched.mutex);
   for (const auto& [context, free] : watched.least_free) {

@@ -13,6 +13,7 @@
 
 #include "cudnn/graph_engines.h"
 #include "tests/support/deviceless_cudnn.h"
+#include "tests/support/must.h"
 #include "tests/support/problem.h"
 
 namespace ucudnn::tuning {
@@ -141,6 +142,11 @@ TEST(Grids, HaveTypicalTilesOfEveryKindAndTheCommonestFirst) {
   EXPECT_TRUE(TypicalTiles(ProblemWith({.n = 1, .c = 1, .k = 1, .w = {1, 1, 1}, .pad = {0, 1, 1}}),
                            BatchSizePolicy::kAuto)
                   .empty());
+}
+
+// The plan of an engine that serves the problem.
+cudnn::GraphTemplate TemplateOf(const ConvolutionProblem& problem, int engine) {
+  return test::Must(cudnn::ReadTemplate(RealCudnn(), Graph(problem).Plan(engine).value().get()));
 }
 
 // Counts the plans that a search makes.
@@ -301,27 +307,23 @@ TEST(Grids, NoneFitsWhereOneWindowDoesNot) {
                                                   .x = {1, 256, 256},
                                                   .type = DataType::kBfloat16,
                                                   .alignment = 16});
-  const auto plan = Graph(problem).Plan(62);
-  ASSERT_TRUE(plan);
-  const auto read = cudnn::ReadTemplate(RealCudnn(), plan->get());
-  ASSERT_TRUE(read.ok()) << read.message();
-  cudnn::GraphEngines engines(RealCudnn(), DescribedDevice(), {&*read});
-  const ConvolutionProblem& whole = read->convolution.problem;
-  const FoundGrids found =
-      FittingGrids(engines, whole, read->convolution.engine, {1024, 50 * kMiB});
+  const auto read = TemplateOf(problem, 62);
+  cudnn::GraphEngines engines(RealCudnn(), DescribedDevice(), {&read});
+  const ConvolutionProblem& whole = read.convolution.problem;
+  const FoundGrids found = FittingGrids(engines, whole, read.convolution.engine, {1024, 50 * kMiB});
   EXPECT_TRUE(found.fitting.empty());
   // One row of y needs three rows of x.
   EXPECT_NEAR(static_cast<double>(found.least_bytes), CopiesOf(problem, 1), 4096.0);
   EXPECT_EQ(found.why, "");
-  CountingEngines counted(*read);
+  CountingEngines counted(read);
   GridLimits late = {64 * kMiB, 50 * kMiB};
   late.deadline = Clock::now();
-  const FoundGrids none = FittingGrids(counted, whole, read->convolution.engine, late);
+  const FoundGrids none = FittingGrids(counted, whole, read.convolution.engine, late);
   EXPECT_TRUE(none.fitting.empty());
   EXPECT_EQ(none.why, "finding tiles takes too long");
   EXPECT_EQ(counted.plans, 0u);
   const auto refused =
-      DivideBy({.spatial = {1, 2, 1}}, engines, whole, read->convolution.engine, 1024);
+      DivideBy({.spatial = {1, 2, 1}}, engines, whole, read.convolution.engine, 1024);
   EXPECT_NE(refused.message().find("graph:62"), std::string::npos) << refused.message();
 }
 
@@ -329,13 +331,10 @@ TEST(Grids, NoneFitsWhereOneWindowDoesNot) {
 TEST(Grids, NameTheTilesThatAnEngineDoesNotServe) {
   const ConvolutionProblem problem =
       ProblemWith({.n = 1, .c = 64, .k = 64, .x = {1, 64, 64}, .alignment = 16});
-  const auto plan = Graph(problem).Plan(28);
-  ASSERT_TRUE(plan);
-  const auto read = cudnn::ReadTemplate(RealCudnn(), plan->get());
-  ASSERT_TRUE(read.ok()) << read.message();
-  cudnn::GraphEngines engines(RealCudnn(), DescribedDevice(), {&*read});
-  const FoundGrids found = FittingGrids(engines, read->convolution.problem,
-                                        read->convolution.engine, {512 * kMiB, 50 * kMiB});
+  const auto read = TemplateOf(problem, 28);
+  cudnn::GraphEngines engines(RealCudnn(), DescribedDevice(), {&read});
+  const FoundGrids found = FittingGrids(engines, read.convolution.problem, read.convolution.engine,
+                                        {512 * kMiB, 50 * kMiB});
   EXPECT_TRUE(found.fitting.empty());
   EXPECT_EQ(found.least_bytes, 0u);
   EXPECT_NE(found.why.find("graph:28 does not serve its tiles forward"), std::string::npos)

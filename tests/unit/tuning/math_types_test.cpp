@@ -23,20 +23,11 @@ cudnnMathType_t MathOf(cudnnConvolutionDescriptor_t convolution) {
 
 // The stand-in, with a note of each convolution's math type.
 cudnn::Functions Noting() {
-  cudnn::Functions functions = StandIn();
-  functions.cudnnConvolutionForward =
-      [](cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc, const void* x,
-         cudnnFilterDescriptor_t w_desc, const void* w, cudnnConvolutionDescriptor_t convolution,
-         cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes, const void* beta,
-         cudnnTensorDescriptor_t y_desc, void* y) {
-        {
-          std::lock_guard lock(mutex);
-          ++runs[MathOf(convolution)];
-        }
-        return ::cudnnConvolutionForward(handle, alpha, x_desc, x, w_desc, w, convolution,
-                                         algorithm, workspace, bytes, beta, y_desc, y);
-      };
-  return functions;
+  return ObservedStandIn([](cudnnConvolutionDescriptor_t convolution) {
+    std::lock_guard lock(mutex);
+    ++runs[MathOf(convolution)];
+    return CUDNN_STATUS_SUCCESS;
+  });
 }
 
 // Like Noting, but the library answers FMA to descriptors with the default math type: what it lists
@@ -84,14 +75,13 @@ TEST_F(MathTypesTest, EveryDescriptorsOwnEnginesAreMeasuredWithItsMathTypeAlone)
     SCOPED_TRACE(static_cast<int>(math));
     runs.clear();
     MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
-    const Result<Rows> rows = Get(kernels, WithMath(math));
-    ASSERT_TRUE(rows.ok()) << rows.message();
+    const Rows rows = Must(Get(kernels, WithMath(math)));
     if (math == MathType::kDefault) {
-      engines = EnginesAt(*rows, 8);
+      engines = EnginesAt(rows, 8);
       measured = kernels.measured();
       ASSERT_GE(engines.size(), 2u);
     }
-    for (const int size : {1, 2, 4, 8}) EXPECT_EQ(OwnEngines(*rows, size), engines);
+    for (const int size : {1, 2, 4, 8}) EXPECT_EQ(OwnEngines(rows, size), engines);
     // The library says that it runs them alike, so they are measured once.
     EXPECT_EQ(kernels.measured(), measured);
     EXPECT_EQ(runs.size(), 1u);
@@ -101,14 +91,13 @@ TEST_F(MathTypesTest, EveryDescriptorsOwnEnginesAreMeasuredWithItsMathTypeAlone)
 
 TEST_F(MathTypesTest, WhatTheLibraryListsOtherwiseIsThereToo) {
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
-  const Result<Rows> rows = Get(kernels, WithMath(MathType::kTensorOp));
-  ASSERT_TRUE(rows.ok()) << rows.message();
-  for (const MicroConfiguration& row : *rows) {
+  const Rows rows = Must(Get(kernels, WithMath(MathType::kTensorOp)));
+  for (const MicroConfiguration& row : rows) {
     if (row.engine.legacy()->math) continue;
     const EngineId listed = EngineId::Legacy{row.engine.legacy()->algorithm, MathType::kDefault};
     MicroConfiguration same = row;
     same.engine = listed;
-    EXPECT_EQ(std::count(rows->begin(), rows->end(), same), 1) << listed;
+    EXPECT_EQ(std::count(rows.begin(), rows.end(), same), 1) << listed;
   }
 }
 
@@ -116,10 +105,9 @@ TEST_F(MathTypesTest, WhatTheLibrarySaysDifferentlyOfIsMeasuredTwice) {
   const cudnn::Functions otherwise = SayingOtherwise();
   device_.functions = &otherwise;
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
-  const Result<Rows> rows = Get(kernels, WithMath(MathType::kTensorOp));
-  ASSERT_TRUE(rows.ok()) << rows.message();
-  EXPECT_EQ(kernels.measured(), static_cast<long>(rows->size()));
-  EXPECT_EQ(2 * OwnEngines(*rows, 8).size(), EnginesAt(*rows, 8).size());
+  const Rows rows = Must(Get(kernels, WithMath(MathType::kTensorOp)));
+  EXPECT_EQ(kernels.measured(), static_cast<long>(rows.size()));
+  EXPECT_EQ(2 * OwnEngines(rows, 8).size(), EnginesAt(rows, 8).size());
   EXPECT_GT(runs[CUDNN_TENSOR_OP_MATH], 0);
   EXPECT_GT(runs[CUDNN_DEFAULT_MATH], 0);
 }
@@ -133,9 +121,8 @@ TEST_F(MathTypesTest, AStoreWithoutADescriptorsOwnEnginesIsNotComplete) {
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
   const MeasuredRows unread = kernels.Get(device_, Asking(problem, false));
   EXPECT_FALSE(unread.settled);
-  const Result<Rows> rows = Get(kernels, problem);
-  ASSERT_TRUE(rows.ok()) << rows.message();
-  EXPECT_GE(OwnEngines(*rows, 8).size(), 2u);
+  const Rows rows = Must(Get(kernels, problem));
+  EXPECT_GE(OwnEngines(rows, 8).size(), 2u);
   MeasuredKernels warm(&store_, std::nullopt, kNoFolder);
   EXPECT_TRUE(warm.Get(device_, Asking(problem, false)).settled);
 }

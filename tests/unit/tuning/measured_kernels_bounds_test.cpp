@@ -21,20 +21,11 @@ constexpr auto kSlow = std::chrono::milliseconds(600);
 std::atomic<std::chrono::milliseconds> slow = kSlow;
 std::atomic<size_t> least_free = 0;
 
-// The stand-in, where a convolution takes `slow` and notes how much memory is left.
-cudnn::Functions SlowStandIn() {
-  cudnn::Functions functions = StandIn();
-  functions.cudnnConvolutionForward =
-      [](cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc, const void* x,
-         cudnnFilterDescriptor_t w_desc, const void* w, cudnnConvolutionDescriptor_t convolution,
-         cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes, const void* beta,
-         cudnnTensorDescriptor_t y_desc, void* y) {
-        std::this_thread::sleep_for(slow.load());
-        least_free = std::min<size_t>(least_free, FreeBytes());
-        return ::cudnnConvolutionForward(handle, alpha, x_desc, x, w_desc, w, convolution,
-                                         algorithm, workspace, bytes, beta, y_desc, y);
-      };
-  return functions;
+// A convolution takes `slow` and notes how much memory is left.
+cudnnStatus_t RunSlowly(cudnnConvolutionDescriptor_t) {
+  std::this_thread::sleep_for(slow.load());
+  least_free = std::min<size_t>(least_free, FreeBytes());
+  return CUDNN_STATUS_SUCCESS;
 }
 
 class MeasuredKernelsBoundsTest : public MeasuredKernelsTest {
@@ -45,10 +36,7 @@ class MeasuredKernelsBoundsTest : public MeasuredKernelsTest {
     least_free = FreeBytes();
   }
   static Tuning Seconds(double kernel, double process) {
-    Tuning bounds;
-    bounds.kernel_seconds = kernel;
-    bounds.process_seconds = process;
-    return bounds;
+    return {.kernel_seconds = kernel, .process_seconds = process};
   }
   static ConvolutionProblem Other() {
     ConvolutionProblem problem = Problem();
@@ -60,7 +48,7 @@ class MeasuredKernelsBoundsTest : public MeasuredKernelsTest {
                    bool may_measure = true) const {
     return kernels.Get(device_, Asking(problem, may_measure));
   }
-  const cudnn::Functions slow_ = SlowStandIn();
+  const cudnn::Functions slow_ = ObservedStandIn(RunSlowly);
 };
 
 TEST_F(MeasuredKernelsBoundsTest, AKernelStopsAtItsDeadlineWithTheUndividedOneFirst) {
@@ -405,22 +393,18 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
   const MeasuredRows before = Ask(kernels, Problem());
   ASSERT_TRUE(before.status.ok());
-  const auto row = [&](int size) { return RowOf(before.rows, size); };
-  const Configuration configuration = {{{row(4), 2}}};
+  const auto verify = [&](Proof proof) { return VerifyHalves(kernels, before.rows, proof); };
   // The undivided engine runs first, the plan's first piece next.
   const cudnn::Functions faulty = test::FaultyStandIn({.at = 1, .after = SpoilPieces});
   device_.functions = &faulty;
-  EXPECT_EQ(kernels.Verify(device_, Problem(), {configuration, row(8), Proof::kKnown}).kind,
-            Trust::Kind::kUnknown);
-  EXPECT_EQ(kernels.Verify(device_, Problem(), {configuration, row(8), Proof::kOnce}).kind,
-            Trust::Kind::kWrong);
+  EXPECT_EQ(verify(Proof::kKnown), Trust::Kind::kUnknown);
+  EXPECT_EQ(verify(Proof::kOnce), Trust::Kind::kWrong);
   device_.functions = &functions_;
-  EXPECT_EQ(kernels.Verify(device_, Problem(), {configuration, row(8), Proof::kOnce}).kind,
-            Trust::Kind::kWrong);
+  EXPECT_EQ(verify(Proof::kOnce), Trust::Kind::kWrong);
   const MeasuredRows after = Ask(kernels, Problem());
   EXPECT_TRUE(after.settled);
   EXPECT_EQ(after.rows.size() + 1, before.rows.size());
-  EXPECT_EQ(std::count(after.rows.begin(), after.rows.end(), row(4)), 0);
+  EXPECT_EQ(std::count(after.rows.begin(), after.rows.end(), RowOf(before.rows, 4)), 0);
 }
 
 TEST_F(MeasuredKernelsBoundsTest, ComparingHasTimeThatMeasuringMustLeave) {
@@ -431,10 +415,7 @@ TEST_F(MeasuredKernelsBoundsTest, ComparingHasTimeThatMeasuringMustLeave) {
   const MeasuredRows other = Ask(kernels, Other());
   EXPECT_EQ(other.status.message(), "the time for measuring is used up");
   EXPECT_TRUE(other.late);
-  const auto row = [&](int size) { return RowOf(answer.rows, size); };
-  const Configuration configuration = {{{row(4), 2}}};
-  EXPECT_EQ(kernels.Verify(device_, Problem(), {configuration, row(8), Proof::kOnce}).kind,
-            Trust::Kind::kTrusted);
+  EXPECT_EQ(VerifyHalves(kernels, answer.rows, Proof::kOnce), Trust::Kind::kTrusted);
 }
 
 TEST_F(MeasuredKernelsBoundsTest, ComparingTakesOfTheSameBudget) {
@@ -442,12 +423,8 @@ TEST_F(MeasuredKernelsBoundsTest, ComparingTakesOfTheSameBudget) {
   MeasuredKernels measured(&store_, std::nullopt, kNoFolder);
   const MeasuredRows answer = Ask(measured, Problem());
   MeasuredKernels kernels(&store_, Seconds(1000, 0), kNoFolder);
-  const auto row = [&](int size) { return RowOf(answer.rows, size); };
-  const Configuration configuration = {{{row(4), 2}}};
-  EXPECT_EQ(kernels.Verify(device_, Problem(), {configuration, row(8), Proof::kOnce}).kind,
-            Trust::Kind::kUnknown);
-  EXPECT_EQ(measured.Verify(device_, Problem(), {configuration, row(8), Proof::kOnce}).kind,
-            Trust::Kind::kTrusted);
+  EXPECT_EQ(VerifyHalves(kernels, answer.rows, Proof::kOnce), Trust::Kind::kUnknown);
+  EXPECT_EQ(VerifyHalves(measured, answer.rows, Proof::kOnce), Trust::Kind::kTrusted);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "shim/host/hostgpu.h"
 #include "tests/support/device.h"
 #include "tests/support/memory_store.h"
+#include "tests/support/must.h"
 #include "tests/support/problem.h"
 #include "tests/support/stand_in.h"
 #include "tuning/measured_kernels.h"
@@ -22,6 +23,7 @@ namespace ucudnn::tuning {
 
 using test::FreeBytes;
 using test::MemoryStore;
+using test::Must;
 using Rows = std::vector<MicroConfiguration>;
 
 // Without this folder, other programs that measure do not wait for this one.
@@ -60,13 +62,32 @@ inline Question Asking(const ConvolutionProblem& problem, bool may_measure,
           may_measure};
 }
 
+// What a test does before a forward convolution of the stand-in runs; what it returns beside
+// success is the call's result. One a process.
+using BeforeConvolution = cudnnStatus_t (*)(cudnnConvolutionDescriptor_t convolution);
+inline BeforeConvolution before_convolution = nullptr;
+inline cudnn::Functions ObservedStandIn(BeforeConvolution before) {
+  before_convolution = before;
+  cudnn::Functions functions = StandIn();
+  functions.cudnnConvolutionForward =
+      [](cudnnHandle_t handle, const void* alpha, cudnnTensorDescriptor_t x_desc, const void* x,
+         cudnnFilterDescriptor_t w_desc, const void* w, cudnnConvolutionDescriptor_t convolution,
+         cudnnConvolutionFwdAlgo_t algorithm, void* workspace, size_t bytes, const void* beta,
+         cudnnTensorDescriptor_t y_desc, void* y) {
+        const cudnnStatus_t status = before_convolution(convolution);
+        if (status != CUDNN_STATUS_SUCCESS) return status;
+        return ::cudnnConvolutionForward(handle, alpha, x_desc, x, w_desc, w, convolution,
+                                         algorithm, workspace, bytes, beta, y_desc, y);
+      };
+  return functions;
+}
+
 class MeasuredKernelsTest : public ::testing::Test {
  protected:
   MeasuredKernelsTest() {
     const CUcontext context = test::MakeContextCurrent();
-    const auto platform = DescribePlatform(*cuda::GetDriver(), functions_);
-    EXPECT_TRUE(platform.ok()) << platform.message();
-    device_ = {cuda::GetDriver(), &functions_, context, *platform};
+    device_ = {cuda::GetDriver(), &functions_, context,
+               Must(DescribePlatform(*cuda::GetDriver(), functions_))};
   }
   ~MeasuredKernelsTest() override {
     for (const char* site : {"alloc", "stream", "event", "handle", "query", "convolution"}) {
@@ -79,6 +100,18 @@ class MeasuredKernelsTest : public ::testing::Test {
     MeasuredRows answer = kernels.Get(device_, Asking(problem, may_measure));
     if (!answer.status.ok()) return answer.status;
     return std::move(answer.rows);
+  }
+  // Compares two pieces of four images, as `rows` has them, with the whole.
+  planning::Trust::Kind VerifyHalves(MeasuredKernels& kernels, const Rows& rows,
+                                     planning::Proof proof,
+                                     const ConvolutionProblem& problem = Problem()) const {
+    const Configuration halves = {{{RowOf(rows, 4), 2}}};
+    return kernels.Verify(device_, problem, {halves, RowOf(rows, 8), proof}).kind;
+  }
+  // Stores a row of algorithm 0 for all images.
+  void StoreRow(MemoryStore& store, double time_ms, const std::vector<int>& complete_sizes) const {
+    const planning::Measurement row = {{"legacy:0", 8, time_ms, 0, true}, 5, false};
+    ASSERT_TRUE(store.Write(Problem(), device_.platform, {row}, complete_sizes).ok());
   }
 
   const cudnn::Functions functions_ = StandIn();

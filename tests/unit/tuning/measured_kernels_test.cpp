@@ -15,45 +15,38 @@ using planning::Proof;
 
 TEST_F(MeasuredKernelsTest, EverySizeOfThePolicyIsMeasured) {
   MeasuredKernels kernels(nullptr, std::nullopt, kNoFolder);
-  const Result<Rows> rows = Get(kernels);
-  ASSERT_TRUE(rows.ok()) << rows.message();
-  EXPECT_EQ(SizesOf(*rows), (std::set{1, 2, 4, 8}));
-  EXPECT_EQ(kernels.measured(), static_cast<long>(rows->size()));
-  EXPECT_GE(EnginesAt(*rows, 8).size(), 2u);
-  for (const MicroConfiguration& row : *rows) EXPECT_GT(row.time_ms, 0) << row.engine;
+  const Rows rows = Must(Get(kernels));
+  EXPECT_EQ(SizesOf(rows), (std::set{1, 2, 4, 8}));
+  EXPECT_EQ(kernels.measured(), static_cast<long>(rows.size()));
+  EXPECT_GE(EnginesAt(rows, 8).size(), 2u);
+  for (const MicroConfiguration& row : rows) EXPECT_GT(row.time_ms, 0) << row.engine;
 }
 
 TEST_F(MeasuredKernelsTest, IdenticalKernelsAreMeasuredOnce) {
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
-  const Result<Rows> first = Get(kernels);
-  ASSERT_TRUE(first.ok()) << first.message();
+  const Rows first = Must(Get(kernels));
   const long measured = kernels.measured();
-  const Result<Rows> second = Get(kernels);
-  ASSERT_TRUE(second.ok());
-  EXPECT_EQ(*second, *first);
+  const Rows second = Must(Get(kernels));
+  EXPECT_EQ(second, first);
   EXPECT_EQ(kernels.measured(), measured);
   // Another batch of the same kernel lacks only its own size.
-  const Result<Rows> larger = Get(kernels, Problem(16));
-  ASSERT_TRUE(larger.ok());
-  EXPECT_EQ(kernels.measured() - measured, static_cast<long>(EnginesAt(*larger, 16).size()));
+  const Rows larger = Must(Get(kernels, Problem(16)));
+  EXPECT_EQ(kernels.measured() - measured, static_cast<long>(EnginesAt(larger, 16).size()));
 }
 
 TEST_F(MeasuredKernelsTest, WhatTheStoreHasIsNotMeasured) {
   MeasuredKernels cold(&store_, std::nullopt, kNoFolder);
-  const Result<Rows> measured = Get(cold);
-  ASSERT_TRUE(measured.ok());
+  const Rows measured = Must(Get(cold));
   MeasuredKernels warm(&store_, std::nullopt, kNoFolder);
-  const Result<Rows> read = Get(warm);
-  ASSERT_TRUE(read.ok());
+  const Rows read = Must(Get(warm));
   EXPECT_EQ(warm.measured(), 0);
-  EXPECT_EQ(*read, *measured);
+  EXPECT_EQ(read, measured);
 }
 
 // The store's rows may come from other settings, or be wrong.
 TEST_F(MeasuredKernelsTest, RowsSayNoLessThanTheLibraryNeeds) {
   MeasuredKernels cold(&store_, std::nullopt, kNoFolder);
-  const Result<Rows> measured = Get(cold);
-  ASSERT_TRUE(measured.ok());
+  const Rows measured = Must(Get(cold));
   MeasuredKernels warm(&store_, std::nullopt, kNoFolder);
   int asked = 0;
   Question question = Asking(Problem(), false);
@@ -64,7 +57,7 @@ TEST_F(MeasuredKernelsTest, RowsSayNoLessThanTheLibraryNeeds) {
     return images == 8 ? 12345678 : 0;
   };
   const MeasuredRows answer = warm.Get(device_, question);
-  for (const MicroConfiguration& row : *measured) {
+  for (const MicroConfiguration& row : measured) {
     const auto known =
         std::find_if(answer.rows.begin(), answer.rows.end(), [&](const MicroConfiguration& other) {
           return other.engine == row.engine && other.micro_batch == row.micro_batch;
@@ -76,9 +69,9 @@ TEST_F(MeasuredKernelsTest, RowsSayNoLessThanTheLibraryNeeds) {
                                           ? std::max<size_t>(row.workspace_bytes, 12345678)
                                           : row.workspace_bytes);
   }
-  EXPECT_EQ(asked, static_cast<int>(measured->size()));
+  EXPECT_EQ(asked, static_cast<int>(measured.size()));
   warm.Get(device_, question);
-  EXPECT_LT(asked, 2 * static_cast<int>(measured->size())) << "what was told is not asked again";
+  EXPECT_LT(asked, 2 * static_cast<int>(measured.size())) << "what was told is not asked again";
   EXPECT_EQ(warm.measured(), 0);
 }
 
@@ -92,21 +85,23 @@ class RacedStore : public MemoryStore {
   }
 };
 
-TEST_F(MeasuredKernelsTest, TheFirstWriterWins) {
-  RacedStore store;
-  ASSERT_TRUE(
-      store.Write(Problem(), device_.platform, {{{"legacy:0", 8, 1234, 0, true}, 5, false}}, {8})
-          .ok());
-  MeasuredKernels kernels(&store, std::nullopt, kNoFolder);
-  const Result<Rows> rows = Get(kernels);
-  ASSERT_TRUE(rows.ok()) << rows.message();
+// Expects algorithm 0 for all images once, with the time that StoreRow stored.
+void ExpectStoredRow(const Rows& rows) {
   int found = 0;
-  for (const MicroConfiguration& row : *rows) {
+  for (const MicroConfiguration& row : rows) {
     if (row.engine != "legacy:0" || row.micro_batch != 8) continue;
     EXPECT_EQ(row.time_ms, 1234);
     ++found;
   }
   EXPECT_EQ(found, 1);
+}
+
+TEST_F(MeasuredKernelsTest, TheFirstWriterWins) {
+  RacedStore store;
+  StoreRow(store, 1234, {8});
+  MeasuredKernels kernels(&store, std::nullopt, kNoFolder);
+  const Rows rows = Must(Get(kernels));
+  ExpectStoredRow(rows);
 }
 
 TEST_F(MeasuredKernelsTest, AFailingStoreCostsOnlyWhatItWouldHaveKept) {
@@ -118,9 +113,8 @@ TEST_F(MeasuredKernelsTest, AFailingStoreCostsOnlyWhatItWouldHaveKept) {
   MemoryStore full;
   full.write_fails = true;
   MeasuredKernels unwritable(&full, std::nullopt, kNoFolder);
-  const Result<Rows> rows = Get(unwritable);
-  ASSERT_TRUE(rows.ok()) << rows.message();
-  EXPECT_EQ(SizesOf(*rows), (std::set{1, 2, 4, 8}));
+  const Rows rows = Must(Get(unwritable));
+  EXPECT_EQ(SizesOf(rows), (std::set{1, 2, 4, 8}));
   const long measured = unwritable.measured();
   EXPECT_TRUE(Get(unwritable).ok());
   EXPECT_EQ(unwritable.measured(), measured);
@@ -130,13 +124,10 @@ TEST_F(MeasuredKernelsTest, MayNotMeasureMeansWhatIsKnown) {
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
   EXPECT_FALSE(Get(kernels, Problem(), false).ok());
   EXPECT_EQ(kernels.measured(), 0);
-  ASSERT_TRUE(
-      store_.Write(Problem(), device_.platform, {{{"legacy:0", 8, 5, 0, true}, 5, false}}, {8})
-          .ok());
+  StoreRow(store_, 5, {8});
   MeasuredKernels informed(&store_, std::nullopt, kNoFolder);
-  const Result<Rows> rows = Get(informed, Problem(), false);
-  ASSERT_TRUE(rows.ok()) << rows.message();
-  EXPECT_EQ(rows->size(), 1u);
+  const Rows rows = Must(Get(informed, Problem(), false));
+  EXPECT_EQ(rows.size(), 1u);
   EXPECT_EQ(informed.measured(), 0);
 }
 
@@ -150,10 +141,9 @@ TEST_F(MeasuredKernelsTest, AllMemoryIsGivenBack) {
 TEST_F(MeasuredKernelsTest, EnginesWithoutMemoryAreLeftOut) {
   const ConvolutionProblem problem = Problem(64);
   MeasuredKernels roomy(nullptr, std::nullopt, kNoFolder);
-  const Result<Rows> all = Get(roomy, problem);
-  ASSERT_TRUE(all.ok()) << all.message();
+  const Rows all = Must(Get(roomy, problem));
   size_t largest = 0;
-  for (const MicroConfiguration& row : *all) largest = std::max(largest, row.workspace_bytes);
+  for (const MicroConfiguration& row : all) largest = std::max(largest, row.workspace_bytes);
   ASSERT_GT(largest, size_t{1} << 20);
   // There is room for the operands (2 x 590 KB and a little more), but not for the largest
   // workspace.
@@ -165,41 +155,30 @@ TEST_F(MeasuredKernelsTest, EnginesWithoutMemoryAreLeftOut) {
   EXPECT_EQ(FreeBytes(), before);
   EXPECT_EQ(cuMemFree(occupied), CUDA_SUCCESS);
   ASSERT_TRUE(some.ok()) << some.message();
-  EXPECT_LT(EnginesAt(*some, 64).size(), EnginesAt(*all, 64).size());
+  EXPECT_LT(EnginesAt(*some, 64).size(), EnginesAt(all, 64).size());
   EXPECT_GE(EnginesAt(*some, 64).size(), 1u);
   // Another process may hold the memory, so what is missing now must not be missing for ever.
   EXPECT_FALSE(narrow.HasAllEngines(device_, problem));
   EXPECT_TRUE(roomy.HasAllEngines(device_, problem));
   MeasuredKernels later(&store_, std::nullopt, kNoFolder);
-  const Result<Rows> again = Get(later, problem);
-  ASSERT_TRUE(again.ok()) << again.message();
-  EXPECT_EQ(EnginesAt(*again, 64), EnginesAt(*all, 64));
+  const Rows again = Must(Get(later, problem));
+  EXPECT_EQ(EnginesAt(again, 64), EnginesAt(all, 64));
   EXPECT_TRUE(later.HasAllEngines(device_, problem));
 }
 
 TEST_F(MeasuredKernelsTest, ASizeThatIsNotCompleteIsCompletedAndItsRowsStay) {
-  ASSERT_TRUE(
-      store_.Write(Problem(), device_.platform, {{{"legacy:0", 8, 1234, 0, true}, 5, false}}, {})
-          .ok());
+  StoreRow(store_, 1234, {});
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
-  const Result<Rows> known = Get(kernels, Problem(), false);
-  ASSERT_TRUE(known.ok()) << known.message();
-  EXPECT_EQ(known->size(), 1u);
+  const Rows known = Must(Get(kernels, Problem(), false));
+  EXPECT_EQ(known.size(), 1u);
   EXPECT_FALSE(kernels.HasAllEngines(device_, Problem()));
-  const Result<Rows> rows = Get(kernels);
-  ASSERT_TRUE(rows.ok()) << rows.message();
+  const Rows rows = Must(Get(kernels));
   EXPECT_TRUE(kernels.HasAllEngines(device_, Problem()));
-  EXPECT_GT(EnginesAt(*rows, 8).size(), 1u);
-  int found = 0;
-  for (const MicroConfiguration& row : *rows) {
-    if (row.engine != "legacy:0" || row.micro_batch != 8) continue;
-    EXPECT_EQ(row.time_ms, 1234);
-    ++found;
-  }
-  EXPECT_EQ(found, 1);
+  EXPECT_GT(EnginesAt(rows, 8).size(), 1u);
+  ExpectStoredRow(rows);
   const auto stored = store_.Read(Problem(), device_.platform);
   EXPECT_EQ(stored->complete_sizes, (std::vector{1, 2, 4, 8}));
-  EXPECT_EQ(stored->rows.size(), rows->size());
+  EXPECT_EQ(stored->rows.size(), rows.size());
 }
 
 TEST_F(MeasuredKernelsTest, WhatFailedIsNotTriedAgain) {
@@ -333,9 +312,8 @@ TEST_F(MeasuredKernelsTest, PiecesOfSixteenBitFilterGradientsCostTheirSum) {
     const ConvolutionProblem problem = FilterGradient(type);
     MemoryStore store;
     MeasuredKernels kernels(&store, std::nullopt, kNoFolder);
-    const Result<Rows> rows = Get(kernels, problem);
-    ASSERT_TRUE(rows.ok()) << rows.message();
-    EXPECT_EQ(SizesOf(*rows), (std::set{1, 2, 4, 8}));
+    const Rows rows = Must(Get(kernels, problem));
+    EXPECT_EQ(SizesOf(rows), (std::set{1, 2, 4, 8}));
     const auto sums = StoredSums(store, problem, device_.platform);
     ASSERT_EQ(sums.size(), 1u);
     EXPECT_GT(sums[0].time_ms, 0);
@@ -349,10 +327,10 @@ TEST_F(MeasuredKernelsTest, PiecesOfSixteenBitFilterGradientsCostTheirSum) {
         expected.time_ms += sums[0].time_ms;
         expected.workspace_bytes += PartialSumBytes(problem);
       }
-      EXPECT_NE(std::find(rows->begin(), rows->end(), expected), rows->end());
+      EXPECT_NE(std::find(rows.begin(), rows.end(), expected), rows.end());
       ++compared;
     }
-    EXPECT_EQ(compared, rows->size());
+    EXPECT_EQ(compared, rows.size());
   }
 }
 
@@ -360,34 +338,23 @@ TEST_F(MeasuredKernelsTest, PiecesOfSixteenBitFilterGradientsCostTheirSum) {
 TEST_F(MeasuredKernelsTest, SumsOfPartialsAreTrustedApart) {
   const ConvolutionProblem problem = FilterGradient(DataType::kHalf);
   MeasuredKernels first(&store_, std::nullopt, kNoFolder);
-  const Result<Rows> rows = Get(first, problem);
-  ASSERT_TRUE(rows.ok()) << rows.message();
-  const auto row = [&](int size) { return RowOf(*rows, size); };
-  ASSERT_TRUE(store_.MarkVerified(problem, device_.platform, {row(4)}).ok());
-  const Configuration configuration = {{{row(4), 2}}};
+  const Rows rows = Must(Get(first, problem));
+  ASSERT_TRUE(store_.MarkVerified(problem, device_.platform, {RowOf(rows, 4)}).ok());
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
-  EXPECT_EQ(kernels.Verify(device_, problem, {configuration, row(8), Proof::kKnown}).kind,
-            Trust::Kind::kUnknown);
-  EXPECT_EQ(kernels.Verify(device_, problem, {configuration, row(8), Proof::kOnce}).kind,
-            Trust::Kind::kTrusted);
+  EXPECT_EQ(VerifyHalves(kernels, rows, Proof::kKnown, problem), Trust::Kind::kUnknown);
+  EXPECT_EQ(VerifyHalves(kernels, rows, Proof::kOnce, problem), Trust::Kind::kTrusted);
   // The next process finds that the sum was compared.
   MeasuredKernels next(&store_, std::nullopt, kNoFolder);
-  EXPECT_EQ(next.Verify(device_, problem, {configuration, row(8), Proof::kKnown}).kind,
-            Trust::Kind::kTrusted);
+  EXPECT_EQ(VerifyHalves(next, rows, Proof::kKnown, problem), Trust::Kind::kTrusted);
 }
 
 // Pieces that another process compared have not run in this one.
 TEST_F(MeasuredKernelsTest, WhatWasComparedElsewhereIsNoProofThatItRanHere) {
   MeasuredKernels first(&store_, std::nullopt, kNoFolder);
-  const Result<Rows> rows = Get(first);
-  ASSERT_TRUE(rows.ok()) << rows.message();
-  const auto row = [&](int size) { return RowOf(*rows, size); };
-  const Configuration configuration = {{{row(4), 2}}};
-  ASSERT_TRUE(store_.MarkVerified(Problem(), device_.platform, {row(4)}).ok());
+  const Rows rows = Must(Get(first));
+  ASSERT_TRUE(store_.MarkVerified(Problem(), device_.platform, {RowOf(rows, 4)}).ok());
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
-  const auto verify = [&](Proof proof) {
-    return kernels.Verify(device_, Problem(), {configuration, row(8), proof}).kind;
-  };
+  const auto verify = [&](Proof proof) { return VerifyHalves(kernels, rows, proof); };
   EXPECT_EQ(verify(Proof::kKnown), Trust::Kind::kTrusted);
   EXPECT_EQ(verify(Proof::kKnownHere), Trust::Kind::kUnknown);
   EXPECT_EQ(verify(Proof::kHere), Trust::Kind::kTrusted);
@@ -440,9 +407,8 @@ TEST_F(MeasuredKernelsTest, ASingleImageLeavesTheSumToBeMeasured) {
   problem.n = 1;
   ASSERT_TRUE(Get(kernels, problem).ok());
   problem.n = 8;
-  const Result<Rows> rows = Get(kernels, problem);
-  ASSERT_TRUE(rows.ok()) << rows.message();
-  EXPECT_EQ(SizesOf(*rows), (std::set{1, 2, 4, 8}));
+  const Rows rows = Must(Get(kernels, problem));
+  EXPECT_EQ(SizesOf(rows), (std::set{1, 2, 4, 8}));
 }
 
 TEST_F(MeasuredKernelsTest, OtherKernelsHaveNoSum) {
@@ -466,14 +432,12 @@ TEST_F(MeasuredKernelsTest, AMissingSumIsMeasuredBehindCompleteSizes) {
   ASSERT_TRUE(older.Write(problem, device_.platform, known.rows, known.complete_sizes).ok());
 
   MeasuredKernels silent(&older, std::nullopt, kNoFolder);
-  const Result<Rows> whole = Get(silent, problem, false);
-  ASSERT_TRUE(whole.ok()) << whole.message();
-  EXPECT_EQ(SizesOf(*whole), (std::set{8}));
+  const Rows whole = Must(Get(silent, problem, false));
+  EXPECT_EQ(SizesOf(whole), (std::set{8}));
   MeasuredKernels kernels(&older, std::nullopt, kNoFolder);
-  const Result<Rows> rows = Get(kernels, problem);
-  ASSERT_TRUE(rows.ok()) << rows.message();
+  const Rows rows = Must(Get(kernels, problem));
   EXPECT_EQ(kernels.measured(), 1);
-  EXPECT_EQ(SizesOf(*rows), (std::set{1, 2, 4, 8}));
+  EXPECT_EQ(SizesOf(rows), (std::set{1, 2, 4, 8}));
 }
 
 TEST_F(MeasuredKernelsTest, WithoutWhatSumsPartialsTheyStayWhole) {

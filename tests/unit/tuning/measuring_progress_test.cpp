@@ -52,8 +52,7 @@ class MeasuringProgressTest : public MeasuredKernelsTest {
 
 TEST_F(MeasuringProgressTest, EveryEngineOfEveryMicroBatchIsTold) {
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder, {}, recorder_);
-  const Result<Rows> rows = Get(kernels);
-  ASSERT_TRUE(rows.ok()) << rows.message();
+  const Rows rows = Must(Get(kernels));
   std::set<std::pair<int, size_t>> told;
   for (const Recorder::Told& one : recorder_.told(Activity::kMeasuring)) {
     EXPECT_EQ(one.problem, Problem());
@@ -63,8 +62,8 @@ TEST_F(MeasuringProgressTest, EveryEngineOfEveryMicroBatchIsTold) {
   }
   std::set<int> sizes;
   for (const auto& [size, engine] : told) sizes.insert(size);
-  EXPECT_EQ(sizes, SizesOf(*rows));
-  EXPECT_GE(told.size(), rows->size() / 2) << "twins have one measurement";
+  EXPECT_EQ(sizes, SizesOf(rows));
+  EXPECT_GE(told.size(), rows.size() / 2) << "twins have one measurement";
   EXPECT_GT(recorder_.began, 0);
   EXPECT_EQ(recorder_.began, recorder_.ended);
 }

@@ -21,6 +21,7 @@
 #include "tests/support/engines.h"
 #include "tests/support/faulty_cudnn.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/seeded_random.h"
 #include "tests/support/stand_in.h"
 #include "tuning/tuning_handle.h"
 
@@ -78,13 +79,18 @@ class VerifyTest : public ::testing::Test {
     return Verify(problem, configuration, Micro(problem, "legacy:0", problem.n), budget);
   }
 
+  // Runs `verify` with another library.
+  template <typename Run>
+  auto With(const cudnn::Functions& functions, const Run& verify) {
+    device_.functions = &functions;
+    const auto verified = verify();
+    device_.functions = &functions_;
+    return verified;
+  }
+
   Verification VerifyFaulty(const ConvolutionProblem& problem, const Fault& fault,
                             const EngineId& engine = "legacy:1") {
-    const cudnn::Functions faulty = test::FaultyStandIn(fault);
-    device_.functions = &faulty;
-    const Verification verification = VerifyThree(problem, engine);
-    device_.functions = &functions_;
-    return verification;
+    return With(test::FaultyStandIn(fault), [&] { return VerifyThree(problem, engine); });
   }
 
   const cudnn::Functions functions_ = test::StandIn();
@@ -139,12 +145,9 @@ TEST_F(VerifyTest, AWholeFilterGradientIsAddedToItself) {
   const ConvolutionProblem problem = ComparedProblem(Operation::kBackwardFilter);
   const MicroConfiguration whole = Micro(problem, "legacy:1", problem.n);
   const auto verify = [&](const Fault& fault) {
-    const cudnn::Functions faulty = test::FaultyStandIn(fault);
-    device_.functions = &faulty;
-    const Verdict verdict =
-        Verify(problem, {{{whole, 1}}}, Micro(problem, "legacy:0", problem.n)).verdict;
-    device_.functions = &functions_;
-    return verdict;
+    return With(test::FaultyStandIn(fault), [&] {
+      return Verify(problem, {{{whole, 1}}}, Micro(problem, "legacy:0", problem.n)).verdict;
+    });
   };
   EXPECT_EQ(verify({.at = -1, .later = NoteCall}), Verdict::kEqual);
   EXPECT_THAT(compared, testing::ElementsAre(std::pair(10, false), std::pair(10, true),
@@ -265,10 +268,9 @@ TEST_F(VerifyTest, APieceThatWritesBesideItsPartialIsNamed) {
 TEST_F(VerifyTest, ASumThatCannotBeEnqueuedIsNoVerdict) {
   cudnn::Functions functions = functions_;
   functions.cudnnOpTensor = [](auto...) { return CUDNN_STATUS_NOT_SUPPORTED; };
-  device_.functions = &functions;
-  const Verification verification =
-      VerifyThree(ComparedProblem(Operation::kBackwardFilter, DataType::kHalf));
-  device_.functions = &functions_;
+  const Verification verification = With(functions, [&] {
+    return VerifyThree(ComparedProblem(Operation::kBackwardFilter, DataType::kHalf));
+  });
   EXPECT_EQ(verification.verdict, Verdict::kNotCompared);
   EXPECT_THAT(verification.message, HasSubstr("the sum of partials of the plan"));
 }
@@ -432,11 +434,10 @@ TEST_F(VerifyTest, ADeadlineThatPassesEndsItBeforeTheNextPiece) {
   const cudnn::Functions counting = test::FaultyStandIn(
       {1, [](const cudnn::ConvolutionCall&) { std::this_thread::sleep_until(PassingDeadline()); },
        nullptr, CUDNN_STATUS_SUCCESS, [](const cudnn::ConvolutionCall&) { ++later_pieces; }});
-  device_.functions = &counting;
   MeasureLimits budget;
   budget.deadline = PassingDeadline() = Clock::now() + std::chrono::seconds(2);
-  const Verification verification = Verify(problem, configuration, undivided, budget);
-  device_.functions = &functions_;
+  const Verification verification =
+      With(counting, [&] { return Verify(problem, configuration, undivided, budget); });
   EXPECT_EQ(verification.verdict, Verdict::kNotCompared);
   EXPECT_EQ(verification.message, "verifying takes too long");
   EXPECT_EQ(later_pieces, 0);
@@ -456,9 +457,7 @@ TEST_F(VerifyTest, WhatIsNoPlanOfTheProblemIsNoVerdict) {
 
 // Tries every engine of the stand-in at random divisions.
 TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  test::SeededRandom random;
   constexpr int kProblems = 300;
   int problems = 0, equal = 0, winograd = 0;
   while (problems < kProblems) {

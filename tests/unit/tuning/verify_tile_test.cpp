@@ -161,6 +161,20 @@ class VerifyTileTest : public TileTest {
     }
     return {Verdict::kEqual, ""};
   }
+  // Expects that the plan's tiles are right as views, and with each tensor packed that spans more
+  // than a few rows. Returns how often its engine serves the tiles.
+  int ExpectEqual(const cudnn::GraphTemplate& plan, const TileGrid& grid) {
+    const ConvolutionProblem& whole = plan.convolution.problem;
+    int compared = 0;
+    for (const int64_t most_span : {kMostViewSpan, int64_t{200}}) {
+      const Division division = Divide(whole, grid, plan, most_span);
+      if (division.tiles == nullptr) continue;
+      const Verification verification = VerifyKinds(whole, division, ScopeOf({plan}));
+      EXPECT_EQ(verification.verdict, Verdict::kEqual) << verification.message;
+      ++compared;
+    }
+    return compared;
+  }
 };
 
 ConvolutionProblem Small(Operation operation, DataType type, Layout layout, int rank = 2) {
@@ -193,16 +207,7 @@ TEST_F(VerifyTileTest, RightTilesAreEqual) {
           SCOPED_TRACE(Describe(problem));
           if (!CutIntoTiles(problem, grid).ok()) continue;
           for (const int engine : {0, 1}) {
-            const cudnn::GraphTemplate plan = PlanOf(problem, engine);
-            const ConvolutionProblem& whole = plan.convolution.problem;
-            // Compares tiles as views, and with each tensor packed that spans more than a few rows.
-            for (const int64_t most_span : {kMostViewSpan, int64_t{200}}) {
-              const Division division = Divide(whole, grid, plan, most_span);
-              if (division.tiles == nullptr) continue;
-              const Verification verification = VerifyKinds(whole, division, ScopeOf({plan}));
-              EXPECT_EQ(verification.verdict, Verdict::kEqual) << verification.message;
-              ++compared[engine];
-            }
+            compared[engine] += ExpectEqual(PlanOf(problem, engine), grid);
           }
         }
       }
@@ -238,15 +243,7 @@ TEST_F(VerifyTileTest, RightTilesOfFusedPlansAreEqual) {
           const ConvolutionProblem problem = Small(operation, type, layout);
           SCOPED_TRACE(Describe(problem));
           for (const int engine : {0, 1}) {
-            const cudnn::GraphTemplate plan = PlanOf(problem, engine, Fused(operation));
-            const ConvolutionProblem& whole = plan.convolution.problem;
-            for (const int64_t most_span : {kMostViewSpan, int64_t{200}}) {
-              const Division division = Divide(whole, grid, plan, most_span);
-              if (division.tiles == nullptr) continue;
-              const Verification verification = VerifyKinds(whole, division, ScopeOf({plan}));
-              EXPECT_EQ(verification.verdict, Verdict::kEqual) << verification.message;
-              ++compared;
-            }
+            compared += ExpectEqual(PlanOf(problem, engine, Fused(operation)), grid);
           }
         }
       }

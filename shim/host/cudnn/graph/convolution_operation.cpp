@@ -106,14 +106,8 @@ Operation ConvolutionOperation::operation() const {
 }
 
 const GraphTensor& ConvolutionOperation::output() const {
-  switch (operation()) {
-    case Operation::kBackwardData:
-      return x;
-    case Operation::kBackwardFilter:
-      return w;
-    default:
-      return y;
-  }
+  const GraphTensor* const results[] = {&y, &x, &w};
+  return *results[static_cast<int>(operation())];
 }
 
 cudnnStatus_t ConvolutionOperation::Set(const Attribute& attribute) {
@@ -125,10 +119,7 @@ cudnnStatus_t ConvolutionOperation::Set(const Attribute& attribute) {
     case Role::kConvolution:
       return TakeOperand(attribute, &convolution);
     case Role::kX:
-      if (operation() == Operation::kBackwardFilter) {
-        return TakeChild(attribute, &x, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                         CUDNN_STATUS_NOT_SUPPORTED);
-      }
+      if (operation() == Operation::kBackwardFilter) return TakeChild(attribute, &x);
       return TakeOperand(attribute, &x);
     case Role::kW:
       return TakeOperand(attribute, &w);

@@ -57,8 +57,9 @@ D* As(void* handle) {
 // Copies a single descriptor attribute into `child`. A count other than one is refused with
 // `wrong_count`.
 template <class D>
-cudnnStatus_t TakeChild(const Attribute& attribute, D* child, cudnnStatus_t wrong_type,
-                        cudnnStatus_t wrong_count) {
+cudnnStatus_t TakeChild(const Attribute& attribute, D* child,
+                        cudnnStatus_t wrong_type = CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
+                        cudnnStatus_t wrong_count = CUDNN_STATUS_NOT_SUPPORTED) {
   HOSTGPU_REFUSE_IF(attribute.type != CUDNN_TYPE_BACKEND_DESCRIPTOR, wrong_type);
   HOSTGPU_REFUSE_IF(attribute.count != 1, wrong_count);
   void* handle = attribute.Value<void*>();
@@ -71,8 +72,9 @@ cudnnStatus_t TakeChild(const Attribute& attribute, D* child, cudnnStatus_t wron
 
 // Overwrites the caller's descriptor of the same kind with `child`.
 template <class D>
-cudnnStatus_t GiveChild(const AttributeRequest& request, const D& child, cudnnStatus_t wrong_type,
-                        cudnnStatus_t wrong_count) {
+cudnnStatus_t GiveChild(const AttributeRequest& request, const D& child,
+                        cudnnStatus_t wrong_type = CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
+                        cudnnStatus_t wrong_count = CUDNN_STATUS_NOT_SUPPORTED) {
   HOSTGPU_REFUSE_IF(request.type != CUDNN_TYPE_BACKEND_DESCRIPTOR, wrong_type);
   HOSTGPU_REFUSE_IF(request.requested != 1 || request.values == nullptr, wrong_count);
   void* handle = *static_cast<void**>(request.values);

@@ -40,15 +40,13 @@ cudnnStatus_t TakeChoices(const Attribute& attribute, std::vector<KnobChoice>* c
 cudnnStatus_t Engine::Set(const Attribute& attribute) {
   switch (attribute.name) {
     case CUDNN_ATTR_ENGINE_OPERATION_GRAPH:
-      return TakeChild(attribute, &graph, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                       CUDNN_STATUS_NOT_SUPPORTED);
+      return TakeChild(attribute, &graph);
     case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
       return attribute.One(CUDNN_TYPE_INT64, &index, CUDNN_STATUS_BAD_PARAM);
     case CUDNN_ATTR_ENGINE_SM_COUNT_TARGET:
       return attribute.One(CUDNN_TYPE_INT32, &sm_count_target_);
     case CUDNN_ATTR_ENGINE_DEVICEPROP:
-      return TakeChild(attribute, &device, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                       CUDNN_STATUS_NOT_SUPPORTED);
+      return TakeChild(attribute, &device);
     case CUDNN_ATTR_ENGINE_DISABLE_CLUSTER_COOPERATIVE:
       return attribute.One(CUDNN_TYPE_BOOLEAN, &without_clusters_);
     case CUDNN_ATTR_ENGINE_KNOB_INFO:
@@ -63,8 +61,7 @@ cudnnStatus_t Engine::Get(const AttributeRequest& request) const {
   const auto& computation = *graph.computation();
   switch (request.name) {
     case CUDNN_ATTR_ENGINE_OPERATION_GRAPH:
-      return GiveChild(request, graph, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                       CUDNN_STATUS_NOT_SUPPORTED);
+      return GiveChild(request, graph);
     case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
       return request.One(CUDNN_TYPE_INT64, index);
     case CUDNN_ATTR_ENGINE_KNOB_INFO: {
@@ -90,8 +87,7 @@ cudnnStatus_t Engine::Get(const AttributeRequest& request) const {
     case CUDNN_ATTR_ENGINE_SM_COUNT_TARGET:
       return request.One(CUDNN_TYPE_INT32, sm_count_target_);
     case CUDNN_ATTR_ENGINE_DEVICEPROP:
-      return GiveChild(request, device, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                       CUDNN_STATUS_NOT_SUPPORTED);
+      return GiveChild(request, device);
     case CUDNN_ATTR_ENGINE_DISABLE_CLUSTER_COOPERATIVE:
       return request.One(CUDNN_TYPE_BOOLEAN, without_clusters_);
     default:
@@ -110,8 +106,7 @@ cudnnStatus_t Engine::Complete() {
 cudnnStatus_t EngineConfig::Set(const Attribute& attribute) {
   switch (attribute.name) {
     case CUDNN_ATTR_ENGINECFG_ENGINE:
-      return TakeChild(attribute, &engine, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                       CUDNN_STATUS_NOT_SUPPORTED);
+      return TakeChild(attribute, &engine);
     case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES:
       return TakeChoices(attribute, &choices);
     case CUDNN_ATTR_ENGINECFG_INTERMEDIATE_INFO:
@@ -126,8 +121,7 @@ cudnnStatus_t EngineConfig::Set(const Attribute& attribute) {
 cudnnStatus_t EngineConfig::Get(const AttributeRequest& request) const {
   switch (request.name) {
     case CUDNN_ATTR_ENGINECFG_ENGINE:
-      return GiveChild(request, engine, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                       CUDNN_STATUS_NOT_SUPPORTED);
+      return GiveChild(request, engine);
     case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES:
       return GiveChildren<KnobChoice>(request, choices);
     case CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE:

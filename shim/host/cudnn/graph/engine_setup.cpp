@@ -14,33 +14,15 @@ size_t Aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 std::vector<int> AlgorithmsOf(const ConvolutionShape& shape) {
   if (shape.type == DataType::kInt8) return {1};
-  switch (shape.operation) {
-    case Operation::kForward:
-      return {0, 1, 2, 6};
-    case Operation::kBackwardData:
-      return {0, 1, 4, 0};
-    case Operation::kBackwardFilter:
-      return {0, 1, 5, 0};
-  }
-  return {};
-}
-
-bool IsWinograd(Operation operation, int algorithm) {
-  switch (operation) {
-    case Operation::kForward:
-      return algorithm == 6;
-    case Operation::kBackwardData:
-      return algorithm == 4;
-    case Operation::kBackwardFilter:
-      return algorithm == 5;
-  }
-  return false;
+  const int winograd = WinogradOf(shape.operation);
+  if (shape.operation == Operation::kForward) return {0, 1, 2, winograd};
+  return {0, 1, winograd, 0};
 }
 
 bool IsWinograd(const Computation& computation, int64_t index) {
   if (!computation.convolution) return false;
   const ConvolutionShape& shape = computation.convolution->problem.shape;
-  return IsWinograd(shape.operation, AlgorithmsOf(shape)[index]);
+  return AlgorithmsOf(shape)[index] == WinogradOf(shape.operation);
 }
 
 bool HasWorkspaceKnob(const ConvolutionPart& convolution, int algorithm) {

@@ -37,8 +37,7 @@ cudnnStatus_t EngineHeuristics::Set(const Attribute& attribute) {
     case CUDNN_ATTR_ENGINEHEUR_SM_COUNT_TARGET:
       return attribute.One(CUDNN_TYPE_INT32, &sm_count_target_);
     case CUDNN_ATTR_ENGINEHEUR_DEVICEPROP:
-      return TakeChild(attribute, &device_, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                       CUDNN_STATUS_NOT_SUPPORTED);
+      return TakeChild(attribute, &device_);
     default:
       return Refuse(CUDNN_STATUS_BAD_PARAM, "no attribute of heuristics");
   }

@@ -8,10 +8,7 @@ cudnnStatus_t KernelCache::Set(const Attribute& attribute) {
   switch (attribute.name) {
     case CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH: {
       OperationGraph graph;  // only checked
-      if (auto status = TakeChild(attribute, &graph, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                                  CUDNN_STATUS_NOT_SUPPORTED)) {
-        return status;
-      }
+      if (auto status = TakeChild(attribute, &graph)) return status;
       HOSTGPU_REFUSE_IF(!graph.finalized(), CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
       return CUDNN_STATUS_SUCCESS;
     }

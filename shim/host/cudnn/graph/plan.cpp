@@ -11,11 +11,9 @@ cudnnStatus_t ExecutionPlan::Set(const Attribute& attribute) {
     case CUDNN_ATTR_EXECUTION_PLAN_HANDLE:
       return attribute.One(CUDNN_TYPE_HANDLE, &handle_);
     case CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG:
-      return TakeChild(attribute, &config_, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                       CUDNN_STATUS_NOT_SUPPORTED);
+      return TakeChild(attribute, &config_);
     case CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP:
-      return TakeChild(attribute, &device_, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                       CUDNN_STATUS_NOT_SUPPORTED);
+      return TakeChild(attribute, &device_);
     case CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION:
       HOSTGPU_REFUSE_IF(attribute.count < 0, CUDNN_STATUS_BAD_PARAM);
       json_.assign(static_cast<const char*>(attribute.values),
@@ -24,10 +22,7 @@ cudnnStatus_t ExecutionPlan::Set(const Attribute& attribute) {
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE: {
       KernelCache cache;  // only checked
-      if (auto status = TakeChild(attribute, &cache, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                                  CUDNN_STATUS_NOT_SUPPORTED)) {
-        return status;
-      }
+      if (auto status = TakeChild(attribute, &cache)) return status;
       HOSTGPU_REFUSE_IF(!cache.finalized(), CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
       return CUDNN_STATUS_SUCCESS;
     }
@@ -45,15 +40,13 @@ cudnnStatus_t ExecutionPlan::Get(const AttributeRequest& request) const {
     case CUDNN_ATTR_EXECUTION_PLAN_HANDLE:
       return request.One(CUDNN_TYPE_HANDLE, handle_);
     case CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG:
-      return GiveChild(request, config_, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                       CUDNN_STATUS_NOT_SUPPORTED);
+      return GiveChild(request, config_);
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
       return request.One(CUDNN_TYPE_INT64, static_cast<int64_t>(config_.setup().workspace_bytes));
     case CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION:
       return GiveText(request, PlanToJson(config_, device_.profile()));
     case CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP:
-      return GiveChild(request, device_, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
-                       CUDNN_STATUS_NOT_SUPPORTED);
+      return GiveChild(request, device_);
     case CUDNN_ATTR_EXECUTION_PLAN_COMPUTED_INTERMEDIATE_UIDS:
     case CUDNN_ATTR_EXECUTION_PLAN_RUN_ONLY_INTERMEDIATE_UIDS:
       return Refuse(CUDNN_STATUS_NOT_SUPPORTED, "intermediates");

@@ -1,6 +1,7 @@
 #include "shim/host/cudnn/graph/pointwise_program.h"
 
 #include "shim/host/cudnn/graph/pointwise_function.h"
+#include "shim/host/cudnn/problem.h"
 #include "shim/host/engines/element.h"
 #include "shim/host/engines/parallel.h"
 

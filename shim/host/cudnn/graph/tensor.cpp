@@ -1,6 +1,8 @@
 #include "shim/host/cudnn/graph/tensor.h"
 
-#include "shim/host/cudnn/problem.h"
+#include <algorithm>
+
+#include "shim/host/cudnn/descriptors.h"
 
 namespace hostgpu {
 namespace {
@@ -24,36 +26,8 @@ bool HasType(const GraphTensor& tensor) {
 }  // namespace
 
 size_t GraphElementBytes(int type) {
-  switch (type) {
-    case CUDNN_DATA_DOUBLE:
-    case CUDNN_DATA_INT64:
-      return 8;
-    case CUDNN_DATA_FLOAT:
-    case CUDNN_DATA_INT32:
-    case CUDNN_DATA_INT8x4:
-    case CUDNN_DATA_UINT8x4:
-      return 4;
-    case CUDNN_DATA_HALF:
-    case CUDNN_DATA_BFLOAT16:
-      return 2;
-    case CUDNN_DATA_INT8x32:
-      return 32;
-    default:
-      return 1;
-  }
-}
-
-bool OperandType(int type, DataType* engine_type) {
-  switch (type) {
-    case CUDNN_DATA_INT8:
-      *engine_type = DataType::kInt8;
-      return true;
-    case CUDNN_DATA_INT32:
-      *engine_type = DataType::kInt32;
-      return true;
-    default:
-      return EngineType(static_cast<cudnnDataType_t>(type), engine_type);
-  }
+  if (type == CUDNN_DATA_INT64) return 8;
+  return std::max<size_t>(ElementBytes(static_cast<cudnnDataType_t>(type)), 1);
 }
 
 cudnnStatus_t GraphTensor::Set(const Attribute& attribute) {

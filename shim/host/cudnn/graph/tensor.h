@@ -41,11 +41,7 @@ class GraphTensor final : public DescriptorOf<GraphTensor, CUDNN_BACKEND_TENSOR_
 };
 
 // Returns the bytes of one element of a graph tensor, whose types may be ones that legacy
-// descriptors refuse; 0 for a type that cuDNN does not have.
+// descriptors refuse; 1 for a type whose size is unknown here.
 size_t GraphElementBytes(int type);
-
-// Sets `engine_type` to the engines' type for a graph tensor's type; returns false if there is
-// none.
-bool OperandType(int type, DataType* engine_type);
 
 }  // namespace hostgpu

@@ -15,8 +15,8 @@ constexpr const char* kModeNames[] = {"global", "thread_local", "relaxed"};
 
 // What the calls work on, made before the capture begins.
 struct Objects {
-  CUstream capturing = nullptr, idle = nullptr;
-  CUevent event = nullptr;  // recorded outside of the capture
+  Stream capturing, idle;
+  Event event{cudaEventDisableTiming};  // recorded outside of the capture
   CUmemoryPool pool = nullptr;
   CUdeviceptr memory = 0, spare = 0;
   void* pinned = nullptr;
@@ -106,9 +106,6 @@ class CaptureModes : public HostCuda {
  protected:
   void SetUp() override {
     HostCuda::SetUp();
-    ASSERT_OK(cuStreamCreate(&objects_.capturing, CU_STREAM_NON_BLOCKING));
-    ASSERT_OK(cuStreamCreate(&objects_.idle, CU_STREAM_NON_BLOCKING));
-    ASSERT_OK(cuEventCreate(&objects_.event, CU_EVENT_DISABLE_TIMING));
     ASSERT_OK(cuEventRecord(objects_.event, objects_.idle));
     CUmemPoolProps properties{};
     properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -117,9 +114,6 @@ class CaptureModes : public HostCuda {
   }
   void TearDown() override {
     EXPECT_OK(cuMemPoolDestroy(objects_.pool));
-    EXPECT_OK(cuEventDestroy(objects_.event));
-    EXPECT_OK(cuStreamDestroy(objects_.capturing));
-    EXPECT_OK(cuStreamDestroy(objects_.idle));
     HostCuda::TearDown();
   }
 

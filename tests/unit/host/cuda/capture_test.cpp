@@ -1,4 +1,5 @@
 // Tests captures from begin to end: what they record, forks and joins, and every way to fail.
+#include <array>
 #include <atomic>
 
 #include "tests/unit/host/cuda/capturing.h"
@@ -8,21 +9,15 @@ namespace {
 
 using Capture = Capturing;
 
-void Count(void* count) { ++*static_cast<std::atomic<int>*>(count); }
-
 TEST_F(Capture, RecordsInsteadOfRunning) {
   std::atomic<int> ran{0};
-  Begin(first_);
-  EXPECT_OK(cuLaunchHostFunc(first_, Count, &ran));
-  EXPECT_EQ(Enqueue(first_, Count, &ran), 1);
-  CUgraph graph = nullptr;
-  ASSERT_OK(cuStreamEndCapture(first_, &graph));
+  const Graph graph(first_, [&] {
+    EXPECT_OK(cuLaunchHostFunc(first_, Increment, &ran));
+    EXPECT_EQ(Enqueue(first_, Increment, &ran), 1);
+  });
   EXPECT_OK(cuStreamSynchronize(first_));
   EXPECT_EQ(ran, 0);
-  size_t count = 0;
-  EXPECT_OK(cuGraphGetNodes(graph, nullptr, &count));
-  EXPECT_EQ(count, 2u);
-  EXPECT_OK(cuGraphDestroy(graph));
+  EXPECT_EQ(graph.Nodes(), 2u);
 }
 
 TEST_F(Capture, WorkBeforeAndAfterItRunsAsUsual) {
@@ -43,7 +38,7 @@ TEST_F(Capture, InfoTellsIdGraphAndWhatComesNext) {
   std::atomic<int> ran{0};
   Begin(first_);
   Begin(second_);
-  EXPECT_OK(cuLaunchHostFunc(first_, Count, &ran));
+  EXPECT_OK(cuLaunchHostFunc(first_, Increment, &ran));
   CUgraph graph = nullptr;
   const CUgraphNode* nodes = nullptr;
   const CUgraphEdgeData* edges = nullptr;
@@ -98,15 +93,13 @@ TEST_F(Capture, ThePerThreadStreamMayCapture) {
 TEST_F(Capture, AForkJoinsTheCaptureAndLeavesItAtTheEnd) {
   std::atomic<int> ran{0};
   Begin(first_);
-  EXPECT_OK(cuEventRecord(event_, first_));
-  EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
+  Chain(first_, event_, second_);
   EXPECT_EQ(StatusOf(second_), CU_STREAM_CAPTURE_STATUS_ACTIVE);
-  EXPECT_OK(cuLaunchHostFunc(second_, Count, &ran));
-  EXPECT_OK(cuEventRecord(other_event_, second_));
-  EXPECT_OK(cuStreamWaitEvent(first_, other_event_, 0));
+  EXPECT_OK(cuLaunchHostFunc(second_, Increment, &ran));
+  Chain(second_, other_event_, first_);
   EXPECT_EQ(End(first_), CUDA_SUCCESS);
   EXPECT_EQ(StatusOf(second_), CU_STREAM_CAPTURE_STATUS_NONE);
-  EXPECT_OK(cuLaunchHostFunc(second_, Count, &ran));
+  EXPECT_OK(cuLaunchHostFunc(second_, Increment, &ran));
   EXPECT_OK(cuStreamSynchronize(second_));
   EXPECT_EQ(ran, 1);
 }
@@ -114,9 +107,8 @@ TEST_F(Capture, AForkJoinsTheCaptureAndLeavesItAtTheEnd) {
 TEST_F(Capture, AForkThatDidNothingNeedsNoJoin) {
   std::atomic<int> ran{0};
   Begin(first_);
-  EXPECT_OK(cuLaunchHostFunc(first_, Count, &ran));
-  EXPECT_OK(cuEventRecord(event_, first_));
-  EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
+  EXPECT_OK(cuLaunchHostFunc(first_, Increment, &ran));
+  Chain(first_, event_, second_);
   EXPECT_EQ(End(first_), CUDA_SUCCESS);
 }
 
@@ -124,13 +116,11 @@ TEST_F(Capture, AnUnjoinedForkFailsIt) {
   std::atomic<int> ran{0};
   for (const bool joined_too_early : {false, true}) {
     Begin(first_);
-    EXPECT_OK(cuEventRecord(event_, first_));
-    EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
-    EXPECT_OK(cuLaunchHostFunc(second_, Count, &ran));
+    Chain(first_, event_, second_);
+    EXPECT_OK(cuLaunchHostFunc(second_, Increment, &ran));
     if (joined_too_early) {
-      EXPECT_OK(cuEventRecord(other_event_, second_));
-      EXPECT_OK(cuStreamWaitEvent(first_, other_event_, 0));
-      EXPECT_OK(cuLaunchHostFunc(second_, Count, &ran));
+      Chain(second_, other_event_, first_);
+      EXPECT_OK(cuLaunchHostFunc(second_, Increment, &ran));
     }
     EXPECT_EQ(End(first_), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
     EXPECT_EQ(StatusOf(first_), CU_STREAM_CAPTURE_STATUS_NONE);
@@ -141,8 +131,7 @@ TEST_F(Capture, AnUnjoinedForkFailsIt) {
 
 TEST_F(Capture, EndsOnlyWhereItBegan) {
   Begin(first_);
-  EXPECT_OK(cuEventRecord(event_, first_));
-  EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
+  Chain(first_, event_, second_);
   EXPECT_EQ(End(second_), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
   EXPECT_EQ(End(first_), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
@@ -169,9 +158,9 @@ TEST_F(Capture, TwoMayNotMerge) {
 
 TEST_F(Capture, DoesNotWaitForWhatWasNotCaptured) {
   EXPECT_OK(cuEventRecord(event_, outside_));
-  for (CUevent event : {event_, other_event_}) {  // the other one was never recorded
+  for (const Event* event : {&event_, &other_event_}) {  // the other one was never recorded
     Begin(first_);
-    EXPECT_EQ(cuStreamWaitEvent(first_, event, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    EXPECT_EQ(cuStreamWaitEvent(first_, *event, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     EXPECT_EQ(End(first_), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   }
 }
@@ -181,14 +170,12 @@ TEST_F(Capture, NothingWaitsForACaptureThatIsOver) {
   EXPECT_OK(cuEventRecord(event_, first_));
   EXPECT_EQ(End(first_), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamWaitEvent(outside_, event_, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-  EXPECT_OK(cuEventRecord(event_, outside_));
-  EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
+  Chain(outside_, event_, second_);
   EXPECT_OK(cuEventSynchronize(event_));
 }
 
 TEST_F(Capture, CapturedEventsAreNotAskedWhateverTheMode) {
-  CUevent timed = nullptr;
-  ASSERT_OK(cuEventCreate(&timed, CU_EVENT_DEFAULT));
+  const Event timed;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   EXPECT_OK(cuThreadExchangeStreamCaptureMode(&mode));
   float milliseconds = 0;
@@ -207,17 +194,15 @@ TEST_F(Capture, CapturedEventsAreNotAskedWhateverTheMode) {
   EXPECT_OK(cuThreadExchangeStreamCaptureMode(&mode));
   EXPECT_OK(cuEventRecord(timed, outside_));
   EXPECT_OK(cuEventSynchronize(timed));
-  EXPECT_OK(cuEventDestroy(timed));
 }
 
 TEST_F(Capture, OfABlockingStreamForbidsTheLegacyOne) {
   std::atomic<int> ran{0};
-  CUdeviceptr memory = 0;
-  ASSERT_OK(cuMemAlloc(&memory, 64));
+  const DeviceMemory memory(64);
   char host[64] = {};
   for (const int call : {0, 1, 2, 3, 4, 5, 6, 7}) {
     Begin(blocking_, CU_STREAM_CAPTURE_MODE_RELAXED);
-    const CUresult result = call == 0   ? cuLaunchHostFunc(nullptr, Count, &ran)
+    const CUresult result = call == 0   ? cuLaunchHostFunc(nullptr, Increment, &ran)
                             : call == 1 ? cuStreamSynchronize(CU_STREAM_LEGACY)
                             : call == 2 ? cuStreamQuery(nullptr)
                             : call == 3 ? cuEventRecord(event_, nullptr)
@@ -229,7 +214,6 @@ TEST_F(Capture, OfABlockingStreamForbidsTheLegacyOne) {
     EXPECT_EQ(End(blocking_), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) << call;
   }
   EXPECT_EQ(ran, 0);
-  EXPECT_OK(cuMemFree(memory));
 }
 
 TEST_F(Capture, AskingTheLegacyStreamWhetherItCapturesSpoilsNothing) {
@@ -260,13 +244,12 @@ TEST_F(Capture, TheLegacyStreamNeverJoins) {
 TEST_F(Capture, OnceInvalidatedRefusesEverythingUntilItsEnd) {
   std::atomic<int> ran{0};
   Begin(first_);
-  EXPECT_OK(cuEventRecord(event_, first_));
-  EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
+  Chain(first_, event_, second_);
   EXPECT_EQ(cuStreamSynchronize(second_), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  for (CUstream stream : {first_, second_}) {
+  for (const CUstream stream : std::array<CUstream, 2>{first_, second_}) {
     EXPECT_EQ(StatusOf(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-    EXPECT_EQ(cuLaunchHostFunc(stream, Count, &ran), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    EXPECT_EQ(Enqueue(stream, Count, &ran), 0);
+    EXPECT_EQ(cuLaunchHostFunc(stream, Increment, &ran), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    EXPECT_EQ(Enqueue(stream, Increment, &ran), 0);
     EXPECT_EQ(cuEventRecord(other_event_, stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     EXPECT_EQ(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     EXPECT_EQ(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
@@ -274,7 +257,7 @@ TEST_F(Capture, OnceInvalidatedRefusesEverythingUntilItsEnd) {
   }
   EXPECT_EQ(cuStreamWaitEvent(outside_, event_, 0), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   EXPECT_EQ(End(first_), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-  EXPECT_OK(cuLaunchHostFunc(second_, Count, &ran));
+  EXPECT_OK(cuLaunchHostFunc(second_, Increment, &ran));
   EXPECT_OK(cuStreamSynchronize(second_));
   EXPECT_EQ(ran, 1);
 }

@@ -27,21 +27,9 @@ inline CUresult End(CUstream stream) {
 // `first_`, `second_` and `outside_` do not wait for the legacy stream; `blocking_` does.
 class Capturing : public HostCuda {
  protected:
-  void SetUp() override {
-    HostCuda::SetUp();
-    for (CUstream* stream : {&first_, &second_, &outside_}) {
-      ASSERT_OK(cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
-    }
-    ASSERT_OK(cuStreamCreate(&blocking_, CU_STREAM_DEFAULT));
-    for (CUevent* event : {&event_, &other_event_}) {
-      ASSERT_OK(cuEventCreate(event, CU_EVENT_DISABLE_TIMING));
-    }
-  }
   void TearDown() override {
-    for (CUevent event : {event_, other_event_}) EXPECT_OK(cuEventDestroy(event));
-    for (CUstream stream : {first_, second_, outside_, blocking_}) {
-      EXPECT_EQ(StatusOf(stream), CU_STREAM_CAPTURE_STATUS_NONE);
-      EXPECT_OK(cuStreamDestroy(stream));
+    for (const Stream* stream : {&first_, &second_, &outside_, &blocking_}) {
+      EXPECT_EQ(StatusOf(*stream), CU_STREAM_CAPTURE_STATUS_NONE);
     }
     HostCuda::TearDown();
   }
@@ -49,8 +37,14 @@ class Capturing : public HostCuda {
     ASSERT_OK(cuStreamBeginCapture(stream, mode));
   }
 
-  CUstream first_ = nullptr, second_ = nullptr, outside_ = nullptr, blocking_ = nullptr;
-  CUevent event_ = nullptr, other_event_ = nullptr;
+  // Lets `waiting` wait for what `stream` has by now.
+  static void Chain(CUstream stream, CUevent event, CUstream waiting) {
+    EXPECT_OK(cuEventRecord(event, stream));
+    EXPECT_OK(cuStreamWaitEvent(waiting, event, 0));
+  }
+
+  Stream first_, second_, outside_, blocking_{cudaStreamDefault};
+  Event event_{cudaEventDisableTiming}, other_event_{cudaEventDisableTiming};
 };
 
 // Runs `body` on a thread of its own that has this thread's context.

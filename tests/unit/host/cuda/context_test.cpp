@@ -101,17 +101,15 @@ TEST_F(Contexts, RuntimeFollowsTheDriversContext) {
 }
 
 TEST_F(Contexts, StreamTellsItsContextToAThreadWithoutOne) {
-  cudaStream_t stream;
-  ASSERT_OK(cudaStreamCreate(&stream));
+  const Stream stream(cudaStreamDefault);
   CUcontext expected = nullptr;
   ASSERT_OK(cuCtxGetCurrent(&expected));
-  OnFreshThread([=] {
+  OnFreshThread([&] {
     CUcontext context = nullptr;
     EXPECT_OK(cuStreamGetCtx(stream, &context));
     EXPECT_EQ(context, expected);
     EXPECT_EQ(cuStreamGetCtx(nullptr, &context), CUDA_ERROR_INVALID_CONTEXT);
   });
-  EXPECT_OK(cudaStreamDestroy(stream));
 }
 
 TEST_F(Contexts, EnqueueOfAStandInBindsOneToAFreshThread) {
@@ -207,8 +205,7 @@ TEST(InitialisationDeathTest, FaultsMayComeFromTheEnvironment) {
 }
 
 TEST_F(Contexts, ForkedChildWorksWithoutCudaAndIsRefusedWithIt) {
-  void* pointer = nullptr;
-  ASSERT_OK(cudaMalloc(&pointer, 64));
+  const DeviceMemory memory(64);
   Gate gate;
   gate.Launch(nullptr);
   const pid_t child = fork();
@@ -221,7 +218,6 @@ TEST_F(Contexts, ForkedChildWorksWithoutCudaAndIsRefusedWithIt) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
   gate.Open();
-  EXPECT_OK(cudaFree(pointer));
 }
 
 TEST_F(ContextDeathTest, ExitDoesNotWaitForStreams) {

@@ -16,18 +16,16 @@ class Copy : public HostCuda {
     HostCuda::SetUp();
     ASSERT_OK(cudaMalloc(reinterpret_cast<void**>(&device_), kBytes));
     ASSERT_OK(cudaMallocHost(reinterpret_cast<void**>(&pinned_), kBytes));
-    ASSERT_OK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     std::iota(pageable_.begin(), pageable_.end(), 0);
   }
   void TearDown() override {
-    EXPECT_OK(cudaStreamDestroy(stream_));
     EXPECT_OK(cudaFreeHost(pinned_));
     EXPECT_OK(cudaFree(device_));
     HostCuda::TearDown();
   }
   unsigned char* device_ = nullptr;
   unsigned char* pinned_ = nullptr;
-  cudaStream_t stream_ = nullptr;
+  Stream stream_;
   std::vector<unsigned char> pageable_ = std::vector<unsigned char>(kBytes);
 };
 
@@ -69,15 +67,13 @@ TEST_F(Copy, PageableTargetIsCompleteOnReturn) {
 }
 
 TEST_F(Copy, DeviceToDeviceReturnsBeforeItIsDone) {
-  cudaStream_t blocking;
-  ASSERT_OK(cudaStreamCreate(&blocking));
+  const Stream blocking(cudaStreamDefault);
   Gate gate;
   gate.Launch(blocking);
   ASSERT_OK(cudaMemcpy(device_ + kBytes / 2, device_, kBytes / 2, cudaMemcpyDeviceToDevice));
   EXPECT_EQ(cudaStreamQuery(nullptr), cudaErrorNotReady);
   gate.Open();
   EXPECT_OK(cudaDeviceSynchronize());
-  EXPECT_OK(cudaStreamDestroy(blocking));
 }
 
 TEST_F(Copy, RefusesWhatRunsPastItsAllocation) {
@@ -164,15 +160,13 @@ class BoxCopy : public Copy {
     EXPECT_OK(cudaMemcpy(bytes.data(), device_, bytes.size(), cudaMemcpyDeviceToHost));
     return bytes;
   }
-
-  CUstream stream() { return reinterpret_cast<CUstream>(stream_); }
 };
 
 TEST_F(BoxCopy, KeepsPitchesHeightsAndOrigins) {
   const CUDA_MEMCPY3D copy = ToDevice();
   ASSERT_OK(cudaMemset(device_, 0xee, kBytes));
   ASSERT_OK(cudaDeviceSynchronize());
-  ASSERT_OK(cuMemcpy3DAsync(&copy, stream()));
+  ASSERT_OK(cuMemcpy3DAsync(&copy, stream_));
   ASSERT_OK(cudaStreamSynchronize(stream_));
   EXPECT_EQ(OnDevice(), Expected());
 }
@@ -185,7 +179,7 @@ TEST_F(BoxCopy, BetweenDeviceBuffersIsOrderedByTheStream) {
   copy.srcDevice = reinterpret_cast<CUdeviceptr>(device_ + kBytes / 2);
   Gate gate;
   gate.Launch(stream_);
-  ASSERT_OK(cuMemcpy3DAsync(&copy, stream()));
+  ASSERT_OK(cuMemcpy3DAsync(&copy, stream_));
   EXPECT_EQ(OnDevice(), std::vector<unsigned char>(3 * 8 * 32, 0xee));
   gate.Open();
   ASSERT_OK(cudaStreamSynchronize(stream_));
@@ -198,25 +192,18 @@ TEST_F(BoxCopy, IsRecordedByACapture) {
   copy.srcHost = pinned_;
   ASSERT_OK(cudaMemset(device_, 0xee, kBytes));
   ASSERT_OK(cudaDeviceSynchronize());
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  ASSERT_OK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-  ASSERT_OK(cuMemcpy3DAsync(&copy, stream()));
-  ASSERT_OK(cudaStreamEndCapture(stream_, &graph));
+  const auto enqueue = [&] { EXPECT_OK(cuMemcpy3DAsync(&copy, stream_)); };
+  const Executable exec = Captured(stream_, enqueue, cudaStreamCaptureModeThreadLocal);
   EXPECT_EQ(OnDevice(), std::vector<unsigned char>(3 * 8 * 32, 0xee));
-  ASSERT_OK(cudaGraphInstantiate(&exec, graph, 0));
-  ASSERT_OK(cudaGraphLaunch(exec, stream_));
-  ASSERT_OK(cudaStreamSynchronize(stream_));
+  exec.Run(stream_);
   EXPECT_EQ(OnDevice(), Expected());
-  EXPECT_OK(cudaGraphExecDestroy(exec));
-  EXPECT_OK(cudaGraphDestroy(graph));
 }
 
 TEST_F(BoxCopy, RefusesOperandsThatDoNotHoldTheBox) {
   const auto refused = [&](auto change) {
     CUDA_MEMCPY3D copy = ToDevice();
     change(copy);
-    return cuMemcpy3DAsync(&copy, stream());
+    return cuMemcpy3DAsync(&copy, stream_);
   };
   EXPECT_EQ(refused([](CUDA_MEMCPY3D& copy) { copy.srcPitch = 6; }), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(refused([](CUDA_MEMCPY3D& copy) { copy.dstHeight = 4; }), CUDA_ERROR_INVALID_VALUE);
@@ -231,7 +218,7 @@ TEST_F(BoxCopy, RefusesOperandsThatDoNotHoldTheBox) {
   EXPECT_EQ(refused([](CUDA_MEMCPY3D& copy) { copy.srcMemoryType = CU_MEMORYTYPE_ARRAY; }),
             CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_OK(refused([](CUDA_MEMCPY3D& copy) { copy.Depth = 0; }));
-  EXPECT_EQ(cuMemcpy3DAsync(nullptr, stream()), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemcpy3DAsync(nullptr, stream_), CUDA_ERROR_INVALID_VALUE);
 }
 
 }  // namespace

@@ -104,11 +104,9 @@ TEST_F(Device, SynchronisingOneDoesNotWaitForTheOther) {
 }
 
 TEST_F(Device, EventsAreRecordedOnTheirOwnDeviceOnly) {
-  cudaEvent_t event;
-  ASSERT_OK(cudaEventCreate(&event));
+  const Event event;
   ASSERT_OK(cudaSetDevice(1));
   EXPECT_EQ(cudaEventRecord(event, nullptr), cudaErrorInvalidResourceHandle);
-  EXPECT_OK(cudaEventDestroy(event));
 }
 
 TEST_F(Device, PeerAccessIsEnabledOnce) {
@@ -123,20 +121,15 @@ TEST_F(Device, PeerAccessIsEnabledOnce) {
 }
 
 TEST_F(Device, PeerCopyCarriesTheBytes) {
-  void* first = nullptr;
-  void* second = nullptr;
-  ASSERT_OK(cudaMalloc(&first, 4096));
-  ASSERT_OK(cudaMemset(first, 0x5a, 4096));
+  const DeviceMemory first(4096);
+  ASSERT_OK(cudaMemset(first.data, 0x5a, 4096));
   ASSERT_OK(cudaDeviceSynchronize());
   ASSERT_OK(cudaSetDevice(1));
-  ASSERT_OK(cudaMalloc(&second, 4096));
-  ASSERT_OK(cuMemcpyPeerAsync(reinterpret_cast<CUdeviceptr>(second), nullptr,
-                              reinterpret_cast<CUdeviceptr>(first), nullptr, 4096, nullptr));
+  const DeviceMemory second(4096);
+  ASSERT_OK(cuMemcpyPeerAsync(second, nullptr, first, nullptr, 4096, nullptr));
   std::vector<unsigned char> host(4096);
-  ASSERT_OK(cudaMemcpy(host.data(), second, 4096, cudaMemcpyDeviceToHost));
+  ASSERT_OK(cudaMemcpy(host.data(), second.data, 4096, cudaMemcpyDeviceToHost));
   EXPECT_EQ(host, std::vector<unsigned char>(4096, 0x5a));
-  EXPECT_OK(cudaFree(second));
-  EXPECT_OK(cudaFree(first));
 }
 
 }  // namespace

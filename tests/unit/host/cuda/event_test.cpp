@@ -12,22 +12,8 @@ namespace {
 
 class Events : public HostCuda {
  protected:
-  void SetUp() override {
-    HostCuda::SetUp();
-    ASSERT_OK(cudaEventCreate(&first_));
-    ASSERT_OK(cudaEventCreate(&second_));
-    ASSERT_OK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    ASSERT_OK(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking));
-  }
-  void TearDown() override {
-    EXPECT_OK(cudaEventDestroy(first_));
-    EXPECT_OK(cudaEventDestroy(second_));
-    EXPECT_OK(cudaStreamDestroy(stream_));
-    EXPECT_OK(cudaStreamDestroy(other_));
-    HostCuda::TearDown();
-  }
-  cudaEvent_t first_ = nullptr, second_ = nullptr;
-  cudaStream_t stream_ = nullptr, other_ = nullptr;
+  Event first_, second_;
+  Stream stream_, other_;
 };
 
 TEST_F(Events, ElapsedTimeIsTheStreamsNotTheCallers) {
@@ -65,8 +51,7 @@ TEST_F(Events, OfProcessorTimeDoNotCountWaiting) {
 TEST_F(Events, ElapsedTimeRefusesWhatIsUnrecordedUntimedOrUnfinished) {
   float milliseconds = 0;
   EXPECT_EQ(cudaEventElapsedTime(&milliseconds, first_, second_), cudaErrorInvalidResourceHandle);
-  cudaEvent_t untimed;
-  ASSERT_OK(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));
+  const Event untimed(cudaEventDisableTiming);
   ASSERT_OK(cudaEventRecord(untimed, stream_));
   ASSERT_OK(cudaEventRecord(first_, stream_));
   EXPECT_EQ(cudaEventElapsedTime(&milliseconds, first_, untimed), cudaErrorInvalidResourceHandle);
@@ -77,7 +62,6 @@ TEST_F(Events, ElapsedTimeRefusesWhatIsUnrecordedUntimedOrUnfinished) {
   gate.Open();
   ASSERT_OK(cudaEventSynchronize(second_));
   EXPECT_OK(cudaEventElapsedTime(&milliseconds, first_, second_));
-  EXPECT_OK(cudaEventDestroy(untimed));
 }
 
 TEST_F(Events, QueryFollowsTheRecordedWork) {

@@ -2,7 +2,6 @@
 // on.
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -12,26 +11,7 @@
 namespace hostgpu::testing {
 namespace {
 
-class Graphs : public Capturing {
- protected:
-  void TearDown() override {
-    for (CUgraphExec exec : execs_) EXPECT_OK(cuGraphExecDestroy(exec));
-    Capturing::TearDown();
-  }
-  // An executable graph of what `record` enqueues on `stream`.
-  CUgraphExec Record(CUstream stream, const std::function<void()>& record) {
-    Begin(stream);
-    record();
-    CUgraph graph = nullptr;
-    EXPECT_OK(cuStreamEndCapture(stream, &graph));
-    CUgraphExec exec = nullptr;
-    EXPECT_OK(cuGraphInstantiate(&exec, graph, 0));
-    EXPECT_OK(cuGraphDestroy(graph));
-    execs_.push_back(exec);
-    return exec;
-  }
-  std::vector<CUgraphExec> execs_;
-};
+using Graphs = Capturing;
 
 // Writes its name down each time it runs; Journal's own entries are gone after their first run.
 struct Line {
@@ -46,7 +26,7 @@ struct Line {
 TEST_F(Graphs, ReplayInOrderOnTheStreamTheyAreLaunchedOn) {
   Journal journal;
   Line one{&journal, 1}, two{&journal, 2};
-  const CUgraphExec exec = Record(first_, [&] {
+  const Executable exec = Captured(first_, [&] {
     EXPECT_OK(cuLaunchHostFunc(first_, Line::Write, &one));
     EXPECT_OK(cuLaunchHostFunc(first_, Line::Write, &two));
   });
@@ -63,26 +43,21 @@ TEST_F(Graphs, ReplayInOrderOnTheStreamTheyAreLaunchedOn) {
 TEST_F(Graphs, ChildGraphsRunBehindWhatTheyDependOn) {
   Journal journal;
   Line lines[] = {{&journal, 1}, {&journal, 2}, {&journal, 3}};
-  CUgraph parent = nullptr, outer = nullptr;
-  ASSERT_OK(cuGraphCreate(&parent, 0));
+  auto parent = std::make_unique<Graph>();
   CUgraphNode nodes[3] = {};
   for (int i = 0; i < 3; ++i) {
-    CUgraph child = nullptr;
-    Begin(first_);
-    EXPECT_OK(cuLaunchHostFunc(first_, Line::Write, &lines[i]));
-    EXPECT_OK(cuStreamEndCapture(first_, &child));
-    EXPECT_OK(cuGraphAddChildGraphNode(&nodes[i], parent, i == 0 ? nullptr : &nodes[i - 1],
+    // The node has a copy of it.
+    const Graph child(first_, [&] { EXPECT_OK(cuLaunchHostFunc(first_, Line::Write, &lines[i])); });
+    EXPECT_OK(cuGraphAddChildGraphNode(&nodes[i], *parent, i == 0 ? nullptr : &nodes[i - 1],
                                        i == 0 ? 0 : 1, child));
-    EXPECT_OK(cuGraphDestroy(child));  // the node has a copy of it
   }
-  size_t count = 0;
-  EXPECT_OK(cuGraphGetNodes(parent, nullptr, &count));
-  EXPECT_EQ(count, 3u);
+  EXPECT_EQ(parent->Nodes(), 3u);
   CUgraphNodeType type;
   EXPECT_OK(cuGraphNodeGetType(nodes[1], &type));
   EXPECT_EQ(type, CU_GRAPH_NODE_TYPE_GRAPH);
   CUgraph inner = nullptr;
   EXPECT_OK(cuGraphChildGraphNodeGetGraph(nodes[1], &inner));
+  size_t count = 0;
   EXPECT_OK(cuGraphGetNodes(inner, nullptr, &count));
   EXPECT_EQ(count, 1u);
   // A node that others wait for cannot be destroyed; the last one can.
@@ -90,18 +65,15 @@ TEST_F(Graphs, ChildGraphsRunBehindWhatTheyDependOn) {
   EXPECT_OK(cuGraphDestroyNode(nodes[2]));
   EXPECT_EQ(cuGraphChildGraphNodeGetGraph(nodes[2], &inner), CUDA_ERROR_INVALID_VALUE);
   // `outer` is a graph of graphs of graphs.
-  ASSERT_OK(cuGraphCreate(&outer, 0));
+  auto outer = std::make_unique<Graph>();
   CUgraphNode node = nullptr;
-  EXPECT_OK(cuGraphAddChildGraphNode(&node, outer, nullptr, 0, parent));
-  EXPECT_EQ(cuGraphAddChildGraphNode(&node, outer, nullptr, 0, outer), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(cuGraphAddChildGraphNode(&node, outer, nodes, 1, parent), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_OK(cuGraphDestroy(parent));
-  CUgraphExec exec = nullptr;
-  EXPECT_OK(cuGraphInstantiate(&exec, outer, 0));
-  EXPECT_OK(cuGraphDestroy(outer));
-  execs_.push_back(exec);
-  EXPECT_OK(cuGraphLaunch(exec, second_));
-  EXPECT_OK(cuStreamSynchronize(second_));
+  EXPECT_OK(cuGraphAddChildGraphNode(&node, *outer, nullptr, 0, *parent));
+  EXPECT_EQ(cuGraphAddChildGraphNode(&node, *outer, nullptr, 0, *outer), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGraphAddChildGraphNode(&node, *outer, nodes, 1, *parent), CUDA_ERROR_INVALID_VALUE);
+  parent.reset();
+  const Executable exec(*outer);
+  outer.reset();
+  exec.Run(second_);
   EXPECT_EQ(journal.Read(), (std::vector<int>{1, 2}));
 }
 
@@ -110,9 +82,7 @@ TEST_F(Graphs, ClonesAreUpdatedAloneAndTellWhatTheirNodesWaitFor) {
   Line lines[] = {{&journal, 1}, {&journal, 2}};
   const auto work = [&](int i) { return hostgpuWork{Line::Write, nullptr, &lines[i], nullptr, 0}; };
   const hostgpuWork one = work(0), two = work(1);
-  CUgraph child = nullptr, parent = nullptr;
-  ASSERT_OK(cuGraphCreate(&child, 0));
-  ASSERT_OK(cuGraphCreate(&parent, 0));
+  const Graph child, parent;
   ASSERT_EQ(hostgpuAddToGraph(child, &one, 7), 1);
   CUgraphNode nodes[2] = {};
   ASSERT_OK(cuGraphAddChildGraphNode(&nodes[0], parent, nullptr, 0, child));
@@ -124,45 +94,31 @@ TEST_F(Graphs, ClonesAreUpdatedAloneAndTellWhatTheirNodesWaitFor) {
   EXPECT_OK(cuGraphGetNodes(child, &original, &count));
   EXPECT_OK(cuGraphGetNodes(clone, &cloned, &count));
   EXPECT_NE(original, cloned);
-  EXPECT_OK(cuGraphGetRootNodes(parent, nullptr, &count));
-  EXPECT_EQ(count, 1u);
   CUgraphNode found = nullptr;
-  EXPECT_OK(cuGraphGetRootNodes(parent, &found, &count));
-  EXPECT_EQ(found, nodes[0]);
-  EXPECT_OK(cuGraphNodeGetDependentNodes(nodes[0], &found, nullptr, &count));
-  EXPECT_EQ(found, nodes[1]);
   EXPECT_OK(cuGraphNodeGetDependencies(nodes[1], &found, nullptr, &count));
   EXPECT_EQ(found, nodes[0]);
-  EXPECT_OK(cuGraphNodeGetDependentNodes(nodes[1], nullptr, nullptr, &count));
+  EXPECT_OK(cuGraphNodeGetDependencies(nodes[0], nullptr, nullptr, &count));
   EXPECT_EQ(count, 0u);
 
-  CUgraphExec exec = nullptr;
-  ASSERT_OK(cuGraphInstantiate(&exec, parent, 0));
-  execs_.push_back(exec);
+  const Executable exec(parent);
   EXPECT_EQ(hostgpuUpdateInGraph(clone, &two, 8), 0);  // another kernel
   EXPECT_EQ(hostgpuUpdateInGraph(parent, &two, 7), 0);
   ASSERT_EQ(hostgpuUpdateInGraph(clone, &two, 7), 1);
   EXPECT_OK(cuGraphGetNodes(clone, &found, &(count = 1)));
   EXPECT_EQ(found, cloned);
-  const auto launch = [&] {
-    EXPECT_OK(cuGraphLaunch(exec, first_));
-    EXPECT_OK(cuStreamSynchronize(first_));
-  };
-  launch();
+  exec.Run(first_);
   EXPECT_EQ(journal.Read(), (std::vector<int>{1, 1}));
   CUgraphExecUpdateResultInfo info{};
   ASSERT_OK(cuGraphExecUpdate(exec, parent, &info));
   EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
-  launch();
+  exec.Run(first_);
   EXPECT_EQ(journal.Read(), (std::vector<int>{1, 1, 1, 2}));
   // Without one of its nodes `parent` is another graph.
   EXPECT_OK(cuGraphDestroyNode(nodes[1]));
   EXPECT_EQ(cuGraphExecUpdate(exec, parent, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
   EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
-  launch();
+  exec.Run(first_);
   EXPECT_EQ(journal.Read(), (std::vector<int>{1, 1, 1, 2, 1, 2}));
-  EXPECT_OK(cuGraphDestroy(parent));
-  EXPECT_OK(cuGraphDestroy(child));
 }
 
 // A random program of copies and fills, some on a fork, is run directly and replayed.
@@ -171,8 +127,8 @@ TEST_F(Graphs, ReplayEqualsDirectExecutionBitForBit) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   constexpr size_t kBytes = 4096;
-  CUdeviceptr memory[3];
-  for (CUdeviceptr& address : memory) ASSERT_OK(cuMemAlloc(&address, kBytes));
+  const DeviceMemory first(kBytes), second(kBytes), third(kBytes);
+  const CUdeviceptr memory[] = {first, second, third};
   std::vector<unsigned char> host(kBytes);
   unsigned char* pinned = nullptr;
   ASSERT_OK(cuMemHostAlloc(reinterpret_cast<void**>(&pinned), kBytes, 0));
@@ -212,15 +168,13 @@ TEST_F(Graphs, ReplayEqualsDirectExecutionBitForBit) {
             EXPECT_OK(cuMemcpyHtoDAsync(to + at, pinned + at / 2, bytes, first_));
             break;
           default:
-            EXPECT_OK(cuEventRecord(event_, first_));
-            EXPECT_OK(cuStreamWaitEvent(second_, event_, 0));
+            Chain(first_, event_, second_);
             EXPECT_OK(cuMemcpyHtoDAsync(to + at, pinned + at, bytes, second_));
-            EXPECT_OK(cuEventRecord(other_event_, second_));
-            EXPECT_OK(cuStreamWaitEvent(first_, other_event_, 0));
+            Chain(second_, other_event_, first_);
         }
       }
     };
-    const CUgraphExec exec = Record(first_, run);
+    const Executable exec = Captured(first_, run);
     for (const unsigned char value : {1, 7}) {  // changed inputs, the pinned ones too
       start(value);
       run();
@@ -231,29 +185,25 @@ TEST_F(Graphs, ReplayEqualsDirectExecutionBitForBit) {
       EXPECT_EQ(read(outside_), direct);
     }
   }
-  for (const CUdeviceptr address : memory) EXPECT_OK(cuMemFree(address));
   EXPECT_OK(cuMemFreeHost(pinned));
 }
 
 TEST_F(Graphs, ARecordedPageableCopyReadsItsSourceAtReplay) {
-  CUdeviceptr memory = 0;
-  ASSERT_OK(cuMemAlloc(&memory, sizeof(int)));
+  const DeviceMemory memory(sizeof(int));
   int source = 1, seen = 0;
-  const CUgraphExec exec =
-      Record(first_, [&] { EXPECT_OK(cuMemcpyHtoDAsync(memory, &source, sizeof source, first_)); });
+  const Executable exec = Captured(
+      first_, [&] { EXPECT_OK(cuMemcpyHtoDAsync(memory, &source, sizeof source, first_)); });
   source = 2;
-  EXPECT_OK(cuGraphLaunch(exec, first_));
-  EXPECT_OK(cuStreamSynchronize(first_));
+  exec.Run(first_);
   EXPECT_OK(cuMemcpyDtoH(&seen, memory, sizeof seen));
   EXPECT_EQ(seen, 2);
-  EXPECT_OK(cuMemFree(memory));
 }
 
 TEST_F(Graphs, LaunchesOfOneNeverOverlap) {
   struct Seen {
     std::atomic<int> inside{0}, most{0}, runs{0};
   } seen;
-  const CUgraphExec exec = Record(first_, [&] {
+  const Executable exec = Captured(first_, [&] {
     EXPECT_OK(cuLaunchHostFunc(
         first_,
         [](void* argument) {
@@ -295,7 +245,7 @@ TEST_F(Graphs, TwoRunAtOnceOnTwoStreams) {
     meeting->changed.wait(lock, [&] { return meeting->arrived >= 2; });
   };
   const auto record = [&] { EXPECT_OK(cuLaunchHostFunc(first_, meet, &meeting)); };
-  const CUgraphExec one = Record(first_, record), other = Record(first_, record);
+  const Executable one = Captured(first_, record), other = Captured(first_, record);
   EXPECT_OK(cuGraphLaunch(one, first_));
   EXPECT_OK(cuGraphLaunch(other, second_));
   EXPECT_OK(cuStreamSynchronize(first_));
@@ -306,15 +256,14 @@ TEST_F(Graphs, TwoRunAtOnceOnTwoStreams) {
 TEST_F(Graphs, ALaunchIsCapturedAsOneNode) {
   Journal journal;
   Line one{&journal, 1};
-  const CUgraphExec inner =
-      Record(first_, [&] { EXPECT_OK(cuLaunchHostFunc(first_, Line::Write, &one)); });
-  const CUgraphExec outer = Record(second_, [&] {
+  const Executable inner =
+      Captured(first_, [&] { EXPECT_OK(cuLaunchHostFunc(first_, Line::Write, &one)); });
+  const Executable outer = Captured(second_, [&] {
     EXPECT_OK(cuGraphLaunch(inner, second_));
     EXPECT_OK(cuGraphLaunch(inner, second_));
   });
   EXPECT_TRUE(journal.Read().empty());
-  EXPECT_OK(cuGraphLaunch(outer, outside_));
-  EXPECT_OK(cuStreamSynchronize(outside_));
+  outer.Run(outside_);
   EXPECT_EQ(journal.Read(), (std::vector<int>{1, 1}));
 }
 
@@ -343,17 +292,13 @@ TEST_F(Graphs, OutliveWhatTheyWereMadeFrom) {
 }
 
 TEST_F(Graphs, NodesAreListedWithTheirTypes) {
-  CUdeviceptr memory = 0;
-  ASSERT_OK(cuMemAlloc(&memory, 64));
+  const DeviceMemory memory(64);
   std::atomic<int> ran{0};
-  Begin(first_);
-  EXPECT_OK(cuMemsetD8Async(memory, 1, 32, first_));
-  EXPECT_OK(cuMemcpyDtoDAsync(memory + 32, memory, 32, first_));
-  EXPECT_EQ(Enqueue(
-                first_, [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &ran),
-            1);
-  CUgraph graph = nullptr;
-  ASSERT_OK(cuStreamEndCapture(first_, &graph));
+  const Graph graph(first_, [&] {
+    EXPECT_OK(cuMemsetD8Async(memory, 1, 32, first_));
+    EXPECT_OK(cuMemcpyDtoDAsync(memory + 32, memory, 32, first_));
+    EXPECT_EQ(Enqueue(first_, Increment, &ran), 1);
+  });
   CUgraphNode nodes[5] = {nullptr, nullptr, nullptr, nullptr, reinterpret_cast<CUgraphNode>(this)};
   size_t count = 4;
   EXPECT_OK(cuGraphGetNodes(graph, nodes, &count));
@@ -370,15 +315,13 @@ TEST_F(Graphs, NodesAreListedWithTheirTypes) {
   count = 2;
   EXPECT_OK(cuGraphGetNodes(graph, nodes, &count));
   EXPECT_EQ(count, 2u);
-  EXPECT_OK(cuGraphDestroy(graph));
-  EXPECT_OK(cuMemFree(memory));
 }
 
 TEST_F(Graphs, WhoseMemoryWasFreedAreRefusedByName) {
   CUdeviceptr memory = 0, again = 0;
   ASSERT_OK(cuMemAlloc(&memory, 64));
-  const CUgraphExec exec =
-      Record(first_, [&] { EXPECT_OK(cuMemsetD8Async(memory, 1, 64, first_)); });
+  const Executable exec =
+      Captured(first_, [&] { EXPECT_OK(cuMemsetD8Async(memory, 1, 64, first_)); });
   EXPECT_OK(cuGraphLaunch(exec, first_));
   EXPECT_OK(cuMemFree(memory));
   ASSERT_OK(cuMemAlloc(&again, 64));
@@ -390,9 +333,7 @@ TEST_F(Graphs, WhoseMemoryWasFreedAreRefusedByName) {
 }
 
 TEST_F(Graphs, FlagsAreChecked) {
-  Begin(first_);
-  CUgraph graph = nullptr;
-  ASSERT_OK(cuStreamEndCapture(first_, &graph));
+  const Graph graph(first_, [] {});
   CUgraphExec exec = nullptr;
   EXPECT_EQ(cuGraphInstantiate(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD),
             CUDA_ERROR_INVALID_VALUE);
@@ -402,7 +343,6 @@ TEST_F(Graphs, FlagsAreChecked) {
   EXPECT_OK(cuGraphLaunch(exec, first_));  // an empty graph runs, too
   EXPECT_OK(cuStreamSynchronize(first_));
   EXPECT_OK(cuGraphExecDestroy(exec));
-  EXPECT_OK(cuGraphDestroy(graph));
 }
 
 TEST_F(Graphs, TheRuntimeSpeaksOfTheSameGraphs) {
@@ -431,15 +371,12 @@ TEST_F(Graphs, TheRuntimeSpeaksOfTheSameGraphs) {
   EXPECT_EQ(cudaGraphLaunch(exec, second_), cudaErrorInvalidValue);
 }
 
-// Counts the ends of an object.
-void CountEnd(void* ends) { ++*static_cast<std::atomic<int>*>(ends); }
-
 TEST_F(Graphs, HoldUserObjectsUntilNoneCanRunAnyMore) {
   const CUstream stream = first_;
   std::atomic<int> ends = 0;
   std::atomic<bool> released = false;
   CUuserObject object = nullptr;
-  EXPECT_OK(cuUserObjectCreate(&object, &ends, CountEnd, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  EXPECT_OK(cuUserObjectCreate(&object, &ends, Increment, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
   Begin(stream);
   EXPECT_OK(cuLaunchHostFunc(
       stream, [](void* word) { static_cast<std::atomic<bool>*>(word)->wait(false); }, &released));
@@ -471,7 +408,7 @@ TEST_F(Graphs, HoldUserObjectsBesideTheProgram) {
   CUuserObject object = nullptr;
   CUgraph graph = nullptr;
   EXPECT_OK(cuGraphCreate(&graph, 0));
-  EXPECT_OK(cuUserObjectCreate(&object, &ends, CountEnd, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  EXPECT_OK(cuUserObjectCreate(&object, &ends, Increment, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
   EXPECT_OK(cuGraphRetainUserObject(graph, object, 2, 0));
   EXPECT_OK(cuUserObjectRelease(object, 1));
   EXPECT_EQ(ends, 0);

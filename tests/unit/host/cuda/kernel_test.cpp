@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/host/shared.h"
+
 // nvcc's code for programs with kernels calls these; no public header declares them.
 extern "C" {
 void** __cudaRegisterFatBinary(void*);
@@ -17,6 +19,7 @@ void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*
                             dim3*, int*);
 }
 
+namespace hostgpu {
 namespace {
 
 // A kernel of this name, registered for the rest of the process.
@@ -46,7 +49,7 @@ TEST(Kernels, AreAcceptedAndALaunchIsAnErrorThatNamesTheKernelOnce) {
             "code; its launches return cudaErrorNotSupported\n"
             "hostgpu: the kernel plain_c_name cannot run: the CPU stand-in runs no device code; "
             "its launches return cudaErrorNotSupported\n");
-  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << "the device is as it was";
+  EXPECT_OK(cudaDeviceSynchronize()) << "the device is as it was";
   __cudaUnregisterFatBinary(handle);
 }
 
@@ -72,59 +75,51 @@ struct FillFunctor {
 
 TEST(Kernels, ThrustsFillIsComputedInStreamOrder) {
   constexpr long kCount = 1000;
-  float* floats = nullptr;
-  unsigned char* bytes = nullptr;
-  ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&floats), kCount * sizeof(float)), cudaSuccess);
-  ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&bytes), kCount), cudaSuccess);
-  ASSERT_EQ(cudaMemset(floats, 0, kCount * sizeof(float)), cudaSuccess);
-  ASSERT_EQ(cudaMemset(bytes, 7, kCount), cudaSuccess);
+  const test::DeviceMemory float_memory(kCount * sizeof(float)), byte_memory(kCount);
+  auto* const floats = float_memory.As<float>();
+  auto* const bytes = byte_memory.As<unsigned char>();
+  ASSERT_OK(cudaMemset(floats, 0, kCount * sizeof(float)));
+  ASSERT_OK(cudaMemset(bytes, 7, kCount));
   const auto fill = [](const char* name, long count, auto functor) {
     void* arguments[] = {&count, &functor};
     return cudaLaunchKernel(KernelOf(name), dim3(1), dim3(1), arguments, 0, nullptr);
   };
-  EXPECT_EQ(fill(kFillFloat, kCount - 1, FillFunctor<float>{floats, 2.5f}), cudaSuccess);
-  EXPECT_EQ(fill(kFillBytes, kCount, FillFunctor<unsigned char>{bytes, 300.0f}), cudaSuccess);
-  EXPECT_EQ(fill(kFillBytes, 0, FillFunctor<unsigned char>{bytes, 1.0f}), cudaSuccess);
+  EXPECT_OK(fill(kFillFloat, kCount - 1, FillFunctor<float>{floats, 2.5f}));
+  EXPECT_OK(fill(kFillBytes, kCount, FillFunctor<unsigned char>{bytes, 300.0f}));
+  EXPECT_OK(fill(kFillBytes, 0, FillFunctor<unsigned char>{bytes, 1.0f}));
   std::vector<float> filled(kCount);
   std::vector<unsigned char> small(kCount);
-  ASSERT_EQ(cudaMemcpy(filled.data(), floats, kCount * sizeof(float), cudaMemcpyDeviceToHost),
-            cudaSuccess);
-  ASSERT_EQ(cudaMemcpy(small.data(), bytes, kCount, cudaMemcpyDeviceToHost), cudaSuccess);
+  ASSERT_OK(cudaMemcpy(filled.data(), floats, kCount * sizeof(float), cudaMemcpyDeviceToHost));
+  ASSERT_OK(cudaMemcpy(small.data(), bytes, kCount, cudaMemcpyDeviceToHost));
   EXPECT_EQ(std::count(filled.begin(), filled.end(), 2.5f), kCount - 1);
   EXPECT_EQ(filled.back(), 0.0f) << "behind the count nothing is written";
   EXPECT_EQ(std::count(small.begin(), small.end(), 255), kCount) << "the nearest it can hold";
   EXPECT_EQ(fill(kFillFloat, kCount + 200, FillFunctor<float>{floats, 1.0f}),
             cudaErrorIllegalAddress);
   EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
-  cudaFree(floats);
-  cudaFree(bytes);
 }
 
 TEST(Kernels, ThrustsCopyConverts) {
   const std::vector<float> values = {0, 1.75f, 65535, 1e9f, -1, NAN};
-  float* from = nullptr;
-  unsigned short* to = nullptr;
   const size_t bytes = values.size() * sizeof(float);
-  ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&from), bytes), cudaSuccess);
-  ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&to), bytes), cudaSuccess);
-  ASSERT_EQ(cudaMemcpy(from, values.data(), bytes, cudaMemcpyHostToDevice), cudaSuccess);
+  const test::DeviceMemory read(bytes), written(bytes);
+  void* from = read.data;
+  void* to = written.data;
+  ASSERT_OK(cudaMemcpy(from, values.data(), bytes, cudaMemcpyHostToDevice));
   int count = static_cast<int>(values.size()), a_thread = 4;
   char identity = 0;
   void* arguments[] = {&count, &a_thread, &identity, &to, &from};
   const void* const kernel = KernelOf(kCopyFloatToShort);
-  EXPECT_EQ(cudaLaunchKernel(kernel, dim3(1), dim3(1), arguments, 0, nullptr), cudaSuccess);
+  EXPECT_OK(cudaLaunchKernel(kernel, dim3(1), dim3(1), arguments, 0, nullptr));
   std::vector<unsigned short> copied(values.size());
-  ASSERT_EQ(cudaMemcpy(copied.data(), to, copied.size() * sizeof(short), cudaMemcpyDeviceToHost),
-            cudaSuccess);
+  ASSERT_OK(cudaMemcpy(copied.data(), to, copied.size() * sizeof(short), cudaMemcpyDeviceToHost));
   EXPECT_EQ(copied, (std::vector<unsigned short>{0, 1, 65535, 65535, 0, 0}));
   cudaFuncAttributes attributes;
-  EXPECT_EQ(cudaFuncGetAttributes(&attributes, kernel), cudaSuccess);
+  EXPECT_OK(cudaFuncGetAttributes(&attributes, kernel));
   EXPECT_EQ(attributes.ptxVersion, 80);
   int blocks = 0;
-  EXPECT_EQ(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 512, 0), cudaSuccess);
+  EXPECT_OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 512, 0));
   EXPECT_EQ(blocks, 4);
-  cudaFree(from);
-  cudaFree(to);
 }
 
 TEST(Kernels, WhatWasNeverRegisteredIsNoKernel) {
@@ -136,3 +131,4 @@ TEST(Kernels, WhatWasNeverRegisteredIsNoKernel) {
 }
 
 }  // namespace
+}  // namespace hostgpu

@@ -19,7 +19,6 @@ size_t FreeBytes() {
 CUmemPoolProps OnDevice(int device) {
   CUmemPoolProps properties{};
   properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {};
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   properties.location.id = device;
   return properties;
@@ -29,8 +28,6 @@ class Pools : public HostCuda {
  protected:
   void SetUp() override {
     HostCuda::SetUp();
-    ASSERT_OK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    ASSERT_OK(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking));
     const CUmemPoolProps properties = OnDevice(0);
     ASSERT_OK(cuMemPoolCreate(&pool_, &properties));
   }
@@ -38,8 +35,6 @@ class Pools : public HostCuda {
     if (pool_) {
       EXPECT_OK(cuMemPoolDestroy(pool_));
     }
-    EXPECT_OK(cudaStreamDestroy(stream_));
-    EXPECT_OK(cudaStreamDestroy(other_));
     HostCuda::TearDown();
     EXPECT_EQ(FreeBytes(), kDeviceBytes);
   }
@@ -49,7 +44,7 @@ class Pools : public HostCuda {
     return address;
   }
 
-  cudaStream_t stream_ = nullptr, other_ = nullptr;
+  Stream stream_, other_;
   CUmemoryPool pool_ = nullptr;
 };
 
@@ -64,8 +59,7 @@ TEST_F(Pools, TheNextSynchronisationGivesBackWhatIsFree) {
 }
 
 TEST_F(Pools, EverySynchronisationGivesBackButNoOtherCall) {
-  cudaEvent_t event;
-  ASSERT_OK(cudaEventCreate(&event));
+  const Event event;
   for (const int kind : {0, 1, 2}) {
     EXPECT_OK(cuMemFreeAsync(Allocate(kMiB, stream_), stream_));
     ASSERT_OK(cudaEventRecord(event, stream_));
@@ -77,7 +71,6 @@ TEST_F(Pools, EverySynchronisationGivesBackButNoOtherCall) {
                           : cuCtxSynchronize());
     EXPECT_EQ(FreeBytes(), kDeviceBytes) << kind;
   }
-  EXPECT_OK(cudaEventDestroy(event));
 }
 
 TEST_F(Pools, WhatIsInUseOrWaitsForItsFreeIsNotGivenBack) {
@@ -113,8 +106,7 @@ TEST_F(Pools, FreedMemoryServesItsOwnStreamAtOnce) {
 }
 
 TEST_F(Pools, AnotherStreamTakesFreshMemoryWhileTheFreeIsToCome) {
-  cudaEvent_t freed;
-  ASSERT_OK(cudaEventCreate(&freed));
+  const Event freed;
   Gate gate;
   const CUdeviceptr first = Allocate(kMiB, stream_);
   gate.Launch(stream_);
@@ -129,7 +121,6 @@ TEST_F(Pools, AnotherStreamTakesFreshMemoryWhileTheFreeIsToCome) {
   EXPECT_EQ(third, first);
   EXPECT_OK(cuMemFreeAsync(second, other_));
   EXPECT_OK(cuMemFreeAsync(third, other_));
-  EXPECT_OK(cudaEventDestroy(freed));
 }
 
 TEST_F(Pools, WhenTheDeviceIsFullAnotherStreamsFreeIsWaitedFor) {
@@ -194,15 +185,13 @@ TEST_F(Pools, MemoryOutlivesItsDestroyedPool) {
 
 TEST_F(Pools, AStreamOfAnotherDeviceMayAllocate) {
   ASSERT_OK(cudaSetDevice(1));
-  cudaStream_t there;
-  ASSERT_OK(cudaStreamCreate(&there));
+  const Stream there(cudaStreamDefault);
   const CUdeviceptr address = Allocate(kMiB, there);
   cudaPointerAttributes attributes;
   EXPECT_OK(cudaPointerGetAttributes(&attributes, reinterpret_cast<void*>(address)));
   EXPECT_EQ(attributes.device, 0);
   EXPECT_OK(cuMemFreeAsync(address, there));
   EXPECT_OK(cudaStreamSynchronize(there));
-  EXPECT_OK(cudaStreamDestroy(there));
 }
 
 TEST_F(Pools, FreedMemoryIsNobodysAndIsFreedOnce) {

@@ -33,14 +33,9 @@ TEST_F(Memory, FreedNeighboursMakeOneGapAgain) {
 }
 
 TEST_F(Memory, AddressesAreMultiplesOf512) {
-  void* odd = nullptr;
-  void* next = nullptr;
-  ASSERT_OK(cudaMalloc(&odd, 3));
-  ASSERT_OK(cudaMalloc(&next, 3));
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(odd) % 512, 0u);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(next) % 512, 0u);
-  EXPECT_OK(cudaFree(odd));
-  EXPECT_OK(cudaFree(next));
+  const DeviceMemory odd(3), next(3);
+  EXPECT_EQ(CUdeviceptr{odd} % 512, 0u);
+  EXPECT_EQ(CUdeviceptr{next} % 512, 0u);
 }
 
 TEST_F(MemoryDeathTest, HostAccessFaults) {
@@ -62,16 +57,14 @@ TEST_F(MemoryDeathTest, HostAccessFaults) {
 }
 
 TEST_F(Memory, AliasReadsAndWritesWhatCopiesSee) {
-  void* pointer = nullptr;
-  ASSERT_OK(cudaMalloc(&pointer, 1000));
-  auto* alias = static_cast<char*>(hostgpuHostAlias(pointer));
+  const DeviceMemory memory(1000);
+  auto* alias = static_cast<char*>(hostgpuHostAlias(memory.data));
   ASSERT_NE(alias, nullptr);
   alias[7] = 42;
   char read = 0;
-  ASSERT_OK(cudaMemcpy(&read, static_cast<char*>(pointer) + 7, 1, cudaMemcpyDeviceToHost));
+  ASSERT_OK(cudaMemcpy(&read, memory.As<char>() + 7, 1, cudaMemcpyDeviceToHost));
   EXPECT_EQ(read, 42);
-  EXPECT_EQ(hostgpuHostAlias(static_cast<char*>(pointer) + 7), alias + 7);
-  EXPECT_OK(cudaFree(pointer));
+  EXPECT_EQ(hostgpuHostAlias(memory.As<char>() + 7), alias + 7);
 }
 
 TEST_F(Memory, AliasEndsWithTheAllocation) {
@@ -104,25 +97,22 @@ TEST_F(Memory, FreeRefusesWhatIsNoAllocation) {
 TEST_F(Memory, FreeWaitsForTheDevice) {
   void* pointer = nullptr;
   ASSERT_OK(cudaMalloc(&pointer, 64));
-  cudaStream_t stream;
-  ASSERT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  const Stream stream;
   Journal journal;
   journal.Launch(stream, 1);
   ASSERT_OK(cudaFree(pointer));
   EXPECT_EQ(journal.Read(), std::vector<int>{1});
-  EXPECT_OK(cudaStreamDestroy(stream));
 }
 
 TEST_F(Memory, PointerAttributesTellTheKinds) {
-  void* device = nullptr;
+  const DeviceMemory device(64);
   void* pinned = nullptr;
   int pageable = 0;
-  ASSERT_OK(cudaMalloc(&device, 64));
   ASSERT_OK(cudaMallocHost(&pinned, 64));
   cudaPointerAttributes attributes;
-  ASSERT_OK(cudaPointerGetAttributes(&attributes, device));
+  ASSERT_OK(cudaPointerGetAttributes(&attributes, device.data));
   EXPECT_EQ(attributes.type, cudaMemoryTypeDevice);
-  EXPECT_EQ(attributes.devicePointer, device);
+  EXPECT_EQ(attributes.devicePointer, device.data);
   EXPECT_EQ(attributes.hostPointer, nullptr);
   ASSERT_OK(cudaPointerGetAttributes(&attributes, pinned));
   EXPECT_EQ(attributes.type, cudaMemoryTypeHost);
@@ -131,7 +121,6 @@ TEST_F(Memory, PointerAttributesTellTheKinds) {
   EXPECT_EQ(attributes.type, cudaMemoryTypeUnregistered);
   EXPECT_EQ(attributes.devicePointer, nullptr);
   EXPECT_OK(cudaFreeHost(pinned));
-  EXPECT_OK(cudaFree(device));
 }
 
 TEST_F(Memory, HostMemoryIsRegisteredOnce) {

@@ -19,26 +19,20 @@ class StreamMemory : public HostCuda {
     HostCuda::SetUp();
     ASSERT_OK(cudaMallocHost(reinterpret_cast<void**>(&words_), 64));
     std::fill(words_, words_ + 16, 0u);
-    ASSERT_OK(cudaStreamCreateWithFlags(&waiter_, cudaStreamNonBlocking));
-    ASSERT_OK(cudaStreamCreateWithFlags(&writer_, cudaStreamNonBlocking));
   }
   void TearDown() override {
-    EXPECT_OK(cudaStreamDestroy(waiter_));
-    EXPECT_OK(cudaStreamDestroy(writer_));
     EXPECT_OK(cudaFreeHost(words_));
     HostCuda::TearDown();
   }
 
   CUdeviceptr Address(int word) { return reinterpret_cast<CUdeviceptr>(words_ + word); }
-  CUstream waiter() { return reinterpret_cast<CUstream>(waiter_); }
-  CUstream writer() { return reinterpret_cast<CUstream>(writer_); }
   // A store by the program itself, not by a stream.
   void Store(int word, uint32_t value) { std::atomic_ref(words_[word]).store(value); }
 
   // Returns whether a stream that waits for `value` passes while the word is `found`.
   bool Passes(uint32_t found, uint32_t value, unsigned flags) {
     Store(0, found);
-    EXPECT_OK(cuStreamWaitValue32(waiter(), Address(0), value, flags));
+    EXPECT_OK(cuStreamWaitValue32(waiter_, Address(0), value, flags));
     for (int look = 0; look < 20 && cudaStreamQuery(waiter_) != cudaSuccess; ++look) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -46,27 +40,27 @@ class StreamMemory : public HostCuda {
   }
 
   uint32_t* words_ = nullptr;
-  cudaStream_t waiter_ = nullptr, writer_ = nullptr;
+  Stream waiter_, writer_;
 };
 
 TEST_F(StreamMemory, WaitsUntilAnotherStreamWritesTheWord) {
   Journal journal;
-  ASSERT_OK(cuStreamWaitValue32(waiter(), Address(0), 3, CU_STREAM_WAIT_VALUE_GEQ));
+  ASSERT_OK(cuStreamWaitValue32(waiter_, Address(0), 3, CU_STREAM_WAIT_VALUE_GEQ));
   journal.Launch(waiter_, 2);
   for (const uint32_t value : {1u, 2u}) {
-    ASSERT_OK(cuStreamWriteValue32(writer(), Address(0), value, CU_STREAM_WRITE_VALUE_DEFAULT));
+    ASSERT_OK(cuStreamWriteValue32(writer_, Address(0), value, CU_STREAM_WRITE_VALUE_DEFAULT));
   }
   ASSERT_OK(cudaStreamSynchronize(writer_));
   EXPECT_EQ(cudaStreamQuery(waiter_), cudaErrorNotReady);
   journal.Launch(writer_, 1);
-  ASSERT_OK(cuStreamWriteValue32(writer(), Address(0), 3, CU_STREAM_WRITE_VALUE_DEFAULT));
+  ASSERT_OK(cuStreamWriteValue32(writer_, Address(0), 3, CU_STREAM_WRITE_VALUE_DEFAULT));
   ASSERT_OK(cudaStreamSynchronize(waiter_));
   EXPECT_EQ(journal.Read(), (std::vector<int>{1, 2}));
   EXPECT_EQ(words_[0], 3u);
 }
 
 TEST_F(StreamMemory, SeesWhatTheProgramStores) {
-  ASSERT_OK(cuStreamWaitValue32(waiter(), Address(1), 7, CU_STREAM_WAIT_VALUE_EQ));
+  ASSERT_OK(cuStreamWaitValue32(waiter_, Address(1), 7, CU_STREAM_WAIT_VALUE_EQ));
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(cudaStreamQuery(waiter_), cudaErrorNotReady);
   Store(1, 7);
@@ -105,20 +99,18 @@ TEST_F(StreamMemory, WaitsWhereTheConditionDoesNotHold) {
 }
 
 TEST_F(StreamMemory, WorksOnDeviceMemory) {
-  CUdeviceptr word = 0;
-  ASSERT_OK(cuMemAlloc(&word, 8));
+  const DeviceMemory word(8);
   ASSERT_OK(cuMemsetD8(word, 0, 8));
   ASSERT_OK(cudaDeviceSynchronize());
-  ASSERT_OK(cuStreamWaitValue32(waiter(), word + 4, 1, CU_STREAM_WAIT_VALUE_GEQ));
-  ASSERT_OK(cuMemsetD8Async(word, 9, 4, waiter()));
+  ASSERT_OK(cuStreamWaitValue32(waiter_, word + 4, 1, CU_STREAM_WAIT_VALUE_GEQ));
+  ASSERT_OK(cuMemsetD8Async(word, 9, 4, waiter_));
   EXPECT_EQ(cudaStreamQuery(waiter_), cudaErrorNotReady);
-  ASSERT_OK(cuStreamWriteValue32(writer(), word + 4, 1, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
+  ASSERT_OK(cuStreamWriteValue32(writer_, word + 4, 1, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
   ASSERT_OK(cudaStreamSynchronize(waiter_));
   uint32_t found[2] = {};
   ASSERT_OK(cuMemcpyDtoH(found, word, sizeof found));
   EXPECT_EQ(found[0], 0x09090909u);
   EXPECT_EQ(found[1], 1u);
-  EXPECT_OK(cuMemFree(word));
 }
 
 // One page is mapped twice, as between two processes, and only one mapping is registered.
@@ -132,8 +124,8 @@ TEST_F(StreamMemory, IsSeenThroughAnotherMappingOfTheMemory) {
   ASSERT_OK(cuMemHostRegister(ours, 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
   CUdeviceptr word = 0;
   ASSERT_OK(cuMemHostGetDevicePointer(&word, ours, 0));
-  ASSERT_OK(cuStreamWaitValue32(waiter(), word, 1, CU_STREAM_WAIT_VALUE_GEQ));
-  ASSERT_OK(cuStreamWriteValue32(waiter(), word + 4, 2, CU_STREAM_WRITE_VALUE_DEFAULT));
+  ASSERT_OK(cuStreamWaitValue32(waiter_, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+  ASSERT_OK(cuStreamWriteValue32(waiter_, word + 4, 2, CU_STREAM_WRITE_VALUE_DEFAULT));
   std::atomic_ref(*static_cast<uint32_t*>(theirs)).store(1);
   ASSERT_OK(cudaStreamSynchronize(waiter_));
   EXPECT_EQ(static_cast<uint32_t*>(theirs)[1], 2u);
@@ -149,7 +141,7 @@ TEST_F(StreamMemory, AStreamThatWaitsBurnsNoCore) {
     return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000 +
            (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
   };
-  ASSERT_OK(cuStreamWaitValue32(waiter(), Address(0), 1, CU_STREAM_WAIT_VALUE_GEQ));
+  ASSERT_OK(cuStreamWaitValue32(waiter_, Address(0), 1, CU_STREAM_WAIT_VALUE_GEQ));
   const long before = used_ms();
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_LT(used_ms() - before, 100);
@@ -158,31 +150,27 @@ TEST_F(StreamMemory, AStreamThatWaitsBurnsNoCore) {
 }
 
 TEST_F(StreamMemory, IsRecordedByACapture) {
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  ASSERT_OK(cudaStreamBeginCapture(waiter_, cudaStreamCaptureModeThreadLocal));
-  ASSERT_OK(cuStreamWaitValue32(waiter(), Address(0), 1, CU_STREAM_WAIT_VALUE_GEQ));
-  ASSERT_OK(cuStreamWriteValue32(waiter(), Address(1), 5, CU_STREAM_WRITE_VALUE_DEFAULT));
-  ASSERT_OK(cudaStreamEndCapture(waiter_, &graph));
-  ASSERT_OK(cudaGraphInstantiate(&exec, graph, 0));
+  const auto wait_and_write = [&] {
+    EXPECT_OK(cuStreamWaitValue32(waiter_, Address(0), 1, CU_STREAM_WAIT_VALUE_GEQ));
+    EXPECT_OK(cuStreamWriteValue32(waiter_, Address(1), 5, CU_STREAM_WRITE_VALUE_DEFAULT));
+  };
+  const Executable exec = Captured(waiter_, wait_and_write, cudaStreamCaptureModeThreadLocal);
   ASSERT_OK(cudaGraphLaunch(exec, waiter_));
   EXPECT_EQ(cudaStreamQuery(waiter_), cudaErrorNotReady);
   Store(0, 1);
   ASSERT_OK(cudaStreamSynchronize(waiter_));
   EXPECT_EQ(words_[1], 5u);
-  EXPECT_OK(cudaGraphExecDestroy(exec));
-  EXPECT_OK(cudaGraphDestroy(graph));
 }
 
 TEST_F(StreamMemory, RefusesWhatADeviceCannotReach) {
   uint32_t pageable[2] = {};
   for (const CUdeviceptr address :
        {CUdeviceptr{0}, reinterpret_cast<CUdeviceptr>(pageable), Address(0) + 2, Address(16)}) {
-    EXPECT_EQ(cuStreamWaitValue32(waiter(), address, 0, 0), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(cuStreamWriteValue32(waiter(), address, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuStreamWaitValue32(waiter_, address, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuStreamWriteValue32(waiter_, address, 0, 0), CUDA_ERROR_INVALID_VALUE);
   }
-  EXPECT_EQ(cuStreamWaitValue32(waiter(), Address(0), 0, 4), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(cuStreamWriteValue32(waiter(), Address(0), 0, 2), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuStreamWaitValue32(waiter_, Address(0), 0, 4), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuStreamWriteValue32(waiter_, Address(0), 0, 2), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(StreamMemory, IsFoundByNameFromCuda11_7On) {

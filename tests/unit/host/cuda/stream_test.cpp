@@ -10,19 +10,7 @@ namespace {
 
 class Streams : public HostCuda {
  protected:
-  void SetUp() override {
-    HostCuda::SetUp();
-    ASSERT_OK(cudaStreamCreate(&blocking_));
-    ASSERT_OK(cudaStreamCreate(&other_));
-    ASSERT_OK(cudaStreamCreateWithFlags(&independent_, cudaStreamNonBlocking));
-  }
-  void TearDown() override {
-    for (cudaStream_t stream : {blocking_, other_, independent_}) {
-      EXPECT_OK(cudaStreamDestroy(stream));
-    }
-    HostCuda::TearDown();
-  }
-  cudaStream_t blocking_ = nullptr, other_ = nullptr, independent_ = nullptr;
+  Stream blocking_{cudaStreamDefault}, other_{cudaStreamDefault}, independent_;
   Journal journal_;
 };
 
@@ -157,9 +145,7 @@ TEST_F(Streams, PrioritiesAreClampedAndReported) {
 
 TEST_F(Streams, EnqueuedWorkIsReleasedOnceWhetherItRanOrNot) {
   std::atomic<int> released{0};
-  const hostgpuWork work{[](void*) {},
-                         [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &released,
-                         nullptr, 0};
+  const hostgpuWork work{[](void*) {}, Increment, &released, nullptr, 0};
   EXPECT_EQ(hostgpuEnqueue(blocking_, &work), 1);
   EXPECT_OK(cudaStreamSynchronize(blocking_));
   EXPECT_EQ(released, 1);
@@ -172,13 +158,11 @@ TEST_F(Streams, ManyThreadsMayUseManyStreams) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      cudaStream_t stream;
-      EXPECT_OK(cudaStreamCreate(&stream));
+      const Stream stream(cudaStreamDefault);
       for (int i = 0; i < 50; ++i) {
-        const auto count = [](void* argument) { ++*static_cast<std::atomic<int>*>(argument); };
-        EXPECT_OK(cudaLaunchHostFunc(i % 10 == 0 ? nullptr : stream, count, &ran));
+        EXPECT_OK(
+            cudaLaunchHostFunc(i % 10 == 0 ? nullptr : cudaStream_t{stream}, Increment, &ran));
       }
-      EXPECT_OK(cudaStreamDestroy(stream));
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -1,54 +1,30 @@
-// What the stand-in's tests share: two small devices, and host functions that hold a stream.
+// What the stand-in's tests share: two small devices, and host functions that tell of their order.
 #pragma once
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <condition_variable>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "shim/host/hostgpu.h"
-
-#define EXPECT_OK(call) EXPECT_EQ(static_cast<int>(call), 0)
-#define ASSERT_OK(call) ASSERT_EQ(static_cast<int>(call), 0)
+#include "tests/unit/host/shared.h"
 
 namespace hostgpu::testing {
 
+using test::Captured;
+using test::DeviceMemory;
+using test::Event;
+using test::Executable;
+using test::Gate;
+using test::Graph;
+using test::Stream;
+
 constexpr size_t kDeviceBytes = size_t{64} << 20;
 constexpr int kDevices = 2;
-
-// Holds each stream that it is launched on until it is opened, at the latest by its destructor.
-class Gate {
- public:
-  ~Gate() { Open(); }
-  void Launch(cudaStream_t stream) {
-    EXPECT_OK(cudaLaunchHostFunc(stream, &Gate::Run, new std::shared_ptr<State>(state_)));
-  }
-  void Open() {
-    std::lock_guard lock(state_->mutex);
-    state_->open = true;
-    state_->changed.notify_all();
-  }
-
- private:
-  // Shared, because a stream may still be leaving when the gate itself is gone.
-  struct State {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool open = false;
-  };
-  static void Run(void* argument) {
-    const std::unique_ptr<std::shared_ptr<State>> held(
-        static_cast<std::shared_ptr<State>*>(argument));
-    State& state = **held;
-    std::unique_lock lock(state.mutex);
-    state.changed.wait(lock, [&state] { return state.open; });
-  }
-  const std::shared_ptr<State> state_ = std::make_shared<State>();
-};
 
 // Writes down the names of what runs, in the order in which it runs.
 class Journal {
@@ -83,6 +59,9 @@ inline int Enqueue(void* stream, void (*run)(void*), void* argument) {
   const hostgpuWork work{run, nullptr, argument, nullptr, 0};
   return hostgpuEnqueue(stream, &work);
 }
+
+// Increments a std::atomic<int>; a host function.
+inline void Increment(void* count) { ++*static_cast<std::atomic<int>*>(count); }
 
 // Before each test device 0 is selected and no error is left over; after it everything is finished
 // and no fault is armed.

@@ -21,23 +21,20 @@ struct Result {
 
 enum class Query { kGet, kFind, kFindEx };
 
-// Dispatches one query to the operation's own function.
+// Makes one query with the operation's own function.
 cudnnStatus_t Ask(Convolution& c, Query query, int requested, void* workspace,
                   size_t workspace_bytes, std::vector<Result>* results) {
-  int returned = 0;
-  const auto run = [&](auto get, auto find, auto find_ex, auto perf_type, auto... descriptors) {
-    std::vector<decltype(perf_type)> perf(16);
-    cudnnStatus_t status;
-    switch (query) {
-      case Query::kGet:
-        status = get(c.handle, descriptors..., requested, &returned, perf.data());
-        break;
-      case Query::kFind:
-        status = find(c.handle, descriptors..., requested, &returned, perf.data());
-        break;
-      default:
-        status = find_ex(requested, &returned, perf.data(), workspace, workspace_bytes);
-    }
+  const auto ask = [&](auto api, auto first, auto second, auto result) {
+    int returned = 0;
+    std::vector<typename decltype(api)::Performance> perf(16);
+    const auto status =
+        query == Query::kFindEx
+            ? api.kFindEx(c.handle, first.desc, first.data, second.desc, second.data, c.conv_desc,
+                          result.desc, result.data, requested, &returned, perf.data(), workspace,
+                          workspace_bytes)
+            : (query == Query::kGet ? api.kGet : api.kFind)(c.handle, first.desc, second.desc,
+                                                            c.conv_desc, result.desc, requested,
+                                                            &returned, perf.data());
     results->clear();
     if (status != CUDNN_STATUS_SUCCESS) return status;
     for (int i = 0; i < returned; ++i) {
@@ -46,36 +43,7 @@ cudnnStatus_t Ask(Convolution& c, Query query, int requested, void* workspace,
     }
     return status;
   };
-  switch (c.problem.operation) {
-    case Operation::kForward:
-      return run(
-          cudnnGetConvolutionForwardAlgorithm_v7, cudnnFindConvolutionForwardAlgorithm,
-          [&](auto... rest) {
-            return cudnnFindConvolutionForwardAlgorithmEx(c.handle, c.x_desc, c.x.data, c.w_desc,
-                                                          c.w.data, c.conv_desc, c.y_desc, c.y.data,
-                                                          rest...);
-          },
-          cudnnConvolutionFwdAlgoPerf_t{}, c.x_desc, c.w_desc, c.conv_desc, c.y_desc);
-    case Operation::kBackwardData:
-      return run(
-          cudnnGetConvolutionBackwardDataAlgorithm_v7, cudnnFindConvolutionBackwardDataAlgorithm,
-          [&](auto... rest) {
-            return cudnnFindConvolutionBackwardDataAlgorithmEx(c.handle, c.w_desc, c.w.data,
-                                                               c.y_desc, c.y.data, c.conv_desc,
-                                                               c.x_desc, c.x.data, rest...);
-          },
-          cudnnConvolutionBwdDataAlgoPerf_t{}, c.w_desc, c.y_desc, c.conv_desc, c.x_desc);
-    default:
-      return run(
-          cudnnGetConvolutionBackwardFilterAlgorithm_v7,
-          cudnnFindConvolutionBackwardFilterAlgorithm,
-          [&](auto... rest) {
-            return cudnnFindConvolutionBackwardFilterAlgorithmEx(c.handle, c.x_desc, c.x.data,
-                                                                 c.y_desc, c.y.data, c.conv_desc,
-                                                                 c.w_desc, c.w.data, rest...);
-          },
-          cudnnConvolutionBwdFilterAlgoPerf_t{}, c.x_desc, c.y_desc, c.conv_desc, c.w_desc);
-  }
+  return c.Dispatch(c.x.data, c.w.data, c.y.data, ask);
 }
 
 constexpr size_t kPlenty = size_t{64} << 20;
@@ -83,23 +51,17 @@ constexpr size_t kPlenty = size_t{64} << 20;
 class EachOperation : public testing::TestWithParam<Operation> {
  protected:
   ConvolutionCase Case() const {
-    ConvolutionCase c;
-    c.operation = GetParam();
-    c.x = {4, 16, 1, 12, 12};
-    c.w = {16, 16, 1, 3, 3};
-    return c;
+    return {.operation = GetParam(), .x = {4, 16, 1, 12, 12}, .w = {16, 16, 1, 3, 3}};
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, EachOperation,
-                         testing::Values(Operation::kForward, Operation::kBackwardData,
-                                         Operation::kBackwardFilter));
+INSTANTIATE_TEST_SUITE_P(All, EachOperation, testing::ValuesIn(kOperations));
 
 TEST_P(EachOperation, MemoryReportedIsTheWorkspaceSize) {
   Convolution c(Case());
-  DeviceBytes workspace(kPlenty);
+  DeviceMemory workspace(kPlenty);
   for (Query query : {Query::kGet, Query::kFind, Query::kFindEx}) {
     std::vector<Result> results;
-    ASSERT_EQ(Ask(c, query, 16, workspace.data, kPlenty, &results), CUDNN_STATUS_SUCCESS);
+    ASSERT_OK(Ask(c, query, 16, workspace.data, kPlenty, &results));
     EXPECT_EQ(results.size(), static_cast<size_t>(AlgorithmCount(GetParam())));
     std::set<int> algorithms;
     int successes = 0;
@@ -119,15 +81,15 @@ TEST_P(EachOperation, MemoryReportedIsTheWorkspaceSize) {
 
 TEST_P(EachOperation, FoundAlgorithmsAreSortedByTimeFailuresLast) {
   Convolution c(Case());
-  DeviceBytes workspace(kPlenty);
+  DeviceMemory workspace(kPlenty);
   for (Query query : {Query::kFind, Query::kFindEx}) {
     std::vector<Result> results;
-    ASSERT_EQ(Ask(c, query, 16, workspace.data, kPlenty, &results), CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(results.front().status, CUDNN_STATUS_SUCCESS);
+    ASSERT_OK(Ask(c, query, 16, workspace.data, kPlenty, &results));
+    ASSERT_OK(results.front().status);
     EXPECT_GT(results.front().time, 0);
     for (size_t i = 1; i < results.size(); ++i) {
       if (results[i].status == CUDNN_STATUS_SUCCESS) {
-        EXPECT_EQ(results[i - 1].status, CUDNN_STATUS_SUCCESS);
+        EXPECT_OK(results[i - 1].status);
         EXPECT_GE(results[i].time, results[i - 1].time);
       } else {
         EXPECT_EQ(results[i].time, -1);
@@ -140,15 +102,14 @@ TEST_P(EachOperation, FindExStaysInsideTheWorkspaceItWasGiven) {
   Convolution c(Case());
   size_t largest = 0;
   std::vector<Result> all;
-  ASSERT_EQ(Ask(c, Query::kGet, 16, nullptr, 0, &all), CUDNN_STATUS_SUCCESS);
+  ASSERT_OK(Ask(c, Query::kGet, 16, nullptr, 0, &all));
   for (const Result& result : all) {
     if (result.status == CUDNN_STATUS_SUCCESS) largest = std::max(largest, result.memory);
   }
   ASSERT_GT(largest, 0u);
-  DeviceBytes workspace(largest);
+  DeviceMemory workspace(largest);
   std::vector<Result> results;
-  ASSERT_EQ(Ask(c, Query::kFindEx, 16, workspace.data, largest - 1, &results),
-            CUDNN_STATUS_SUCCESS);
+  ASSERT_OK(Ask(c, Query::kFindEx, 16, workspace.data, largest - 1, &results));
   int too_large = 0;
   for (const Result& result : results) {
     if (result.memory == largest) {
@@ -157,8 +118,8 @@ TEST_P(EachOperation, FindExStaysInsideTheWorkspaceItWasGiven) {
     }
   }
   EXPECT_GE(too_large, 1);
-  ASSERT_EQ(Ask(c, Query::kFindEx, 16, nullptr, 0, &results), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(results.front().status, CUDNN_STATUS_SUCCESS);
+  ASSERT_OK(Ask(c, Query::kFindEx, 16, nullptr, 0, &results));
+  EXPECT_OK(results.front().status);
   EXPECT_EQ(results.front().memory, 0u);
 }
 
@@ -166,9 +127,9 @@ TEST_P(EachOperation, FindExLeavesInputsAlone) {
   std::mt19937 random(8);
   Convolution c(Case());
   c.FillAll(random);
-  DeviceBytes workspace(kPlenty);
+  DeviceMemory workspace(kPlenty);
   std::vector<Result> results;
-  ASSERT_EQ(Ask(c, Query::kFindEx, 16, workspace.data, kPlenty, &results), CUDNN_STATUS_SUCCESS);
+  ASSERT_OK(Ask(c, Query::kFindEx, 16, workspace.data, kPlenty, &results));
   for (DeviceTensor* tensor : {&c.x, &c.w, &c.y}) {
     if (tensor != &c.Result()) {
       EXPECT_TRUE(tensor->Matches());
@@ -179,16 +140,16 @@ TEST_P(EachOperation, FindExLeavesInputsAlone) {
 TEST_P(EachOperation, NoMoreResultsThanRequested) {
   Convolution c(Case());
   std::vector<Result> results;
-  ASSERT_EQ(Ask(c, Query::kGet, 1, nullptr, 0, &results), CUDNN_STATUS_SUCCESS);
+  ASSERT_OK(Ask(c, Query::kGet, 1, nullptr, 0, &results));
   EXPECT_EQ(results.size(), 1u);
   EXPECT_EQ(Ask(c, Query::kGet, 0, nullptr, 0, &results), CUDNN_STATUS_BAD_PARAM);
 }
 
 TEST_P(EachOperation, FmaMathIsKept) {
   Convolution c(Case());
-  ASSERT_EQ(cudnnSetConvolutionMathType(c.conv_desc, CUDNN_FMA_MATH), CUDNN_STATUS_SUCCESS);
+  ASSERT_OK(cudnnSetConvolutionMathType(c.conv_desc, CUDNN_FMA_MATH));
   std::vector<Result> results;
-  ASSERT_EQ(Ask(c, Query::kGet, 16, nullptr, 0, &results), CUDNN_STATUS_SUCCESS);
+  ASSERT_OK(Ask(c, Query::kGet, 16, nullptr, 0, &results));
   for (const Result& result : results) EXPECT_EQ(result.math_type, CUDNN_FMA_MATH);
 }
 
@@ -197,26 +158,24 @@ TEST_P(EachOperation, AnInjectedFaultFailsTheQueryOnce) {
   hostgpuInjectFault("query", 1);
   std::vector<Result> results;
   EXPECT_EQ(Ask(c, Query::kGet, 16, nullptr, 0, &results), CUDNN_STATUS_ALLOC_FAILED);
-  EXPECT_EQ(Ask(c, Query::kGet, 16, nullptr, 0, &results), CUDNN_STATUS_SUCCESS);
+  EXPECT_OK(Ask(c, Query::kGet, 16, nullptr, 0, &results));
   EXPECT_EQ(hostgpuFaultCount("query"), 2);
 }
 
 TEST_P(EachOperation, AnInjectedFaultFailsTheConvolutionOnce) {
   Convolution c(Case());
   hostgpuInjectFault("convolution", 2);
-  EXPECT_EQ(c.Run(0, nullptr, 0), CUDNN_STATUS_SUCCESS);
+  EXPECT_OK(c.Run(0, nullptr, 0));
   EXPECT_EQ(c.Run(0, nullptr, 0), CUDNN_STATUS_EXECUTION_FAILED);
-  EXPECT_EQ(c.Run(0, nullptr, 0), CUDNN_STATUS_SUCCESS);
+  EXPECT_OK(c.Run(0, nullptr, 0));
 }
 
 TEST(MaxCount, IsTheNumberOfAlgorithms) {
   Convolution c{ConvolutionCase{}};
   int forward = 0, data = 0, filter = 0;
-  EXPECT_EQ(cudnnGetConvolutionForwardAlgorithmMaxCount(c.handle, &forward), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cudnnGetConvolutionBackwardDataAlgorithmMaxCount(c.handle, &data),
-            CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(c.handle, &filter),
-            CUDNN_STATUS_SUCCESS);
+  EXPECT_OK(cudnnGetConvolutionForwardAlgorithmMaxCount(c.handle, &forward));
+  EXPECT_OK(cudnnGetConvolutionBackwardDataAlgorithmMaxCount(c.handle, &data));
+  EXPECT_OK(cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(c.handle, &filter));
   EXPECT_EQ(forward, 8);
   EXPECT_EQ(data, 6);
   EXPECT_EQ(filter, 7);
@@ -227,15 +186,13 @@ TEST(Handle, CreationFailsWhereAFaultIsInjected) {
   cudnnHandle_t handle = reinterpret_cast<cudnnHandle_t>(1);
   EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_INTERNAL_ERROR);
   EXPECT_EQ(handle, nullptr);
-  EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
-  cudaStream_t stream;
-  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  EXPECT_OK(cudnnCreate(&handle));
+  const Stream stream(cudaStreamDefault);
   cudaStream_t now = nullptr;
-  EXPECT_EQ(cudnnSetStream(handle, stream), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cudnnGetStream(handle, &now), CUDNN_STATUS_SUCCESS);
+  EXPECT_OK(cudnnSetStream(handle, stream));
+  EXPECT_OK(cudnnGetStream(handle, &now));
   EXPECT_EQ(now, stream);
-  EXPECT_EQ(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
-  cudaStreamDestroy(stream);
+  EXPECT_OK(cudnnDestroy(handle));
 }
 
 }  // namespace

@@ -28,9 +28,7 @@ struct Arguments {
     pooling = Pooling();
     l[CUDNN(SetPooling2dDescriptor)](pooling, CUDNN_POOLING_MAX, CUDNN_NOT_PROPAGATE_NAN, 3, 3, 1,
                                      1, 2, 2);
-    l[CUDNN(CreateActivationDescriptor)](&activation);
-    owned_.push_back(
-        [this, created = activation] { l[CUDNN(DestroyActivationDescriptor)](created); });
+    activation = Make(CUDNN(CreateActivationDescriptor), CUDNN(DestroyActivationDescriptor));
     l[CUDNN(SetActivationDescriptor)](activation, CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN,
                                       0);
     op = Operation(kF);
@@ -44,6 +42,15 @@ struct Arguments {
     for (const auto& destroy : owned_) destroy();
   }
 
+  // A descriptor that lives as long as these arguments.
+  template <class Descriptor>
+  Descriptor Make(CudnnFunction<cudnnStatus_t (*)(Descriptor*)> create,
+                  CudnnFunction<cudnnStatus_t (*)(Descriptor)> destroy) {
+    Descriptor created = nullptr;
+    l[create](&created);
+    owned_.push_back([this, destroy, created] { l[destroy](created); });
+    return created;
+  }
   cudnnTensorDescriptor_t Tensor(cudnnDataType_t type, std::vector<int> dims,
                                  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW) {
     const cudnnTensorDescriptor_t tensor = Unset();
@@ -60,24 +67,16 @@ struct Arguments {
     return tensor;
   }
   cudnnTensorDescriptor_t Unset() {
-    cudnnTensorDescriptor_t tensor = nullptr;
-    l[CUDNN(CreateTensorDescriptor)](&tensor);
-    owned_.push_back([this, tensor] { l[CUDNN(DestroyTensorDescriptor)](tensor); });
-    return tensor;
+    return Make(CUDNN(CreateTensorDescriptor), CUDNN(DestroyTensorDescriptor));
   }
   cudnnOpTensorDescriptor_t Operation(cudnnDataType_t compute) {
-    cudnnOpTensorDescriptor_t created = nullptr;
-    l[CUDNN(CreateOpTensorDescriptor)](&created);
-    owned_.push_back([this, created] { l[CUDNN(DestroyOpTensorDescriptor)](created); });
+    const auto created = Make(CUDNN(CreateOpTensorDescriptor), CUDNN(DestroyOpTensorDescriptor));
     l[CUDNN(SetOpTensorDescriptor)](created, CUDNN_OP_TENSOR_ADD, compute, CUDNN_NOT_PROPAGATE_NAN);
     return created;
   }
 
   cudnnPoolingDescriptor_t Pooling() {
-    cudnnPoolingDescriptor_t created = nullptr;
-    l[CUDNN(CreatePoolingDescriptor)](&created);
-    owned_.push_back([this, created] { l[CUDNN(DestroyPoolingDescriptor)](created); });
-    return created;
+    return Make(CUDNN(CreatePoolingDescriptor), CUDNN(DestroyPoolingDescriptor));
   }
 
   cudnnStatus_t PoolForward() {
@@ -181,191 +180,127 @@ struct Arguments {
 
 using Function = cudnnStatus_t (Arguments::*)();
 
+// What spoils the arguments, and the calls that are refused then.
 struct Refused {
   const char* what;
-  Function function;
+  std::vector<Function> calls;
   std::function<void(Arguments&)> spoil;
 };
 
-#define CASE(function, statement)                                                     \
-  {                                                                                   \
-#function ": " #statement, &Arguments::function, [](Arguments & g) { statement; } \
+using A = Arguments;
+#define REFUSED(statement, ...)                                                    \
+  {                                                                                \
+#statement ": " #__VA_ARGS__, {__VA_ARGS__ }, [](Arguments & g) { statement; } \
   }
 
 const std::vector<Refused> kRefused = {
-    CASE(PoolForward, g.handle = nullptr),
-    CASE(PoolForward, g.pooling = nullptr),
-    CASE(PoolForward, g.x = nullptr),
-    CASE(PoolForward, g.y = nullptr),
-    CASE(PoolForward, g.x_data = nullptr),
-    CASE(PoolForward, g.y_data = nullptr),
-    CASE(PoolForward, g.alpha = nullptr),
-    CASE(PoolForward, g.beta = nullptr),
-    CASE(PoolForward, g.y = g.Tensor(kH, {2, 3, 4, 4})),
-    CASE(PoolForward, g.y = g.Tensor(kF, {1, 3, 4, 4})),
-    CASE(PoolForward, g.y = g.Tensor(kF, {2, 4, 4, 4})),
-    CASE(PoolForward, g.y = g.Tensor(kF, {2, 3, 4, 4, 4})),
-    CASE(PoolForward, g.x = g.Tensor(kF, {2, 3, 7})),
-    CASE(PoolForward, g.x = g.Unset()),
-    CASE(PoolForward, g.pooling = g.Pooling()),
-    CASE(PoolBackward, g.y_data = nullptr),
-    CASE(PoolBackward, g.dy_data = nullptr),
-    CASE(PoolBackward, g.dx_data = nullptr),
-    CASE(PoolBackward, g.dy = g.Tensor(kF, {2, 3, 4, 5})),
-    CASE(PoolBackward, g.dy = g.Tensor(kH, {2, 3, 4, 4})),
-    CASE(PoolBackward, g.dy = g.Tensor(kF, {2, 3, 4, 4}, CUDNN_TENSOR_NHWC)),
-    CASE(PoolBackward, g.dx = g.Tensor(kF, {2, 3, 7, 8})),
-    CASE(PoolBackward, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
-    CASE(PoolBackward, g.dx = g.Tensor(kF, {2, 3, 7, 7}, CUDNN_TENSOR_NHWC)),
-    CASE(SoftmaxForward, g.x = nullptr),
-    CASE(SoftmaxForward, g.x_data = nullptr),
-    CASE(SoftmaxForward, g.alpha = nullptr),
-    CASE(SoftmaxForward, g.softmax = static_cast<cudnnSoftmaxAlgorithm_t>(3)),
-    CASE(SoftmaxForward, g.softmax = static_cast<cudnnSoftmaxAlgorithm_t>(-1)),
-    CASE(SoftmaxForward, g.mode = static_cast<cudnnSoftmaxMode_t>(2)),
-    CASE(SoftmaxForward, g.dx = g.Tensor(kF, {2, 3, 7, 8})),
-    CASE(SoftmaxForward, g.dx = g.Tensor(kD, {2, 3, 7, 7})),
-    CASE(SoftmaxForward, g.x = g.dx = g.Tensor(kF, {2, 3})),
-    CASE(SoftmaxForward, g.x = g.dx = g.Unset()),
-    CASE(SoftmaxForward, g.x = g.dx = g.Tensor(CUDNN_DATA_INT32, {2, 3, 7, 7})),
-    CASE(SoftmaxBackward, g.dx = g.Tensor(kF, {2, 3, 4, 4}); g.dy = g.Tensor(kF, {2, 3, 4, 5})),
-    CASE(SoftmaxBackward, g.dx = g.Tensor(kF, {2, 3, 4, 4});
-         g.dy = g.Tensor(kF, {2, 3, 4, 4}, CUDNN_TENSOR_NHWC)),
-    CASE(SoftmaxBackward, g.dx = g.Tensor(kF, {2, 3, 4, 5})),
-    CASE(SoftmaxBackward, g.dx = g.Tensor(kH, {2, 3, 4, 4})),
-    CASE(SoftmaxBackward, g.dx = g.Tensor(kF, {2, 3, 4, 4}); g.dy_data = nullptr),
-    CASE(Operate, g.handle = nullptr),
-    CASE(Operate, g.b = nullptr),
-    CASE(Operate, g.b_data = nullptr),
-    CASE(Operate, g.alpha = nullptr),
-    CASE(Operate, g.beta = nullptr),
-    CASE(Operate, g.b = g.Tensor(kF, {1, 2, 1, 1})),
-    CASE(Operate, g.b = g.Tensor(kF, {1, 3, 1})),
-    CASE(Operate, g.a = g.Tensor(kF, {1, 3, 1, 1})),
-    CASE(Operate, g.a = g.Tensor(kF, {2, 3, 7, 8})),
-    CASE(Operate, g.a = g.Tensor(kH, {2, 3, 7, 7})),
-    CASE(Operate, g.b = g.Tensor(kH, {2, 3, 7, 7})),
-    CASE(Operate, g.op = g.Operation(kH)),
-    CASE(Operate, g.op = g.Operation(kD)),
-    CASE(Operate, g.a = g.b = g.x = g.Tensor(kD, {2, 3, 7, 7})),
-    CASE(Operate, g.a = g.b = g.x = g.Tensor(kF, {2, 3, 7})),
-    CASE(Operate, g.a = g.b = g.x = g.Tensor(kF, {2, 3, 1, 1, 7, 7})),
-    CASE(Operate, g.a = g.b = g.x = g.Unset()),
-    CASE(Operate, g.b_data = g.x_data),
-    CASE(Train, g.handle = nullptr),
-    CASE(Train, g.parameters = nullptr),
-    CASE(Train, g.scale = nullptr),
-    CASE(Train, g.x_data = nullptr),
-    CASE(Train, g.alpha = nullptr),
-    CASE(Train, g.inverse = nullptr),
-    CASE(Train, g.batch_mode = static_cast<cudnnBatchNormMode_t>(-1)),
-    CASE(Train, g.batch_mode = static_cast<cudnnBatchNormMode_t>(3)),
-    CASE(Train, g.batch_mode = CUDNN_BATCHNORM_PER_ACTIVATION),
-    CASE(Train, g.parameters = g.Tensor(kF, {1, 3, 7, 7})),
-    CASE(Train, g.parameters = g.Tensor(kF, {1, 4, 1, 1})),
-    CASE(Train, g.parameters = g.Tensor(kH, {1, 3, 1, 1})),
-    CASE(Train, g.parameters = g.Tensor(kD, {1, 3, 1, 1})),
-    CASE(Train, g.parameters = g.Tensor(kF, {1, 3, 1})),
-    CASE(Train, g.parameters = g.Strided({1, 3, 1, 1}, {6, 2, 1, 1})),
-    CASE(Train, g.dx = g.Tensor(kF, {2, 3, 7, 8})),
-    CASE(Train, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
-    CASE(Train, g.x = g.dx = g.Tensor(kF, {2, 3, 7}); g.parameters = g.Tensor(kF, {1, 3, 1})),
-    CASE(Train, g.x = g.dx = g.Unset()),
-    CASE(Train, g.epsilon = -1e-5),
-    CASE(Infer, g.mean = nullptr),
-    CASE(Infer, g.inverse = nullptr),
-    CASE(Infer, g.epsilon = -1e-5),
-    CASE(Infer, g.batch_mode = static_cast<cudnnBatchNormMode_t>(7)),
-    CASE(Infer, g.parameters = g.Tensor(kF, {1, 3, 7, 7})),
-    CASE(Infer, g.dx = g.Tensor(kF, {2, 3, 7, 8})),
-    CASE(Unlearn, g.mean = nullptr),
-    CASE(Unlearn, g.y_data = nullptr),
-    CASE(Unlearn, g.epsilon = -1e-5),
-    CASE(Unlearn, g.batch_mode = static_cast<cudnnBatchNormMode_t>(9)),
-    CASE(Unlearn, g.a = g.Tensor(kF, {2, 3, 7, 8})),
-    CASE(Unlearn, g.a = g.Tensor(kH, {2, 3, 7, 7})),
-    CASE(Unlearn, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
-    CASE(Unlearn, g.parameters = g.Tensor(kF, {1, 3, 7, 7})),
-    CASE(TrainEx, g.handle = nullptr),
-    CASE(TrainEx, g.x = nullptr),
-    CASE(TrainEx, g.parameters = nullptr),
-    CASE(TrainEx, g.x_data = nullptr),
-    CASE(TrainEx, g.scale = nullptr),
-    CASE(TrainEx, g.beta = nullptr),
-    CASE(TrainEx, g.inverse = nullptr),
-    CASE(TrainEx, g.epsilon = -1e-5),
-    CASE(TrainEx, g.batch_mode = kNoMode),
-    CASE(TrainEx, g.batch_mode = CUDNN_BATCHNORM_PER_ACTIVATION),
-    CASE(TrainEx, g.batch_ops = kNoOps),
-    CASE(TrainEx, g.batch_ops = CUDNN_BATCHNORM_OPS_BN_ACTIVATION),
-    CASE(TrainEx, g.parameters = g.Tensor(kF, {1, 4, 1, 1})),
-    CASE(TrainEx, g.parameters = g.Tensor(kD, {1, 3, 1, 1})),
-    CASE(TrainEx, g.dx = g.Tensor(kF, {2, 3, 7, 8})),
-    CASE(TrainEx, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
-    CASE(TrainEx, g.x = g.dx = g.Unset()),
-    CASE(UnlearnEx, g.x_data = nullptr),
-    CASE(UnlearnEx, g.y_data = nullptr),
-    CASE(UnlearnEx, g.beta = nullptr),
-    CASE(UnlearnEx, g.mean = nullptr),
-    CASE(UnlearnEx, g.epsilon = -1e-5),
-    CASE(UnlearnEx, g.batch_mode = kNoMode),
-    CASE(UnlearnEx, g.batch_ops = kNoOps),
-    CASE(UnlearnEx, g.batch_ops = CUDNN_BATCHNORM_OPS_BN_ACTIVATION),
-    CASE(UnlearnEx, g.parameters = g.Tensor(kF, {1, 4, 1, 1})),
-    CASE(UnlearnEx, g.a = g.Tensor(kF, {2, 3, 7, 8})),
-    CASE(UnlearnEx, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
-    CASE(TrainExWorkspace, g.handle = nullptr),
-    CASE(TrainExWorkspace, g.x = nullptr),
-    CASE(TrainExWorkspace, g.dx = nullptr),
-    CASE(TrainExWorkspace, g.parameters = nullptr),
-    CASE(TrainExWorkspace, g.size = nullptr),
-    CASE(TrainExWorkspace, g.batch_mode = kNoMode),
-    CASE(TrainExWorkspace, g.batch_mode = CUDNN_BATCHNORM_PER_ACTIVATION),
-    CASE(TrainExWorkspace, g.parameters = g.Tensor(kD, {1, 3, 1, 1})),
-    CASE(TrainExWorkspace, g.dx = g.Tensor(kF, {2, 3, 7, 8})),
-    CASE(TrainExWorkspace, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
-    CASE(TrainExWorkspace, g.x = g.dx = g.Unset()),
-    CASE(TrainExWorkspace, g.x = g.dx = g.Tensor(CUDNN_DATA_INT8, {2, 3, 7, 7})),
-    CASE(UnlearnExWorkspace, g.handle = nullptr),
-    CASE(UnlearnExWorkspace, g.x = nullptr),
-    CASE(UnlearnExWorkspace, g.a = nullptr),
-    CASE(UnlearnExWorkspace, g.dx = nullptr),
-    CASE(UnlearnExWorkspace, g.parameters = nullptr),
-    CASE(UnlearnExWorkspace, g.size = nullptr),
-    CASE(UnlearnExWorkspace, g.batch_mode = kNoMode),
-    CASE(UnlearnExWorkspace, g.batch_ops = kNoOps),
-    CASE(UnlearnExWorkspace, g.batch_ops = CUDNN_BATCHNORM_OPS_BN_ACTIVATION),
-    CASE(UnlearnExWorkspace, g.a = g.Tensor(kF, {2, 3, 7, 8})),
-    CASE(UnlearnExWorkspace, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
-    CASE(UnlearnExWorkspace, g.a = g.x = g.dx = g.Tensor(CUDNN_DATA_INT8, {2, 3, 7, 7})),
-    CASE(Reserve, g.handle = nullptr),
-    CASE(Reserve, g.x = nullptr),
-    CASE(Reserve, g.size = nullptr),
-    CASE(Reserve, g.batch_mode = kNoMode),
-    CASE(Reserve, g.batch_ops = kNoOps),
-    CASE(Reserve, g.batch_ops = CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION),
-    CASE(Add, g.a = g.Tensor(kH, {2, 3, 7, 7})),
-    CASE(Add, g.a = g.Tensor(kF, {2, 3, 7, 6})),
-    CASE(Add, g.a = g.Tensor(kF, {1, 3, 1})),
-    CASE(Add, g.a = g.x = g.Tensor(kF, {2, 3, 1, 1, 7, 7})),
-    CASE(Add, g.a_data = nullptr),
-    CASE(Add, g.beta = nullptr),
-    CASE(Bias, g.parameters = g.Tensor(kF, {1, 4, 1, 1})),
-    CASE(Bias, g.parameters = g.Tensor(kH, {1, 3, 1, 1})),
-    CASE(Bias, g.parameters = g.Tensor(kF, {1, 3, 7, 7})),
-    CASE(Bias, g.parameters = g.Tensor(kF, {2, 3, 1, 1})),
-    CASE(ActivateForward, g.dx = g.Tensor(kF, {2, 3, 7, 8})),
-    CASE(ActivateForward, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
-    CASE(ActivateForward, g.l[CUDNN(SetActivationDescriptor)](
-                              g.activation, CUDNN_ACTIVATION_IDENTITY, CUDNN_NOT_PROPAGATE_NAN, 0)),
-    CASE(ActivateBackward, g.dx = g.Tensor(kF, {2, 3, 7, 8})),
-    CASE(ActivateBackward, g.dx = g.Tensor(kH, {2, 3, 7, 7})),
+    REFUSED(g.handle = nullptr, &A::PoolForward, &A::Operate, &A::Train, &A::TrainEx,
+            &A::TrainExWorkspace, &A::UnlearnExWorkspace, &A::Reserve),
+    REFUSED(g.pooling = nullptr, &A::PoolForward),
+    REFUSED(g.x = nullptr, &A::PoolForward, &A::SoftmaxForward, &A::TrainEx, &A::TrainExWorkspace,
+            &A::UnlearnExWorkspace, &A::Reserve),
+    REFUSED(g.y = nullptr, &A::PoolForward),
+    REFUSED(g.x_data = nullptr, &A::PoolForward, &A::SoftmaxForward, &A::Train, &A::TrainEx,
+            &A::UnlearnEx),
+    REFUSED(g.y_data = nullptr, &A::PoolForward, &A::PoolBackward, &A::Unlearn, &A::UnlearnEx),
+    REFUSED(g.alpha = nullptr, &A::PoolForward, &A::SoftmaxForward, &A::Operate, &A::Train),
+    REFUSED(g.beta = nullptr, &A::PoolForward, &A::Operate, &A::TrainEx, &A::UnlearnEx, &A::Add),
+    REFUSED(g.y = g.Tensor(kH, {2, 3, 4, 4}), &A::PoolForward),
+    REFUSED(g.y = g.Tensor(kF, {1, 3, 4, 4}), &A::PoolForward),
+    REFUSED(g.y = g.Tensor(kF, {2, 4, 4, 4}), &A::PoolForward),
+    REFUSED(g.y = g.Tensor(kF, {2, 3, 4, 4, 4}), &A::PoolForward),
+    REFUSED(g.x = g.Tensor(kF, {2, 3, 7}), &A::PoolForward),
+    REFUSED(g.x = g.Unset(), &A::PoolForward),
+    REFUSED(g.pooling = g.Pooling(), &A::PoolForward),
+    REFUSED(g.dy_data = nullptr, &A::PoolBackward),
+    REFUSED(g.dx_data = nullptr, &A::PoolBackward),
+    REFUSED(g.dy = g.Tensor(kF, {2, 3, 4, 5}), &A::PoolBackward),
+    REFUSED(g.dy = g.Tensor(kH, {2, 3, 4, 4}), &A::PoolBackward),
+    REFUSED(g.dy = g.Tensor(kF, {2, 3, 4, 4}, CUDNN_TENSOR_NHWC), &A::PoolBackward),
+    REFUSED(g.dx = g.Tensor(kF, {2, 3, 7, 8}), &A::PoolBackward, &A::SoftmaxForward, &A::Train,
+            &A::Infer, &A::TrainEx, &A::TrainExWorkspace, &A::ActivateForward,
+            &A::ActivateBackward),
+    REFUSED(g.dx = g.Tensor(kH, {2, 3, 7, 7}), &A::PoolBackward, &A::Train, &A::Unlearn,
+            &A::TrainEx, &A::UnlearnEx, &A::TrainExWorkspace, &A::UnlearnExWorkspace,
+            &A::ActivateForward, &A::ActivateBackward),
+    REFUSED(g.dx = g.Tensor(kF, {2, 3, 7, 7}, CUDNN_TENSOR_NHWC), &A::PoolBackward),
+    REFUSED(g.softmax = static_cast<cudnnSoftmaxAlgorithm_t>(3), &A::SoftmaxForward),
+    REFUSED(g.softmax = static_cast<cudnnSoftmaxAlgorithm_t>(-1), &A::SoftmaxForward),
+    REFUSED(g.mode = static_cast<cudnnSoftmaxMode_t>(2), &A::SoftmaxForward),
+    REFUSED(g.dx = g.Tensor(kD, {2, 3, 7, 7}), &A::SoftmaxForward),
+    REFUSED(g.x = g.dx = g.Tensor(kF, {2, 3}), &A::SoftmaxForward),
+    REFUSED(g.x = g.dx = g.Unset(), &A::SoftmaxForward, &A::Train, &A::TrainEx,
+            &A::TrainExWorkspace),
+    REFUSED(g.x = g.dx = g.Tensor(CUDNN_DATA_INT32, {2, 3, 7, 7}), &A::SoftmaxForward),
+    REFUSED(g.dx = g.Tensor(kF, {2, 3, 4, 4});
+            g.dy = g.Tensor(kF, {2, 3, 4, 5}), &A::SoftmaxBackward),
+    REFUSED(g.dx = g.Tensor(kF, {2, 3, 4, 4});
+            g.dy = g.Tensor(kF, {2, 3, 4, 4}, CUDNN_TENSOR_NHWC), &A::SoftmaxBackward),
+    REFUSED(g.dx = g.Tensor(kF, {2, 3, 4, 5}), &A::SoftmaxBackward),
+    REFUSED(g.dx = g.Tensor(kH, {2, 3, 4, 4}), &A::SoftmaxBackward),
+    REFUSED(g.dx = g.Tensor(kF, {2, 3, 4, 4}); g.dy_data = nullptr, &A::SoftmaxBackward),
+    REFUSED(g.b = nullptr, &A::Operate),
+    REFUSED(g.b_data = nullptr, &A::Operate),
+    REFUSED(g.b = g.Tensor(kF, {1, 2, 1, 1}), &A::Operate),
+    REFUSED(g.b = g.Tensor(kF, {1, 3, 1}), &A::Operate),
+    REFUSED(g.a = g.Tensor(kF, {1, 3, 1, 1}), &A::Operate),
+    REFUSED(g.a = g.Tensor(kF, {2, 3, 7, 8}), &A::Operate, &A::Unlearn, &A::UnlearnEx,
+            &A::UnlearnExWorkspace),
+    REFUSED(g.a = g.Tensor(kH, {2, 3, 7, 7}), &A::Operate, &A::Unlearn, &A::Add),
+    REFUSED(g.b = g.Tensor(kH, {2, 3, 7, 7}), &A::Operate),
+    REFUSED(g.op = g.Operation(kH), &A::Operate),
+    REFUSED(g.op = g.Operation(kD), &A::Operate),
+    REFUSED(g.a = g.b = g.x = g.Tensor(kD, {2, 3, 7, 7}), &A::Operate),
+    REFUSED(g.a = g.b = g.x = g.Tensor(kF, {2, 3, 7}), &A::Operate),
+    REFUSED(g.a = g.b = g.x = g.Tensor(kF, {2, 3, 1, 1, 7, 7}), &A::Operate),
+    REFUSED(g.a = g.b = g.x = g.Unset(), &A::Operate),
+    REFUSED(g.b_data = g.x_data, &A::Operate),
+    REFUSED(g.parameters = nullptr, &A::Train, &A::TrainEx, &A::TrainExWorkspace,
+            &A::UnlearnExWorkspace),
+    REFUSED(g.scale = nullptr, &A::Train, &A::TrainEx),
+    REFUSED(g.inverse = nullptr, &A::Train, &A::Infer, &A::TrainEx),
+    REFUSED(g.batch_mode = static_cast<cudnnBatchNormMode_t>(-1), &A::Train),
+    REFUSED(g.batch_mode = kNoMode, &A::Train, &A::TrainEx, &A::UnlearnEx, &A::TrainExWorkspace,
+            &A::UnlearnExWorkspace, &A::Reserve),
+    REFUSED(g.batch_mode = CUDNN_BATCHNORM_PER_ACTIVATION, &A::Train, &A::TrainEx,
+            &A::TrainExWorkspace),
+    REFUSED(g.parameters = g.Tensor(kF, {1, 3, 7, 7}), &A::Train, &A::Infer, &A::Unlearn, &A::Bias),
+    REFUSED(g.parameters = g.Tensor(kF, {1, 4, 1, 1}), &A::Train, &A::TrainEx, &A::UnlearnEx,
+            &A::Bias),
+    REFUSED(g.parameters = g.Tensor(kH, {1, 3, 1, 1}), &A::Train, &A::Bias),
+    REFUSED(g.parameters = g.Tensor(kD, {1, 3, 1, 1}), &A::Train, &A::TrainEx,
+            &A::TrainExWorkspace),
+    REFUSED(g.parameters = g.Tensor(kF, {1, 3, 1}), &A::Train),
+    REFUSED(g.parameters = g.Strided({1, 3, 1, 1}, {6, 2, 1, 1}), &A::Train),
+    REFUSED(g.x = g.dx = g.Tensor(kF, {2, 3, 7});
+            g.parameters = g.Tensor(kF, {1, 3, 1}), &A::Train),
+    REFUSED(g.epsilon = -1e-5, &A::Train, &A::Infer, &A::Unlearn, &A::TrainEx, &A::UnlearnEx),
+    REFUSED(g.mean = nullptr, &A::Infer, &A::Unlearn, &A::UnlearnEx),
+    REFUSED(g.batch_mode = static_cast<cudnnBatchNormMode_t>(7), &A::Infer),
+    REFUSED(g.batch_mode = static_cast<cudnnBatchNormMode_t>(9), &A::Unlearn),
+    REFUSED(g.batch_ops = kNoOps, &A::TrainEx, &A::UnlearnEx, &A::UnlearnExWorkspace, &A::Reserve),
+    REFUSED(g.batch_ops = CUDNN_BATCHNORM_OPS_BN_ACTIVATION, &A::TrainEx, &A::UnlearnEx,
+            &A::UnlearnExWorkspace),
+    REFUSED(g.dx = nullptr, &A::TrainExWorkspace, &A::UnlearnExWorkspace),
+    REFUSED(g.size = nullptr, &A::TrainExWorkspace, &A::UnlearnExWorkspace, &A::Reserve),
+    REFUSED(g.x = g.dx = g.Tensor(CUDNN_DATA_INT8, {2, 3, 7, 7}), &A::TrainExWorkspace),
+    REFUSED(g.a = nullptr, &A::UnlearnExWorkspace),
+    REFUSED(g.a = g.x = g.dx = g.Tensor(CUDNN_DATA_INT8, {2, 3, 7, 7}), &A::UnlearnExWorkspace),
+    REFUSED(g.batch_ops = CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, &A::Reserve),
+    REFUSED(g.a = g.Tensor(kF, {2, 3, 7, 6}), &A::Add),
+    REFUSED(g.a = g.Tensor(kF, {1, 3, 1}), &A::Add),
+    REFUSED(g.a = g.x = g.Tensor(kF, {2, 3, 1, 1, 7, 7}), &A::Add),
+    REFUSED(g.a_data = nullptr, &A::Add),
+    REFUSED(g.parameters = g.Tensor(kF, {2, 3, 1, 1}), &A::Bias),
+    REFUSED(g.l[CUDNN(SetActivationDescriptor)](g.activation, CUDNN_ACTIVATION_IDENTITY,
+                                                CUDNN_NOT_PROPAGATE_NAN, 0),
+            &A::ActivateForward),
 };
 
 constexpr int kCrashed = -1;
 
 // The real library's status, from a process that may crash on the handle of zeros.
-int RealStatus(const Library& library, const Refused& refused) {
+int RealStatus(const Library& library, const Refused& refused, Function call) {
   void* const shared =
       mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   int* const status = static_cast<int*>(shared);
@@ -377,7 +312,7 @@ int RealStatus(const Library& library, const Refused& refused) {
     Arguments arguments(library);
     arguments.handle = reinterpret_cast<cudnnHandle_t>(zeros.data());
     refused.spoil(arguments);
-    *status = (arguments.*refused.function)();
+    *status = (arguments.*call)();
     _exit(0);
   }
   int ended = 0;
@@ -391,18 +326,24 @@ using ArgumentConformance = LibraryPair;
 
 TEST_F(ArgumentConformance, RefusalsAreTheRealLibrarys) {
   std::vector<int> real;
-  for (const Refused& refused : kRefused) real.push_back(RealStatus(real_, refused));
+  for (const Refused& refused : kRefused) {
+    for (const Function call : refused.calls) real.push_back(RealStatus(real_, refused, call));
+  }
   // The handle is made only now: forked children would lack its threads.
   cudnnHandle_t handle = nullptr;
   ASSERT_EQ(ours_[CUDNN(Create)](&handle), CUDNN_STATUS_SUCCESS);
-  for (size_t i = 0; i < kRefused.size(); ++i) {
-    SCOPED_TRACE(kRefused[i].what);
-    EXPECT_TRUE(real[i] == CUDNN_STATUS_BAD_PARAM || real[i] == CUDNN_STATUS_NOT_SUPPORTED)
-        << "the real library answers " << real[i];
-    Arguments arguments(ours_);
-    arguments.handle = handle;
-    kRefused[i].spoil(arguments);
-    EXPECT_EQ(static_cast<int>((arguments.*kRefused[i].function)()), real[i]);
+  size_t calls = 0;
+  for (const Refused& refused : kRefused) {
+    for (size_t i = 0; i < refused.calls.size(); ++i) {
+      SCOPED_TRACE(testing::Message() << refused.what << ", number " << i);
+      const int expected = real[calls++];
+      EXPECT_TRUE(expected == CUDNN_STATUS_BAD_PARAM || expected == CUDNN_STATUS_NOT_SUPPORTED)
+          << "the real library answers " << expected;
+      Arguments arguments(ours_);
+      arguments.handle = handle;
+      refused.spoil(arguments);
+      EXPECT_EQ(static_cast<int>((arguments.*refused.calls[i])()), expected);
+    }
   }
   ours_[CUDNN(Destroy)](handle);
 }

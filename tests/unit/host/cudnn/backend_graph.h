@@ -14,7 +14,7 @@ namespace hostgpu::test {
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t kind) {
-    EXPECT_EQ(cudnnBackendCreateDescriptor(kind, &handle), CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(cudnnBackendCreateDescriptor(kind, &handle));
   }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
@@ -22,14 +22,14 @@ class Descriptor {
 
   template <class T>
   void Set(int name, cudnnBackendAttributeType_t type, const std::vector<T>& values) {
-    EXPECT_EQ(cudnnBackendSetAttribute(handle, static_cast<cudnnBackendAttributeName_t>(name), type,
-                                       static_cast<int64_t>(values.size()), values.data()),
-              CUDNN_STATUS_SUCCESS)
+    EXPECT_OK(cudnnBackendSetAttribute(handle, static_cast<cudnnBackendAttributeName_t>(name), type,
+                                       static_cast<int64_t>(values.size()), values.data()))
         << name;
   }
   void SetChild(int name, const Descriptor& child) {
     Set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::vector<void*>{child.handle});
   }
+  void SetFlag(int name) { Set(name, CUDNN_TYPE_BOOLEAN, std::vector<char>{1}); }
   cudnnStatus_t Finalize() { return cudnnBackendFinalize(handle); }
 
   cudnnBackendDescriptor_t handle = nullptr;
@@ -54,14 +54,9 @@ class GraphBuilder {
                std::vector<int64_t>(strides.begin(), strides.end()));
     tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, std::vector{id});
     tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, std::vector{options.alignment});
-    const char yes = 1;
-    if (options.is_virtual) {
-      tensor.Set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, std::vector{yes});
-    }
-    if (options.by_value) {
-      tensor.Set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, std::vector{yes});
-    }
-    EXPECT_EQ(tensor.Finalize(), CUDNN_STATUS_SUCCESS);
+    if (options.is_virtual) tensor.SetFlag(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+    if (options.by_value) tensor.SetFlag(CUDNN_ATTR_TENSOR_IS_BY_VALUE);
+    EXPECT_OK(tensor.Finalize());
     return tensor;
   }
 
@@ -85,9 +80,16 @@ class GraphBuilder {
     convolution.Set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, axes(upper_pad));
     convolution.Set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, axes(c.stride));
     convolution.Set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, axes(c.dilation));
-    EXPECT_EQ(convolution.Finalize(), CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(convolution.Finalize());
     // For every operation the attributes from `first` on are ALPHA, BETA, CONV_DESC, W, X and Y.
-    const auto [kind, first] = OperationOf(c.operation);
+    constexpr std::pair<cudnnBackendDescriptorType_t, int> kInOrder[] = {
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA}};
+    const auto [kind, first] = kInOrder[static_cast<int>(c.operation)];
     Descriptor& operation = AddOperation(kind);
     operation.Set(first, CUDNN_TYPE_DOUBLE, std::vector{c.alpha});
     operation.Set(first + 1, CUDNN_TYPE_DOUBLE, std::vector{c.beta});
@@ -95,7 +97,7 @@ class GraphBuilder {
     operation.SetChild(first + 3, w);
     operation.SetChild(first + 4, x);
     operation.SetChild(first + 5, y);
-    EXPECT_EQ(operation.Finalize(), CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(operation.Finalize());
   }
 
   // The attributes of a pointwise operation's descriptor beside its mode, and their values.
@@ -110,12 +112,12 @@ class GraphBuilder {
     for (const auto& [name, value] : parameters) {
       pointwise.Set(name, CUDNN_TYPE_DOUBLE, std::vector{value});
     }
-    EXPECT_EQ(pointwise.Finalize(), CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(pointwise.Finalize());
     Descriptor& operation = AddOperation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     operation.SetChild(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
     for (const auto& [name, tensor] : operands) operation.SetChild(name, *tensor);
     operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, CUDNN_TYPE_DOUBLE, std::vector{alpha2});
-    EXPECT_EQ(operation.Finalize(), CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(operation.Finalize());
   }
 
   // Adds an operation that has numbers and tensors as attributes.
@@ -135,32 +137,16 @@ class GraphBuilder {
   }
 
   // REQUIRES: Finish() was not called yet.
-  void AllowDynamicShapes() {
-    graph_.Set(CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN,
-               std::vector<char>{1});
-  }
+  void AllowDynamicShapes() { graph_.SetFlag(CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED); }
 
   const Descriptor& Finish() {
     graph_.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations_);
-    EXPECT_EQ(graph_.Finalize(), CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(graph_.Finalize());
     return graph_;
   }
   const Descriptor& graph() const { return graph_; }
 
  private:
-  static std::pair<cudnnBackendDescriptorType_t, int> OperationOf(hostgpu::Operation operation) {
-    switch (operation) {
-      case Operation::kForward:
-        return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA};
-      case Operation::kBackwardData:
-        return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA};
-      default:
-        return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA};
-    }
-  }
   Descriptor& AddOperation(cudnnBackendDescriptorType_t kind) {
     Descriptor& operation = parts_.emplace_back(kind);
     operations_.push_back(operation.handle);
@@ -189,9 +175,6 @@ struct ConvolutionGraph {
   const Descriptor& graph;
 };
 
-constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
-                                     Operation::kBackwardFilter};
-
 // An execution plan with one engine and workspace knob.
 struct Plan {
   Plan() : descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {}
@@ -207,7 +190,7 @@ struct Plan {
     const int type = CUDNN_KNOB_TYPE_WORKSPACE;
     choice.Set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, std::vector{type});
     choice.Set(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, std::vector{knob});
-    EXPECT_EQ(choice.Finalize(), CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(choice.Finalize());
     if (knob > 0) config.SetChild(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, choice);
     if (config.Finalize() != CUDNN_STATUS_SUCCESS) return false;
     descriptor.SetChild(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
@@ -215,9 +198,8 @@ struct Plan {
   }
   int64_t Workspace() const {
     int64_t bytes = -1;
-    EXPECT_EQ(cudnnBackendGetAttribute(descriptor.handle, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                       CUDNN_TYPE_INT64, 1, nullptr, &bytes),
-              CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(cudnnBackendGetAttribute(descriptor.handle, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                       CUDNN_TYPE_INT64, 1, nullptr, &bytes));
     return bytes;
   }
   std::string Json() const {
@@ -225,10 +207,9 @@ struct Plan {
     cudnnBackendGetAttribute(descriptor.handle, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
                              CUDNN_TYPE_CHAR, 0, &length, nullptr);
     std::string text(static_cast<size_t>(length), ' ');
-    EXPECT_EQ(
-        cudnnBackendGetAttribute(descriptor.handle, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
-                                 CUDNN_TYPE_CHAR, length, &length, text.data()),
-        CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(cudnnBackendGetAttribute(descriptor.handle,
+                                       CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                       CUDNN_TYPE_CHAR, length, &length, text.data()));
     return text;
   }
   // `pointers[i]` is the tensor with unique id `ids[i]`.
@@ -246,7 +227,7 @@ struct Plan {
     pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids);
     pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers);
     pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, std::vector{workspace});
-    EXPECT_EQ(pack.Finalize(), CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(pack.Finalize());
     return use(pack.handle);
   }
   // What the plan's engine says about its behaviour, and about its arithmetic.
@@ -270,20 +251,23 @@ struct Plan {
     const auto fill = [](const Descriptor& from, cudnnBackendAttributeName_t part_name,
                          const Descriptor& part) {
       cudnnBackendDescriptor_t filled = part.handle;
-      EXPECT_EQ(cudnnBackendGetAttribute(from.handle, part_name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                                         nullptr, &filled),
-                CUDNN_STATUS_SUCCESS);
+      EXPECT_OK(cudnnBackendGetAttribute(from.handle, part_name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                         nullptr, &filled));
     };
     fill(descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
     fill(config, CUDNN_ATTR_ENGINECFG_ENGINE, engine);
     constexpr int64_t kMost = 32;
     int64_t count = 0;
     std::vector<Note> notes(kMost);
-    EXPECT_EQ(cudnnBackendGetAttribute(engine.handle, name, type, kMost, &count, notes.data()),
-              CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(cudnnBackendGetAttribute(engine.handle, name, type, kMost, &count, notes.data()));
     notes.resize(static_cast<size_t>(count));
     return notes;
   }
 };
+
+// Executes the plan of a ConvolutionGraph.
+inline cudnnStatus_t Execute(const Plan& plan, const Convolution& c, void* workspace) {
+  return plan.Run(c.handle, ConvolutionGraph::Ids(), {c.x.data, c.w.data, c.y.data}, workspace);
+}
 
 }  // namespace hostgpu::test

@@ -129,8 +129,8 @@ class BatchNormalizationExTest : public LayerTest {
   static void ExpectEqual(const Norm& one, const Norm& other) {
     const auto left = one.Tensors(), right = other.Tensors();
     for (size_t i = 0; i < left.size(); ++i) {
-      Download(*left[i]);
-      Download(*right[i]);
+      left[i]->Download();
+      right[i]->Download();
       EXPECT_EQ(left[i]->bytes, right[i]->bytes) << "tensor " << i;
     }
   }
@@ -149,10 +149,10 @@ TEST_P(BatchNormalizationExTest, WithoutActivationIsThePlainCallToTheBit) {
     for (const bool is_saved : {true, false}) {
       SCOPED_TRACE(testing::Message() << "mode " << mode << ", saved " << is_saved);
       const Norm plain(mode, type_, layout_), extended(mode, type_, layout_);
-      ASSERT_EQ(Train(plain), CUDNN_STATUS_SUCCESS);
-      ASSERT_EQ(TrainEx(extended, kBn), CUDNN_STATUS_SUCCESS);
-      ASSERT_EQ(Backward(plain, is_saved), CUDNN_STATUS_SUCCESS);
-      ASSERT_EQ(BackwardEx(extended, kBn, is_saved), CUDNN_STATUS_SUCCESS);
+      ASSERT_OK(Train(plain));
+      ASSERT_OK(TrainEx(extended, kBn));
+      ASSERT_OK(Backward(plain, is_saved));
+      ASSERT_OK(BackwardEx(extended, kBn, is_saved));
       ExpectEqual(plain, extended);
     }
   }
@@ -167,9 +167,8 @@ TEST_P(BatchNormalizationExTest, NeedsNoWorkspaceAndNoReserveSpace) {
 
 TEST_P(BatchNormalizationExTest, WhatHasAnActivationIsNotSupported) {
   cudnnActivationDescriptor_t relu = nullptr;
-  ASSERT_EQ(cudnnCreateActivationDescriptor(&relu), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cudnnSetActivationDescriptor(relu, CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN, 0),
-            CUDNN_STATUS_SUCCESS);
+  ASSERT_OK(cudnnCreateActivationDescriptor(&relu));
+  ASSERT_OK(cudnnSetActivationDescriptor(relu, CUDNN_ACTIVATION_RELU, CUDNN_NOT_PROPAGATE_NAN, 0));
   const Norm norm(CUDNN_BATCHNORM_SPATIAL, type_, layout_);
   for (const auto operations :
        {CUDNN_BATCHNORM_OPS_BN_ACTIVATION, CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION}) {

@@ -66,7 +66,7 @@ class BatchNormalizationTest : public LayerTest {
   cudnnTensorDescriptor_t Derive(const DeviceTensor& x, cudnnBatchNormMode_t mode) {
     cudnnTensorDescriptor_t derived;
     cudnnCreateTensorDescriptor(&derived);
-    EXPECT_EQ(cudnnDeriveBNTensorDescriptor(derived, Describe(x), mode), CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(cudnnDeriveBNTensorDescriptor(derived, Describe(x), mode));
     descriptors_.push_back(derived);
     return derived;
   }
@@ -82,26 +82,23 @@ TEST_P(BatchNormalizationTest, TrainingNormalizesAndKeepsStatistics) {
     DeviceTensor x(kDims, layout_, type_), y(kDims, Layout::kPadded, type_);
     Parameter scale(mode, type_), bias(mode, type_), mean(mode, type_), variance(mode, type_),
         saved_mean(mode, type_), saved_inverse(mode, type_);
-    for (DeviceTensor* tensor :
-         std::initializer_list<DeviceTensor*>{&x, &scale, &bias, &mean, &variance}) {
-      FillReal(*tensor);
-    }
+    FillReal(x, scale, bias, mean, variance);
     y.Fill(random_);
-    ASSERT_EQ(Enqueue([&] {
-                return cudnnBatchNormalizationForwardTraining(
-                    handle_, mode, Scale(2), Scale(-1), Describe(x), x.data, Describe(y), y.data,
-                    Derive(x, mode), scale.data, bias.data, 0.25, mean.data, variance.data,
-                    kEpsilon, saved_mean.data, saved_inverse.data);
-              }),
-              CUDNN_STATUS_SUCCESS);
+    ASSERT_OK(Enqueue([&] {
+      return cudnnBatchNormalizationForwardTraining(
+          handle_, mode, Scale(2), Scale(-1), Describe(x), x.data, Describe(y), y.data,
+          Derive(x, mode), scale.data, bias.data, 0.25, mean.data, variance.data, kEpsilon,
+          saved_mean.data, saved_inverse.data);
+    }));
     Statistics now = StatisticsOf(ValuesOf(x), mode);
     const Values before = ValuesOf(y), mean_before = ValuesOf(mean),
                  variance_before = ValuesOf(variance);
     const Values normalized = Normalized(ValuesOf(x), now, ValuesOf(scale), ValuesOf(bias), mode);
-    for (DeviceTensor* tensor :
-         std::initializer_list<DeviceTensor*>{&y, &mean, &variance, &saved_mean, &saved_inverse}) {
-      Download(*tensor);
-    }
+    y.Download();
+    mean.Download();
+    variance.Download();
+    saved_mean.Download();
+    saved_inverse.Download();
     for (const auto& [at, value] : normalized) {
       ASSERT_NEAR(y.At(at), 2 * value - before.at(at), Tolerance(32));
     }
@@ -127,26 +124,23 @@ TEST_P(BatchNormalizationTest, FirstStepReadsNoRunningStatisticsAndNoOutput) {
   LayerTest::Fill(bias, 3);
   LayerTest::Fill(mean, NAN);
   LayerTest::Fill(variance, NAN);
-  ASSERT_EQ(Enqueue([&] {
-              return cudnnBatchNormalizationForwardTraining(
-                  handle_, mode, Scale(1), Scale(0), Describe(x), x.data, Describe(y), y.data,
-                  Derive(x, mode), scale.data, bias.data, 1, mean.data, variance.data, kEpsilon,
-                  nullptr, nullptr);
-            }),
-            CUDNN_STATUS_SUCCESS);
+  ASSERT_OK(Enqueue([&] {
+    return cudnnBatchNormalizationForwardTraining(handle_, mode, Scale(1), Scale(0), Describe(x),
+                                                  x.data, Describe(y), y.data, Derive(x, mode),
+                                                  scale.data, bias.data, 1, mean.data,
+                                                  variance.data, kEpsilon, nullptr, nullptr);
+  }));
   y.ForEach([&](const Index& at) { y.Set(at, 3); });
   EXPECT_TRUE(y.Matches());
   Statistics now = StatisticsOf(ValuesOf(x), mode);
-  Download(mean);
+  mean.Download();
   for (const auto& [p, value] : now.mean) EXPECT_NEAR(mean.At(p), value, ParameterTolerance());
   // There may be no running statistics at all.
-  EXPECT_EQ(Enqueue([&] {
-              return cudnnBatchNormalizationForwardTraining(
-                  handle_, mode, Scale(1), Scale(0), Describe(x), x.data, Describe(y), y.data,
-                  Derive(x, mode), scale.data, bias.data, 1, nullptr, nullptr, kEpsilon, nullptr,
-                  nullptr);
-            }),
-            CUDNN_STATUS_SUCCESS);
+  EXPECT_OK(Enqueue([&] {
+    return cudnnBatchNormalizationForwardTraining(
+        handle_, mode, Scale(1), Scale(0), Describe(x), x.data, Describe(y), y.data,
+        Derive(x, mode), scale.data, bias.data, 1, nullptr, nullptr, kEpsilon, nullptr, nullptr);
+  }));
   EXPECT_TRUE(y.Matches());
 }
 
@@ -155,23 +149,19 @@ TEST_P(BatchNormalizationTest, InferenceUsesTheEstimates) {
     SCOPED_TRACE(testing::Message() << "mode " << mode);
     DeviceTensor x(kDims, layout_, type_), y(kDims, layout_, type_);
     Parameter scale(mode, type_), bias(mode, type_), mean(mode, type_), variance(mode, type_);
-    for (DeviceTensor* tensor :
-         std::initializer_list<DeviceTensor*>{&x, &scale, &bias, &mean, &variance}) {
-      FillReal(*tensor);
-    }
+    FillReal(x, scale, bias, mean, variance);
     variance.ForEach([&](const Index& at) { variance.Set(at, 1 + std::abs(variance.At(at))); });
     variance.Upload();
     y.Fill(random_);
-    ASSERT_EQ(Enqueue([&] {
-                return cudnnBatchNormalizationForwardInference(
-                    handle_, mode, Scale(2), Scale(-1), Describe(x), x.data, Describe(y), y.data,
-                    Derive(x, mode), scale.data, bias.data, mean.data, variance.data, kEpsilon);
-              }),
-              CUDNN_STATUS_SUCCESS);
+    ASSERT_OK(Enqueue([&] {
+      return cudnnBatchNormalizationForwardInference(
+          handle_, mode, Scale(2), Scale(-1), Describe(x), x.data, Describe(y), y.data,
+          Derive(x, mode), scale.data, bias.data, mean.data, variance.data, kEpsilon);
+    }));
     const Values before = ValuesOf(y);
     const Values normalized = Normalized(ValuesOf(x), {ValuesOf(mean), ValuesOf(variance), 0},
                                          ValuesOf(scale), ValuesOf(bias), mode);
-    Download(y);
+    y.Download();
     for (const auto& [at, value] : normalized) {
       ASSERT_NEAR(y.At(at), 2 * value - before.at(at), Tolerance(32));
     }
@@ -189,31 +179,26 @@ TEST_P(BatchNormalizationTest, GradientsAreTheFiniteDifferences) {
           dx(kDims, Layout::kPadded, type_);
       Parameter scale(mode, type_), bias(mode, type_), mean(mode, type_), inverse(mode, type_),
           dscale(mode, type_), dbias(mode, type_);
-      for (DeviceTensor* tensor : std::initializer_list<DeviceTensor*>{&x, &scale, &bias}) {
-        FillReal(*tensor);
-      }
+      FillReal(x, scale, bias);
       for (DeviceTensor* tensor : std::initializer_list<DeviceTensor*>{&dy, &dx, &dscale, &dbias}) {
         tensor->Fill(random_);
       }
       const auto derived = Derive(x, mode);
-      ASSERT_EQ(Enqueue([&] {
-                  const cudnnStatus_t status = cudnnBatchNormalizationForwardTraining(
-                      handle_, mode, Scale(1), Scale(0), Describe(x), x.data, Describe(y), y.data,
-                      derived, scale.data, bias.data, 1, nullptr, nullptr, kEpsilon, mean.data,
-                      inverse.data);
-                  if (status != CUDNN_STATUS_SUCCESS) return status;
-                  return cudnnBatchNormalizationBackward(
-                      handle_, mode, Scale(2), Scale(-1), Scale(3), Scale(1), Describe(x), x.data,
-                      Describe(dy), dy.data, Describe(dx), dx.data, derived, scale.data,
-                      dscale.data, dbias.data, kEpsilon, saved ? mean.data : nullptr,
-                      saved ? inverse.data : nullptr);
-                }),
-                CUDNN_STATUS_SUCCESS);
+      ASSERT_OK(Enqueue([&] {
+        const cudnnStatus_t status = cudnnBatchNormalizationForwardTraining(
+            handle_, mode, Scale(1), Scale(0), Describe(x), x.data, Describe(y), y.data, derived,
+            scale.data, bias.data, 1, nullptr, nullptr, kEpsilon, mean.data, inverse.data);
+        if (status != CUDNN_STATUS_SUCCESS) return status;
+        return cudnnBatchNormalizationBackward(
+            handle_, mode, Scale(2), Scale(-1), Scale(3), Scale(1), Describe(x), x.data,
+            Describe(dy), dy.data, Describe(dx), dx.data, derived, scale.data, dscale.data,
+            dbias.data, kEpsilon, saved ? mean.data : nullptr, saved ? inverse.data : nullptr);
+      }));
       const Values dx_before = ValuesOf(dx), dscale_before = ValuesOf(dscale),
                    dbias_before = ValuesOf(dbias);
-      Download(dx);
-      Download(dscale);
-      Download(dbias);
+      dx.Download();
+      dscale.Download();
+      dbias.Download();
       Values point = ValuesOf(x), scales = ValuesOf(scale), biases = ValuesOf(bias);
       const auto loss = [&] {
         double sum = 0;
@@ -223,27 +208,18 @@ TEST_P(BatchNormalizationTest, GradientsAreTheFiniteDifferences) {
         }
         return sum;
       };
-      const auto slope = [&](double& value) {
-        const double here = value, step = 1e-5;
-        value = here + step;
-        const double above = loss();
-        value = here - step;
-        const double below = loss();
-        value = here;
-        return (above - below) / (2 * step);
-      };
       // An inverse deviation may reach 1 / sqrt(epsilon) = 10; its third power bounds the slope's
       // own curvature, and with it what a finite difference leaves out.
       const double left_out = 1e-6;
       for (auto& [at, value] : point) {
-        ASSERT_NEAR(dx.At(at), 2 * slope(value) - dx_before.at(at), Tolerance(64) + left_out);
+        ASSERT_NEAR(dx.At(at), 2 * Slope(value, loss) - dx_before.at(at), Tolerance(64) + left_out);
       }
       for (auto& [p, value] : scales) {
-        EXPECT_NEAR(dscale.At(p), 3 * slope(value) + dscale_before.at(p),
+        EXPECT_NEAR(dscale.At(p), 3 * Slope(value, loss) + dscale_before.at(p),
                     100 * ParameterTolerance() + left_out);
       }
       for (auto& [p, value] : biases) {
-        EXPECT_NEAR(dbias.At(p), 3 * slope(value) + dbias_before.at(p),
+        EXPECT_NEAR(dbias.At(p), 3 * Slope(value, loss) + dbias_before.at(p),
                     100 * ParameterTolerance() + left_out);
       }
     }

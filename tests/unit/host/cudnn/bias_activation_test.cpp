@@ -66,8 +66,8 @@ void CheckFused(const ConvolutionCase& c, int algorithm, cudnnActivationMode_t m
   Convolution& conv = fused.convolution;
   size_t needed = 0;
   if (conv.WorkspaceSize(algorithm, &needed) != CUDNN_STATUS_SUCCESS) return;
-  DeviceBytes workspace(needed);
-  ASSERT_EQ(fused.Run(algorithm, addend, workspace.data, needed), CUDNN_STATUS_SUCCESS);
+  DeviceMemory workspace(needed);
+  ASSERT_OK(fused.Run(algorithm, addend, workspace.data, needed));
   ConvolutionCase plain = c;  // conv(x, w) alone, from the same data
   plain.alpha = 2;
   std::vector<double> before;
@@ -94,10 +94,7 @@ TEST(BiasActivation, AgreesWithNaiveLoops) {
     for (Layout layout : {Layout::kNchw, Layout::kNhwc, Layout::kPadded}) {
       for (int spatial : {2, 3}) {
         for (Addend addend : {Addend::kNone, Addend::kApart, Addend::kInPlace}) {
-          ConvolutionCase c;
-          c.type = type;
-          c.layout = layout;
-          c.spatial = spatial;
+          ConvolutionCase c{.type = type, .spatial = spatial, .layout = layout};
           if (spatial == 3) {
             c.x[2] = 3;
             c.w[2] = 2;

@@ -6,8 +6,11 @@
 #include <cudnn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -16,29 +19,21 @@
 #include <vector>
 
 #include "shim/host/engines/element.h"
+#include "tests/unit/host/shared.h"
 
 namespace hostgpu::test {
 
 using Index = std::array<int, 5>;  // n, c, d, h, w (filters: k, c/groups, t, r, s)
 
+constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
+                                     Operation::kBackwardFilter};
+
 enum class Layout { kNchw, kNhwc, kPadded };
 
 inline cudnnDataType_t CudnnType(DataType type) {
-  switch (type) {
-    case DataType::kHalf:
-      return CUDNN_DATA_HALF;
-    case DataType::kBfloat16:
-      return CUDNN_DATA_BFLOAT16;
-    case DataType::kDouble:
-      return CUDNN_DATA_DOUBLE;
-    case DataType::kInt8:
-      return CUDNN_DATA_INT8;
-    case DataType::kInt32:
-      return CUDNN_DATA_INT32;
-    case DataType::kFloat:
-      break;
-  }
-  return CUDNN_DATA_FLOAT;
+  constexpr cudnnDataType_t kInOrder[] = {CUDNN_DATA_FLOAT,  CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16,
+                                          CUDNN_DATA_DOUBLE, CUDNN_DATA_INT8, CUDNN_DATA_INT32};
+  return kInOrder[static_cast<int>(type)];
 }
 
 inline cudnnDataType_t ComputeType(DataType type) {
@@ -65,7 +60,7 @@ class DeviceTensor {
     elements_ = 1;
     for (int i = 0; i < 5; ++i) elements_ += int64_t{strides[i]} * (dims[i] - 1);
     bytes.resize(elements_ * ElementSize() + kSlack, 0x6D);
-    EXPECT_EQ(cudaMalloc(&data, bytes.size()), cudaSuccess);
+    EXPECT_OK(cudaMalloc(&data, bytes.size()));
   }
   DeviceTensor(const DeviceTensor&) = delete;
   DeviceTensor& operator=(const DeviceTensor&) = delete;
@@ -100,13 +95,15 @@ class DeviceTensor {
     ForEach([&](const Index& at) { Set(at, values(random)); });
     Upload();
   }
-  void Upload() {
-    ASSERT_EQ(cudaMemcpy(data, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), cudaSuccess);
+  void Upload() { ASSERT_OK(cudaMemcpy(data, bytes.data(), bytes.size(), cudaMemcpyHostToDevice)); }
+  // Reads what the device holds into the host copy.
+  void Download() {
+    ASSERT_OK(cudaMemcpy(bytes.data(), data, bytes.size(), cudaMemcpyDeviceToHost));
   }
   // Returns whether the device holds exactly what the host copy says, gaps included.
   bool Matches() const {
     std::vector<unsigned char> now(bytes.size());
-    EXPECT_EQ(cudaMemcpy(now.data(), data, now.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+    EXPECT_OK(cudaMemcpy(now.data(), data, now.size(), cudaMemcpyDeviceToHost));
     return now == bytes;
   }
 
@@ -158,6 +155,28 @@ struct ConvolutionCase {
   }
 };
 
+// Names the functions of one operation.
+#define CONVOLUTION_API(Name, Short)                                                 \
+  struct Name##Api {                                                                 \
+    using Algorithm = cudnnConvolution##Short##Algo_t;                               \
+    using Performance = cudnnConvolution##Short##AlgoPerf_t;                         \
+    static constexpr auto kRun = cudnnConvolution##Name;                             \
+    static constexpr auto kWorkspaceSize = cudnnGetConvolution##Name##WorkspaceSize; \
+    static constexpr auto kGet = cudnnGetConvolution##Name##Algorithm_v7;            \
+    static constexpr auto kFind = cudnnFindConvolution##Name##Algorithm;             \
+    static constexpr auto kFindEx = cudnnFindConvolution##Name##AlgorithmEx;         \
+  }
+CONVOLUTION_API(Forward, Fwd);
+CONVOLUTION_API(BackwardData, BwdData);
+CONVOLUTION_API(BackwardFilter, BwdFilter);
+#undef CONVOLUTION_API
+
+template <class Descriptor>
+struct Operand {
+  Descriptor desc;
+  void* data;
+};
+
 // Handle and descriptors of a case.
 class Convolution {
  public:
@@ -166,7 +185,7 @@ class Convolution {
         x(c.x, c.layout, c.type),
         w(c.w, c.layout == Layout::kNhwc ? Layout::kNhwc : Layout::kNchw, c.type),
         y(c.Output(), c.layout, c.y_type.value_or(c.type)) {
-    EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(cudnnCreate(&handle));
     cudnnCreateTensorDescriptor(&x_desc);
     cudnnCreateTensorDescriptor(&y_desc);
     cudnnCreateFilterDescriptor(&w_desc);
@@ -175,18 +194,19 @@ class Convolution {
     Describe(y_desc, y);
     const auto w_dims = Pick(w.dims);
     const int axes = static_cast<int>(w_dims.size());
-    EXPECT_EQ(
-        cudnnSetFilterNdDescriptor(
-            w_desc, CudnnType(c.type),
-            c.layout == Layout::kNhwc ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW, axes, w_dims.data()),
-        CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(cudnnSetFilterNdDescriptor(
+        w_desc, CudnnType(c.type),
+        c.layout == Layout::kNhwc ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW, axes, w_dims.data()));
     const int from = 3 - c.spatial;
-    EXPECT_EQ(cudnnSetConvolutionNdDescriptor(conv_desc, c.spatial, c.pad.data() + from,
-                                              c.stride.data() + from, c.dilation.data() + from,
-                                              c.flip ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION,
-                                              ComputeType(c.type)),
-              CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(cudnnSetConvolutionNdDescriptor(
+        conv_desc, c.spatial, c.pad.data() + from, c.stride.data() + from, c.dilation.data() + from,
+        c.flip ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION, ComputeType(c.type)));
     cudnnSetConvolutionGroupCount(conv_desc, c.groups);
+  }
+  // Fills the tensors with random values.
+  Convolution(const ConvolutionCase& c, unsigned seed) : Convolution(c) {
+    std::mt19937 random(seed);
+    FillAll(random);
   }
   Convolution(const Convolution&) = delete;
   Convolution& operator=(const Convolution&) = delete;
@@ -204,21 +224,27 @@ class Convolution {
     y.Fill(random);
   }
 
-  cudnnStatus_t WorkspaceSize(int algorithm, size_t* bytes) {
+  // Returns use(functions, first input, second input, result) for the case's operation.
+  template <class Use>
+  cudnnStatus_t Dispatch(void* x_data, void* w_data, void* y_data, const Use& use) {
+    const Operand image{x_desc, x_data}, output{y_desc, y_data};
+    const Operand filter{w_desc, w_data};
     switch (problem.operation) {
       case Operation::kForward:
-        return cudnnGetConvolutionForwardWorkspaceSize(
-            handle, x_desc, w_desc, conv_desc, y_desc,
-            static_cast<cudnnConvolutionFwdAlgo_t>(algorithm), bytes);
+        return use(ForwardApi(), image, filter, output);
       case Operation::kBackwardData:
-        return cudnnGetConvolutionBackwardDataWorkspaceSize(
-            handle, w_desc, y_desc, conv_desc, x_desc,
-            static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm), bytes);
+        return use(BackwardDataApi(), filter, output, image);
       default:
-        return cudnnGetConvolutionBackwardFilterWorkspaceSize(
-            handle, x_desc, y_desc, conv_desc, w_desc,
-            static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm), bytes);
+        return use(BackwardFilterApi(), image, output, filter);
     }
+  }
+
+  cudnnStatus_t WorkspaceSize(int algorithm, size_t* bytes) {
+    const auto ask = [&](auto api, auto first, auto second, auto result) {
+      return api.kWorkspaceSize(handle, first.desc, second.desc, conv_desc, result.desc,
+                                static_cast<typename decltype(api)::Algorithm>(algorithm), bytes);
+    };
+    return Dispatch(x.data, w.data, y.data, ask);
   }
 
   cudnnStatus_t Run(int algorithm, void* workspace, size_t workspace_bytes) {
@@ -233,33 +259,18 @@ class Convolution {
     const bool wide = problem.type == DataType::kDouble;
     const void* alpha = wide ? static_cast<const void*>(&problem.alpha) : &alpha32;
     const void* beta = wide ? static_cast<const void*>(&problem.beta) : &beta32;
-    switch (problem.operation) {
-      case Operation::kForward:
-        return cudnnConvolutionForward(handle, alpha, x_desc, x_data, w_desc, w_data, conv_desc,
-                                       static_cast<cudnnConvolutionFwdAlgo_t>(algorithm), workspace,
-                                       workspace_bytes, beta, y_desc, y_data);
-      case Operation::kBackwardData:
-        return cudnnConvolutionBackwardData(handle, alpha, w_desc, w_data, y_desc, y_data,
-                                            conv_desc,
-                                            static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm),
-                                            workspace, workspace_bytes, beta, x_desc, x_data);
-      default:
-        return cudnnConvolutionBackwardFilter(
-            handle, alpha, x_desc, x_data, y_desc, y_data, conv_desc,
-            static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm), workspace, workspace_bytes,
-            beta, w_desc, w_data);
-    }
+    const auto run = [&](auto api, auto first, auto second, auto result) {
+      return api.kRun(handle, alpha, first.desc, first.data, second.desc, second.data, conv_desc,
+                      static_cast<typename decltype(api)::Algorithm>(algorithm), workspace,
+                      workspace_bytes, beta, result.desc, result.data);
+    };
+    return Dispatch(x_data, w_data, y_data, run);
   }
 
   DeviceTensor& Result() {
-    switch (problem.operation) {
-      case Operation::kForward:
-        return y;
-      case Operation::kBackwardData:
-        return x;
-      default:
-        return w;
-    }
+    return problem.operation == Operation::kForward        ? y
+           : problem.operation == Operation::kBackwardData ? x
+                                                           : w;
   }
 
   // Writes what the call must leave into the result's host copy.
@@ -324,28 +335,47 @@ class Convolution {
  private:
   void Describe(cudnnTensorDescriptor_t descriptor, const DeviceTensor& tensor) {
     const auto dims = Pick(tensor.dims), strides = Pick(tensor.strides);
-    EXPECT_EQ(
-        cudnnSetTensorNdDescriptor(descriptor, CudnnType(tensor.type),
-                                   static_cast<int>(dims.size()), dims.data(), strides.data()),
-        CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(cudnnSetTensorNdDescriptor(descriptor, CudnnType(tensor.type),
+                                         static_cast<int>(dims.size()), dims.data(),
+                                         strides.data()));
   }
+};
+
+// Ends the process; with 0 if a call failed as a device fault and so did a correct one after it.
+[[noreturn]] inline void ExitByOutcome(cudnnStatus_t status, cudnnStatus_t later) {
+  std::fprintf(stderr, "status %d, then %d\n", status, later);
+  const auto fault = CUDNN_STATUS_EXECUTION_FAILED_CUDART;
+  std::_Exit(status == fault && later == fault ? 0 : 1);
+}
+
+// Executes tests of faults anew, each in a process: a fork would lack the streams' threads.
+class DeviceFault : public testing::Test {
+ protected:
+  DeviceFault() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+// A workspace with a tail behind what is needed, in which nothing may be written.
+struct TailedWorkspace : DeviceMemory {
+  explicit TailedWorkspace(size_t need) : DeviceMemory(need + kTail), needed(need) {
+    EXPECT_OK(cudaMemset(data, kUnwritten, bytes));
+  }
+  void ExpectOnlyTheNeedIsWritten() const {
+    std::vector<unsigned char> after(bytes);
+    EXPECT_OK(cudaMemcpy(after.data(), data, bytes, cudaMemcpyDeviceToHost));
+    const auto unwritten = std::count(after.begin() + needed, after.end(), kUnwritten);
+    EXPECT_EQ(static_cast<size_t>(unwritten), bytes - needed) << "the tail was written";
+    after.resize(needed);
+    EXPECT_NE(after, std::vector<unsigned char>(needed, kUnwritten))
+        << "the workspace was never used";
+  }
+
+  static constexpr size_t kTail = 4096;
+  static constexpr unsigned char kUnwritten = 0x3C;
+  const size_t needed, bytes = needed + kTail;
 };
 
 inline int AlgorithmCount(Operation operation) {
   return operation == Operation::kForward ? 8 : operation == Operation::kBackwardData ? 6 : 7;
 }
-
-// A device allocation that frees itself.
-struct DeviceBytes {
-  explicit DeviceBytes(size_t bytes) {
-    if (bytes > 0) {
-      EXPECT_EQ(cudaMalloc(&data, bytes), cudaSuccess);
-    }
-  }
-  DeviceBytes(const DeviceBytes&) = delete;
-  DeviceBytes& operator=(const DeviceBytes&) = delete;
-  ~DeviceBytes() { cudaFree(data); }
-  void* data = nullptr;
-};
 
 }  // namespace hostgpu::test

@@ -2,7 +2,6 @@
 // stand-in promises, and that they are asynchronous.
 #include <gtest/gtest.h>
 
-#include <future>
 #include <thread>
 
 #include "tests/unit/host/cudnn/convolution_case.h"
@@ -46,10 +45,10 @@ int CheckEveryAlgorithm(const ConvolutionCase& c, std::mt19937& random) {
     size_t needed = 0;
     if (convolution.WorkspaceSize(algorithm, &needed) != CUDNN_STATUS_SUCCESS) continue;
     ++served;
-    DeviceBytes workspace(needed);
-    EXPECT_EQ(convolution.Run(algorithm, workspace.data, needed), CUDNN_STATUS_SUCCESS);
+    DeviceMemory workspace(needed);
+    EXPECT_OK(convolution.Run(algorithm, workspace.data, needed));
     convolution.ComputeExpected();
-    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+    EXPECT_OK(cudaStreamSynchronize(nullptr));
     EXPECT_TRUE(convolution.x.Matches()) << "x, algorithm " << algorithm;
     EXPECT_TRUE(convolution.w.Matches()) << "w, algorithm " << algorithm;
     EXPECT_TRUE(convolution.y.Matches()) << "y, algorithm " << algorithm;
@@ -93,51 +92,38 @@ TEST_P(NaiveLoops, AgreeForEveryLayoutGeometryAndScale) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, NaiveLoops,
-                         testing::Combine(testing::Values(Operation::kForward,
-                                                          Operation::kBackwardData,
-                                                          Operation::kBackwardFilter),
+                         testing::Combine(testing::ValuesIn(kOperations),
                                           testing::Values(DataType::kFloat, DataType::kHalf,
                                                           DataType::kBfloat16, DataType::kDouble)));
 
 TEST(Convolution, ReturnsBeforeItRunsAndReadsItsScalesAtOnce) {
-  std::mt19937 random(5);
-  ConvolutionCase c;
-  c.alpha = 2;  // RunAt's alpha and beta are locals: gone before the work starts
-  c.beta = 1;
-  Convolution convolution(c);
-  convolution.FillAll(random);
-  cudaStream_t stream;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  ASSERT_EQ(cudnnSetStream(convolution.handle, stream), CUDNN_STATUS_SUCCESS);
-  std::promise<void> gate;
-  auto opened = gate.get_future();
-  ASSERT_EQ(cudaLaunchHostFunc(
-                stream, [](void* f) { static_cast<std::future<void>*>(f)->wait(); }, &opened),
-            cudaSuccess);
-  ASSERT_EQ(convolution.Run(0, nullptr, 0), CUDNN_STATUS_SUCCESS);
+  // RunAt's alpha and beta are locals: they are gone before the work starts.
+  ConvolutionCase c{.alpha = 2, .beta = 1};
+  Convolution convolution(c, 5);
+  const Stream stream;
+  ASSERT_OK(cudnnSetStream(convolution.handle, stream));
+  Gate gate;
+  gate.Launch(stream);
+  ASSERT_OK(convolution.Run(0, nullptr, 0));
   EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
-  gate.set_value();
+  gate.Open();
   convolution.ComputeExpected();
-  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  ASSERT_OK(cudaStreamSynchronize(stream));
   EXPECT_TRUE(convolution.y.Matches());
-  cudaStreamDestroy(stream);
 }
 
 TEST(Convolution, ThreadsWithOwnHandlesDoNotDisturbEachOther) {
   const auto work = [](unsigned seed) {
     std::mt19937 random(seed);
-    for (Operation operation :
-         {Operation::kForward, Operation::kBackwardData, Operation::kBackwardFilter}) {
-      ConvolutionCase c;
-      c.operation = operation;
+    for (const Operation operation : kOperations) {
+      ConvolutionCase c{.operation = operation};
       CheckEveryAlgorithm(c, random);
       int count = 0;
       Convolution query(c);
       cudnnConvolutionFwdAlgoPerf_t results[8];
-      EXPECT_EQ(
-          cudnnGetConvolutionForwardAlgorithm_v7(query.handle, query.x_desc, query.w_desc,
-                                                 query.conv_desc, query.y_desc, 8, &count, results),
-          CUDNN_STATUS_SUCCESS);
+      EXPECT_OK(cudnnGetConvolutionForwardAlgorithm_v7(query.handle, query.x_desc, query.w_desc,
+                                                       query.conv_desc, query.y_desc, 8, &count,
+                                                       results));
     }
   };
   std::thread one(work, 1), two(work, 2);
@@ -146,16 +132,14 @@ TEST(Convolution, ThreadsWithOwnHandlesDoNotDisturbEachOther) {
 }
 
 TEST(Convolution, RefusesWhatContradictsItself) {
-  std::mt19937 random(3);
-  Convolution c{ConvolutionCase{}};
-  c.FillAll(random);
+  Convolution c(ConvolutionCase{}, 3);
   const float one = 1, zero = 0;
   const auto run = [&](cudnnHandle_t handle, const void* x, cudnnConvolutionFwdAlgo_t algorithm) {
     return cudnnConvolutionForward(handle, &one, c.x_desc, x, c.w_desc, c.w.data, c.conv_desc,
                                    algorithm, nullptr, 0, &zero, c.y_desc, c.y.data);
   };
   const auto implicit_gemm = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM;
-  EXPECT_EQ(run(c.handle, c.x.data, implicit_gemm), CUDNN_STATUS_SUCCESS);
+  EXPECT_OK(run(c.handle, c.x.data, implicit_gemm));
   EXPECT_EQ(run(nullptr, c.x.data, implicit_gemm), CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(run(c.handle, nullptr, implicit_gemm), CUDNN_STATUS_BAD_PARAM);
   EXPECT_EQ(run(c.handle, c.x.data, static_cast<cudnnConvolutionFwdAlgo_t>(8)),
@@ -178,14 +162,11 @@ TEST(Convolution, RefusesWhatContradictsItself) {
 }
 
 TEST(Convolution, HalfAcceptsHalfCompute) {
-  ConvolutionCase half;
-  half.type = DataType::kHalf;
-  std::mt19937 random(4);
-  Convolution c(half);
-  c.FillAll(random);
+  ConvolutionCase half{.type = DataType::kHalf};
+  Convolution c(half, 4);
   cudnnSetConvolution2dDescriptor(c.conv_desc, 0, 0, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION,
                                   CUDNN_DATA_HALF);
-  EXPECT_EQ(c.Run(0, nullptr, 0), CUDNN_STATUS_SUCCESS);
+  EXPECT_OK(c.Run(0, nullptr, 0));
   c.ComputeExpected();
   cudaDeviceSynchronize();
   EXPECT_TRUE(c.y.Matches());

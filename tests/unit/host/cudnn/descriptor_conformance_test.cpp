@@ -6,6 +6,8 @@
 // null arrays and result pointers, a two-dimensional NHWC tensor, a vector layout of fewer than two
 // dimensions, a derived descriptor of no image, reading an activation or an OpTensor descriptor
 // that was never set, dividing by a stride of 0 that a refused setter left behind.
+#include <functional>
+
 #include "tests/unit/host/cudnn/random_calls.h"
 
 namespace {
@@ -15,35 +17,33 @@ class DescriptorConformance : public RandomCalls {
   void SetUp() override {
     RandomCalls::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    for (auto& twin : tensors_) Make(CUDNN(CreateTensorDescriptor), twin);
-    for (auto& twin : derived_) Make(CUDNN(CreateTensorDescriptor), twin);
-    for (auto& twin : filters_) Make(CUDNN(CreateFilterDescriptor), twin);
-    for (auto& twin : convolutions_) Make(CUDNN(CreateConvolutionDescriptor), twin);
-    for (auto& twin : poolings_) Make(CUDNN(CreatePoolingDescriptor), twin);
-    for (auto& twin : activations_) {
-      Make(CUDNN(CreateActivationDescriptor), twin);
+    Make(CUDNN(CreateTensorDescriptor), CUDNN(DestroyTensorDescriptor), tensors_);
+    Make(CUDNN(CreateTensorDescriptor), CUDNN(DestroyTensorDescriptor), derived_);
+    Make(CUDNN(CreateFilterDescriptor), CUDNN(DestroyFilterDescriptor), filters_);
+    Make(CUDNN(CreateConvolutionDescriptor), CUDNN(DestroyConvolutionDescriptor), convolutions_);
+    Make(CUDNN(CreatePoolingDescriptor), CUDNN(DestroyPoolingDescriptor), poolings_);
+    Make(CUDNN(CreateActivationDescriptor), CUDNN(DestroyActivationDescriptor), activations_);
+    Make(CUDNN(CreateOpTensorDescriptor), CUDNN(DestroyOpTensorDescriptor), operations_);
+    for (const auto& twin : activations_) {
       OnBoth(CUDNN(SetActivationDescriptor), twin, CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0);
     }
-    for (auto& twin : operations_) {
-      Make(CUDNN(CreateOpTensorDescriptor), twin);
+    for (const auto& twin : operations_) {
       OnBoth(CUDNN(SetOpTensorDescriptor), twin, CUDNN_OP_TENSOR_ADD, CUDNN_DATA_FLOAT,
              CUDNN_PROPAGATE_NAN);
     }
   }
   void TearDown() override {
-    if (IsSkipped()) return;
-    for (auto& twin : tensors_) Call(CUDNN(DestroyTensorDescriptor), twin);
-    for (auto& twin : derived_) Call(CUDNN(DestroyTensorDescriptor), twin);
-    for (auto& twin : filters_) Call(CUDNN(DestroyFilterDescriptor), twin);
-    for (auto& twin : convolutions_) Call(CUDNN(DestroyConvolutionDescriptor), twin);
-    for (auto& twin : poolings_) Call(CUDNN(DestroyPoolingDescriptor), twin);
-    for (auto& twin : activations_) Call(CUDNN(DestroyActivationDescriptor), twin);
-    for (auto& twin : operations_) Call(CUDNN(DestroyOpTensorDescriptor), twin);
+    for (const auto& destroy : destroys_) destroy();
   }
-  template <class T>
-  void Make(CudnnFunction<cudnnStatus_t (*)(T*)> create, Twin<T>& twin) {
-    real_[create](&twin.real);
-    ours_[create](&twin.ours);
+  // Makes descriptors that live until TearDown.
+  template <class T, size_t N>
+  void Make(CudnnFunction<cudnnStatus_t (*)(T*)> create,
+            CudnnFunction<cudnnStatus_t (*)(T)> destroy, std::array<Twin<T>, N>& twins) {
+    for (Twin<T>& twin : twins) {
+      real_[create](&twin.real);
+      ours_[create](&twin.ours);
+      destroys_.push_back([this, destroy, twin] { Call(destroy, twin); });
+    }
   }
 
   cudnnPoolingMode_t PoolingMode() {
@@ -98,6 +98,7 @@ class DescriptorConformance : public RandomCalls {
   std::array<Twin<cudnnPoolingDescriptor_t>, 3> poolings_;
   std::array<Twin<cudnnActivationDescriptor_t>, 2> activations_;
   std::array<Twin<cudnnOpTensorDescriptor_t>, 2> operations_;
+  std::vector<std::function<void()>> destroys_;
 };
 
 using Self = DescriptorConformance;

@@ -2,9 +2,6 @@
 // lost device. Each case that faults runs in a process of its own.
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
-
 #include "tests/unit/host/cudnn/convolution_case.h"
 
 namespace hostgpu::test {
@@ -12,22 +9,10 @@ namespace {
 
 void* Offset(void* data, size_t bytes) { return static_cast<char*>(data) + bytes; }
 
-class DeviceFault : public testing::Test {
- protected:
-  // Re-executes the test: a fork would lack the streams' threads.
-  DeviceFault() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
-};
-
-// Exits 0 when the call failed as a device fault and so did a correct one after it.
 template <class Call>
 [[noreturn]] void ExitByOutcome(Convolution& convolution, const Call& call) {
   const cudnnStatus_t status = call();
-  const cudnnStatus_t later = convolution.Run(0, nullptr, 0);
-  std::fprintf(stderr, "status %d, then %d\n", status, later);
-  std::_Exit(status == CUDNN_STATUS_EXECUTION_FAILED_CUDART &&
-                     later == CUDNN_STATUS_EXECUTION_FAILED_CUDART
-                 ? 0
-                 : 1);
+  test::ExitByOutcome(status, convolution.Run(0, nullptr, 0));
 }
 
 // A fast algorithm that needs workspace, and how much; -1 if there is none.
@@ -47,7 +32,7 @@ TEST_F(DeviceFault, FastAlgorithmNeedsSixteenByteAlignment) {
           Convolution c{ConvolutionCase{}};
           size_t needed = 0;
           const int algorithm = HungryAlgorithm(c, &needed);
-          DeviceBytes workspace(needed + 64);
+          DeviceMemory workspace(needed + 64);
           const auto shifted = [&](int which, void* data) {
             return which == operand ? Offset(data, sizeof(float)) : data;
           };
@@ -61,13 +46,10 @@ TEST_F(DeviceFault, FastAlgorithmNeedsSixteenByteAlignment) {
 }
 
 TEST_F(DeviceFault, AlgorithmZeroTakesAnyElement) {
-  std::mt19937 random(2);
-  Convolution c{ConvolutionCase{}};
-  c.FillAll(random);
+  Convolution c(ConvolutionCase{}, 2);
   // All operands lie one element further on: their slack makes room.
-  EXPECT_EQ(c.RunAt(0, nullptr, 0, Offset(c.x.data, 4), Offset(c.w.data, 4), Offset(c.y.data, 4)),
-            CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_OK(c.RunAt(0, nullptr, 0, Offset(c.x.data, 4), Offset(c.w.data, 4), Offset(c.y.data, 4)));
+  EXPECT_OK(cudaDeviceSynchronize());
 }
 
 TEST_F(DeviceFault, AlgorithmZeroNeedsElementAlignment) {
@@ -98,7 +80,7 @@ TEST_F(DeviceFault, WorkspaceLargerThanItsAllocation) {
         Convolution c{ConvolutionCase{}};
         size_t needed = 0;
         const int algorithm = HungryAlgorithm(c, &needed);
-        DeviceBytes workspace(needed);
+        DeviceMemory workspace(needed);
         ExitByOutcome(c, [&] { return c.Run(algorithm, workspace.data, needed + 4096); });
       },
       testing::ExitedWithCode(0), "illegal address: the workspace");
@@ -115,19 +97,16 @@ TEST_F(DeviceFault, HostMemory) {
 }
 
 TEST_F(DeviceFault, FindExLeavesOutWhatTheAlignmentForbids) {
-  std::mt19937 random(2);
-  Convolution c{ConvolutionCase{}};
-  c.FillAll(random);
-  DeviceBytes workspace(1 << 20);
+  Convolution c(ConvolutionCase{}, 2);
+  DeviceMemory workspace(1 << 20);
   int count = 0;
   cudnnConvolutionFwdAlgoPerf_t results[8];
-  ASSERT_EQ(cudnnFindConvolutionForwardAlgorithmEx(
-                c.handle, c.x_desc, Offset(c.x.data, 4), c.w_desc, c.w.data, c.conv_desc, c.y_desc,
-                c.y.data, 8, &count, results, workspace.data, 1 << 20),
-            CUDNN_STATUS_SUCCESS);
+  ASSERT_OK(cudnnFindConvolutionForwardAlgorithmEx(
+      c.handle, c.x_desc, Offset(c.x.data, 4), c.w_desc, c.w.data, c.conv_desc, c.y_desc, c.y.data,
+      8, &count, results, workspace.data, 1 << 20));
   ASSERT_GE(count, 2);
   EXPECT_EQ(results[0].algo, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM);
-  EXPECT_EQ(results[0].status, CUDNN_STATUS_SUCCESS);
+  EXPECT_OK(results[0].status);
   EXPECT_EQ(results[1].status, CUDNN_STATUS_NOT_SUPPORTED);
 }
 

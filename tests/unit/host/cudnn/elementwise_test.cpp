@@ -18,9 +18,8 @@ TEST_P(Elementwise, AddTensorRepeatsTheSmallOne) {
     DeviceTensor a(small, layout_, type_), c(kElementwiseDims, layout_, type_);
     a.Fill(random_);
     c.Fill(random_);
-    ASSERT_EQ(
-        cudnnAddTensor(handle_, Scale(2), Describe(a), a.data, Scale(-1), Describe(c), c.data),
-        CUDNN_STATUS_SUCCESS);
+    ASSERT_OK(
+        cudnnAddTensor(handle_, Scale(2), Describe(a), a.data, Scale(-1), Describe(c), c.data));
     c.ForEach([&](const Index& at) {
       Index from;
       for (int i = 0; i < 5; ++i) from[i] = small[i] == 1 ? 0 : at[i];
@@ -36,9 +35,9 @@ TEST_P(Elementwise, SetAndScale) {
   y.Fill(random_);
   WithElement(type_, [&](auto value) {
     Store(value, 3);
-    EXPECT_EQ(cudnnSetTensor(handle_, Describe(y), y.data, &value), CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(cudnnSetTensor(handle_, Describe(y), y.data, &value));
   });
-  EXPECT_EQ(cudnnScaleTensor(handle_, Describe(y), y.data, Scale(-2)), CUDNN_STATUS_SUCCESS);
+  EXPECT_OK(cudnnScaleTensor(handle_, Describe(y), y.data, Scale(-2)));
   y.ForEach([&](const Index& at) { y.Set(at, -6); });
   cudaStreamSynchronize(stream_);
   EXPECT_TRUE(y.Matches());
@@ -50,12 +49,10 @@ TEST_P(Elementwise, BackwardBiasSumsPerChannel) {
     DeviceTensor dy(dims, layout_, type_), db({1, 3, 1, 1, 1}, layout_, type_);
     dy.Fill(random_);
     db.Fill(random_);
-    ASSERT_EQ(Enqueue([&] {
-                return cudnnConvolutionBackwardBias(handle_, Scale(-1), Describe(dy, dim_count),
-                                                    dy.data, Scale(2), Describe(db, dim_count),
-                                                    db.data);
-              }),
-              CUDNN_STATUS_SUCCESS);
+    ASSERT_OK(Enqueue([&] {
+      return cudnnConvolutionBackwardBias(handle_, Scale(-1), Describe(dy, dim_count), dy.data,
+                                          Scale(2), Describe(db, dim_count), db.data);
+    }));
     double sums[3] = {};
     dy.ForEach([&](const Index& at) { sums[at[1]] += dy.At(at); });
     db.ForEach([&](const Index& at) { db.Set(at, -sums[at[1]] + 2 * db.At(at)); });
@@ -97,18 +94,14 @@ TEST_P(Elementwise, ActivationsAndTheirSlopes) {
     x.ForEach([&](const Index& at) { x.Set(at, x.At(at) + 0.25); });  // off the kinks
     x.Upload();
     dy.Fill(random_);
-    ASSERT_EQ(cudnnActivationForward(handle_, activation, Scale(1), Describe(x), x.data, Scale(0),
-                                     Describe(y), y.data),
-              CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(
-        cudnnActivationBackward(handle_, activation, Scale(1), Describe(y), y.data, Describe(dy),
-                                dy.data, Describe(x), x.data, Scale(0), Describe(dx), dx.data),
-        CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-    ASSERT_EQ(cudaMemcpy(y.bytes.data(), y.data, y.bytes.size(), cudaMemcpyDeviceToHost),
-              cudaSuccess);
-    ASSERT_EQ(cudaMemcpy(dx.bytes.data(), dx.data, dx.bytes.size(), cudaMemcpyDeviceToHost),
-              cudaSuccess);
+    ASSERT_OK(cudnnActivationForward(handle_, activation, Scale(1), Describe(x), x.data, Scale(0),
+                                     Describe(y), y.data));
+    ASSERT_OK(cudnnActivationBackward(handle_, activation, Scale(1), Describe(y), y.data,
+                                      Describe(dy), dy.data, Describe(x), x.data, Scale(0),
+                                      Describe(dx), dx.data));
+    ASSERT_OK(cudaStreamSynchronize(stream_));
+    y.Download();
+    dx.Download();
     x.ForEach([&](const Index& at) {
       const double step = 1e-6, value = x.At(at);
       const double slope = (f(value + step) - f(value - step)) / (2 * step);

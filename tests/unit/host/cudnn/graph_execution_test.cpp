@@ -3,16 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <future>
 
 #include "tests/unit/host/cudnn/backend_graph.h"
 
 namespace hostgpu::test {
 namespace {
-
-cudnnStatus_t Execute(const Plan& plan, const Convolution& c, void* workspace) {
-  return plan.Run(c.handle, ConvolutionGraph::Ids(), {c.x.data, c.w.data, c.y.data}, workspace);
-}
 
 TEST(GraphExecution, EveryEngineAndKnobAgreesWithNaiveLoops) {
   std::mt19937 random(41);
@@ -24,14 +19,13 @@ TEST(GraphExecution, EveryEngineAndKnobAgreesWithNaiveLoops) {
         for (const int spatial : {2, 3})
           for (int64_t index = 0; index < 4; ++index)
             for (int64_t knob = 0; knob < 3; ++knob) {
-              ConvolutionCase c;
-              c.operation = operation;
-              c.type = type;
-              c.layout = layout;
-              c.spatial = spatial;
+              ConvolutionCase c{.operation = operation,
+                                .type = type,
+                                .spatial = spatial,
+                                .layout = layout,
+                                .alpha = 2,
+                                .beta = -1};
               c.x[0] = 5;  // not divisible by the number of parts
-              c.alpha = 2;
-              c.beta = -1;
               Convolution convolution(c);
               convolution.FillAll(random);
               const ConvolutionGraph graph(convolution);
@@ -43,8 +37,8 @@ TEST(GraphExecution, EveryEngineAndKnobAgreesWithNaiveLoops) {
               const bool implicit_gemm =
                   index == 0 || (index == 3 && operation != Operation::kForward);
               EXPECT_TRUE(!implicit_gemm || bytes == 0);
-              DeviceBytes workspace(static_cast<size_t>(bytes));
-              EXPECT_EQ(Execute(plan, convolution, workspace.data), CUDNN_STATUS_SUCCESS);
+              DeviceMemory workspace(static_cast<size_t>(bytes));
+              EXPECT_OK(Execute(plan, convolution, workspace.data));
               convolution.ComputeExpected();
               ASSERT_TRUE(convolution.Result().Matches())
                   << "operation " << static_cast<int>(operation) << " type "
@@ -61,20 +55,19 @@ TEST(GraphExecution, PaddingOfOneSideAgreesWithNaiveLoops) {
     for (const DataType type : {DataType::kFloat, DataType::kHalf, DataType::kDouble})
       for (const int before : {0, 1})
         for (int64_t index = 0; index < 4; ++index) {
-          ConvolutionCase c;
-          c.operation = operation;
-          c.type = type;
-          c.stride = {1, 1, 2};
-          c.pad = {0, before, before};
-          c.more_pad = {0, 1 - 2 * before, 2 - 3 * before};
+          ConvolutionCase c{.operation = operation,
+                            .type = type,
+                            .more_pad = {0, 1 - 2 * before, 2 - 3 * before},
+                            .pad = {0, before, before},
+                            .stride = {1, 1, 2}};
           Convolution convolution(c);
           convolution.FillAll(random);
           const ConvolutionGraph graph(convolution);
           Plan plan;
           if (!plan.Build(graph.graph, index, 0)) continue;
           ++ran;
-          DeviceBytes workspace(static_cast<size_t>(plan.Workspace()));
-          EXPECT_EQ(Execute(plan, convolution, workspace.data), CUDNN_STATUS_SUCCESS);
+          DeviceMemory workspace(static_cast<size_t>(plan.Workspace()));
+          EXPECT_OK(Execute(plan, convolution, workspace.data));
           convolution.ComputeExpected();
           ASSERT_TRUE(convolution.Result().Matches())
               << "operation " << static_cast<int>(operation) << " type " << static_cast<int>(type)
@@ -101,9 +94,7 @@ TEST(GraphExecution, WorkspaceGrowsWithTheBatchAndShrinksWithTheKnob) {
 TEST(GraphExecution, EveryOperationHasADeterministicEngineWithoutWorkspace) {
   for (const Operation operation : kOperations)
     for (const DataType type : {DataType::kFloat, DataType::kHalf, DataType::kBfloat16}) {
-      ConvolutionCase c;
-      c.operation = operation;
-      c.type = type;
+      ConvolutionCase c{.operation = operation, .type = type};
       const Convolution convolution(c);
       const ConvolutionGraph graph(convolution);
       bool found = false;
@@ -119,9 +110,7 @@ TEST(GraphExecution, EveryOperationHasADeterministicEngineWithoutWorkspace) {
 }
 
 TEST(GraphExecution, WithoutWorkspaceNothingRuns) {
-  Convolution convolution{ConvolutionCase{}};
-  std::mt19937 random(3);
-  convolution.FillAll(random);
+  Convolution convolution(ConvolutionCase{}, 3);
   Plan plan;
   ASSERT_TRUE(plan.Build(ConvolutionGraph(convolution).graph, 1, 0));
   ASSERT_GT(plan.Workspace(), 0);
@@ -132,44 +121,31 @@ TEST(GraphExecution, WithoutWorkspaceNothingRuns) {
 
 TEST(GraphExecution, RunsInStreamOrderAndIsRecordedInACapture) {
   std::mt19937 random(7);
-  ConvolutionCase c;
-  c.alpha = 2;
+  ConvolutionCase c{.alpha = 2};
   Convolution convolution(c);
   convolution.FillAll(random);
   Plan plan;
   ASSERT_TRUE(plan.Build(ConvolutionGraph(convolution).graph, 1, 1));
-  DeviceBytes workspace(static_cast<size_t>(plan.Workspace()));
-  cudaStream_t stream;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  ASSERT_EQ(cudnnSetStream(convolution.handle, stream), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
-  EXPECT_EQ(Execute(plan, convolution, workspace.data), CUDNN_STATUS_SUCCESS);
-  cudaGraph_t graph;
-  cudaGraphExec_t exec;
-  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  DeviceMemory workspace(static_cast<size_t>(plan.Workspace()));
+  const Stream stream;
+  ASSERT_OK(cudnnSetStream(convolution.handle, stream));
+  const Executable exec =
+      Captured(stream, [&] { EXPECT_OK(Execute(plan, convolution, workspace.data)); });
   cudaDeviceSynchronize();
   EXPECT_TRUE(convolution.Result().Matches()) << "a captured plan has not run";
   convolution.x.Fill(random);  // the replay sees what the memory holds by then
   cudaDeviceSynchronize();
-  ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
-  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  exec.Run(stream);
   convolution.ComputeExpected();
   EXPECT_TRUE(convolution.Result().Matches());
 
-  std::promise<void> gate;
-  auto opened = gate.get_future();
-  ASSERT_EQ(cudaLaunchHostFunc(
-                stream, [](void* f) { static_cast<std::future<void>*>(f)->wait(); }, &opened),
-            cudaSuccess);
-  EXPECT_EQ(Execute(plan, convolution, workspace.data), CUDNN_STATUS_SUCCESS);
+  Gate gate;
+  gate.Launch(stream);
+  EXPECT_OK(Execute(plan, convolution, workspace.data));
   EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
-  gate.set_value();
-  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  gate.Open();
+  EXPECT_OK(cudaStreamSynchronize(stream));
   EXPECT_TRUE(convolution.Result().Matches());
-  cudaGraphExecDestroy(exec);
-  cudaGraphDestroy(graph);
-  cudaStreamDestroy(stream);
 }
 
 // cudnn-frontend's samples of dynamic shapes do this.
@@ -191,13 +167,13 @@ TEST(GraphExecution, GraphsOfDynamicShapesShareAKernelCache) {
                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &cache.handle),
           CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
       cache.SetChild(CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH, graph);
-      EXPECT_EQ(cache.Finalize(), CUDNN_STATUS_SUCCESS);
+      EXPECT_OK(cache.Finalize());
     }
     plan.descriptor.SetChild(CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE, cache);
     ASSERT_TRUE(plan.Build(graph, 1, 0));
-    const DeviceBytes workspace(static_cast<size_t>(plan.Workspace()));
-    EXPECT_EQ(Execute(plan, convolution, workspace.data), CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    const DeviceMemory workspace(static_cast<size_t>(plan.Workspace()));
+    EXPECT_OK(Execute(plan, convolution, workspace.data));
+    ASSERT_OK(cudaDeviceSynchronize());
     convolution.ComputeExpected();
     EXPECT_TRUE(convolution.Result().Matches()) << batch << " images";
   }
@@ -206,40 +182,33 @@ TEST(GraphExecution, GraphsOfDynamicShapesShareAKernelCache) {
 // cudnn-frontend's Graph::deserialize warms a plan up like this: in a capture that is thrown away,
 // with one small buffer for everything.
 TEST(GraphExecution, WrongMemoryInACaptureIsAnErrorOfThatCallAlone) {
-  std::mt19937 random(11);
-  Convolution convolution{ConvolutionCase{}};
-  convolution.FillAll(random);
+  Convolution convolution(ConvolutionCase{}, 11);
   Plan plan;
   ASSERT_TRUE(plan.Build(ConvolutionGraph(convolution).graph, 1, 0));
   const auto needed = static_cast<size_t>(plan.Workspace());
   ASSERT_GT(needed, 512u);
-  const DeviceBytes small(needed - 512), workspace(needed + 64);
-  cudaStream_t stream;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  ASSERT_EQ(cudnnSetStream(convolution.handle, stream), CUDNN_STATUS_SUCCESS);
+  const DeviceMemory small(needed - 512), workspace(needed + 64);
+  const Stream stream;
+  ASSERT_OK(cudnnSetStream(convolution.handle, stream));
   testing::internal::CaptureStderr();
-  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
-  EXPECT_EQ(Execute(plan, convolution, small.data), CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT);
-  EXPECT_EQ(Execute(plan, convolution, static_cast<char*>(workspace.data) + 4),
-            CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
-  EXPECT_EQ(plan.Run(convolution.handle, ConvolutionGraph::Ids(),
-                     {small.data, small.data, small.data}, small.data),
-            CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT);
-  char why[200] = "";
-  cudnnGetLastErrorString(why, sizeof why);
-  EXPECT_NE(std::string(why).find("bytes, "), std::string::npos) << why;
-  cudaGraph_t graph;
-  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-  size_t nodes = 1;
-  EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &nodes), cudaSuccess);
-  EXPECT_EQ(nodes, 0u) << "what was refused is not recorded";
+  const auto misuse = [&] {
+    EXPECT_EQ(Execute(plan, convolution, small.data), CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT);
+    EXPECT_EQ(Execute(plan, convolution, workspace.As<char>() + 4),
+              CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
+    EXPECT_EQ(plan.Run(convolution.handle, ConvolutionGraph::Ids(),
+                       {small.data, small.data, small.data}, small.data),
+              CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT);
+    char why[200] = "";
+    cudnnGetLastErrorString(why, sizeof why);
+    EXPECT_NE(std::string(why).find("bytes, "), std::string::npos) << why;
+  };
+  const Graph graph(stream, misuse, cudaStreamCaptureModeRelaxed);
+  EXPECT_EQ(graph.Nodes(), 0u) << "what was refused is not recorded";
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-  EXPECT_EQ(Execute(plan, convolution, workspace.data), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_OK(Execute(plan, convolution, workspace.data));
+  ASSERT_OK(cudaStreamSynchronize(stream));
   convolution.ComputeExpected();
   EXPECT_TRUE(convolution.Result().Matches());
-  cudaGraphDestroy(graph);
-  cudaStreamDestroy(stream);
 }
 
 void ReplaceAll(std::string& text, const std::string& from, const std::string& to) {
@@ -251,8 +220,7 @@ void ReplaceAll(std::string& text, const std::string& from, const std::string& t
 TEST(GraphExecution, APlanRebatchedThroughItsJsonIsTheOneBuiltForThatBatch) {
   for (const Operation operation : kOperations) {
     for (int64_t index = 0; index < 2; ++index) {
-      ConvolutionCase c;
-      c.operation = operation;
+      ConvolutionCase c{.operation = operation};
       c.x[0] = 9;
       const Convolution whole(c);
       Plan plan;
@@ -262,16 +230,14 @@ TEST(GraphExecution, APlanRebatchedThroughItsJsonIsTheOneBuiltForThatBatch) {
       Plan smaller;
       smaller.descriptor.Set(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
                              std::vector<char>(json.begin(), json.end()));
-      ASSERT_EQ(smaller.descriptor.Finalize(), CUDNN_STATUS_SUCCESS);
+      ASSERT_OK(smaller.descriptor.Finalize());
       c.x[0] = 4;
-      Convolution part(c);
-      std::mt19937 random(5);
-      part.FillAll(random);
+      Convolution part(c, 5);
       Plan native;
       ASSERT_TRUE(native.Build(ConvolutionGraph(part).graph, index, 0));
       EXPECT_EQ(smaller.Workspace(), native.Workspace());
-      DeviceBytes workspace(static_cast<size_t>(smaller.Workspace()));
-      EXPECT_EQ(Execute(smaller, part, workspace.data), CUDNN_STATUS_SUCCESS);
+      DeviceMemory workspace(static_cast<size_t>(smaller.Workspace()));
+      EXPECT_OK(Execute(smaller, part, workspace.data));
       part.ComputeExpected();
       EXPECT_TRUE(part.Result().Matches());
     }

@@ -5,14 +5,12 @@ namespace hostgpu::test {
 namespace {
 
 ConvolutionCase Int8Case(DataType y_type) {
-  ConvolutionCase c;
-  c.type = DataType::kInt8;
-  c.y_type = y_type;
-  c.layout = Layout::kNhwc;
-  c.x = {5, 16, 1, 6, 5};
-  c.w = {4, 16, 1, 3, 2};
-  c.pad = {0, 1, 1};
-  return c;
+  return {.type = DataType::kInt8,
+          .y_type = y_type,
+          .layout = Layout::kNhwc,
+          .x = {5, 16, 1, 6, 5},
+          .w = {4, 16, 1, 3, 2},
+          .pad = {0, 1, 1}};
 }
 
 // Sums exceed the range of int8.
@@ -37,9 +35,7 @@ TEST(GraphInt8, EveryTypeOfResultAgreesWithNaiveLoops) {
       Plan plan;
       ASSERT_TRUE(plan.Build(graph.graph, 0, 0));
       EXPECT_EQ(0, plan.Workspace());
-      EXPECT_EQ(plan.Run(convolution.handle, ConvolutionGraph::Ids(),
-                         {convolution.x.data, convolution.w.data, convolution.y.data}, nullptr),
-                CUDNN_STATUS_SUCCESS);
+      EXPECT_OK(Execute(plan, convolution, nullptr));
       convolution.ComputeExpected();
       EXPECT_TRUE(convolution.y.Matches()) << static_cast<int>(y_type);
     }
@@ -60,9 +56,7 @@ TEST(GraphInt8, SumsBeyondTheIntegersOfFp32AreExact) {
   const ConvolutionGraph graph(convolution);
   Plan plan;
   ASSERT_TRUE(plan.Build(graph.graph, 0, 0));
-  EXPECT_EQ(plan.Run(convolution.handle, ConvolutionGraph::Ids(),
-                     {convolution.x.data, convolution.w.data, convolution.y.data}, nullptr),
-            CUDNN_STATUS_SUCCESS);
+  EXPECT_OK(Execute(plan, convolution, nullptr));
   convolution.ComputeExpected();
   EXPECT_EQ(1279 * 127 * 127 + 1, convolution.y.At({0, 0, 0, 0, 0}));
   EXPECT_TRUE(convolution.y.Matches());
@@ -83,10 +77,8 @@ TEST(GraphInt8, AVirtualResultKeepsItsType) {
                  {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, &tensor(c.y, 3, false)}});
   Plan plan;
   ASSERT_TRUE(plan.Build(builder.Finish(), 0, 0));
-  DeviceBytes workspace(static_cast<size_t>(plan.Workspace()));
-  EXPECT_EQ(
-      plan.Run(c.handle, ConvolutionGraph::Ids(), {c.x.data, c.w.data, c.y.data}, workspace.data),
-      CUDNN_STATUS_SUCCESS);
+  DeviceMemory workspace(static_cast<size_t>(plan.Workspace()));
+  EXPECT_OK(Execute(plan, c, workspace.data));
   c.ComputeExpected();
   EXPECT_TRUE(c.y.Matches());
 }
@@ -112,9 +104,9 @@ TEST(LegacyInt8, PrecomputedImplicitGemmAgreesWithNaiveLoops) {
     Convolution convolution(c);
     FillLarge(convolution);
     size_t bytes = 1;
-    EXPECT_EQ(convolution.WorkspaceSize(1, &bytes), CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(convolution.WorkspaceSize(1, &bytes));
     EXPECT_EQ(0U, bytes);
-    EXPECT_EQ(convolution.Run(1, nullptr, 0), CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(convolution.Run(1, nullptr, 0));
     convolution.ComputeExpected();
     EXPECT_TRUE(convolution.y.Matches()) << static_cast<int>(y_type);
   }

@@ -2,7 +2,6 @@
 // residual and a bias fused after a convolution, scalars passed by value.
 #include <cmath>
 #include <functional>
-#include <future>
 #include <numbers>
 
 #include "tests/unit/host/cudnn/backend_graph.h"
@@ -21,21 +20,19 @@ const std::vector<int> kGraphDims = {2, 3, 4, 5}, kGraphStrides = {60, 20, 5, 1}
 
 struct Floats {
   explicit Floats(const std::vector<float>& values) : bytes(values.size() * sizeof(float)) {
-    EXPECT_EQ(cudaMemcpy(bytes.data, values.data(), values.size() * sizeof(float),
-                         cudaMemcpyHostToDevice),
-              cudaSuccess);
+    EXPECT_OK(cudaMemcpy(bytes.data, values.data(), values.size() * sizeof(float),
+                         cudaMemcpyHostToDevice));
   }
   std::vector<float> Read(size_t count) const {
     std::vector<float> values(count);
-    EXPECT_EQ(cudaMemcpy(values.data(), bytes.data, count * sizeof(float), cudaMemcpyDeviceToHost),
-              cudaSuccess);
+    EXPECT_OK(cudaMemcpy(values.data(), bytes.data, count * sizeof(float), cudaMemcpyDeviceToHost));
     return values;
   }
-  DeviceBytes bytes;
+  DeviceMemory bytes;
 };
 
 struct Handle {
-  Handle() { EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS); }
+  Handle() { EXPECT_OK(cudnnCreate(&handle)); }
   ~Handle() { cudnnDestroy(handle); }
   cudnnHandle_t handle = nullptr;
 };
@@ -60,7 +57,7 @@ std::vector<float> Compute(int mode, const GraphBuilder::Parameters& parameters,
   builder.Apply(mode, parameters, operands);
   Plan plan;
   EXPECT_TRUE(plan.Build(builder.Finish(), 0, 0)) << mode;
-  EXPECT_EQ(plan.Run(handle.handle, ids, pointers, nullptr), CUDNN_STATUS_SUCCESS) << mode;
+  EXPECT_OK(plan.Run(handle.handle, ids, pointers, nullptr)) << mode;
   return memory.back().Read(kElements);
 }
 
@@ -281,18 +278,15 @@ TEST(GraphPointwise, ResidualBiasReluAndScaleFusedInEveryEngine) {
       for (const int spatial : {2, 3}) {
         for (int64_t index = 0; index < 4; ++index) {
           for (int64_t knob = 0; knob < 3; ++knob) {
-            ConvolutionCase c;
-            c.type = type;
-            c.layout = layout;
-            c.spatial = spatial;
+            ConvolutionCase c{.type = type, .spatial = spatial, .layout = layout};
             c.x[0] = 5;  // not divisible by the number of parts
             FusedPlan fused(c);
             Plan plan;
             if (!plan.Build(fused.graph, index, knob)) continue;
             ++ran;
             in_parts += knob > 0;
-            DeviceBytes workspace(static_cast<size_t>(plan.Workspace()));
-            ASSERT_EQ(fused.Run(plan, workspace.data), CUDNN_STATUS_SUCCESS);
+            DeviceMemory workspace(static_cast<size_t>(plan.Workspace()));
+            ASSERT_OK(fused.Run(plan, workspace.data));
             fused.ComputeExpected(3);
             ASSERT_TRUE(fused.convolution.y.Matches())
                 << "type " << static_cast<int>(type) << " layout " << static_cast<int>(layout)
@@ -310,43 +304,29 @@ TEST(GraphPointwise, AScalarByValueIsReadWhenThePlanIsExecuted) {
   FusedPlan fused{ConvolutionCase{}};
   Plan plan;
   ASSERT_TRUE(plan.Build(fused.graph, 1, 0));
-  DeviceBytes workspace(static_cast<size_t>(plan.Workspace()));
-  cudaStream_t stream;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  ASSERT_EQ(cudnnSetStream(fused.convolution.handle, stream), CUDNN_STATUS_SUCCESS);
-  std::promise<void> gate;
-  auto opened = gate.get_future();
-  ASSERT_EQ(cudaLaunchHostFunc(
-                stream, [](void* f) { static_cast<std::future<void>*>(f)->wait(); }, &opened),
-            cudaSuccess);
-  EXPECT_EQ(fused.Run(plan, workspace.data), CUDNN_STATUS_SUCCESS);
+  DeviceMemory workspace(static_cast<size_t>(plan.Workspace()));
+  const Stream stream;
+  ASSERT_OK(cudnnSetStream(fused.convolution.handle, stream));
+  Gate gate;
+  gate.Launch(stream);
+  EXPECT_OK(fused.Run(plan, workspace.data));
   fused.scale = 100;
-  gate.set_value();
-  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  gate.Open();
+  EXPECT_OK(cudaStreamSynchronize(stream));
   fused.ComputeExpected(3);
   EXPECT_TRUE(fused.convolution.y.Matches());
-  cudaStreamDestroy(stream);
 }
 
 TEST(GraphPointwise, NothingBehindTheWorkspaceIsTouched) {
-  constexpr size_t kTail = 4096;
   for (int64_t knob = 0; knob < 3; ++knob) {
     FusedPlan fused{ConvolutionCase{}};
     Plan plan;
     ASSERT_TRUE(plan.Build(fused.graph, 1, knob));
     const auto bytes = static_cast<size_t>(plan.Workspace());
     ASSERT_GT(bytes, 0U);
-    DeviceBytes workspace(bytes + kTail);
-    ASSERT_EQ(cudaMemset(workspace.data, 0x3C, bytes + kTail), cudaSuccess);
-    ASSERT_EQ(fused.Run(plan, workspace.data), CUDNN_STATUS_SUCCESS);
-    std::vector<unsigned char> after(bytes + kTail);
-    ASSERT_EQ(cudaMemcpy(after.data(), workspace.data, after.size(), cudaMemcpyDeviceToHost),
-              cudaSuccess);
-    EXPECT_EQ(std::vector<unsigned char>(after.begin() + bytes, after.end()),
-              std::vector<unsigned char>(kTail, 0x3C));
-    EXPECT_NE(std::vector<unsigned char>(after.begin(), after.begin() + bytes),
-              std::vector<unsigned char>(bytes, 0x3C))
-        << "the workspace was never used";
+    const TailedWorkspace workspace(bytes);
+    ASSERT_OK(fused.Run(plan, workspace.data));
+    workspace.ExpectOnlyTheNeedIsWritten();
     fused.ComputeExpected(3);
     EXPECT_TRUE(fused.convolution.y.Matches());
   }
@@ -358,32 +338,22 @@ TEST(GraphPointwise, AnOperandTakesThePointersItsAlignmentAllows) {
   FusedPlan fused(ConvolutionCase{}, sizeof(float));
   Plan plan;
   ASSERT_TRUE(plan.Build(fused.graph, 0, 0));
-  EXPECT_EQ(fused.Run(plan, nullptr, sizeof(float)), CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_OK(fused.Run(plan, nullptr, sizeof(float)));
+  EXPECT_OK(cudaDeviceSynchronize());
 }
 
-class GraphFault : public testing::Test {
- protected:
-  // Re-executes the test: a fork would lack the streams' threads.
-  GraphFault() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
-};
+using GraphFault = DeviceFault;
 
-// Exits 0 when the run failed as a device fault and so did a correct one after it.
 [[noreturn]] void ExitByOutcome(int64_t engine, size_t residual_shift, size_t x_shift,
                                 size_t missing_workspace) {
   FusedPlan fused{ConvolutionCase{}};
   Plan plan;
   if (!plan.Build(fused.graph, engine, 0)) std::_Exit(2);
   const auto bytes = static_cast<size_t>(plan.Workspace());
-  DeviceBytes workspace(bytes), small(bytes - std::min(bytes, missing_workspace));
+  DeviceMemory workspace(bytes), small(bytes - std::min(bytes, missing_workspace));
   const cudnnStatus_t status =
       fused.Run(plan, missing_workspace > 0 ? small.data : workspace.data, residual_shift, x_shift);
-  const cudnnStatus_t later = fused.Run(plan, workspace.data);
-  std::fprintf(stderr, "status %d, then %d\n", status, later);
-  std::_Exit(status == CUDNN_STATUS_EXECUTION_FAILED_CUDART &&
-                     later == CUDNN_STATUS_EXECUTION_FAILED_CUDART
-                 ? 0
-                 : 1);
+  test::ExitByOutcome(status, fused.Run(plan, workspace.data));
 }
 
 TEST_F(GraphFault, MisalignedPointers) {

@@ -44,8 +44,8 @@ struct StagedGraph {
     Plan plan;
     ASSERT_TRUE(plan.Build(builder.Finish(), 0, 0));
     json = plan.Json();
-    DeviceBytes workspace(static_cast<size_t>(plan.Workspace()));
-    ASSERT_EQ(plan.Run(convolution.handle, ids, pointers, workspace.data), CUDNN_STATUS_SUCCESS);
+    DeviceMemory workspace(static_cast<size_t>(plan.Workspace()));
+    ASSERT_OK(plan.Run(convolution.handle, ids, pointers, workspace.data));
     Plan none;
     EXPECT_FALSE(none.Build(builder.graph(), 1, 0));
   }
@@ -63,12 +63,8 @@ std::vector<ConvolutionCase> StagedCases(Operation operation) {
   std::vector<ConvolutionCase> cases;
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
-      ConvolutionCase c;
-      c.operation = operation;
-      c.type = type;
-      c.layout = layout;
+      ConvolutionCase c{.operation = operation, .type = type, .layout = layout, .pad = {0, 1, 1}};
       c.x[0] = 3;
-      c.pad = {0, 1, 1};
       cases.push_back(c);
     }
   }
@@ -109,7 +105,7 @@ TEST(GraphStages, ScaleBiasReluConvolutionAndItsStatistics) {
                           {{CUDNN_ATTR_OPERATION_GENSTATS_XDESC, {&result}},
                            {CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, {&g.Add(sum)}},
                            {CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, {&g.Add(squares)}}});
-    ASSERT_EQ(statistics.Finalize(), CUDNN_STATUS_SUCCESS);
+    ASSERT_OK(statistics.Finalize());
     g.Run();
     g.convolution.ComputeExpected();
     EXPECT_TRUE(y.Matches());
@@ -163,7 +159,7 @@ TEST(GraphStages, ConcatenationOfChannels) {
                              {CUDNN_ATTR_OPERATION_CONCAT_INPLACE_INDEX, in_place ? 1 : -1}},
                             {{CUDNN_ATTR_OPERATION_CONCAT_INPUT_DESCS, {&narrowed, &g.Add(other)}},
                              {CUDNN_ATTR_OPERATION_CONCAT_OUTPUT_DESC, {&g.Add(all)}}});
-      ASSERT_EQ(concatenation.Finalize(), CUDNN_STATUS_SUCCESS);
+      ASSERT_OK(concatenation.Finalize());
       g.Run();
       g.convolution.ComputeExpected();
       all.ForEach([&](const Index& at) {
@@ -178,8 +174,7 @@ TEST(GraphStages, ConcatenationOfChannels) {
 }
 
 TEST(GraphStages, GradientsOfBatchNormalisation) {
-  ConvolutionCase c;
-  c.type = DataType::kHalf;
+  ConvolutionCase c{.type = DataType::kHalf};
   StagedGraph g(c);
   DeviceTensor& dy = g.convolution.y;
   DeviceTensor x(dy.dims, c.layout, c.type);
@@ -205,14 +200,10 @@ TEST(GraphStages, GradientsOfBatchNormalisation) {
        {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC, {&g.Add(*outputs[2])}},
        {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC, {&g.Add(*outputs[3])}},
        {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS, {&g.Add(*outputs[4])}}});
-  ASSERT_EQ(weights.Finalize(), CUDNN_STATUS_SUCCESS);
+  ASSERT_OK(weights.Finalize());
   g.Run();
   g.convolution.ComputeExpected();
-  for (DeviceTensor* output : outputs) {
-    ASSERT_EQ(cudaMemcpy(output->bytes.data(), output->data, output->bytes.size(),
-                         cudaMemcpyDeviceToHost),
-              cudaSuccess);
-  }
+  for (DeviceTensor* output : outputs) output->Download();
   const double count = dy.dims[0] * dy.dims[3] * dy.dims[4];
   for (int channel = 0; channel < channels; ++channel) {
     const Index at_channel = {0, channel, 0, 0, 0};
@@ -248,7 +239,7 @@ TEST(GraphStages, ShapesThatDoNotFitAreRefused) {
                            {{CUDNN_ATTR_OPERATION_GENSTATS_XDESC, {&sums.Add(y)}},
                             {CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, {&sums.Add(fewer)}},
                             {CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, {&sums.Add(fewer)}}});
-  EXPECT_EQ(statistics.Finalize(), CUDNN_STATUS_SUCCESS);
+  EXPECT_OK(statistics.Finalize());
   Plan plan;
   EXPECT_FALSE(plan.Build(sums.builder.Finish(), 0, 0));
   Descriptor& part = parts.Add(y);
@@ -271,7 +262,7 @@ TEST(GraphStages, AVirtualTensorIsNotInPlace) {
       {{CUDNN_ATTR_OPERATION_CONCAT_AXIS, 1}, {CUDNN_ATTR_OPERATION_CONCAT_INPLACE_INDEX, 0}},
       {{CUDNN_ATTR_OPERATION_CONCAT_INPUT_DESCS, {&result}},
        {CUDNN_ATTR_OPERATION_CONCAT_OUTPUT_DESC, {&g.Add(y)}}});
-  ASSERT_EQ(concatenation.Finalize(), CUDNN_STATUS_SUCCESS);
+  ASSERT_OK(concatenation.Finalize());
   Plan plan;
   EXPECT_FALSE(plan.Build(g.builder.Finish(), 0, 0));
 }

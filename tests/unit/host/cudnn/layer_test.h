@@ -2,7 +2,6 @@
 // scaling factors that are gone when the work runs.
 #pragma once
 
-#include <future>
 #include <limits>
 #include <memory>
 #include <tuple>
@@ -15,15 +14,13 @@ namespace hostgpu::test {
 class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
  protected:
   LayerTest() : type_(std::get<0>(GetParam())), layout_(std::get<1>(GetParam())) {
-    EXPECT_EQ(cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
-    EXPECT_EQ(cudnnSetStream(handle_, stream_), CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(cudnnCreate(&handle_));
+    EXPECT_OK(cudnnSetStream(handle_, stream_));
   }
   ~LayerTest() override {
     for (cudnnTensorDescriptor_t descriptor : descriptors_)
       cudnnDestroyTensorDescriptor(descriptor);
     cudnnDestroy(handle_);
-    cudaStreamDestroy(stream_);
   }
 
   // Four dimensions leave out the depth, which is 1.
@@ -36,9 +33,8 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
     }
     cudnnTensorDescriptor_t descriptor;
     cudnnCreateTensorDescriptor(&descriptor);
-    EXPECT_EQ(cudnnSetTensorNdDescriptor(descriptor, CudnnType(tensor.type), dim_count, dims.data(),
-                                         strides.data()),
-              CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(cudnnSetTensorNdDescriptor(descriptor, CudnnType(tensor.type), dim_count, dims.data(),
+                                         strides.data()));
     descriptors_.push_back(descriptor);
     return descriptor;
   }
@@ -54,32 +50,41 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
   // Makes `call` while the stream is held up: it must return at once, and have read the factors.
   template <class Call>
   cudnnStatus_t Enqueue(const Call& call) {
-    std::promise<void> release;
-    std::future<void> released = release.get_future();
-    const auto wait = [](void* future) { static_cast<std::future<void>*>(future)->wait(); };
-    EXPECT_EQ(cudaLaunchHostFunc(stream_, wait, &released), cudaSuccess);
+    Gate gate;
+    gate.Launch(stream_);
     const cudnnStatus_t status = call();
     for (auto& value : doubles_) *value = std::numeric_limits<double>::quiet_NaN();
     for (auto& value : floats_) *value = std::numeric_limits<float>::quiet_NaN();
-    release.set_value();
-    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    gate.Open();
+    EXPECT_OK(cudaStreamSynchronize(stream_));
     return status;
   }
 
-  // Real values in [-2, 2], as the type holds them.
-  void FillReal(DeviceTensor& tensor) {
+  // Real values in [-2, 2], as the types hold them.
+  template <class... Tensors>
+  void FillReal(Tensors&... tensors) {
     std::uniform_real_distribution<double> values(-2, 2);
-    tensor.ForEach([&](const Index& at) { tensor.Set(at, values(random_)); });
-    tensor.Upload();
+    const auto fill = [&](DeviceTensor& tensor) {
+      tensor.ForEach([&](const Index& at) { tensor.Set(at, values(random_)); });
+      tensor.Upload();
+    };
+    (fill(tensors), ...);
   }
   static void Fill(DeviceTensor& tensor, double value) {
     tensor.ForEach([&](const Index& at) { tensor.Set(at, value); });
     tensor.Upload();
   }
-  static void Download(DeviceTensor& tensor) {
-    ASSERT_EQ(
-        cudaMemcpy(tensor.bytes.data(), tensor.data, tensor.bytes.size(), cudaMemcpyDeviceToHost),
-        cudaSuccess);
+  // The finite difference of loss(), which reads `value`.
+  template <class Loss>
+  static double Slope(double& value, const Loss& loss) {
+    constexpr double kStep = 1e-5;
+    const double here = value;
+    value = here + kStep;
+    const double above = loss();
+    value = here - kStep;
+    const double below = loss();
+    value = here;
+    return (above - below) / (2 * kStep);
   }
   // A few roundings, in fp32 or better and one to the type, of values below `magnitude`.
   double Tolerance(double magnitude) const {
@@ -92,7 +97,7 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
   const DataType type_;
   const Layout layout_;
   cudnnHandle_t handle_ = nullptr;
-  cudaStream_t stream_ = nullptr;
+  Stream stream_;
   std::mt19937 random_{17};
   std::vector<cudnnTensorDescriptor_t> descriptors_;
   std::vector<std::unique_ptr<double>> doubles_;

@@ -15,8 +15,8 @@ class OpTensorTest : public LayerTest {
 
   void Set(cudnnOpTensorOp_t op, cudnnNanPropagation_t nan = CUDNN_NOT_PROPAGATE_NAN) {
     const bool wide = type_ == DataType::kDouble;
-    ASSERT_EQ(cudnnSetOpTensorDescriptor(op_, op, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, nan),
-              CUDNN_STATUS_SUCCESS);
+    ASSERT_OK(
+        cudnnSetOpTensorDescriptor(op_, op, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, nan));
   }
   cudnnStatus_t Run(double alpha1, DeviceTensor& a, double alpha2, DeviceTensor& b, double beta,
                     DeviceTensor& c) {
@@ -63,7 +63,7 @@ TEST_P(OpTensorTest, EveryOperationRepeatsTheSecondOperand) {
       }
       b.Fill(random_);
       c.Fill(random_);
-      ASSERT_EQ(Run(4, a, -3, b, 2, c), CUDNN_STATUS_SUCCESS);
+      ASSERT_OK(Run(4, a, -3, b, 2, c));
       c.ForEach([&](const Index& at) {
         Index from;
         for (int i = 0; i < 5; ++i) from[i] = small[i] == 1 ? 0 : at[i];
@@ -80,8 +80,8 @@ TEST_P(OpTensorTest, UpdatesInPlaceAndDoesNotReadTheOutputWithBetaZero) {
   a.Fill(random_);
   b.Fill(random_);
   LayerTest::Fill(c, NAN);
-  ASSERT_EQ(Run(1, a, -2, b, 0, c), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(Run(1, a, -2, b, 0, a), CUDNN_STATUS_SUCCESS);
+  ASSERT_OK(Run(1, a, -2, b, 0, c));
+  ASSERT_OK(Run(1, a, -2, b, 0, a));
   c.ForEach([&](const Index& at) { c.Set(at, a.At(at) - 2 * b.At(at)); });
   a.ForEach([&](const Index& at) { a.Set(at, c.At(at)); });
   EXPECT_TRUE(c.Matches());
@@ -96,8 +96,8 @@ TEST_P(OpTensorTest, ExtremesOfNaNs) {
           c(kOpDims, layout_, type_);
       LayerTest::Fill(a, NAN);
       LayerTest::Fill(b, 1);
-      ASSERT_EQ(Run(1, a, 1, b, 0, c), CUDNN_STATUS_SUCCESS);
-      Download(c);
+      ASSERT_OK(Run(1, a, 1, b, 0, c));
+      c.Download();
       EXPECT_EQ(std::isnan(c.At({1, 2, 0, 3, 4})), nan == CUDNN_PROPAGATE_NAN);
       if (nan == CUDNN_NOT_PROPAGATE_NAN) {
         EXPECT_EQ(c.At({1, 2, 0, 3, 4}), 1);

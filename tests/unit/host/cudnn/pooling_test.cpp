@@ -32,10 +32,14 @@ class PoolingTest : public LayerTest {
 
   void Set(const PoolingCase& c, cudnnNanPropagation_t nan = CUDNN_NOT_PROPAGATE_NAN) {
     const int from = 5 - c.dim_count;
-    ASSERT_EQ(
-        cudnnSetPoolingNdDescriptor(pooling_, c.mode, nan, c.dim_count - 2, c.window.data() + from,
-                                    c.pad.data() + from, c.stride.data() + from),
-        CUDNN_STATUS_SUCCESS);
+    ASSERT_OK(cudnnSetPoolingNdDescriptor(pooling_, c.mode, nan, c.dim_count - 2,
+                                          c.window.data() + from, c.pad.data() + from,
+                                          c.stride.data() + from));
+  }
+  cudnnStatus_t Forward(const DeviceTensor& x, const DeviceTensor& y, int dim_count,
+                        double alpha = 1, double beta = 0) {
+    return cudnnPoolingForward(handle_, pooling_, Scale(alpha), Describe(x, dim_count), x.data,
+                               Scale(beta), Describe(y, dim_count), y.data);
   }
   static Index Image(const PoolingCase& c) { return {2, 3, c.dim_count == 5 ? 4 : 1, 6, 5}; }
   Index Output(const PoolingCase& c) {
@@ -81,16 +85,11 @@ TEST_P(PoolingTest, ForwardIsTheNaiveLoop) {
     DeviceTensor x(Image(c), layout_, type_), y(Output(c), layout_, type_);
     x.Fill(random_);
     y.Fill(random_);
-    const auto x_desc = Describe(x, c.dim_count), y_desc = Describe(y, c.dim_count);
     int dims[5];
-    ASSERT_EQ(cudnnGetPoolingNdForwardOutputDim(pooling_, x_desc, c.dim_count, dims),
-              CUDNN_STATUS_SUCCESS);
+    ASSERT_OK(
+        cudnnGetPoolingNdForwardOutputDim(pooling_, Describe(x, c.dim_count), c.dim_count, dims));
     ASSERT_EQ(dims[c.dim_count - 1], y.dims[4]);
-    ASSERT_EQ(Enqueue([&] {
-                return cudnnPoolingForward(handle_, pooling_, Scale(2), x_desc, x.data, Scale(-1),
-                                           y_desc, y.data);
-              }),
-              CUDNN_STATUS_SUCCESS);
+    ASSERT_OK(Enqueue([&] { return Forward(x, y, c.dim_count, 2, -1); }));
     y.ForEach([&](const Index& o) {
       double largest = -INFINITY, sum = 0;
       ForEachInput(c, x, o, [&](const Index& i) {
@@ -113,16 +112,13 @@ TEST_P(PoolingTest, GradientsAddUpWhereTheWindowsOverlap) {
     dx.Fill(random_);
     dy.Fill(random_);
     const auto x_desc = Describe(x, c.dim_count), y_desc = Describe(y, c.dim_count);
-    ASSERT_EQ(
-        cudnnPoolingForward(handle_, pooling_, Scale(1), x_desc, x.data, Scale(0), y_desc, y.data),
-        CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-    ASSERT_EQ(Enqueue([&] {
-                return cudnnPoolingBackward(handle_, pooling_, Scale(2), y_desc, y.data,
-                                            Describe(dy, c.dim_count), dy.data, x_desc, x.data,
-                                            Scale(-1), Describe(dx, c.dim_count), dx.data);
-              }),
-              CUDNN_STATUS_SUCCESS);
+    ASSERT_OK(Forward(x, y, c.dim_count));
+    ASSERT_OK(cudaStreamSynchronize(stream_));
+    ASSERT_OK(Enqueue([&] {
+      return cudnnPoolingBackward(handle_, pooling_, Scale(2), y_desc, y.data,
+                                  Describe(dy, c.dim_count), dy.data, x_desc, x.data, Scale(-1),
+                                  Describe(dx, c.dim_count), dx.data);
+    }));
     std::map<Index, double> sums;
     dy.ForEach([&](const Index& o) {
       Index largest{};
@@ -151,13 +147,10 @@ TEST_P(PoolingTest, OutputIsNotReadWithBetaZero) {
   LayerTest::Fill(dx, NAN);
   LayerTest::Fill(y, NAN);
   const auto x_desc = Describe(x), y_desc = Describe(y);
-  ASSERT_EQ(
-      cudnnPoolingForward(handle_, pooling_, Scale(3), x_desc, x.data, Scale(0), y_desc, y.data),
-      CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cudnnPoolingBackward(handle_, pooling_, Scale(0), y_desc, y.data, y_desc, y.data,
-                                 x_desc, x.data, Scale(0), Describe(dx), dx.data),
-            CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  ASSERT_OK(Forward(x, y, 5, 3));
+  ASSERT_OK(cudnnPoolingBackward(handle_, pooling_, Scale(0), y_desc, y.data, y_desc, y.data,
+                                 x_desc, x.data, Scale(0), Describe(dx), dx.data));
+  ASSERT_OK(cudaStreamSynchronize(stream_));
   y.ForEach([&](const Index& at) { y.Set(at, 3); });
   dx.ForEach([&](const Index& at) { dx.Set(at, 0); });
   EXPECT_TRUE(y.Matches());
@@ -172,11 +165,9 @@ TEST_P(PoolingTest, NaNsArePropagatedOnlyOnDemand) {
     LayerTest::Fill(x, -1);
     x.Set({0, 0, 0, 0, 1}, NAN);
     x.Upload();
-    ASSERT_EQ(cudnnPoolingForward(handle_, pooling_, Scale(1), Describe(x, 4), x.data, Scale(0),
-                                  Describe(y, 4), y.data),
-              CUDNN_STATUS_SUCCESS);
-    ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-    Download(y);
+    ASSERT_OK(Forward(x, y, 4));
+    ASSERT_OK(cudaStreamSynchronize(stream_));
+    y.Download();
     EXPECT_EQ(std::isnan(y.At({0, 0, 0, 0, 0})), nan == CUDNN_PROPAGATE_NAN);
     EXPECT_EQ(y.At({0, 0, 0, 0, 1}), -1);
   }
@@ -185,19 +176,13 @@ TEST_P(PoolingTest, NaNsArePropagatedOnlyOnDemand) {
 TEST_P(PoolingTest, RefusesWhatItWouldNotComputeAsTheRealLibraryDoes) {
   DeviceTensor x({2, 3, 1, 6, 5}, layout_, type_), y({2, 3, 1, 7, 6}, layout_, type_);
   // A window would lie in the padding alone.
-  ASSERT_EQ(cudnnSetPooling2dDescriptor(pooling_, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 1, 1, 1,
-                                        1, 1, 1),
-            CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cudnnPoolingForward(handle_, pooling_, Scale(1), Describe(x, 4), x.data, Scale(0),
-                                Describe(y, 4), y.data),
-            CUDNN_STATUS_NOT_SUPPORTED);
+  ASSERT_OK(cudnnSetPooling2dDescriptor(pooling_, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 1, 1, 1,
+                                        1, 1, 1));
+  EXPECT_EQ(Forward(x, y, 4), CUDNN_STATUS_NOT_SUPPORTED);
   // y has two rows too many.
-  ASSERT_EQ(cudnnSetPooling2dDescriptor(pooling_, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 2, 2, 0,
-                                        1, 1, 1),
-            CUDNN_STATUS_SUCCESS);
-  EXPECT_EQ(cudnnPoolingForward(handle_, pooling_, Scale(1), Describe(x, 4), x.data, Scale(0),
-                                Describe(y, 4), y.data),
-            CUDNN_STATUS_BAD_PARAM);
+  ASSERT_OK(cudnnSetPooling2dDescriptor(pooling_, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 2, 2, 0,
+                                        1, 1, 1));
+  EXPECT_EQ(Forward(x, y, 4), CUDNN_STATUS_BAD_PARAM);
 }
 
 }  // namespace

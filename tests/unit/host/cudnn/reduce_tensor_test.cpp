@@ -13,26 +13,21 @@ class ReduceTensorTest : public LayerTest {
 
   void Set(cudnnReduceTensorOp_t operation) {
     const bool wide = type_ == DataType::kDouble;
-    ASSERT_EQ(cudnnSetReduceTensorDescriptor(
-                  sum_, operation, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, CUDNN_PROPAGATE_NAN,
-                  CUDNN_REDUCE_TENSOR_NO_INDICES, CUDNN_32BIT_INDICES),
-              CUDNN_STATUS_SUCCESS);
+    ASSERT_OK(cudnnSetReduceTensorDescriptor(
+        sum_, operation, wide ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, CUDNN_PROPAGATE_NAN,
+        CUDNN_REDUCE_TENSOR_NO_INDICES, CUDNN_32BIT_INDICES));
   }
   size_t Workspace(DeviceTensor& a, DeviceTensor& c) {
     size_t bytes = 0;
-    EXPECT_EQ(cudnnGetReductionWorkspaceSize(handle_, sum_, Describe(a), Describe(c), &bytes),
-              CUDNN_STATUS_SUCCESS);
+    EXPECT_OK(cudnnGetReductionWorkspaceSize(handle_, sum_, Describe(a), Describe(c), &bytes));
     return bytes;
   }
   cudnnStatus_t Run(double alpha, DeviceTensor& a, double beta, DeviceTensor& c, size_t bytes) {
-    void* workspace = nullptr;
-    EXPECT_EQ(cudaMalloc(&workspace, bytes), cudaSuccess);
-    const cudnnStatus_t status = Enqueue([&] {
-      return cudnnReduceTensor(handle_, sum_, nullptr, 0, workspace, bytes, Scale(alpha),
+    const DeviceMemory workspace(bytes);
+    return Enqueue([&] {
+      return cudnnReduceTensor(handle_, sum_, nullptr, 0, workspace.data, bytes, Scale(alpha),
                                Describe(a), a.data, Scale(beta), Describe(c), c.data);
     });
-    EXPECT_EQ(cudaFree(workspace), cudaSuccess);
-    return status;
   }
 
   cudnnReduceTensorDescriptor_t sum_ = nullptr;
@@ -47,7 +42,7 @@ TEST_P(ReduceTensorTest, SumsOverWhatTheResultHasOneOf) {
     DeviceTensor a(kSummedDims, layout_, type_), c(small, layout_, type_);
     a.Fill(random_);
     c.Fill(random_);
-    ASSERT_EQ(Run(2, a, -3, c, Workspace(a, c)), CUDNN_STATUS_SUCCESS);
+    ASSERT_OK(Run(2, a, -3, c, Workspace(a, c)));
     c.ForEach([&](const Index& at) { c.Set(at, -3 * c.At(at)); });
     a.ForEach([&](const Index& at) {
       Index to;

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "shim/host/curand/api.h"
+#include "tests/unit/host/shared.h"
 
+namespace hostgpu::test {
 namespace {
 
 constexpr int kPseudoDefault = 100, kQuasiDefault = 200;
@@ -18,22 +20,20 @@ constexpr size_t kMany = 100000;
 class Generator {
  public:
   explicit Generator(unsigned long long seed = 7) {
-    EXPECT_EQ(curandCreateGenerator(&handle, kPseudoDefault), CURAND_STATUS_SUCCESS);
-    EXPECT_EQ(curandSetPseudoRandomGeneratorSeed(handle, seed), CURAND_STATUS_SUCCESS);
+    EXPECT_OK(curandCreateGenerator(&handle, kPseudoDefault));
+    EXPECT_OK(curandSetPseudoRandomGeneratorSeed(handle, seed));
   }
   Generator(const Generator&) = delete;
   Generator& operator=(const Generator&) = delete;
-  ~Generator() { EXPECT_EQ(curandDestroyGenerator(handle), CURAND_STATUS_SUCCESS); }
+  ~Generator() { EXPECT_OK(curandDestroyGenerator(handle)); }
 
   template <class Draw>
   std::vector<float> Drawn(size_t count, const Draw& draw) {
-    float* memory = nullptr;
-    EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&memory), count * sizeof(float)), cudaSuccess);
-    EXPECT_EQ(draw(memory), CURAND_STATUS_SUCCESS);
+    const DeviceMemory memory(count * sizeof(float));
+    EXPECT_OK(draw(memory.As<float>()));
     std::vector<float> numbers(count);
-    EXPECT_EQ(cudaMemcpy(numbers.data(), memory, count * sizeof(float), cudaMemcpyDeviceToHost),
-              cudaSuccess);
-    cudaFree(memory);
+    EXPECT_OK(
+        cudaMemcpy(numbers.data(), memory.data, count * sizeof(float), cudaMemcpyDeviceToHost));
     return numbers;
   }
   std::vector<float> Uniform(size_t count) {
@@ -84,23 +84,18 @@ TEST(Curand, NumbersDependOnSeedAndPlaceAlone) {
 
 TEST(Curand, RunsInStreamOrder) {
   Generator generator;
-  cudaStream_t stream;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  ASSERT_EQ(curandSetStream(generator.handle, stream), CURAND_STATUS_SUCCESS);
-  float* memory = nullptr;
-  ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&memory), 64), cudaSuccess);
-  ASSERT_EQ(cudaMemset(memory, 0, 64), cudaSuccess);
-  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  cudaGraph_t graph;
-  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), cudaSuccess);
-  EXPECT_EQ(curandGenerateUniform(generator.handle, memory, 16), CURAND_STATUS_SUCCESS);
-  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  const Stream stream;
+  ASSERT_OK(curandSetStream(generator.handle, stream));
+  const DeviceMemory memory(64);
+  ASSERT_OK(cudaMemset(memory.data, 0, 64));
+  ASSERT_OK(cudaDeviceSynchronize());
+  const auto draw = [&] {
+    EXPECT_OK(curandGenerateUniform(generator.handle, memory.As<float>(), 16));
+  };
+  const Graph graph(stream, draw, cudaStreamCaptureModeRelaxed);
   float numbers[16] = {1};
-  ASSERT_EQ(cudaMemcpy(numbers, memory, 64, cudaMemcpyDeviceToHost), cudaSuccess);
+  ASSERT_OK(cudaMemcpy(numbers, memory.data, 64, cudaMemcpyDeviceToHost));
   EXPECT_EQ(numbers[0], 0.0f) << "captured, not run";
-  cudaGraphDestroy(graph);
-  cudaFree(memory);
-  cudaStreamDestroy(stream);
 }
 
 TEST(Curand, RefusesWhatItCannotDo) {
@@ -117,3 +112,4 @@ TEST(Curand, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
+}  // namespace hostgpu::test

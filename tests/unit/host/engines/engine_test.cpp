@@ -14,12 +14,6 @@ namespace {
 
 constexpr std::array<Blend, 4> kBlends{Blend{1, 0}, {-2, 0}, {1, 1}, {0.5, -3}};
 
-bool IsWinograd(Operation operation, int algorithm) {
-  return algorithm == (operation == Operation::kForward        ? 6
-                       : operation == Operation::kBackwardData ? 4
-                                                               : 5);
-}
-
 // Runs all algorithms but Winograd, whose transforms round. Returns those that served anything.
 std::set<int> CheckEverything(const Problem& problem) {
   std::set<int> served;
@@ -33,7 +27,7 @@ std::set<int> CheckEverything(const Problem& problem) {
         for (Layout layout : kLayouts) {
           const ConvolutionShape shape = MakeShape(problem, operation, type, layout, flip);
           for (int algorithm = 0; algorithm < kAlgorithmCount; ++algorithm) {
-            if (IsWinograd(operation, algorithm) || !WorkspaceBytes(shape, algorithm)) continue;
+            if (algorithm == WinogradOf(operation) || !WorkspaceBytes(shape, algorithm)) continue;
             served.insert(algorithm);
             for (Blend blend : kBlends) {
               const std::string fault =
@@ -81,7 +75,7 @@ TEST(Engine, StrideOfAnAxisOfOneElementDoesNotMatter) {
   for (Operation operation : kOperations) {
     for (Layout layout : kLayouts) {
       for (int64_t odd : {int64_t{0}, int64_t{110}, int64_t{12345}}) {
-        ConvolutionShape shape = MakeShape(problem, operation, DataType::kFloat, layout, false);
+        ConvolutionShape shape = MakeShape(problem, operation, DataType::kFloat, layout);
         shape.x_strides[0] = shape.x_strides[2] = shape.y_strides[0] = shape.y_strides[2] = odd;
         const Operands operands = MakeOperands(shape, 4);
         for (int algorithm : {0, 1, 2}) {
@@ -102,7 +96,7 @@ class EngineTiles : public testing::TestWithParam<Problem> {};
 TEST_P(EngineTiles, SumsAcrossThem) {
   const Problem& problem = GetParam();
   for (Operation operation : kOperations) {
-    const auto plain = MakeShape(problem, operation, DataType::kFloat, Layout::kNchw, false);
+    const auto plain = MakeShape(problem, operation);
     const Operands operands = MakeOperands(plain, 77);
     const std::vector<double> convolution = NaiveConvolution(plain, operands);
     for (auto [type, layout] : {std::pair{DataType::kFloat, Layout::kNchw},
@@ -111,7 +105,7 @@ TEST_P(EngineTiles, SumsAcrossThem) {
                                 {DataType::kHalf, Layout::kNchw},
                                 {DataType::kBfloat16, Layout::kPaddedNhwc},
                                 {DataType::kDouble, Layout::kMixed}}) {
-      const ConvolutionShape shape = MakeShape(problem, operation, type, layout, false);
+      const ConvolutionShape shape = MakeShape(problem, operation, type, layout);
       for (int algorithm : {0, 1, 2}) {
         if (!WorkspaceBytes(shape, algorithm)) continue;
         EXPECT_EQ(RunAndCompare(shape, algorithm, {1, 1}, operands, convolution), "")

@@ -13,8 +13,6 @@
 namespace hostgpu::test {
 namespace {
 
-constexpr int kWinograd[] = {6, 4, 5};  // by operation
-
 Problem Square(int64_t n, int64_t c, int64_t k, int64_t size, int64_t filter) {
   return {"square",
           n,
@@ -40,23 +38,18 @@ TEST(EngineWorkspace, AlgorithmZeroNeedsNone) {
 
 TEST(EngineWorkspace, FastEngineGrowsWithTheBatchAndGemmDoesNot) {
   for (Operation operation : kOperations) {
-    const auto small =
-        MakeShape(Square(8, 64, 64, 28, 3), operation, DataType::kFloat, Layout::kNchw, false);
-    const auto large =
-        MakeShape(Square(32, 64, 64, 28, 3), operation, DataType::kFloat, Layout::kNchw, false);
+    const auto small = MakeShape(Square(8, 64, 64, 28, 3), operation);
+    const auto large = MakeShape(Square(32, 64, 64, 28, 3), operation);
     EXPECT_GT(*WorkspaceBytes(large, 1), 3 * *WorkspaceBytes(small, 1));
   }
-  const auto small = MakeShape(Square(8, 64, 64, 28, 3), Operation::kForward, DataType::kFloat,
-                               Layout::kNchw, false);
-  const auto large = MakeShape(Square(32, 64, 64, 28, 3), Operation::kForward, DataType::kFloat,
-                               Layout::kNchw, false);
+  const auto small = MakeShape(Square(8, 64, 64, 28, 3), Operation::kForward);
+  const auto large = MakeShape(Square(32, 64, 64, 28, 3), Operation::kForward);
   EXPECT_GT(*WorkspaceBytes(small, 2), 0u);
   EXPECT_EQ(*WorkspaceBytes(small, 2), *WorkspaceBytes(large, 2));
 }
 
 TEST(EngineWorkspace, StrideOfAnAxisOfOneElementCostsNothing) {
-  auto shape = MakeShape(Square(8, 32, 32, 14, 3), Operation::kForward, DataType::kFloat,
-                         Layout::kNchw, false);
+  auto shape = MakeShape(Square(8, 32, 32, 14, 3), Operation::kForward);
   const auto blocked = WorkspaceBytes(shape, 1), plain = WorkspaceBytes(shape, 2);
   shape.x_strides[2] = shape.y_strides[2] = 12345;
   EXPECT_EQ(WorkspaceBytes(shape, 1), blocked);
@@ -70,7 +63,7 @@ TEST(EngineWorkspace, ThreeChannelsAreNotPaddedToSixteen) {
     for (Layout layout : kLayouts) {
       const auto bytes = [&](int64_t n) {
         return WorkspaceBytes(
-            MakeShape(Square(n, 3, 16, 128, 3), operation, DataType::kFloat, layout, false), 1);
+            MakeShape(Square(n, 3, 16, 128, 3), operation, DataType::kFloat, layout), 1);
       };
       ASSERT_TRUE(bytes(32) && bytes(64));
       EXPECT_LT((*bytes(64) - *bytes(32)) / 32, (16 + 2 * 3 + 1) * kPlane);
@@ -80,12 +73,10 @@ TEST(EngineWorkspace, ThreeChannelsAreNotPaddedToSixteen) {
 
 TEST(EngineWorkspace, UnknownAlgorithmsAndFp64BeyondZeroAreNotServed) {
   for (Operation operation : kOperations) {
-    const auto shape =
-        MakeShape(Square(2, 16, 16, 8, 3), operation, DataType::kFloat, Layout::kNchw, false);
+    const auto shape = MakeShape(Square(2, 16, 16, 8, 3), operation);
     EXPECT_FALSE(WorkspaceBytes(shape, 7));
     EXPECT_FALSE(WorkspaceBytes(shape, -1));
-    const auto fp64 =
-        MakeShape(Square(2, 16, 16, 8, 3), operation, DataType::kDouble, Layout::kNchw, false);
+    const auto fp64 = MakeShape(Square(2, 16, 16, 8, 3), operation, DataType::kDouble);
     EXPECT_FALSE(WorkspaceBytes(fp64, 1));
   }
 }
@@ -93,7 +84,7 @@ TEST(EngineWorkspace, UnknownAlgorithmsAndFp64BeyondZeroAreNotServed) {
 TEST(EngineDeterminism, IsReportedAsCudnnReportsIt) {
   const Problem problem = Square(2, 16, 16, 8, 3);
   for (Operation operation : kOperations) {
-    const auto shape = MakeShape(problem, operation, DataType::kFloat, Layout::kNchw, false);
+    const auto shape = MakeShape(problem, operation);
     EXPECT_EQ(IsDeterministic(shape, 0), operation == Operation::kForward);
     EXPECT_TRUE(IsDeterministic(shape, 1));
   }
@@ -137,15 +128,13 @@ TEST(EngineBatch, EveryImageIsComputedAsInAnyOtherBatch) {
   for (const auto& [c, k, size, filter] :
        {std::array<int64_t, 4>{24, 40, 13, 3}, {3, 16, 30, 5}, {64, 48, 5, 3}}) {
     for (Operation operation : {Operation::kForward, Operation::kBackwardData}) {
-      const auto whole = MakeShape(Square(13, c, k, size, filter), operation, DataType::kFloat,
-                                   Layout::kNchw, false);
+      const auto whole = MakeShape(Square(13, c, k, size, filter), operation);
       const Operands operands = Rounding(whole);
       for (int algorithm : {0, 1, 2}) {
         if (!WorkspaceBytes(whole, algorithm)) continue;
         const std::vector<double> together = RunEngine(whole, algorithm, operands);
         for (int64_t n : {1, 4}) {
-          const auto part = MakeShape(Square(n, c, k, size, filter), operation, DataType::kFloat,
-                                      Layout::kNchw, false);
+          const auto part = MakeShape(Square(n, c, k, size, filter), operation);
           Operands first = operands;
           first.x.resize(operands.x.size() / 13 * n);
           first.y.resize(operands.y.size() / 13 * n);
@@ -164,8 +153,7 @@ TEST(EngineBatch, EveryImageIsComputedAsInAnyOtherBatch) {
 
 TEST(EngineDeterminism, RepeatedRunsAgreeToTheBit) {
   for (Operation operation : kOperations) {
-    const auto shape =
-        MakeShape(Square(6, 24, 40, 13, 3), operation, DataType::kFloat, Layout::kNchw, false);
+    const auto shape = MakeShape(Square(6, 24, 40, 13, 3), operation);
     const Operands operands = Rounding(shape);
     for (int algorithm = 0; algorithm < kAlgorithmCount; ++algorithm) {
       if (!WorkspaceBytes(shape, algorithm)) continue;
@@ -182,7 +170,7 @@ TEST(EngineWinograd, ServesThreeByThreeWithinItsTolerance) {
   const Problem problem = Square(4, 32, 48, 14, 3);
   int served = 0;
   for (Operation operation : kOperations) {
-    const int algorithm = kWinograd[static_cast<int>(operation)];
+    const int algorithm = WinogradOf(operation);
     for (Layout layout : kLayouts) {
       const auto shape =
           MakeShape(problem, operation, DataType::kFloat, layout, layout == Layout::kNhwc);
@@ -204,17 +192,15 @@ TEST(EngineWinograd, ServesThreeByThreeWithinItsTolerance) {
 
 TEST(EngineWinograd, DoesNotServeOtherFilters) {
   for (Operation operation : kOperations) {
-    const int algorithm = kWinograd[static_cast<int>(operation)];
-    EXPECT_FALSE(WorkspaceBytes(
-        MakeShape(Square(4, 32, 48, 14, 5), operation, DataType::kFloat, Layout::kNchw, false),
-        algorithm));
+    const int algorithm = WinogradOf(operation);
+    EXPECT_FALSE(WorkspaceBytes(MakeShape(Square(4, 32, 48, 14, 5), operation), algorithm));
   }
 }
 
 TEST(EngineAlignment, AlgorithmZeroTakesElementAlignedPointers) {
   for (Operation operation : kOperations) {
     const Problem problem = Square(3, 5, 6, 9, 3);
-    const auto shape = MakeShape(problem, operation, DataType::kFloat, Layout::kNchw, false);
+    const auto shape = MakeShape(problem, operation);
     const Operands operands = MakeOperands(shape, 3);
     std::vector<float> x(operands.x.size() + 1), w(operands.w.size() + 1), y(operands.y.size() + 1);
     std::copy(operands.x.begin(), operands.x.end(), x.begin() + 1);
@@ -235,7 +221,7 @@ TEST(EngineThreads, CallsAtOnceDoNotDisturbEachOther) {
     threads.emplace_back([t, &faults] {
       const Operation operation = kOperations[t % 3];
       const Problem problem = Square(4, 16, 24, 9 + static_cast<int64_t>(t / 3), 3);
-      const auto shape = MakeShape(problem, operation, DataType::kFloat, Layout::kNchw, false);
+      const auto shape = MakeShape(problem, operation);
       const Operands operands = MakeOperands(shape, static_cast<uint32_t>(t));
       const std::vector<double> convolution = NaiveConvolution(shape, operands);
       for (int i = 0; i < 20; ++i) {

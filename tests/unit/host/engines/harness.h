@@ -28,8 +28,9 @@ struct Problem {
 };
 
 // kMixed: x NCHW, y NHWC, filter k, h, w, c.
-ConvolutionShape MakeShape(const Problem& problem, Operation operation, DataType type,
-                           Layout layout, bool flip);
+ConvolutionShape MakeShape(const Problem& problem, Operation operation,
+                           DataType type = DataType::kFloat, Layout layout = Layout::kNchw,
+                           bool flip = false);
 std::string Describe(const Problem& problem, const ConvolutionShape& shape, int algorithm);
 
 struct Operands {

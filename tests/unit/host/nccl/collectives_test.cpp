@@ -272,13 +272,12 @@ TEST(Collectives, OfOneGroupProgressTogetherWithMessages) {
     const int next = (rank.rank + 1) % 3, before = (rank.rank + 2) % 3;
     EXPECT_NCCL(ncclGroupStart());
     if (rank.rank == 0) {
-      EXPECT_NCCL(ncclSend(b.data(), kCount, ncclInt, next, rank.comm, rank.stream));
+      EXPECT_NCCL(rank.Send(b, next));
     }
-    EXPECT_NCCL(
-        ncclAllReduce(a.data(), a.data(), kCount, ncclInt, ncclSum, rank.comm, rank.stream));
-    EXPECT_NCCL(ncclRecv(passed.data(), kCount, ncclInt, before, rank.comm, rank.stream));
+    EXPECT_NCCL(rank.Sum(a));
+    EXPECT_NCCL(rank.Receive(passed, before));
     if (rank.rank != 0) {
-      EXPECT_NCCL(ncclSend(b.data(), kCount, ncclInt, next, rank.comm, rank.stream));
+      EXPECT_NCCL(rank.Send(b, next));
     }
     EXPECT_NCCL(ncclGroupEnd());
     ExpectReduced(a.Read(rank.stream), ncclSum, 3, 0);

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <deque>
 #include <set>
 #include <string>
 #include <thread>
@@ -35,20 +36,18 @@ TEST(Communicator, OneThreadMakesAllOfItsDevices) {
   ncclComm_t comms[3];
   EXPECT_NCCL(ncclCommInitAll(comms, 3, devices));
   std::vector<std::unique_ptr<Array<float>>> arrays;
-  std::vector<cudaStream_t> streams(3);
+  std::deque<Stream> streams;
   EXPECT_NCCL(ncclGroupStart());
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_CUDA(cudaSetDevice(devices[rank]));
-    EXPECT_CUDA(cudaStreamCreate(&streams[static_cast<size_t>(rank)]));
+    const Stream& stream = streams.emplace_back(cudaStreamDefault);
     arrays.push_back(std::make_unique<Array<float>>(100, static_cast<float>(rank)));
-    EXPECT_NCCL(ncclAllReduce(arrays.back()->data(), arrays.back()->data(), 100, ncclFloat, ncclSum,
-                              comms[rank], streams[static_cast<size_t>(rank)]));
+    EXPECT_NCCL((Rank{rank, 3, comms[rank], stream}).Sum(*arrays.back()));
   }
   EXPECT_NCCL(ncclGroupEnd());
   for (size_t rank = 0; rank < 3; ++rank) {
     EXPECT_CUDA(cudaSetDevice(devices[rank]));
     EXPECT_EQ(arrays[rank]->Read(streams[rank]), std::vector<float>(100, 3.0f));
-    EXPECT_CUDA(cudaStreamDestroy(streams[rank]));
     EXPECT_NCCL(ncclCommDestroy(comms[rank]));
   }
   EXPECT_CUDA(cudaSetDevice(0));
@@ -208,8 +207,7 @@ TEST(Communicator, DestroyWaitsForWhatIsEnqueued) {
   WithRanks(2, [](Rank& rank) {
     const Array<int> array(1000, rank.rank);
     if (rank.rank == 0) std::this_thread::sleep_for(kMoment);
-    EXPECT_NCCL(rank.rank == 0 ? ncclSend(array.data(), 1000, ncclInt, 1, rank.comm, rank.stream)
-                               : ncclRecv(array.data(), 1000, ncclInt, 0, rank.comm, rank.stream));
+    EXPECT_NCCL(rank.Pass(array));
     EXPECT_NCCL(ncclCommDestroy(std::exchange(rank.comm, nullptr)));
     std::vector<int> got(1000);
     EXPECT_CUDA(cudaMemcpy(got.data(), array.data(), array.bytes(), cudaMemcpyDeviceToHost));
@@ -264,8 +262,7 @@ int LeaveNothing(Part& part) {
   const size_t open = FilesIn("/proc/self/fd").size();
   WithRanks(kDevices, [](Rank& rank) {
     const Array<float> array(1000, 1.0f);
-    EXPECT_NCCL(ncclAllReduce(array.data(), array.data(), 1000, ncclFloat, ncclSum, rank.comm,
-                              rank.stream));
+    EXPECT_NCCL(rank.Sum(array));
     rank.Synchronize();
   });
   EXPECT_NCCL(ncclCommInitRank(&part.rank.comm, 1, part.id, 0));

@@ -17,13 +17,6 @@ constexpr std::chrono::seconds kSoon{5};  // "within about a second", on a busy 
 constexpr size_t kNumbers = 4096;
 constexpr int kUntouched = 77;
 
-ncclResult_t SendNumbers(const Rank& rank, const Array<int>& from, int peer) {
-  return ncclSend(from.data(), kNumbers, ncclInt, peer, rank.comm, rank.stream);
-}
-ncclResult_t ReceiveNumbers(const Rank& rank, const Array<int>& to, int peer) {
-  return ncclRecv(to.data(), kNumbers, ncclInt, peer, rank.comm, rank.stream);
-}
-
 TEST(Failures, OtherByteCountsFailBothSides) {
   WithRanks(2, [](Rank& rank) {
     const Array<int> array(kNumbers, rank.rank == 0 ? 1 : kUntouched);
@@ -35,7 +28,7 @@ TEST(Failures, OtherByteCountsFailBothSides) {
     if (rank.rank == 1) {
       EXPECT_EQ(after, std::vector<int>(kNumbers, kUntouched));
     }
-    EXPECT_EQ(SendNumbers(rank, array, 1 - rank.rank), ncclInvalidUsage) << "failed for good";
+    EXPECT_EQ(rank.Send(array, 1 - rank.rank), ncclInvalidUsage) << "failed for good";
   });
 }
 
@@ -57,9 +50,8 @@ TEST(Failures, AbortReleasesAStreamThatWaits) {
       EXPECT_EQ(rank.AsyncError(), ncclSuccess) << "nothing is asked of it: nothing fails";
       return;
     }
-    EXPECT_NCCL(ReceiveNumbers(rank, array, 1));
-    EXPECT_NCCL(ncclAllReduce(array.data(), array.data(), kNumbers, ncclInt, ncclSum, rank.comm,
-                              rank.stream));
+    EXPECT_NCCL(rank.Receive(array, 1));
+    EXPECT_NCCL(rank.Sum(array));
     std::thread other([&] {
       std::this_thread::sleep_for(kMoment);
       EXPECT_NCCL(ncclCommAbort(rank.comm));
@@ -83,8 +75,7 @@ TEST(Failures, AnAbortedRankFailsThoseThatNeedIt) {
       rank.comm = nullptr;
       return;
     }
-    EXPECT_NCCL(ncclAllReduce(array.data(), array.data(), kNumbers, ncclInt, ncclSum, rank.comm,
-                              rank.stream));
+    EXPECT_NCCL(rank.Sum(array));
     EXPECT_EQ(array.Read(rank.stream), std::vector<int>(kNumbers, kUntouched));
     EXPECT_EQ(rank.AsyncError(), ncclRemoteError);
   });
@@ -94,7 +85,7 @@ TEST(Failures, ADestroyedRankFailsThoseThatNeedIt) {
   WithRanks(2, [](Rank& rank) {
     const Array<int> array(kNumbers, kUntouched);
     if (rank.rank == 1) return;
-    EXPECT_NCCL(ReceiveNumbers(rank, array, 1));
+    EXPECT_NCCL(rank.Receive(array, 1));
     EXPECT_EQ(array.Read(rank.stream), std::vector<int>(kNumbers, kUntouched));
     EXPECT_EQ(rank.AsyncError(), ncclRemoteError);
   });
@@ -114,8 +105,7 @@ int Survive(Part& part) {
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
   const Array<int> a(kNumbers, 1), b(kNumbers, kUntouched);
   if (part.argument == "after a message") {
-    ROLE_CHECK((rank.rank == 0 ? SendNumbers(rank, a, 1) : ReceiveNumbers(rank, a, 0)) ==
-               ncclSuccess);
+    ROLE_CHECK(rank.Pass(a) == ncclSuccess);
     rank.Synchronize();
   }
   if (rank.rank == 1) {
@@ -126,12 +116,12 @@ int Survive(Part& part) {
     }
     for (;;) std::this_thread::sleep_for(kSoon);
   }
-  ROLE_CHECK(ReceiveNumbers(rank, b, 1) == ncclSuccess);
+  ROLE_CHECK(rank.Receive(b, 1) == ncclSuccess);
   const auto begin = Clock::now();
   ROLE_CHECK(b.Read(rank.stream) == std::vector<int>(kNumbers, kUntouched));
   ROLE_CHECK(Clock::now() - begin < kSoon);
   ROLE_CHECK(rank.AsyncError() == ncclRemoteError);
-  ROLE_CHECK(SendNumbers(rank, a, 1) == ncclRemoteError);
+  ROLE_CHECK(rank.Send(a, 1) == ncclRemoteError);
   ROLE_CHECK(ncclCommAbort(rank.comm) == ncclSuccess);
   return 0;
 }
@@ -157,9 +147,7 @@ int Exchange(Part& part) {
     ROLE_CHECK(cudaMemsetAsync(to.data(), 0xee, to.bytes(), rank.stream) == cudaSuccess);
     ncclResult_t called = ncclGroupStart();
     for (const bool sends : {true, false}) {
-      const ncclResult_t one =
-          sends ? ncclSend(from.data(), kLarge, ncclInt, peer, rank.comm, rank.stream)
-                : ncclRecv(to.data(), kLarge, ncclInt, peer, rank.comm, rank.stream);
+      const ncclResult_t one = sends ? rank.Send(from, peer) : rank.Receive(to, peer);
       if (called == ncclSuccess) called = one;
     }
     if (const ncclResult_t ended = ncclGroupEnd(); called == ncclSuccess) called = ended;
@@ -242,8 +230,8 @@ TEST(Failures, OfOneCallAreThoseOfItsGroup) {
   WithRanks(2, [](Rank& rank) {
     const Array<int> array(kNumbers, 0);
     EXPECT_NCCL(ncclGroupStart());
-    EXPECT_NCCL(ReceiveNumbers(rank, array, 1 - rank.rank));
-    EXPECT_EQ(SendNumbers(rank, array, 2), ncclInvalidArgument);
+    EXPECT_NCCL(rank.Receive(array, 1 - rank.rank));
+    EXPECT_EQ(rank.Send(array, 2), ncclInvalidArgument);
     EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
     EXPECT_EQ(cudaStreamQuery(rank.stream), cudaSuccess) << "nothing of it was enqueued";
   });

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "tests/unit/host/nccl/processes.h"
 
@@ -31,31 +32,19 @@ int TakeTime(Part& part, const std::function<ncclResult_t(const Rank&)>& call) {
 
 int SendOne(Part& part) {
   const Array<int> array(kMebibyte, part.rank.rank);
-  return TakeTime(part, [&](const Rank& rank) {
-    return rank.rank == 0 ? ncclSend(array.data(), kMebibyte, ncclInt, 1, rank.comm, rank.stream)
-                          : ncclRecv(array.data(), kMebibyte, ncclInt, 0, rank.comm, rank.stream);
-  });
+  return TakeTime(part, [&](const Rank& rank) { return rank.Pass(array); });
 }
 int SendTwo(Part& part) {
   const Array<int> a(kMebibyte, part.rank.rank), b(kMebibyte, part.rank.rank);
   return TakeTime(part, [&](const Rank& rank) {
     ncclGroupStart();
-    for (const Array<int>* array : {&a, &b}) {
-      if (rank.rank == 0) {
-        ncclSend(array->data(), kMebibyte, ncclInt, 1, rank.comm, rank.stream);
-      } else {
-        ncclRecv(array->data(), kMebibyte, ncclInt, 0, rank.comm, rank.stream);
-      }
-    }
+    for (const Array<int>* array : {&a, &b}) rank.Pass(*array);
     return ncclGroupEnd();
   });
 }
 int ReduceOne(Part& part) {
   const Array<int> array(kMebibyte, part.rank.rank);
-  return TakeTime(part, [&](const Rank& rank) {
-    return ncclAllReduce(array.data(), array.data(), kMebibyte, ncclInt, ncclSum, rank.comm,
-                         rank.stream);
-  });
+  return TakeTime(part, [&](const Rank& rank) { return rank.Sum(array); });
 }
 const NamedRole send_one("send one", SendOne), send_two("send two", SendTwo),
     reduce_one("reduce one", ReduceOne);
@@ -88,15 +77,14 @@ int Overwrite(Part& part) {
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
   const Array<int> array(kMebibyte, rank.rank);
   if (rank.rank == 0) {
-    ROLE_CHECK(ncclSend(array.data(), kMebibyte, ncclInt, 1, rank.comm, rank.stream) ==
-               ncclSuccess);
+    ROLE_CHECK(rank.Pass(array) == ncclSuccess);
     std::this_thread::sleep_for(4 * kMoment);  // the message is under way
     ROLE_CHECK(ncclCommAbort(rank.comm) == ncclSuccess);
     ROLE_CHECK(cudaMemsetAsync(array.data(), 0xee, array.bytes(), rank.stream) == cudaSuccess);
     rank.Synchronize();
     return 0;
   }
-  ROLE_CHECK(ncclRecv(array.data(), kMebibyte, ncclInt, 0, rank.comm, rank.stream) == ncclSuccess);
+  ROLE_CHECK(rank.Pass(array) == ncclSuccess);
   ROLE_CHECK(array.Read(rank.stream) == std::vector<int>(kMebibyte, 1));
   ROLE_CHECK(rank.AsyncError() == ncclRemoteError);
   ROLE_CHECK(ncclCommAbort(rank.comm) == ncclSuccess);
@@ -111,18 +99,16 @@ TEST(Links, BringNothingOfARankThatAborts) {
 
 // Two communicators of the same two ranks, each with a stream.
 struct Pair {
-  Pair(const Rank& rank, const ncclUniqueId& id) : first(rank), second(rank), a(100, 1), b(100, 1) {
-    EXPECT_CUDA(cudaStreamCreateWithFlags(&second.stream, cudaStreamNonBlocking));
+  Pair(const Rank& rank, const ncclUniqueId& id) : first(rank), second(rank) {
+    second.stream = other;
     EXPECT_NCCL(ncclCommInitRank(&second.comm, 2, id, rank.rank));
   }
-  void ReduceOnFirst() { Reduce(first, a); }
-  void ReduceOnSecond() { Reduce(second, b); }
-  static void Reduce(const Rank& on, const Array<int>& array) {
-    EXPECT_NCCL(
-        ncclAllReduce(array.data(), array.data(), 100, ncclInt, ncclSum, on.comm, on.stream));
-  }
+  ~Pair() { EXPECT_NCCL(ncclCommDestroy(second.comm)); }
+  void ReduceOnFirst() { EXPECT_NCCL(first.Sum(a)); }
+  void ReduceOnSecond() { EXPECT_NCCL(second.Sum(b)); }
+  const Stream other;
   Rank first, second;
-  Array<int> a, b;
+  const Array<int> a{100, 1}, b{100, 1};
 };
 
 // If links are serial, the second communicator's operation waits for the first one's, whose other
@@ -140,17 +126,13 @@ int TakeTurns(Part& part) {
     if (serial) {
       EXPECT_EQ(cudaStreamQuery(pair.second.stream), cudaErrorNotReady);
       barrier.Wait();  // an abort ends it for the other rank, too
-      EXPECT_NCCL(ncclCommAbort(pair.second.comm));
+      EXPECT_NCCL(ncclCommAbort(std::exchange(pair.second.comm, nullptr)));
     } else {
       EXPECT_EQ(pair.b.Read(pair.second.stream), std::vector<int>(100, 2));
     }
     if (rank.rank == 1) pair.ReduceOnFirst();
     EXPECT_EQ(pair.a.Read(rank.stream), std::vector<int>(100, 2));
     EXPECT_CUDA(cudaStreamSynchronize(pair.second.stream));
-    if (!serial) {
-      EXPECT_NCCL(ncclCommDestroy(pair.second.comm));
-    }
-    EXPECT_CUDA(cudaStreamDestroy(pair.second.stream));
   });
   return ::testing::Test::HasFailure() ? 1 : 0;
 }
@@ -177,8 +159,6 @@ int KeepOrder(Part&) {
       pair.second.Synchronize();
     }
     EXPECT_EQ(pair.b.Read(pair.second.stream), std::vector<int>(100, 1 << 20));
-    EXPECT_NCCL(ncclCommDestroy(pair.second.comm));
-    EXPECT_CUDA(cudaStreamDestroy(pair.second.stream));
   });
   return ::testing::Test::HasFailure() ? 1 : 0;
 }

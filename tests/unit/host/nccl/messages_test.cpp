@@ -132,8 +132,7 @@ TEST(Messages, ToOneselfNeedBothSidesInOneGroup) {
 // know nothing of each other.
 TEST(Messages, OfSeveralStreamsKeepTheirOrder) {
   WithRanks(2, [](Rank& rank) {
-    cudaStream_t other;
-    EXPECT_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    const Stream other;
     for (int round = 0; round < 50; ++round) {
       const Array<int> first(64, 2 * round + rank.rank), second(64, 7 * round + rank.rank);
       const auto call = [&](const Array<int>& array, cudaStream_t stream) {
@@ -145,22 +144,19 @@ TEST(Messages, OfSeveralStreamsKeepTheirOrder) {
       EXPECT_EQ(first.Read(other), std::vector<int>(64, 2 * round));
       EXPECT_EQ(second.Read(rank.stream), std::vector<int>(64, 7 * round));
     }
-    EXPECT_CUDA(cudaStreamDestroy(other));
   });
 }
 
 TEST(Messages, OfOneGroupOnTwoStreamsHoldBoth) {
   WithRanks(2, [](Rank& rank) {
-    cudaStream_t other;
-    EXPECT_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    const Stream other;
     const Array<int> from(Numbers(5000, rank.rank)), to(5000, 0);
     const int peer = 1 - rank.rank;
     EXPECT_NCCL(ncclGroupStart());
-    EXPECT_NCCL(ncclSend(from.data(), 5000, ncclInt, peer, rank.comm, rank.stream));
+    EXPECT_NCCL(rank.Send(from, peer));
     EXPECT_NCCL(ncclRecv(to.data(), 5000, ncclInt, peer, rank.comm, other));
     EXPECT_NCCL(ncclGroupEnd());
     EXPECT_EQ(to.Read(other), Numbers(5000, peer));
-    EXPECT_CUDA(cudaStreamDestroy(other));
   });
 }
 
@@ -169,21 +165,16 @@ TEST(Messages, OfSeveralCommunicatorsDoNotWaitForEachOther) {
   const ncclUniqueId id = NewId();
   WithRanks(2, [&](Rank& rank) {
     ncclComm_t second = nullptr;
-    cudaStream_t other;
-    EXPECT_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    const Stream other;
     EXPECT_NCCL(ncclCommInitRank(&second, 2, id, rank.rank));
     const Array<float> a(1000, 1.0f), b(1000, 2.0f);
-    const auto on_first = [&] {
-      EXPECT_NCCL(
-          ncclAllReduce(a.data(), a.data(), 1000, ncclFloat, ncclSum, rank.comm, rank.stream));
-    };
+    const auto on_first = [&] { EXPECT_NCCL(rank.Sum(a)); };
     if (rank.rank == 0) on_first();
     EXPECT_NCCL(ncclAllReduce(b.data(), b.data(), 1000, ncclFloat, ncclSum, second, other));
     if (rank.rank == 1) on_first();
     EXPECT_EQ(a.Read(rank.stream), std::vector<float>(1000, 2.0f));
     EXPECT_EQ(b.Read(other), std::vector<float>(1000, 4.0f));
     EXPECT_NCCL(ncclCommDestroy(second));
-    EXPECT_CUDA(cudaStreamDestroy(other));
   });
 }
 
@@ -228,8 +219,7 @@ void RunRandomRounds(unsigned seed, int ranks) {
     }
   }
   WithRanks(ranks, [&](Rank& rank) {
-    cudaStream_t other;
-    EXPECT_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    const Stream other;
     std::mt19937 own(seed * 31 + static_cast<unsigned>(rank.rank));
     for (const std::vector<Drawn>& round : rounds) {
       std::vector<std::deque<const Drawn*>> channels(2 * static_cast<size_t>(ranks));  // to, from
@@ -251,7 +241,7 @@ void RunRandomRounds(unsigned seed, int ranks) {
         const size_t c = waiting[own() % waiting.size()];
         const Drawn& drawn = *channels[c].front();
         channels[c].pop_front();
-        const cudaStream_t stream = own() % 2 ? rank.stream : other;
+        const cudaStream_t stream = own() % 2 ? rank.stream : cudaStream_t{other};
         if (c < static_cast<size_t>(ranks)) {
           sent.push_back(std::make_unique<Array<int>>(Numbers(drawn.size, drawn.first)));
           EXPECT_NCCL(
@@ -271,7 +261,6 @@ void RunRandomRounds(unsigned seed, int ranks) {
       rank.Synchronize();
     }
     EXPECT_EQ(rank.AsyncError(), ncclSuccess) << "seed " << seed;
-    EXPECT_CUDA(cudaStreamDestroy(other));
   });
 }
 

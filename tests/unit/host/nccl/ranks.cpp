@@ -10,15 +10,14 @@ void WithRanks(int ranks, const std::function<void(Rank&)>& body) {
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
-      Rank rank{r, ranks, nullptr, nullptr};
       EXPECT_CUDA(cudaSetDevice(r));
-      EXPECT_CUDA(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking));
+      const Stream stream;
+      Rank rank{r, ranks, nullptr, stream};
       ASSERT_EQ(ncclCommInitRank(&rank.comm, ranks, id, r), ncclSuccess)
           << ncclGetLastError(nullptr);
       body(rank);
       EXPECT_NCCL(ncclCommDestroy(rank.comm));
       EXPECT_CUDA(cudaStreamSynchronize(rank.stream));
-      EXPECT_CUDA(cudaStreamDestroy(rank.stream));
     });
   }
   for (std::thread& thread : threads) thread.join();

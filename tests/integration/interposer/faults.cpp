@@ -1,11 +1,15 @@
-#include "failing_allocations.h"
+#include "faults.h"
 
 #include <gtest/gtest.h>
 #include <link.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+
+#include "shim/host/hostgpu.h"
 
 namespace {
 
@@ -74,6 +78,24 @@ void FailAllocation(long kth) {
 long AllocationsSince() {
   counting = false;
   return allocations;
+}
+
+bool EveryFault() {
+  static const char* const faults = std::getenv("INTERPOSER_TEST_FAULTS");
+  return faults != nullptr && std::string_view(faults) == "every";
+}
+
+void Fault::Arm() const {
+  if (site_ == kHostMemory) return FailAllocation(std::max(left_, 0L));
+  hostgpuInjectFault(site_.c_str(), std::max(left_, 0L));
+}
+
+void Fault::Disarm() {
+  const bool host = site_ == kHostMemory;
+  const long seen = host ? AllocationsSince() : hostgpuFaultCount(site_.c_str());
+  if (!host) hostgpuInjectFault(site_.c_str(), 0);
+  last_failed_ = left_ > 0 && seen == left_;
+  left_ -= seen;
 }
 
 }  // namespace ucudnn::test

@@ -1,0 +1,54 @@
+// Numbers in the device memory of an ordinary program, and what a launcher tells it.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <vector>
+
+#include "check_calls.h"
+
+template <class Number>
+class DeviceNumbers {
+ public:
+  explicit DeviceNumbers(const std::vector<Number>& numbers) : count_(numbers.size()) {
+    CHECK_CUDA(cudaMalloc(reinterpret_cast<void**>(&data_), count_ * sizeof(Number)));
+    Write(numbers);
+  }
+  explicit DeviceNumbers(size_t count, Number value = 0)
+      : DeviceNumbers(std::vector<Number>(count, value)) {}
+  ~DeviceNumbers() { cudaFree(data_); }
+  DeviceNumbers(const DeviceNumbers&) = delete;
+  DeviceNumbers& operator=(const DeviceNumbers&) = delete;
+
+  size_t count() const { return count_; }
+  Number* data() const { return data_; }
+  void Write(const std::vector<Number>& numbers) {
+    CHECK_CUDA(cudaMemcpy(data_, numbers.data(), count_ * sizeof(Number), cudaMemcpyHostToDevice));
+  }
+  // Waits for the device.
+  std::vector<Number> Read() const {
+    std::vector<Number> numbers(count_);
+    CHECK_CUDA(cudaDeviceSynchronize());
+    CHECK_CUDA(cudaMemcpy(numbers.data(), data_, count_ * sizeof(Number), cudaMemcpyDeviceToHost));
+    return numbers;
+  }
+  // Returns the sum of all numbers, with weights that tell places apart.
+  double WeightedSum() const {
+    double sum = 0;
+    const std::vector<Number> numbers = Read();
+    for (size_t i = 0; i < count_; ++i) sum += numbers[i] * static_cast<double>(1 + i % 13);
+    return sum;
+  }
+
+ private:
+  const size_t count_;
+  Number* data_ = nullptr;
+};
+
+// Returns the number that an environment variable holds, such as RANK.
+inline int Variable(const char* name, int otherwise) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? std::atoi(value) : otherwise;
+}

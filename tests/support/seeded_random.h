@@ -1,0 +1,21 @@
+// A random generator for tests that try other cases each time.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+namespace ucudnn::test {
+
+// Failures in its scope say how it was seeded, so that they can be repeated.
+class SeededRandom : public std::mt19937 {
+ public:
+  explicit SeededRandom(unsigned seed = std::random_device()())
+      : std::mt19937(seed), trace_(__FILE__, __LINE__, "seed " + std::to_string(seed)) {}
+
+ private:
+  const ::testing::ScopedTrace trace_;
+};
+
+}  // namespace ucudnn::test
