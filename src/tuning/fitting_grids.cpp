@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -16,21 +15,44 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Returns the members of `grid` that count parts, in the order in which axes are cut.
-std::vector<int*> AxesOf(const ConvolutionProblem& problem, TileGrid& grid) {
-  std::vector<int*> axes;
-  for (int axis = kMaxSpatial - problem.spatial_rank; axis < kMaxSpatial; ++axis) {
-    axes.push_back(&grid.spatial[static_cast<size_t>(axis)]);
-  }
-  axes.push_back(&grid.groups);
-  axes.push_back(&grid.k);
-  return axes;
+// A grid that cuts a second axis needs tiles of at most half the elements: it has more kinds of
+// tiles, each of which is measured.
+constexpr double kSecondAxis = 2;
+
+double ElementsOf(const ConvolutionProblem& part) {
+  const auto elements = [](double channels, const Spatial& extents) {
+    return channels * extents[0] * extents[1] * extents[2];
+  };
+  return part.n * (elements(part.c, part.x) + elements(part.k, OutputExtents(part))) +
+         part.k * elements(static_cast<double>(part.c) / part.groups, part.w);
 }
 
-// Returns whether the grid cuts more than one axis of an image.
-bool CutsSeveral(const TileGrid& grid) {
-  const int parts[] = {grid.groups, grid.k, grid.spatial[0], grid.spatial[1], grid.spatial[2]};
-  return std::count_if(std::begin(parts), std::end(parts), [](int of) { return of > 1; }) > 1;
+const TileKind& LargestOf(const Tiles& tiles) {
+  return *std::max_element(tiles.kinds.begin(), tiles.kinds.end(),
+                           [](const TileKind& a, const TileKind& b) {
+                             return ElementsOf(a.problem) < ElementsOf(b.problem);
+                           });
+}
+
+// Returns `grid` with `parts` parts along h or, in three dimensions, along d, h or both: the split
+// whose largest tile has fewest elements, among equal ones that of the outer axis. `one_axis`: not
+// both. None: the axes have too few places to cut.
+std::optional<TileGrid> OuterGrid(const ConvolutionProblem& problem, TileGrid grid, int parts,
+                                  bool one_axis) {
+  std::optional<TileGrid> best;
+  double least = 0;
+  for (int h = problem.spatial_rank == 3 ? 1 : parts; h <= parts; h *= 2) {
+    const bool cuts_one = h == 1 || h == parts;
+    if (one_axis && !cuts_one) continue;
+    grid.spatial = {parts / h, h, 1};
+    const Result<Tiles> tiles = CutIntoTiles(problem, grid);
+    if (!tiles.ok()) continue;
+    const double cost = (cuts_one ? 1 : kSecondAxis) * ElementsOf(LargestOf(*tiles).problem);
+    if (best && cost >= least) continue;
+    best = grid;
+    least = cost;
+  }
+  return best;
 }
 
 // Returns the scales with which pieces of `tiles` run.
@@ -61,13 +83,19 @@ Result<size_t> NeedOf(cudnn::Engines& engines, const ConvolutionProblem& part,
 
 std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem, BatchSizePolicy policy) {
   std::vector<TileGrid> grids;
-  if (problem.n > kMostTiles) return grids;
+  const bool one_axis = policy == BatchSizePolicy::kPowerOfTwo;
   TileGrid grid;
-  grid.n = problem.n;
-  for (int* const parts : AxesOf(problem, grid)) {
-    // Groups and filters are cut only if nothing else can be.
-    if ((parts == &grid.groups || parts == &grid.k) && !grids.empty()) break;
-    while (2 * grid.Parts() <= kMostTiles) {
+  grid.n = one_axis ? 1 : problem.n;
+  for (int parts = 2; int64_t{parts} * grid.n <= kMostTiles; parts *= 2) {
+    const std::optional<TileGrid> found = OuterGrid(problem, grid, parts, one_axis);
+    if (!found) break;
+    grids.push_back(*found);
+  }
+  // Columns are cut where rows run out, groups and filters only if nothing else can be.
+  if (!grids.empty()) grid = grids.back();
+  for (int* const parts : {&grid.spatial[2], &grid.groups, &grid.k}) {
+    if (!grids.empty() && (one_axis || parts != &grid.spatial[2])) break;
+    while (2 * int64_t{grid.Parts()} <= kMostTiles) {
       *parts *= 2;
       if (!CutIntoTiles(problem, grid).ok()) {
         *parts /= 2;
@@ -76,7 +104,6 @@ std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem, BatchSizePolicy
       grids.push_back(grid);
     }
   }
-  if (policy == BatchSizePolicy::kPowerOfTwo) std::erase_if(grids, CutsSeveral);
   return grids;
 }
 
@@ -134,14 +161,6 @@ namespace {
 constexpr double kLawError = 0.02;
 // With fewer grids, estimates save no plans.
 constexpr size_t kFewestForLaw = 4;
-
-double ElementsOf(const ConvolutionProblem& part) {
-  const auto elements = [](double channels, const Spatial& extents) {
-    return channels * extents[0] * extents[1] * extents[2];
-  };
-  return part.n * (elements(part.c, part.x) + elements(part.k, OutputExtents(part))) +
-         part.k * elements(static_cast<double>(part.c) / part.groups, part.w);
-}
 
 // One engine on grids with ascending numbers of tiles. Making plans takes long, so a division is
 // made only once, and not at all if two other plans show that it does not fit.
@@ -205,16 +224,13 @@ class GridSearch {
     for (size_t i = 0; i < grids_.size(); ++i) {
       const auto tiles = CutIntoTiles(problem_, grids_[i]);
       if (!tiles.ok()) return;
-      const auto largest = std::max_element(tiles->kinds.begin(), tiles->kinds.end(),
-                                            [](const TileKind& a, const TileKind& b) {
-                                              return ElementsOf(a.problem) < ElementsOf(b.problem);
-                                            });
+      const TileKind& largest = LargestOf(*tiles);
       const size_t sum = SumsPartials(problem_) && tiles->AddUp() ? PartialSumBytes(problem_) : 0;
       points.push_back(
-          {ElementsOf(largest->problem), static_cast<double>(PackedBytes(*largest) + sum)});
+          {ElementsOf(largest.problem), static_cast<double>(PackedBytes(largest) + sum)});
       if (i > 0 && i + 1 < grids_.size()) continue;
       if (Clock::now() >= deadline_) return;
-      const auto need = NeedOf(engines_, largest->problem, engine_, ScalesOf(problem_, *tiles),
+      const auto need = NeedOf(engines_, largest.problem, engine_, ScalesOf(problem_, *tiles),
                                std::numeric_limits<size_t>::max());
       if (!need.ok()) return;
       needs[i == 0 ? 0 : 1] = static_cast<double>(*need);

@@ -15,10 +15,10 @@
 namespace ucudnn::tuning {
 
 // Returns the grids to consider, in ascending order of the number of tiles. They cut single images
-// into 2, 4, 8, ... parts of their outermost spatial axis, and of the next axes when the places to
-// cut run out. If no spatial axis can be cut, they cut groups, then k. Policy powerOfTwo cuts only
-// one axis. The grids are the same in every process, so one process finds the measurements of
-// another without asking cuDNN.
+// into 2, 4, 8, ... parts along h, in three dimensions along d, h or both, whichever gives the
+// smallest tiles, and along w where the places to cut run out. If no spatial axis can be cut, they
+// cut groups, then k. Policy powerOfTwo cuts only one axis, and no single images. The grids are the
+// same in every process, so one process finds the measurements of another without asking cuDNN.
 std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem,
                               BatchSizePolicy policy = BatchSizePolicy::kAuto);
 

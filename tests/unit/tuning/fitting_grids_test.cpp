@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,31 +34,86 @@ TEST(Grids, DoubleTheTilesAlongTheOutermostAxis) {
   }
 }
 
-// 17 frames are cut into at most 16 parts; each of these is cut further along h, into at most 16.
-TEST(Grids, GoOnAlongTheNextAxisWherePlacesToCutRunOut) {
-  const std::vector<TileGrid> grids = GridsOf(ProblemWith(
-      {.spatial_rank = 3, .n = 1, .x = {17, 480, 832}, .w = {3, 3, 3}, .pad = {1, 1, 1}}));
+// A part of d reads two more planes and a part of h two more rows. 17 frames have 16 places to cut,
+// 480 rows have more: 256 parts have two rows each, and both axes together would give no smaller
+// tiles.
+TEST(Grids, CutTheAxisOfAVolumeThatGivesTheSmallestTiles) {
+  const ConvolutionProblem video = ProblemWith(
+      {.spatial_rank = 3, .n = 1, .x = {17, 480, 832}, .w = {3, 3, 3}, .pad = {1, 1, 1}});
+  for (const BatchSizePolicy policy : {BatchSizePolicy::kAuto, BatchSizePolicy::kPowerOfTwo}) {
+    const std::vector<TileGrid> grids = GridsOf(video, policy);
+    ASSERT_EQ(grids.size(), 8u);
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(grids[i], (TileGrid{.spatial = {1, 2 << i, 1}}));
+  }
+  // Of equal axes the outer one is cut, as far as it goes.
+  const ConvolutionProblem cube = ProblemWith(
+      {.spatial_rank = 3, .n = 1, .x = {128, 128, 128}, .w = {3, 3, 3}, .pad = {1, 1, 1}});
+  const std::vector<TileGrid> grids = GridsOf(cube);
   ASSERT_EQ(grids.size(), 8u);
-  EXPECT_EQ(grids[3], (TileGrid{.spatial = {16, 1, 1}}));
-  EXPECT_EQ(grids[4], (TileGrid{.spatial = {16, 2, 1}}));
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(grids[i], (TileGrid{.spatial = {2 << i, 1, 1}}));
   EXPECT_EQ(grids[7], (TileGrid{.spatial = {16, 16, 1}}));
+  EXPECT_EQ(GridsOf(cube, BatchSizePolicy::kPowerOfTwo).size(), 7u);
+}
+
+// Returns the elements of x, y and w in the largest tile of a forward convolution.
+double LargestTile(const ConvolutionProblem& problem, const TileGrid& grid) {
+  const auto tiles = CutIntoTiles(problem, grid);
+  if (!tiles.ok()) return std::numeric_limits<double>::infinity();
+  double most = 0;
+  for (const Tile& tile : tiles->tiles) {
+    double x = 1, y = 1;
+    for (size_t axis = 0; axis < kTensorAxes; ++axis) {
+      x *= static_cast<double>(tile.x[axis].Length());
+      y *= static_cast<double>(tile.y[axis].Length());
+    }
+    most = std::max(most, x + y);
+  }
+  return most + double{1} * problem.k * problem.c * problem.w[0] * problem.w[1] * problem.w[2];
+}
+
+// No split along d and h has tiles of less than half the elements of the grid that is considered,
+// and no split of one axis has smaller ones.
+TEST(Grids, OfRandomVolumesHaveTheSmallestTiles) {
+  std::mt19937 random(1);
+  const auto draw = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(random);
+  };
+  int two_axes = 0;
+  for (int number = 0; number < 200; ++number) {
+    const int window = 2 * draw(0, 2) + 1, pad = window / 2;
+    const ConvolutionProblem problem = ProblemWith({.spatial_rank = 3,
+                                                    .n = 1,
+                                                    .c = 4,
+                                                    .k = 4,
+                                                    .x = {draw(1, 40), draw(1, 300), draw(4, 60)},
+                                                    .w = {window, window, 3},
+                                                    .pad = {pad, pad, 1}});
+    SCOPED_TRACE(Describe(problem));
+    for (const TileGrid& grid : GridsOf(problem)) {
+      if (grid.spatial[2] > 1) break;
+      const int parts = grid.Parts();
+      const bool cuts_one = grid.spatial[0] == 1 || grid.spatial[1] == 1;
+      two_axes += cuts_one ? 0 : 1;
+      const double own = LargestTile(problem, grid);
+      for (int h = 1; h <= parts; h *= 2) {
+        const double other = LargestTile(problem, {.spatial = {parts / h, h, 1}});
+        const bool other_cuts_one = h == 1 || h == parts;
+        const double weight = cuts_one == other_cuts_one ? 1 : cuts_one ? 2 : 0.5;
+        EXPECT_GE(weight * other, own) << parts << " parts, " << h << " along h";
+      }
+    }
+  }
+  EXPECT_GT(two_axes, 20);
 }
 
 TEST(Grids, CutSingleImages) {
-  const std::vector<TileGrid> grids = GridsOf(ProblemWith({.n = 3, .x = {1, 64, 64}}));
+  const ConvolutionProblem problem = ProblemWith({.n = 3, .x = {1, 64, 64}});
+  const std::vector<TileGrid> grids = GridsOf(problem);
   ASSERT_FALSE(grids.empty());
   EXPECT_EQ(grids[0], (TileGrid{.n = 3, .spatial = {1, 2, 1}}));
   for (const TileGrid& grid : grids) EXPECT_LE(grid.Parts(), kMostTiles);
-}
-
-TEST(Grids, CutOneAxisWherePolicyPowerOfTwoDoes) {
-  const ConvolutionProblem problem = ProblemWith(
-      {.spatial_rank = 3, .n = 1, .x = {17, 480, 832}, .w = {3, 3, 3}, .pad = {1, 1, 1}});
-  const std::vector<TileGrid> grids = GridsOf(problem, BatchSizePolicy::kPowerOfTwo);
-  ASSERT_EQ(grids.size(), 4u);
-  for (size_t i = 0; i < grids.size(); ++i) {
-    EXPECT_EQ(grids[i], (TileGrid{.spatial = {2 << i, 1, 1}}));
-  }
+  // 2, 4, 8, ... parts of one axis leave the mini-batch whole.
+  EXPECT_EQ(GridsOf(problem, BatchSizePolicy::kPowerOfTwo)[0], (TileGrid{.spatial = {1, 2, 1}}));
 }
 
 // Padding as wide as the filter leaves only channels to cut.
