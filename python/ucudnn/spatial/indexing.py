@@ -6,7 +6,7 @@ from .cells import ranks
 from .errors import NotSupported
 from .grid import owned
 from .layout import Layout
-from .pointwise import broadcast, completed, may_be_written
+from .pointwise import broadcast, completed, may_be_written, parameter
 from .sizes import Own, whole_of
 from .stripe import layout_of, name_of, named, rule, striped, whole
 from .sums import greatest
@@ -182,9 +182,7 @@ def _embedding(function, index, weight, padding_idx=None, max_norm=None, norm_ty
     if max_norm is not None or scale_grad_by_freq or sparse:
         raise NotSupported("max_norm, scale_grad_by_freq or sparse, which look at what all ranks take")
     layout = layout_of(index)
-    if layout_of(weight).is_cut:
-        raise NotSupported("a table that is cut: gather it first")
-    return striped(function(index, completed(weight, layout), padding_idx), Layout([*layout.dims, ()], layout.extents))
+    return striped(function(index, parameter(weight, layout), padding_idx), Layout([*layout.dims, ()], layout.extents))
 
 
 @rule(functional.one_hot)

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from .errors import NotSupported
 from .layout import Layout
-from .pointwise import broadcast, completed, met
+from .pointwise import broadcast, met, parameter
 from .precision import wide_type
 from .recut import brought
 from .reduce import added_up, mean
@@ -69,7 +69,7 @@ def _classes(function, x, target, *args, **kwargs):
     if not layout.is_plain(1) or wanted != layout_of(target):
         raise NotSupported(f"targets of shape {tuple(target.shape)} are not cut as the predictions are: shard them, too")
     weight, ignored = options.pop("weight", None), options.get("ignore_index", -100)
-    each = function(x, target, None if weight is None else completed(weight, layout), reduction="none", **options)
+    each = function(x, target, parameter(weight, layout), reduction="none", **options)
     each = striped(each, Layout(layout.removed([1]).dims, layout.extents))
     if by_class or reduction != "mean":
         return _reduced(each, reduction)

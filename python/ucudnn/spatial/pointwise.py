@@ -80,6 +80,19 @@ def completed(x, layout):
     return summed(in_stripes(x, layout.extents) if isinstance(x, Stripe) else x, axes)
 
 
+def uncut(x):
+    """Returns x: a weight, a bias or statistics, which every rank must have whole, or None."""
+    if x is not None and layout_of(x).is_cut:
+        raise NotSupported(f"a stripe of shape {tuple(x.shape)} as weights or a bias, of which each rank would use its own "
+                           "part: pass spatial.gather(x)")
+    return x
+
+
+def parameter(x, layout):
+    """Returns a weight or bias, or None, as an operand of a function whose result has `layout`."""
+    return x if x is None else completed(uncut(x), layout)
+
+
 def met(x, layout):
     """Returns x as an operand, position by position, of a function whose result has `layout`. If x is replicated and
     has all rows of the whole, takes this rank's rows."""
@@ -125,7 +138,7 @@ def _prelu(function, x, weight):
     if weight.numel() > 1:
         weight = weight.view([-1] + [1] * (x.ndim - 2))
     layout = broadcast([x, weight])
-    x, weight = lowered(x, completed(weight, layout))
+    x, weight = lowered(x, parameter(weight, layout))
     return striped(torch.where(x > 0, x, weight * x), layout)
 
 

@@ -124,6 +124,10 @@ def _answer(function, args, kwargs):
         if error.__traceback__.tb_next:  # the error comes from inside the rule
             raise
         raise NotSupported(f"arguments that are not known here: {error}") from None
+    except AttributeError as error:
+        if error.name != "cut":  # which the rule reads of its first tensor
+            raise
+        raise NotSupported("a stripe meets a plain tensor, for which no rule is known here: shard it, too") from None
     if is_cut and any(isinstance(x, torch.Tensor) and not isinstance(x, Stripe) for x in flat(result)):
         raise NotSupported("it would leave a plain tensor, whose rows nobody knows")
     return result

@@ -813,5 +813,17 @@ REFUSED = {
     "weights of squares": lambda: Call(lambda x: F.mse_loss(x, x, weight=torch.ones(1))),
     "size_average": lambda: Call(lambda x: F.mse_loss(x, x, size_average=False)),
     "reduce": lambda: Call(lambda x: F.cross_entropy(x, spatial.shard(torch.zeros(2, 16, 16).long()), reduce=False)),
+    "a picture as filters": lambda: Call(lambda x: F.conv2d(x, x, padding=7)),
+    "a picture as filters of groups": lambda: Call(lambda x: F.conv2d(x, x[:, :1].repeat(2, 1, 1, 1), padding=7, groups=4)),
+    "a picture as transposed filters": lambda: Call(lambda x: F.conv_transpose2d(x, x.transpose(0, 1))),
+    "filters as large as the picture": lambda: Call(lambda x, w: F.conv2d(x, w.expand(-1, -1, *x.shape[2:]), padding=7),
+                                                    w=picture(3, 4, 1, 1)),
+    "positions as a bias": lambda: Call(lambda x: F.conv2d(x, torch.ones(256, 4, 1, 1), x[0, 0].flatten())),
+    "positions as a linear layer": lambda: Call(lambda x: F.linear(torch.ones(3, 256), x[0].flatten(1))),
+    "positions as weights of a norm": lambda: Call(lambda x: F.batch_norm(x, None, None, x[0, 0].flatten(), training=True)),
+    "positions as statistics": lambda: Call(lambda x: F.batch_norm(x, x[0, 0].flatten(), torch.ones(4))),
+    "positions as weights of a plain picture": lambda: Call(
+        lambda x: F.layer_norm(torch.ones(3, 4, 256), (256,), x[0, 0].flatten())),
+    "positions as weights of classes": lambda: Call(lambda x: F.cross_entropy(x, x.argmax(1), x[0, 0].flatten())),
     "a matrix of positions by positions": lambda: Call(lambda x: _rows(x, 4).unsqueeze(2) - _rows(x, 4).unsqueeze(1)),
 }
