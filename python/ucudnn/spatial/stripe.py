@@ -7,11 +7,13 @@ gradient is also the same everywhere: if a replicated tensor meets a cut one, it
 import functools
 import importlib
 import math
+import sys
 import threading
 
 import torch
 from torch._guards import TracingContext
 from torch.autograd.graph import get_gradient_edge
+from torch.utils.checkpoint import CheckpointFunction
 
 from .errors import NotSupported
 from .layout import Layout
@@ -28,6 +30,8 @@ RULES = {}
 _SIZES = {}  # for each rule, its `sizes`: see `rule`
 _HOMES = ("access", "factories", "pointwise", "drawing", "shapes", "indexing", "moves", "reduce", "extremes", "moments",
           "convolution", "pooling", "norm", "padding", "resize", "products", "attention", "losses")
+_ENGINE = {function.__code__ for function in (getattr(torch.autograd.graph, "_engine_run_backward", None),
+                                              torch.autograd.backward, torch.autograd.grad) if function}
 _NAMES = {"axis": "dim", "keepdims": "keepdim"}  # numpy's names of arguments, which torch accepts, too
 # The modules that run, outermost first: (the name for messages, the classes that its model trusts, the module).
 _where = []
@@ -41,8 +45,8 @@ class Stripe(torch.Tensor):
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         if is_compiled():
             raise NotSupported(f"{name_of(function)}{place()} {COMPILED}")
-        if isinstance(function, torch._ops.OpOverload) and torch._C._current_autograd_node() is not None:
-            with torch._C.DisableTorchFunction():  # a dispatch mode calls it for torch's own backward pass
+        if isinstance(function, torch._ops.OpOverload) and _is_of_engine():
+            with torch._C.DisableTorchFunction():  # a dispatch mode calls it
                 return function(*args, **(kwargs or {}))
         kwargs = {_NAMES.get(name, name): value for name, value in (kwargs or {}).items() if name != "out" or value is not None}
         if function in (torch.Tensor.backward, torch.autograd.backward):
@@ -65,14 +69,25 @@ class Stripe(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
-        """Called for operations that bypassed the rules. It allows operations inside a rule (`plainly`) and in torch's
-        backward passes, whose gradients a rule has prepared. It refuses all others, such as operations of scripts, vmap
-        or torch.func."""
-        if not plainly.is_on() and torch._C._current_autograd_node() is None:
+        """Called for operations that bypassed the rules. It allows operations inside a rule (`plainly`) and those of
+        torch's backward passes, whose gradients a rule has prepared. It refuses all others, such as operations of
+        scripts, vmap or torch.func."""
+        if not plainly.is_on() and not _is_of_engine():
             raise NotSupported(f"{function}{place()} reached a stripe past the rules of ucudnn.spatial: from a script, vmap, "
                                "torch.func or a constructor of torch")
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
             return function(*args, **(kwargs or {}))
+
+
+def _is_of_engine():
+    """Returns whether torch's engine runs this operation in a backward pass, by itself or through a dispatch mode:
+    between the engine and here is no code of a program, such as a hook or the backward of its own function."""
+    if torch._C._current_autograd_node() is None:
+        return False
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_back.f_code not in _ENGINE:  # a thread of a device begins with the first frame
+        frame = frame.f_back
+    return frame.f_code.co_name == "__torch_dispatch__"
 
 
 def is_compiled():
@@ -172,12 +187,20 @@ def start_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_gra
 
 def _roots(tensors, gradients, *between):
     """Returns the starting points of a backward pass, as plain tensors. A stripe's gradient must be cut as the stripe
-    is: the rows of a plain gradient are unknown, except inside a backward pass, where torch has made it."""
+    is: the rows of a plain gradient are unknown, unless torch has made it for a checkpoint."""
     pairs = [(x, gradient) for x, gradient in zip(_listed(tensors), _listed(gradients)) if gradient is not None]
-    if torch._C._current_autograd_node() is None and any(layout_of(x) != layout_of(gradient) for x, gradient in pairs):
+    if not _is_of_checkpoint() and any(layout_of(x) != layout_of(gradient) for x, gradient in pairs):
         raise NotSupported("a backward pass from a stripe, with a gradient that is not cut as the stripe is")
     with plainly(), torch.enable_grad():
         return _plain(tensors), *between, _plain(gradients)
+
+
+def _is_of_checkpoint():
+    """Returns whether torch.utils.checkpoint started the backward pass that begins here."""
+    frame = sys._getframe(1)
+    while frame.f_globals["__name__"].startswith(__package__):
+        frame = frame.f_back
+    return frame.f_globals["__name__"] == CheckpointFunction.__module__
 
 
 def _listed(values):

@@ -45,6 +45,66 @@ def nothing_runs_past_the_rules():
     check_close("its type", spatial.gather(x.type(torch.float32)).double(), spatial.gather(x), 1e-6)
 
 
+class Backward(torch.autograd.Function):
+    """A function of a program that calls `look` with a stripe in its backward."""
+
+    @staticmethod
+    def forward(ctx, x, look):
+        ctx.save_for_backward(x)
+        ctx.look = look
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.look(ctx.saved_tensors[0]), None
+
+
+def nothing_runs_past_the_rules_in_a_backward_pass():
+    """A program's own code in a backward pass is guarded as it is elsewhere."""
+    def own_pass(x, gradient=None):
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            y = (x * x.sigmoid()).square()
+            return torch.autograd.grad(y.mean() if gradient is None else y, x, gradient)[0].amax()
+
+    def by_hook(x, look):
+        y = x * 2
+        y.register_hook(lambda gradient: gradient * look(gradient))
+        return y
+
+    def by_closure(x, look):
+        weight = torch.ones(1, requires_grad=True)
+        weight.register_hook(lambda gradient: look(x.detach()))
+        return x * weight
+
+    def by_node(x, look):
+        y = x * 2
+        y.grad_fn.register_hook(lambda *_: look(x.detach()) and None)
+        return y
+
+    def by_accumulation(x, look):
+        x.register_post_accumulate_grad_hook(lambda x: look(x.grad))
+        return x * 2
+
+    def by_module(x, look):
+        model = spatial.convert(nn.Sequential(nn.Tanh()))
+        model[0].register_full_backward_hook(lambda module, given, made: (given[0] * look(made[0]),))
+        return model(x)
+    looks = {"vmap": lambda x: torch.vmap(torch.mean)(x).mean(), "grad": lambda x: torch.func.grad(torch.mean)(x).sum(),
+             "tensor": lambda x: torch.tensor(x).mean(), "a constructor": lambda x: torch.DoubleTensor(x).mean(),
+             "an operator": lambda x: torch.ops.aten.mean.default(x),
+             "a gradient that nobody cut": lambda x: own_pass(x, torch.ones(spatial.to_local(x).shape))}
+    for way in (Backward.apply, by_hook, by_closure, by_node, by_accumulation, by_module):
+        for name, look in looks.items():
+            x = spatial.shard(picture()).detach().requires_grad_()
+            refused(f"{name} {way.__name__}", lambda: way(x, look).square().sum().backward())
+    found = []
+    for x in (picture().requires_grad_(), spatial.shard(picture()).detach().requires_grad_()):
+        Backward.apply(x, own_pass).square().sum().backward()
+        found.append(x.grad)
+    check_close("a backward pass of its own", found[1], own(found[0], found[1]))
+
+
 def no_rule_leaves_a_plain_tensor():
     @stripe.rule(ctypes.sizeof)
     def plain(function, x):
@@ -167,6 +227,7 @@ def added_later():
 if __name__ == "__main__":
     gloo.join()
     nothing_runs_past_the_rules()
+    nothing_runs_past_the_rules_in_a_backward_pass()
     no_rule_leaves_a_plain_tensor()
     no_rule_writes_elsewhere()
     functions_of_a_program()
