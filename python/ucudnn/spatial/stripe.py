@@ -70,13 +70,15 @@ class Stripe(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
         """Called for operations that bypassed the rules. It allows operations inside a rule (`plainly`) and those of
-        torch's backward passes, whose gradients a rule has prepared. It refuses all others, such as operations of
-        scripts, vmap or torch.func."""
-        if not plainly.is_on() and not _is_of_engine():
+        torch's backward passes, whose gradients a rule has prepared, and copies of what hooks of saved tensors kept. It
+        refuses all others, such as operations of scripts, vmap or torch.func."""
+        is_unpacked = function is torch.ops.aten.detach.default and _of_checkpoint_or_here(sys._getframe(1))
+        if not plainly.is_on() and not is_unpacked and not _is_of_engine():
             raise NotSupported(f"{function}{place()} reached a stripe past the rules of ucudnn.spatial: from a script, vmap, "
                                "torch.func or a constructor of torch")
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-            return function(*args, **(kwargs or {}))
+            result = function(*args, **(kwargs or {}))
+        return striped(result, args[0].cut) if is_unpacked and not plainly.is_on() else result
 
 
 def _is_of_engine():
@@ -198,9 +200,17 @@ def _roots(tensors, gradients, *between):
 def _is_of_checkpoint():
     """Returns whether torch.utils.checkpoint started the backward pass that begins here."""
     frame = sys._getframe(1)
-    while frame.f_globals["__name__"].startswith(__package__):
+    while _module_of(frame).startswith(__package__):
         frame = frame.f_back
-    return frame.f_globals["__name__"] == CheckpointFunction.__module__
+    return _module_of(frame) == CheckpointFunction.__module__
+
+
+def _of_checkpoint_or_here(frame):
+    return _module_of(frame) == CheckpointFunction.__module__ or _module_of(frame).startswith(__package__)
+
+
+def _module_of(frame):
+    return frame.f_globals.get("__name__", "") if frame else ""
 
 
 def _listed(values):

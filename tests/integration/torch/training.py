@@ -338,12 +338,48 @@ def checkpointed_norm():
     gradients_alike(model, whole)
 
 
+class Nested(nn.Module):
+    """Checkpoints inside a checkpoint, between which something else is computed."""
+
+    def __init__(self, outer, inner):
+        super().__init__()
+        self.outer, self.inner = outer, inner
+        self.layer, self.norm = nn.Conv2d(3, 3, 3, 1, 1), nn.GroupNorm(1, 3)
+
+    def twice(self, x):
+        once = lambda x: checkpoint(lambda x: self.norm(self.layer(x).tanh()), x, use_reentrant=self.inner)
+        return once(once(x.sin()).sigmoid()) + once(x).cos()
+
+    def forward(self, x):
+        return checkpoint(self.twice, x, use_reentrant=self.outer)
+
+
+def penalty(loss, model):
+    return sum(each.square().mean() for each in torch.autograd.grad(loss, list(model.parameters()), create_graph=True))
+
+
+def nested_checkpoints():
+    """They begin with a leaf that is cut afterwards. torch itself has second derivatives of none that are reentrant."""
+    for outer, inner, order in ((True, True, 1), (True, False, 1), (False, True, 1), (False, False, 1), (False, False, 2)):
+        torch.manual_seed(7)
+        whole, found = Nested(outer, inner), []
+        model = spatial.convert(copy.deepcopy(whole), trust=[Nested])
+        for each, cut in ((whole, lambda x: x), (model, spatial.shard)):
+            x = batch(0)[0].requires_grad_()
+            loss = each(cut(x)).pow(3).mean()
+            (loss if order == 1 else penalty(loss, each)).backward()
+            found.append(x.grad)
+        gradients_alike(model, whole, f"{outer}, {inner}, {order}: ")
+        check_close("gradient of the images", found[1], found[0])
+
+
 OF_GROUPS = {f"{count} steps": lambda count=count: accumulated(count) for count in (1, 2, 4)}
 OF_GROUPS |= {f"{count} steps without sync": lambda count=count: without_sync(count) for count in (1, 2, 4)}
 ON_MANY = {"frozen": frozen, "reentrant": lambda: checkpointed(True), "not_reentrant": lambda: checkpointed(False),
            "backward_twice": backward_twice, "few sums": in_few_sums, "weight decay": with_weight_decay_in_the_loss,
            "hooks of parameters": with_hooks_of_parameters, "autograd.grad": by_autograd_grad, "two passes": of_two_passes, "weights replaced": lambda: weights_that_change(False),
-           "weights in place": lambda: weights_that_change(True), "a checkpoint that ends with a norm": checkpointed_norm}
+           "weights in place": lambda: weights_that_change(True), "a checkpoint that ends with a norm": checkpointed_norm,
+           "nested checkpoints": nested_checkpoints}
 OF_GROUPS |= {"unused, wrapped": lambda: unused(True), "twenty_steps": twenty_steps}
 CASES = {
     **OF_GROUPS, **ON_MANY, "unused": lambda: unused(False), "written_over": written_over,
