@@ -26,6 +26,8 @@ except ImportError:  # this torch does not tell whether the running code was com
     def get_eval_frame_callback():
         return None
 
+_saved_tensors_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)
+
 RULES = {}
 _SIZES = {}  # for each rule, its `sizes`: see `rule`
 _HOMES = ("access", "factories", "pointwise", "drawing", "shapes", "indexing", "moves", "reduce", "extremes", "moments",
@@ -72,6 +74,7 @@ class Stripe(torch.Tensor):
         """Called for operations that bypassed the rules. It allows operations inside a rule (`plainly`) and those of
         torch's backward passes, whose gradients a rule has prepared, and copies of what hooks of saved tensors kept. It
         refuses all others, such as operations of scripts, vmap or torch.func."""
+        may_be_saved()
         is_unpacked = function is torch.ops.aten.detach.default and _of_checkpoint_or_here(sys._getframe(1))
         if not plainly.is_on() and not is_unpacked and not _is_of_engine():
             raise NotSupported(f"{function}{place()} reached a stripe past the rules of ucudnn.spatial: from a script, vmap, "
@@ -119,9 +122,20 @@ class plainly:
         self._inside.depth -= self.is_seen
 
 
+def may_be_saved():
+    """Raises NotSupported if a program's own hooks of saved tensors are active: they would see a rank's rows as a plain
+    tensor. torch's own hooks keep all values."""
+    hooks = torch.is_grad_enabled() and _saved_tensors_hooks(True)
+    if hooks and not (getattr(hooks[0], "__module__", None) or "").startswith("torch."):
+        raise NotSupported("torch.autograd.graph.saved_tensors_hooks of a program, which would get this rank's rows of what a "
+                           "backward pass needs: use torch's own save_on_cpu or checkpoint")
+
+
 def _answer(function, args, kwargs):
     rule, values = RULES.get(function), list(flat((args, kwargs)))
     is_cut = any(isinstance(x, Stripe) and x.cut.is_cut for x in values)
+    if is_cut:
+        may_be_saved()
     sizes = _SIZES.get(rule)
     if not (sizes == "made" or sizes == "own" and is_cut) and any(isinstance(value, Own) for value in values):
         if is_cut and sizes is None:

@@ -1,11 +1,13 @@
 """Tries ways into torch past __torch_function__, on this rank of UCUDNN_SPATIAL; doors_test.py runs it."""
 import copy
 import ctypes
+import functools
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import gloo
@@ -194,6 +196,26 @@ def hooks():
         check_close(f"hook {name}", found, right)
 
 
+def hooks_of_saved_tensors():
+    """A program's own hooks of what a backward pass needs are refused; torch's own give the same gradients."""
+    x, weight = spatial.shard(picture()).detach().requires_grad_(), picture(3, 4, 3, 3)
+    for keep in (lambda x: x / x.abs().max(), functools.partial(torch.mul, 2)):
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+            for name, call in {"exp": lambda: x.exp(), "conv": lambda: F.conv2d(x, weight), "a norm": lambda: F.instance_norm(x),
+                               "a function": lambda: Scaled.apply(x, weight[:1, :, :1, :1]),
+                               "a checkpoint": lambda: checkpoint(torch.sin, x, use_reentrant=False)}.items():
+                refused(name, call)
+            with torch.no_grad():
+                x.exp()
+
+    def call(model, x):
+        with torch.autograd.graph.save_on_cpu():
+            return model(x)
+    model = nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.GroupNorm(2, 4),
+                          Call(lambda x, w: sum(Scaled.apply(x.sin(), w)), w=picture(1, 4, 1, 1)))
+    striped_like_whole(model, picture(), call, trust=["Call"])
+
+
 def modes():
     """A program's mode counts what runs on stripes: on all ranks together as much as on the whole."""
     whole, model, counts = nn.Conv2d(4, 4, 3, 1, 1), spatial.convert(nn.Conv2d(4, 4, 3, 1, 1).requires_grad_(False)), []
@@ -232,5 +254,6 @@ if __name__ == "__main__":
     no_rule_writes_elsewhere()
     functions_of_a_program()
     hooks()
+    hooks_of_saved_tensors()
     modes()
     added_later()
