@@ -5,13 +5,12 @@ import torch
 
 from .doors import tensor_hook
 from .errors import NotSupported
-from .sizes import sizes_of
+from .sizes import sizes_of, strides_of
 from .stripe import Stripe, RULES, layout_of, named, rule, striped, to_local
 
-_SAME = named("dim", "ndimension", "stride", "is_floating_point", "is_complex", "is_contiguous",
-              "element_size", "data_ptr", "storage_offset", "requires_grad_", "retain_grad", "get_device",
-              "is_signed", "__repr__", "__hash__", "is_pinned", "is_same_size",
-              "_is_view", "untyped_storage", "register_post_accumulate_grad_hook", homes=(torch, torch.Tensor))
+_SAME = named("dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous",
+              "element_size", "data_ptr", "requires_grad_", "retain_grad", "get_device", "is_signed", "__repr__", "__hash__",
+              "is_pinned", "is_same_size", "_is_view", "register_post_accumulate_grad_hook", homes=(torch, torch.Tensor))
 _TRANSPOSED = ("T", "mT", "H", "mH")
 
 
@@ -53,6 +52,22 @@ def _numel(function, x):
     return math.prod(sizes_of(x.shape, x.cut))
 
 
+@rule(torch.Tensor.stride)
+def _stride(function, x, dim=None):
+    strides = strides_of(x, x.cut)
+    found = strides if dim is None else (strides[dim],)
+    if None in found:
+        raise NotSupported("a stripe whose memory holds more than its elements: take the strides of x.contiguous()")
+    return found if dim is None else found[0]
+
+
+@rule(*named("storage_offset", "untyped_storage"))
+def _memory(function, x):
+    if x.cut.is_cut:
+        raise NotSupported("the memory of a stripe has this rank's rows: it is that of spatial.to_local(x)")
+    return function(x)
+
+
 @rule(torch.Tensor.type)
 def _type(function, x, dtype=None, **kwargs):
     return function(x) if dtype is None else striped(function(x, dtype, **kwargs), x.cut)
@@ -63,6 +78,10 @@ def _attribute(name):
         value = function(x, *args)
         if name == "shape":
             return sizes_of(value, x.cut)
+        if name == "__cuda_array_interface__":
+            return _memory(lambda _: value, x)
+        if name == "nbytes":
+            return math.prod(sizes_of(x.shape, x.cut)) * x.itemsize
         if not isinstance(value, torch.Tensor) or isinstance(value, Stripe):
             return value
         if name == "_base":  # the caller tests whether there is one; its shape may be another

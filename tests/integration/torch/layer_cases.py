@@ -476,6 +476,10 @@ def _sizes():
     yield "by what reads a number past its methods", lambda: Call(lambda x: x * torch.tensor(
         [math.log(x.shape[2]), math.isqrt(x.shape[3]), len(range(x.shape[2])), x.shape.numel(), float(f"{x.shape[3]}"),
          np.zeros(x.shape[2]).size, len(x.flatten(2).permute(2, 0, 1)), (x.shape[2] - 1).bit_length()]).view(2, 4, 1, 1))
+    yield "by strides and bytes", lambda: Call(lambda x: x * sum(
+        y.stride(1) / 7 + sum(y.stride()) + y.nbytes / 3 for y in (
+            x, x.mT, x.mT.contiguous(), x.permute(2, 0, 1, 3), x.contiguous(memory_format=torch.channels_last), x[:, :, None],
+            x.mean(1), x.mean(1).expand(3, -1, -1, -1), x.flatten(2), x.mean((2, 3)))) / 1e5 + x[:, :2].stride(2))
     yield "windows, counted by a number that lost its rows", lambda: Call(_counted_windows)
     yield "a part of a table", lambda: Call(lambda x, w: x * w[:, :x.shape[2], :x.shape[3]], w=picture(4, 20, 24))
     yield "by numbers of Python's and of numpy's", lambda: Call(lambda x: x.view(2, 4, int(x.shape[2]) * int(x.shape[3])).sum(2) / (
@@ -813,6 +817,12 @@ REFUSED = {
     "weights of squares": lambda: Call(lambda x: F.mse_loss(x, x, weight=torch.ones(1))),
     "size_average": lambda: Call(lambda x: F.mse_loss(x, x, size_average=False)),
     "reduce": lambda: Call(lambda x: F.cross_entropy(x, spatial.shard(torch.zeros(2, 16, 16).long()), reduce=False)),
+    "strides of a part": lambda: Call(lambda x: x[:, :2] * x[:, :2].stride(0)),
+    "strides of a part of the rows": lambda: Call(lambda x: x * sum(x[:, :, 1:-1, 1:-1].stride())),
+    "its memory's bytes": lambda: Call(lambda x: x * x.untyped_storage().nbytes()),
+    "its memory as a list": lambda: Call(lambda x: x * sum(x.detach().untyped_storage().tolist())),
+    "a tensor set to its memory": lambda: Call(lambda x: torch.empty(0).set_(x.detach().untyped_storage()).mean() * x),
+    "where its memory begins": lambda: Call(lambda x: x * x[:, 1:].storage_offset()),
     "a picture as filters": lambda: Call(lambda x: F.conv2d(x, x, padding=7)),
     "a picture as filters of groups": lambda: Call(lambda x: F.conv2d(x, x[:, :1].repeat(2, 1, 1, 1), padding=7, groups=4)),
     "a picture as transposed filters": lambda: Call(lambda x: F.conv_transpose2d(x, x.transpose(0, 1))),
