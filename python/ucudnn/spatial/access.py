@@ -95,9 +95,9 @@ def _attribute(name):
     return read
 
 
-def _set_data(function, x, value):
-    if layout_of(value) != layout_of(x) or value.shape != x.shape:
-        raise NotSupported("x.data = what is not cut as x is")
+def _set_values(function, x, value):
+    if value is not None and (layout_of(value) != layout_of(x) or value.shape != x.shape):
+        raise NotSupported("x.data or x.grad = what is not cut as x is")
     return function(x, value)
 
 
@@ -105,7 +105,7 @@ for _name in dir(torch.Tensor):
     _property = getattr(torch.Tensor, _name)
     if hasattr(_property, "__get__") and type(_property).__name__ in ("getset_descriptor", "property"):
         RULES[_property.__get__] = _attribute(_name)
-        RULES[_property.__set__] = _set_data if _name == "data" else _as_it_is
+        RULES[_property.__set__] = _set_values if _name in ("data", "grad") else _as_it_is
 
 
 @rule(torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__float__, torch.Tensor.__bool__,

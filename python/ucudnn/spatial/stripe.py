@@ -15,6 +15,7 @@ from torch._guards import TracingContext
 from torch.autograd.graph import get_gradient_edge
 from torch.utils.checkpoint import CheckpointFunction
 
+from .copies import same_operands
 from .errors import NotSupported
 from .layout import Layout
 from .sizes import Own, whole_of
@@ -149,6 +150,8 @@ def _answer(function, args, kwargs):
         raise NotSupported("out= of a stripe")
     if rule is None or "out" in kwargs or sizes != "made" and not any(isinstance(value, Stripe) for value in values):
         return whole(function(*args, **kwargs), args)
+    if is_cut:
+        same_operands(values)
     try:
         result = rule(function, *args, **kwargs)
     except TypeError as error:

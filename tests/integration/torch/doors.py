@@ -41,7 +41,8 @@ def nothing_runs_past_the_rules():
             "a constructor": lambda: torch.DoubleTensor(x), "as_subclass": lambda: x.as_subclass(torch.Tensor),
             "dlpack": lambda: torch.from_dlpack(x), "set_": lambda: x.set_(picture()), "numpy": lambda: x.numpy(),
             "a list": lambda: x.tolist(), "an operator": lambda: torch.ops.aten.relu(x),
-            "data": lambda: setattr(x, "data", picture()), "where": lambda: torch.where(x > 0),
+            "data": lambda: setattr(x, "data", picture()), "a gradient": lambda: setattr(x, "grad", picture()),
+            "where": lambda: torch.where(x > 0),
             "script module": lambda: torch.jit.script(nn.ReLU())(x)}.items():
         refused(name, call, *([RuntimeError] if "script" in name else []))
     check_close("its type", spatial.gather(x.type(torch.float32)).double(), spatial.gather(x), 1e-6)
