@@ -59,13 +59,19 @@ def _check_variances(variances, x):
         raise ValueError("var has negative entry/entries")
 
 
+def _has_all_rows(x, layout):
+    """Returns whether x is the same on every rank, and has all rows of the whole where `layout` is cut."""
+    return x.ndim == len(layout.dims) and not layout_of(x).is_cut and all(
+        layout.is_plain(dim) or extent == layout.whole_extent(dim, extent) for dim, extent in enumerate(x.shape))
+
+
 @rule(functional.cross_entropy, functional.nll_loss)
 def _classes(function, x, target, *args, **kwargs):
     options, reduction = _options(function, args, kwargs)
     layout = layout_of(x)
     by_class = target.is_floating_point()  # the target has probabilities of every class instead of class numbers
     wanted = layout if by_class else layout.removed([1])
-    target = brought(target, wanted)
+    target = striped(met(target, wanted), wanted) if _has_all_rows(target, wanted) else brought(target, wanted)
     if not layout.is_plain(1) or wanted != layout_of(target):
         raise NotSupported(f"targets of shape {tuple(target.shape)} are not cut as the predictions are: shard them, too")
     weight, ignored = options.pop("weight", None), options.get("ignore_index", -100)

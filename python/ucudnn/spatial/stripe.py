@@ -66,7 +66,8 @@ class Stripe(torch.Tensor):
             except NotSupported as refusal:
                 if getattr(refusal, "is_placed", False):
                     raise
-                placed = NotSupported(f"{name_of(function)}{place()}: {refusal}")
+                step = "" if ": " in str(refusal) else ": run it on the whole, spatial.gather(x)"
+                placed = NotSupported(f"{name_of(function)}{place()}: {refusal}{step}")
                 placed.is_placed = True
                 raise placed from None
 

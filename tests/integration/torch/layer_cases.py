@@ -713,6 +713,11 @@ def _other_stripes():
         x[:, :, 1:, 1:].flatten(2) > x[:, :, 1:, :-1].flatten(2)))
     yield "neighbours alike", lambda: Call(lambda x: torch.einsum("nchw,ndhw->ncd", x[:, :, 1:, 1:], x[:, :, :-1, :-1]) +
                                            F.cosine_similarity(x[:, :, 1:, 1:], x[:, :, :-1, :-1]).mean())
+    classes = picture().argmax(1).roll(1, 1)
+    yield "classes of the whole", lambda: Call(lambda x: F.cross_entropy(x, classes) + F.nll_loss(
+        F.log_softmax(x, 1), classes, picture(4).abs(), reduction="none").square().mean() + F.cross_entropy(
+            x, classes, ignore_index=1, label_smoothing=0.1))
+    yield "probabilities of the whole", lambda: Call(lambda x, w: F.cross_entropy(x, w.softmax(1)), w=picture())
     yield "neighbours in a loss", lambda: Call(lambda x: F.l1_loss(x[:, :, 1:, 1:], x[:, :, :-1, :-1]) + F.cross_entropy(
         x[:, :, 1:, 1:], x[:, :, :-1, :-1].argmax(1)) + F.cross_entropy(x[:, :, 1:], x[:, :, :-1].softmax(1)))
     yield "merged and joined", lambda: nn.Sequential(nn.ReflectionPad2d(1), Call(_merged), nn.Conv2d(24, 2, 3, 1, 1))
@@ -834,6 +839,7 @@ REFUSED = {
     "positions as statistics": lambda: Call(lambda x: F.batch_norm(x, x[0, 0].flatten(), torch.ones(4))),
     "positions as weights of a plain picture": lambda: Call(
         lambda x: F.layer_norm(torch.ones(3, 4, 256), (256,), x[0, 0].flatten())),
+    "classes of fewer rows": lambda: Call(lambda x: F.cross_entropy(x, torch.zeros(2, 8, 8).long())),
     "positions as weights of classes": lambda: Call(lambda x: F.cross_entropy(x, x.argmax(1), x[0, 0].flatten())),
     "a matrix of positions by positions": lambda: Call(lambda x: _rows(x, 4).unsqueeze(2) - _rows(x, 4).unsqueeze(1)),
 }

@@ -41,8 +41,9 @@ def failures(wanted):
         try:
             spatial.convert(make(), trust=["Call"])(spatial.shard(picture()))
             yield name, "was not refused"
-        except spatial.NotSupported:
-            pass
+        except spatial.NotSupported as refusal:
+            if ": " not in str(refusal).partition(": ")[2]:
+                yield name, f"names no next step: {refusal}"
         except Exception:
             yield name, traceback.format_exc()
 
