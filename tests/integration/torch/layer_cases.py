@@ -433,6 +433,12 @@ DRAWN = {
     "drawn by a stripe": (None, lambda x: torch.bernoulli(torch.sigmoid(x))),
     "Gumbel's softmax": (None, lambda x: F.gumbel_softmax(x, dim=1)),
 }
+def _same_pads(x, k, stride):
+    """Returns the pads of TensorFlow's "same", of which the larger half is behind."""
+    pads = [max((math.ceil(n / stride) - 1) * stride + k - n, 0) for n in reversed(x.shape[2:])]
+    return [side for pad in pads for side in (pad // 2, pad - pad // 2)]
+
+
 def _sizes():
     """A program that computes with x.shape, and decides by it, gets the whole's numbers."""
     yield "rows taken", lambda: Call(lambda x: x[:, :, 1:, 1:])
@@ -476,6 +482,9 @@ def _sizes():
     yield "by what reads a number past its methods", lambda: Call(lambda x: x * torch.tensor(
         [math.log(x.shape[2]), math.isqrt(x.shape[3]), len(range(x.shape[2])), x.shape.numel(), float(f"{x.shape[3]}"),
          np.zeros(x.shape[2]).size, len(x.flatten(2).permute(2, 0, 1)), (x.shape[2] - 1).bit_length()]).view(2, 4, 1, 1))
+    for k, stride in ((2, 1), (3, 2), (4, 2), (5, 2)):
+        yield f"TensorFlow's same {k} {stride}", lambda k=k, stride=stride: Call(
+            lambda x, w: F.conv2d(F.pad(x, _same_pads(x, k, stride)), w, stride=stride), w=picture(3, 4, k, k))
     yield "by strides and bytes", lambda: Call(lambda x: x * sum(
         y.stride(1) / 7 + sum(y.stride()) + y.nbytes / 3 for y in (
             x, x.mT, x.mT.contiguous(), x.permute(2, 0, 1, 3), x.contiguous(memory_format=torch.channels_last), x[:, :, None],
@@ -797,6 +806,7 @@ REFUSED = {
     "the largest singular value of rows": lambda: Call(lambda x: torch.linalg.norm(x, 2, (2, 3))),
     "rows in order, by numpy's name": lambda: Call(lambda x: x.sort(axis=2)[0].sort(axis=3)[0]),
     "around twice": lambda: nn.CircularPad2d(20),
+    "sampled by a grid": lambda: Call(lambda x: F.grid_sample(x, torch.zeros(2, 4, 4, 2), align_corners=False)),
     "rows by a list": lambda: Call(lambda x: x[:, :, [0, 3]][:, :, :, [0, 3]]),
     "rows by a table": lambda: Call(lambda x: x.gather(2, torch.zeros_like(x).long()).gather(3, torch.zeros_like(x).long())),
     "elements by a mask": lambda: Call(lambda x: x[x > 0]),

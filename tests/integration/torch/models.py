@@ -116,6 +116,17 @@ def segmentation_refused():
         raise AssertionError(f"not refused: {texts}")
 
 
+def deformable_is_refused():
+    from torchvision.ops import deform_conv2d
+    x = spatial.shard(picture(1, 4, 16, 16))
+    try:
+        deform_conv2d(x, spatial.shard(torch.zeros(1, 18, 16, 16)), picture(3, 4, 3, 3), padding=1)
+    except spatial.NotSupported as refusal:
+        assert "deform_conv2d" in str(refusal) and "spatial.gather" in str(refusal), refusal
+        return
+    raise AssertionError("not refused")
+
+
 class Block(nn.Sequential):
     def __init__(self, inputs, outputs):
         super().__init__(nn.Conv3d(inputs, outputs, 3, padding=1), nn.BatchNorm3d(outputs), nn.ReLU(inplace=True),
@@ -158,7 +169,7 @@ def unknown():
 if __name__ == "__main__":
     gloo.join()
     functions = {f.__name__: f for f in (vae_decoder, vae_encoder, resnet, resnet_at_224, resnet_at_224_in_multiples,
-                                         frozen_norms_of_one_row, segmentation_refused, unet, unknown)}
+                                         frozen_norms_of_one_row, segmentation_refused, deformable_is_refused, unet, unknown)}
     functions |= {name: lambda name=name: segmentation(name) for name in (
         "deeplabv3_resnet50", "deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large")}
     functions["fcn_resnet50"] = lambda: segmentation("fcn_resnet50", aux_loss=True)

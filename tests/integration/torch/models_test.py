@@ -74,6 +74,9 @@ class Models(unittest.TestCase):
     def test_segmentation_is_refused_with_dropout_and_where_a_stride_leaves_a_rest(self):
         self.on(2, "h2", "segmentation_refused", "torchvision")
 
+    def test_deformable_convolution_is_refused(self):
+        self.on(2, "h2", "deformable_is_refused", "torchvision")
+
     def test_volumetric_u_net(self):
         for count, grid in ((2, "d2"), (4, "h4"), (4, "d2h2")):
             self.on(count, grid, "unet")
