@@ -798,6 +798,11 @@ def _counted_windows(x):
     return windows.view(windows.shape[0] // count, count, 16, c)
 
 
+def _middle(x):
+    """Returns six rows and columns, of which each of two parts has three, as many as a small filter."""
+    return x[:, :, 5:-5, 5:-5]
+
+
 REFUSED = {
     **{name: lambda function=function: Call(function) for name, (_, function) in DRAWN.items()},
     "too much padding": lambda: nn.Conv2d(4, 4, 3, 1, 2),
@@ -838,11 +843,12 @@ REFUSED = {
     "its memory as a list": lambda: Call(lambda x: x * sum(x.detach().untyped_storage().tolist())),
     "a tensor set to its memory": lambda: Call(lambda x: torch.empty(0).set_(x.detach().untyped_storage()).mean() * x),
     "where its memory begins": lambda: Call(lambda x: x * x[:, 1:].storage_offset()),
-    "a picture as filters": lambda: Call(lambda x: F.conv2d(x, x, padding=7)),
-    "a picture as filters of groups": lambda: Call(lambda x: F.conv2d(x, x[:, :1].repeat(2, 1, 1, 1), padding=7, groups=4)),
+    "a picture as filters": lambda: Call(lambda x: F.conv2d(_middle(x), _middle(x), padding=1)),
+    "a picture as filters of groups": lambda: Call(
+        lambda x: F.conv2d(_middle(x), _middle(x)[:, :1].repeat(2, 1, 1, 1), padding=1, groups=4)),
     "a picture as transposed filters": lambda: Call(lambda x: F.conv_transpose2d(x, x.transpose(0, 1))),
-    "filters as large as the picture": lambda: Call(lambda x, w: F.conv2d(x, w.expand(-1, -1, *x.shape[2:]), padding=7),
-                                                    w=picture(3, 4, 1, 1)),
+    "filters as large as the picture": lambda: Call(lambda x, w: F.conv2d(
+        _middle(x), w.expand(-1, -1, *_middle(x).shape[2:]), padding=1), w=picture(3, 4, 1, 1)),
     "positions as a bias": lambda: Call(lambda x: F.conv2d(x, torch.ones(256, 4, 1, 1), x[0, 0].flatten())),
     "positions as a linear layer": lambda: Call(lambda x: F.linear(torch.ones(3, 256), x[0].flatten(1))),
     "positions as weights of a norm": lambda: Call(lambda x: F.batch_norm(x, None, None, x[0, 0].flatten(), training=True)),

@@ -165,7 +165,7 @@ def made(package, name):
     torch.manual_seed(5)
     if package == "timm":
         import timm
-        model = timm.create_model(name, pretrained=False, num_classes=10)
+        model = timm.create_model(name, pretrained=False, num_classes=10, drop_rate=0.0)
     elif package == "torchvision":
         import torchvision
         model = torchvision.models.get_model(name, weights=None, num_classes=10)
