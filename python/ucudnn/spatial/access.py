@@ -5,13 +5,12 @@ import torch
 
 from .doors import tensor_hook
 from .errors import NotSupported
-from .sizes import sizes_of
+from .sizes import sizes_of, strides_of
 from .stripe import Stripe, RULES, layout_of, named, rule, striped, to_local
 
-_SAME = named("dim", "ndimension", "stride", "is_floating_point", "is_complex", "is_contiguous",
-              "element_size", "data_ptr", "storage_offset", "requires_grad_", "retain_grad", "get_device",
-              "is_signed", "__repr__", "__hash__", "is_pinned", "is_same_size",
-              "_is_view", "untyped_storage", "register_post_accumulate_grad_hook", homes=(torch, torch.Tensor))
+_SAME = named("dim", "ndimension", "is_floating_point", "is_complex", "is_contiguous",
+              "element_size", "data_ptr", "requires_grad_", "retain_grad", "get_device", "is_signed", "__repr__", "__hash__",
+              "is_pinned", "is_same_size", "_is_view", "register_post_accumulate_grad_hook", homes=(torch, torch.Tensor))
 _TRANSPOSED = ("T", "mT", "H", "mH")
 
 
@@ -53,6 +52,22 @@ def _numel(function, x):
     return math.prod(sizes_of(x.shape, x.cut))
 
 
+@rule(torch.Tensor.stride)
+def _stride(function, x, dim=None):
+    strides = strides_of(x, x.cut)
+    found = strides if dim is None else (strides[dim],)
+    if None in found:
+        raise NotSupported("a stripe whose memory holds more than its elements: take the strides of x.contiguous()")
+    return found if dim is None else found[0]
+
+
+@rule(*named("storage_offset", "untyped_storage"))
+def _memory(function, x):
+    if x.cut.is_cut:
+        raise NotSupported("the memory of a stripe has this rank's rows: it is that of spatial.to_local(x)")
+    return function(x)
+
+
 @rule(torch.Tensor.type)
 def _type(function, x, dtype=None, **kwargs):
     return function(x) if dtype is None else striped(function(x, dtype, **kwargs), x.cut)
@@ -63,6 +78,10 @@ def _attribute(name):
         value = function(x, *args)
         if name == "shape":
             return sizes_of(value, x.cut)
+        if name == "__cuda_array_interface__":
+            return _memory(lambda _: value, x)
+        if name == "nbytes":
+            return math.prod(sizes_of(x.shape, x.cut)) * x.itemsize
         if not isinstance(value, torch.Tensor) or isinstance(value, Stripe):
             return value
         if name == "_base":  # the caller tests whether there is one; its shape may be another
@@ -76,9 +95,9 @@ def _attribute(name):
     return read
 
 
-def _set_data(function, x, value):
-    if layout_of(value) != layout_of(x) or value.shape != x.shape:
-        raise NotSupported("x.data = what is not cut as x is")
+def _set_values(function, x, value):
+    if value is not None and (layout_of(value) != layout_of(x) or value.shape != x.shape):
+        raise NotSupported("x.data or x.grad = what is not cut as x is")
     return function(x, value)
 
 
@@ -86,7 +105,7 @@ for _name in dir(torch.Tensor):
     _property = getattr(torch.Tensor, _name)
     if hasattr(_property, "__get__") and type(_property).__name__ in ("getset_descriptor", "property"):
         RULES[_property.__get__] = _attribute(_name)
-        RULES[_property.__set__] = _set_data if _name == "data" else _as_it_is
+        RULES[_property.__set__] = _set_values if _name in ("data", "grad") else _as_it_is
 
 
 @rule(torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__float__, torch.Tensor.__bool__,

@@ -91,6 +91,9 @@ class _Enter:
         if _has_stripes(arguments, named):  # otherwise other ranks may not come here
             _compare_copies(self.path, module)
         if not stripe._where:
+            for path, part in module.named_modules(prefix=self.path):
+                if not hasattr(part, "_ucudnn_trust"):
+                    raise NotSupported(f"{path}: {name_of(part)} was added after the model was converted: convert it again")
             _sizes.__enter__()
             sums.begin(module)
         stripe._where.append((self.name, module._ucudnn_trust, module))
@@ -161,9 +164,6 @@ def _must_have_stripes(module, arguments, named):
     if not _has_stripes(arguments, named):
         raise NotSupported(f"{name_of(module)} was converted: it takes what shard gives, not a plain tensor. Keep a copy that "
                            "was not converted for whole images on one rank")
-    for path, part in module.named_modules():
-        if not hasattr(part, "_ucudnn_trust"):
-            raise NotSupported(f"{path}: {name_of(part)} was added after the model was converted: convert it again")
     ranks().begin()
 
 

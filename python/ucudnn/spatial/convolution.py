@@ -8,7 +8,7 @@ from .geometry import Window, transposed_windows
 from .grid import owned
 from .halo import fetch
 from .layout import Layout
-from .pointwise import completed
+from .pointwise import parameter, uncut
 from .cells import ranks
 from .precision import lowered
 from .stripe import place, plainly, rule, striped
@@ -75,7 +75,7 @@ def _backend(x, weight, bias, arguments):
 def _operands(x, layout, weight, bias):
     """Returns the operands of a convolution whose result has `layout`. Gradients are summed before autocast rounds
     them."""
-    weight, bias = (value if value is None else completed(value, layout) for value in (weight, bias))
+    weight, bias = (parameter(value, layout) for value in (weight, bias))
     own, (x, weight, bias) = x.cut, lowered(x, weight, bias)
     return striped(x, own), weight, bias
 
@@ -129,7 +129,7 @@ def _paddings(padding, window_extents, stride):
 @rule(torch.conv1d, torch.conv2d, torch.conv3d)
 @of_batches
 def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    count = weight.ndim - 2
+    count = uncut(weight).ndim - 2
     stride, dilation = tuple_of(stride, count), tuple_of(dilation, count)
     x = in_rows(x)
     windows = [Window(k, s, 0, d) for k, s, d in zip(weight.shape[2:], stride, dilation)]
@@ -164,7 +164,7 @@ def _convolution(function, x, weight, bias=None, stride=1, padding=0, dilation=1
 @rule(torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
 @of_batches
 def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
-    count = weight.ndim - 2
+    count = uncut(weight).ndim - 2
     stride, padding, dilation, more = (tuple_of(value, count) for value in (stride, padding, dilation, output_padding))
     x = in_rows(x)
     plans, changed, aligned = {}, {}, True

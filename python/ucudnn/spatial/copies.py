@@ -1,8 +1,8 @@
 """Checks values that must be the same on every rank of a group: weights and buffers of a model, images before they are
-cut. Ranks compare crc32s, so all of them refuse a difference. A capture of a CUDA graph compares nothing, because no
+cut, what is drawn, plain tensors that meet stripes. Ranks compare crc32s, so all of them refuse a difference. A capture of a CUDA graph compares nothing, because no
 bytes exist yet."""
 import random
-import weakref
+import sys
 import zlib
 
 import torch
@@ -11,8 +11,6 @@ from . import cells
 from .cells import ranks
 from .errors import NotSupported
 from .vouched import DRAWING
-
-_shapes = weakref.WeakKeyDictionary()  # by grid, the shapes of which an image was compared
 
 
 def _checksum(value):
@@ -44,24 +42,26 @@ def same(values, why):
 
 
 def same_image(x, dims, why):
-    """Compares an image before it is cut along `dims`: its shape always, its bytes for the first image of each shape,
-    or for each image with UCUDNN_CHECK=1. If it cannot be cut, `why` is raised once all ranks know that."""
+    """Compares an image before it is cut along `dims`. If it cannot be cut, `why` is raised once all ranks know that."""
     what = f"{x.dtype} of shape {tuple(x.shape)}" + (f", {why}" if why else f" along {dims}")
-    if cells.is_capturing():
-        if why:
-            raise NotSupported(f"shard of {what}")
-        return
-    shapes = _shapes.setdefault(ranks(), set())
-    is_new = ranks().is_checking or (x.shape, x.dtype) not in shapes
-    told = ranks().told_of([what, is_new])
-    if len({what for what, _ in told.values()}) > 1:
-        raise NotSupported("shard cuts different tensors: " +
-                           "; ".join(f"on rank {rank} {what}" for rank, (what, _) in told.items()))
+    if not cells.is_capturing():
+        told = ranks().told_of([what, 0 if why else _checksum(x)])
+        if len({what for what, _ in told.values()}) > 1:
+            raise NotSupported("shard cuts different tensors: " +
+                               "; ".join(f"on rank {rank} {what}" for rank, (what, _) in told.items()))
+        if len({checksum for _, checksum in told.values()}) > 1:
+            raise NotSupported(f"the tensor of shape {tuple(x.shape)} that shard cuts is not the same on the ranks of a group: "
+                               "each rank takes its rows of it")
     if why:
         raise NotSupported(f"shard of {what}")
-    if any(is_new for _, is_new in told.values()):
-        shapes.add((x.shape, x.dtype))
-        same([(f"the tensor of shape {tuple(x.shape)} that shard cuts", x)], "each rank takes its rows of it")
+
+
+def same_operands(values):
+    """With UCUDNN_CHECK=1, compares the plain tensors that meet a stripe."""
+    if ranks().is_checking:
+        plain = [x for x in values if isinstance(x, torch.Tensor) and not hasattr(x, "cut") and not hasattr(x, "full_tensor")]
+        if plain:
+            same([(f"a tensor of shape {tuple(x.shape)} that meets a stripe", x) for x in plain], "it counts as the same on all")
 
 
 def same_weights(path, module):
@@ -73,6 +73,10 @@ def same_weights(path, module):
 
 def random_states():
     states = {"torch's generator of the CPU": torch.get_rng_state(), "Python's random": random.getstate()}
+    if "numpy.random" in sys.modules:
+        numpy = sys.modules["numpy"]
+        with numpy.printoptions(threshold=sys.maxsize):
+            states["numpy's generator"] = repr(numpy.random.get_state())
     if torch.cuda.is_initialized() and not cells.is_capturing():
         states["torch's generator of the GPU"] = torch.cuda.get_rng_state()
     return states

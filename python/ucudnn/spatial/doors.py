@@ -10,7 +10,7 @@ from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.checkpoint import CheckpointFunction
 
 from .errors import NotSupported
-from .stripe import Stripe, flat, layout_of, place, plainly, start_backward, striped, to_local
+from .stripe import Stripe, flat, layout_of, may_be_saved, place, plainly, start_backward, striped, to_local
 
 _descriptor = Function.__dict__["apply"]  # a class method, which newer releases write in C
 _backward = torch.autograd.backward
@@ -69,6 +69,7 @@ def apply(cls, *args, **kwargs):
     program see stripes in their backward, as in their forward, and sums that they compute are sums over ranks."""
     if not any(_is_cut(x) for x in flat((args, kwargs))):
         return _apply(cls, *args, **kwargs)
+    may_be_saved()
     if cls is BackwardHookFunction:
         with torch._C._DisableTorchDispatch():
             results = _apply(cls, *args)

@@ -33,7 +33,8 @@ def _draw(cls, function, x, *args, **kwargs):
     if not is_trusted(f"{cls.__module__}.{cls.__qualname__}"):
         raise NotSupported(f"it {DRAWS}, unless {cls.__name__} is named in trust=[...]")
     if not x.cut.is_cut or cls not in _OF_POSITIONS:
-        raise NotSupported("ranks would draw different numbers for what is the same on all of them")
+        raise NotSupported("ranks would draw different numbers for what is the same on all of them: draw before, alike on "
+                           "all ranks")
     return pointwise(function, x, *args, **kwargs)
 
 

@@ -3,10 +3,11 @@ import torch
 from torch.nn import functional
 
 from .cells import ranks
+from .copies import same_operands
 from .errors import NotSupported
 from .grid import owned
 from .layout import Layout
-from .pointwise import broadcast, completed, may_be_written
+from .pointwise import broadcast, completed, may_be_written, parameter
 from .sizes import Own, whole_of
 from .stripe import layout_of, name_of, named, rule, striped, whole
 from .sums import greatest
@@ -53,6 +54,7 @@ def _entries(x, index):
     for entry in index if isinstance(index, tuple) else [index]:
         if isinstance(entry, (list, range)):
             entry = torch.tensor(whole_of(list(entry)), device=x.device)
+            same_operands([entry] if layout_of(x).is_cut else [])
         if isinstance(entry, torch.Tensor) and entry.dtype in (torch.bool, torch.uint8):
             if entry.ndim == 0 or layout_of(entry).is_cut:
                 raise NotSupported("how many elements a mask takes is known when all ranks have counted: multiply by it, or "
@@ -182,9 +184,7 @@ def _embedding(function, index, weight, padding_idx=None, max_norm=None, norm_ty
     if max_norm is not None or scale_grad_by_freq or sparse:
         raise NotSupported("max_norm, scale_grad_by_freq or sparse, which look at what all ranks take")
     layout = layout_of(index)
-    if layout_of(weight).is_cut:
-        raise NotSupported("a table that is cut: gather it first")
-    return striped(function(index, completed(weight, layout), padding_idx), Layout([*layout.dims, ()], layout.extents))
+    return striped(function(index, parameter(weight, layout), padding_idx), Layout([*layout.dims, ()], layout.extents))
 
 
 @rule(functional.one_hot)

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from .errors import NotSupported
 from .layout import Layout
-from .pointwise import broadcast, completed, met
+from .pointwise import broadcast, met, parameter
 from .precision import wide_type
 from .recut import brought
 from .reduce import added_up, mean
@@ -59,17 +59,23 @@ def _check_variances(variances, x):
         raise ValueError("var has negative entry/entries")
 
 
+def _has_all_rows(x, layout):
+    """Returns whether x is the same on every rank, and has all rows of the whole where `layout` is cut."""
+    return x.ndim == len(layout.dims) and not layout_of(x).is_cut and all(
+        layout.is_plain(dim) or extent == layout.whole_extent(dim, extent) for dim, extent in enumerate(x.shape))
+
+
 @rule(functional.cross_entropy, functional.nll_loss)
 def _classes(function, x, target, *args, **kwargs):
     options, reduction = _options(function, args, kwargs)
     layout = layout_of(x)
     by_class = target.is_floating_point()  # the target has probabilities of every class instead of class numbers
     wanted = layout if by_class else layout.removed([1])
-    target = brought(target, wanted)
+    target = striped(met(target, wanted), wanted) if _has_all_rows(target, wanted) else brought(target, wanted)
     if not layout.is_plain(1) or wanted != layout_of(target):
         raise NotSupported(f"targets of shape {tuple(target.shape)} are not cut as the predictions are: shard them, too")
     weight, ignored = options.pop("weight", None), options.get("ignore_index", -100)
-    each = function(x, target, None if weight is None else completed(weight, layout), reduction="none", **options)
+    each = function(x, target, parameter(weight, layout), reduction="none", **options)
     each = striped(each, Layout(layout.removed([1]).dims, layout.extents))
     if by_class or reduction != "mean":
         return _reduced(each, reduction)

@@ -9,7 +9,7 @@ from .errors import NotSupported
 from .extremes import extreme
 from .layout import Layout
 from .norm import own_rows
-from .pointwise import broadcast, completed
+from .pointwise import broadcast, completed, parameter
 from .precision import wide, wide_type
 from .reduce import added_up, all_striped, axes_in, dims_of, mean, remaining
 from .stripe import count_of, layout_of, name_of, named, rule, striped, whole
@@ -187,7 +187,7 @@ def _rms_norm(function, x, normalized_shape, weight=None, eps=None):
     dims = list(range(x.ndim - len(normalized_shape), x.ndim))
     layout = Layout(x.cut.dims, x.cut.extents)
     if not axes_in(x, dims):
-        return striped(function(x, normalized_shape, weight if weight is None else completed(weight, layout), eps), layout)
+        return striped(function(x, normalized_shape, parameter(weight, layout), eps), layout)
     if [count_of(x, [dim]) for dim in dims] != list(normalized_shape):
         raise NotSupported(f"over {list(normalized_shape)} positions of {[count_of(x, [dim]) for dim in dims]}")
     result = _rms_normed(striped(x, layout), dims, torch.finfo(x.dtype).eps if eps is None else eps)

@@ -6,7 +6,7 @@ from . import rows
 from .errors import NotSupported
 from .grid import owned
 from .layout import Layout
-from .pointwise import completed
+from .pointwise import parameter, uncut
 from .cells import ranks
 from .precision import wide
 from .reduce import axes_in, mean as mean_of, remaining
@@ -92,7 +92,7 @@ def normalised(x, dims, eps, weight=None, bias=None, view=None):
     wide = striped(x if view is None else x.reshape(view), layout)
     shape = [1, *(wide.shape[1:2] if view is None else wide.shape[1:3])]
     shape += [1] * (wide.ndim - len(shape))
-    weight, bias = (value if value is None else completed(value, x.cut).view(shape) for value in (weight, bias))
+    weight, bias = (value if value is None else parameter(value, x.cut).view(shape) for value in (weight, bias))
     count = count_of(wide, dims)
     result, mean, variance = _Normalised.apply(wide, weight, bias, dims, axes_in(wide, dims), count, eps)
     return striped(result.reshape(x.shape), Layout(x.cut.dims, x.cut.extents)), mean, variance, count
@@ -123,8 +123,8 @@ def _instance_norm(function, x, running_mean=None, running_var=None, weight=None
 
 def _by_running(x, mean, variance, weight, bias, eps):
     layout = Layout(x.cut.dims, x.cut.extents)
-    weight, bias = (value if value is None else completed(value, layout) for value in (weight, bias))
-    return striped(functional.batch_norm(x, mean, variance, weight, bias, False, 0.0, eps), layout)
+    weight, bias = (parameter(value, layout) for value in (weight, bias))
+    return striped(functional.batch_norm(x, uncut(mean), uncut(variance), weight, bias, False, 0.0, eps), layout)
 
 
 @rule(functional.batch_norm)
@@ -144,6 +144,7 @@ def _batch_norm(function, x, running_mean, running_var, weight=None, bias=None, 
 
 def _update(running_mean, running_var, mean, variance, count, momentum):
     """Updates the running statistics of channels in place, by the mean and the biased variance of `count` elements."""
+    uncut(running_mean), uncut(running_var)
     with torch.no_grad():
         running_mean.lerp_(mean.flatten().to(running_mean.dtype), momentum)
         running_var.lerp_((variance.flatten() * (count / (count - 1))).to(running_var.dtype), momentum)
@@ -155,7 +156,7 @@ def _layer_norm(function, x, normalized_shape, weight=None, bias=None, eps=1e-5,
     layout = Layout(x.cut.dims, x.cut.extents)
     axes = axes_in(x, dims)
     if not axes:
-        weight, bias = (value if value is None else completed(value, layout) for value in (weight, bias))
+        weight, bias = (parameter(value, layout) for value in (weight, bias))
         return striped(function(x, normalized_shape, weight, bias, eps), layout)
     for dim, extent in zip(dims, normalized_shape):
         if count_of(x, [dim]) != extent:
@@ -171,7 +172,7 @@ def _layer_norm(function, x, normalized_shape, weight=None, bias=None, eps=1e-5,
 def own_rows(weight, x, dims):
     """Returns the own positions' values of a parameter with a value for every position; each rank has a part of its
     gradient."""
-    weight = completed(weight, x.cut)
+    weight = parameter(weight, x.cut)
     for i, dim in enumerate(dims):
         for axis in x.cut.axes_of(dim):
             if x.cut.dim_of(axis) != dim:

@@ -2,7 +2,6 @@
 import torch
 
 from .cells import ranks
-from .copies import same
 from .errors import NotSupported
 from .layout import Layout
 from .positions import own_part
@@ -74,10 +73,21 @@ def _has_one_row(atoms, extents):
 def completed(x, layout):
     """Returns x as an operand of a function whose result has `layout`, in its stripes. If x is not cut as `layout` is,
     its gradient is summed."""
-    if layout.is_cut and ranks().is_checking and isinstance(x, torch.Tensor) and not isinstance(x, Stripe):
-        same([(f"a tensor of shape {tuple(x.shape)} that meets a stripe", x)], "it counts as the same on all")
     axes = tuple(axis for axis in layout.axes if axis not in layout_of(x).axes)
     return summed(in_stripes(x, layout.extents) if isinstance(x, Stripe) else x, axes)
+
+
+def uncut(x):
+    """Returns x: a weight, a bias or statistics, which every rank must have whole, or None."""
+    if x is not None and layout_of(x).is_cut:
+        raise NotSupported(f"a stripe of shape {tuple(x.shape)} as weights or a bias, of which each rank would use its own "
+                           "part: pass spatial.gather(x)")
+    return x
+
+
+def parameter(x, layout):
+    """Returns a weight or bias, or None, as an operand of a function whose result has `layout`."""
+    return x if x is None else completed(uncut(x), layout)
 
 
 def met(x, layout):
@@ -125,7 +135,7 @@ def _prelu(function, x, weight):
     if weight.numel() > 1:
         weight = weight.view([-1] + [1] * (x.ndim - 2))
     layout = broadcast([x, weight])
-    x, weight = lowered(x, completed(weight, layout))
+    x, weight = lowered(x, parameter(weight, layout))
     return striped(torch.where(x > 0, x, weight * x), layout)
 
 

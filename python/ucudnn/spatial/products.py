@@ -7,7 +7,7 @@ import torch
 
 from .errors import NotSupported
 from .layout import Layout
-from .pointwise import completed, pointwise
+from .pointwise import parameter, pointwise
 from .positions import all_of, own_part
 from .precision import lowered, wide
 from .recut import brought
@@ -138,9 +138,9 @@ def _distances(function, a, b, *args, **kwargs):
 @rule(torch.nn.functional.linear)
 def _linear(function, x, weight, bias=None):
     layout = layout_of(x)
-    if not layout.is_plain(-1) or layout_of(weight).is_cut or layout_of(bias if bias is not None else weight).is_cut:
+    weight, bias = (parameter(value, layout) for value in (weight, bias))
+    if not layout.is_plain(-1):
         raise NotSupported("a linear layer over a cut dimension: gather it first, or pool over all positions")
     if not layout.is_cut:
         return whole(function(x, weight, bias))
-    return striped(function(x, completed(weight, layout), bias if bias is None else completed(bias, layout)),
-                   Layout(layout.dims, layout.extents))
+    return striped(function(x, weight, bias), Layout(layout.dims, layout.extents))

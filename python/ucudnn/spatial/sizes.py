@@ -111,6 +111,18 @@ for _kind in (OwnInt, OwnFloat):
     _kind.__round__ = lambda self, digits=None: _computed(lambda value: round(value, digits), self)
 
 
+def strides_of(x, layout):
+    """Returns the strides of a stripe as numbers of the whole. In rising order, a dimension's stride is the number of
+    elements in the dimensions before it; None where memory holds more."""
+    sizes, strides, elements = sizes_of(x.shape, layout), list(x.stride()), 1
+    for dim in sorted(range(x.ndim), key=lambda dim: (strides[dim], x.shape[dim], -dim)):
+        if strides[dim] == plain(elements):
+            strides[dim], elements = elements, elements * sizes[dim]
+        elif layout.is_cut and strides[dim]:
+            strides[dim] = None
+    return tuple(strides)
+
+
 def sizes_of(shape, layout):
     """Returns the shape of a stripe: plain numbers except for cut dimensions."""
     sizes = []

@@ -7,12 +7,15 @@ gradient is also the same everywhere: if a replicated tensor meets a cut one, it
 import functools
 import importlib
 import math
+import sys
 import threading
 
 import torch
 from torch._guards import TracingContext
 from torch.autograd.graph import get_gradient_edge
+from torch.utils.checkpoint import CheckpointFunction
 
+from .copies import same_operands
 from .errors import NotSupported
 from .layout import Layout
 from .sizes import Own, whole_of
@@ -24,10 +27,14 @@ except ImportError:  # this torch does not tell whether the running code was com
     def get_eval_frame_callback():
         return None
 
+_saved_tensors_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)
+
 RULES = {}
 _SIZES = {}  # for each rule, its `sizes`: see `rule`
 _HOMES = ("access", "factories", "pointwise", "drawing", "shapes", "indexing", "moves", "reduce", "extremes", "moments",
           "convolution", "pooling", "norm", "padding", "resize", "products", "attention", "losses")
+_ENGINE = {function.__code__ for function in (getattr(torch.autograd.graph, "_engine_run_backward", None),
+                                              torch.autograd.backward, torch.autograd.grad) if function}
 _NAMES = {"axis": "dim", "keepdims": "keepdim"}  # numpy's names of arguments, which torch accepts, too
 # The modules that run, outermost first: (the name for messages, the classes that its model trusts, the module).
 _where = []
@@ -41,8 +48,8 @@ class Stripe(torch.Tensor):
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         if is_compiled():
             raise NotSupported(f"{name_of(function)}{place()} {COMPILED}")
-        if isinstance(function, torch._ops.OpOverload) and torch._C._current_autograd_node() is not None:
-            with torch._C.DisableTorchFunction():  # a dispatch mode calls it for torch's own backward pass
+        if isinstance(function, torch._ops.OpOverload) and _is_of_engine():
+            with torch._C.DisableTorchFunction():  # a dispatch mode calls it
                 return function(*args, **(kwargs or {}))
         kwargs = {_NAMES.get(name, name): value for name, value in (kwargs or {}).items() if name != "out" or value is not None}
         if function in (torch.Tensor.backward, torch.autograd.backward):
@@ -59,20 +66,35 @@ class Stripe(torch.Tensor):
             except NotSupported as refusal:
                 if getattr(refusal, "is_placed", False):
                     raise
-                placed = NotSupported(f"{name_of(function)}{place()}: {refusal}")
+                step = "" if ": " in str(refusal) else ": run it on the whole, spatial.gather(x)"
+                placed = NotSupported(f"{name_of(function)}{place()}: {refusal}{step}")
                 placed.is_placed = True
                 raise placed from None
 
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
-        """Called for operations that bypassed the rules. It allows operations inside a rule (`plainly`) and in torch's
-        backward passes, whose gradients a rule has prepared. It refuses all others, such as operations of scripts, vmap
-        or torch.func."""
-        if not plainly.is_on() and torch._C._current_autograd_node() is None:
+        """Called for operations that bypassed the rules. It allows operations inside a rule (`plainly`) and those of
+        torch's backward passes, whose gradients a rule has prepared, and copies of what hooks of saved tensors kept. It
+        refuses all others, such as operations of scripts, vmap or torch.func."""
+        may_be_saved()
+        is_unpacked = function is torch.ops.aten.detach.default and _of_checkpoint_or_here(sys._getframe(1))
+        if not plainly.is_on() and not is_unpacked and not _is_of_engine():
             raise NotSupported(f"{function}{place()} reached a stripe past the rules of ucudnn.spatial: from a script, vmap, "
                                "torch.func or a constructor of torch")
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-            return function(*args, **(kwargs or {}))
+            result = function(*args, **(kwargs or {}))
+        return striped(result, args[0].cut) if is_unpacked and not plainly.is_on() else result
+
+
+def _is_of_engine():
+    """Returns whether torch's engine runs this operation in a backward pass, by itself or through a dispatch mode:
+    between the engine and here is no code of a program, such as a hook or the backward of its own function."""
+    if torch._C._current_autograd_node() is None:
+        return False
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_back.f_code not in _ENGINE:  # a thread of a device begins with the first frame
+        frame = frame.f_back
+    return frame.f_code.co_name == "__torch_dispatch__"
 
 
 def is_compiled():
@@ -102,9 +124,20 @@ class plainly:
         self._inside.depth -= self.is_seen
 
 
+def may_be_saved():
+    """Raises NotSupported if a program's own hooks of saved tensors are active: they would see a rank's rows as a plain
+    tensor. torch's own hooks keep all values."""
+    hooks = torch.is_grad_enabled() and _saved_tensors_hooks(True)
+    if hooks and not (getattr(hooks[0], "__module__", None) or "").startswith("torch."):
+        raise NotSupported("torch.autograd.graph.saved_tensors_hooks of a program, which would get this rank's rows of what a "
+                           "backward pass needs: use torch's own save_on_cpu or checkpoint")
+
+
 def _answer(function, args, kwargs):
     rule, values = RULES.get(function), list(flat((args, kwargs)))
     is_cut = any(isinstance(x, Stripe) and x.cut.is_cut for x in values)
+    if is_cut:
+        may_be_saved()
     sizes = _SIZES.get(rule)
     if not (sizes == "made" or sizes == "own" and is_cut) and any(isinstance(value, Own) for value in values):
         if is_cut and sizes is None:
@@ -118,12 +151,18 @@ def _answer(function, args, kwargs):
         raise NotSupported("out= of a stripe")
     if rule is None or "out" in kwargs or sizes != "made" and not any(isinstance(value, Stripe) for value in values):
         return whole(function(*args, **kwargs), args)
+    if is_cut:
+        same_operands(values)
     try:
         result = rule(function, *args, **kwargs)
     except TypeError as error:
         if error.__traceback__.tb_next:  # the error comes from inside the rule
             raise
         raise NotSupported(f"arguments that are not known here: {error}") from None
+    except AttributeError as error:
+        if error.name != "cut":  # which the rule reads of its first tensor
+            raise
+        raise NotSupported("a stripe meets a plain tensor, for which no rule is known here: shard it, too") from None
     if is_cut and any(isinstance(x, torch.Tensor) and not isinstance(x, Stripe) for x in flat(result)):
         raise NotSupported("it would leave a plain tensor, whose rows nobody knows")
     return result
@@ -168,12 +207,28 @@ def start_grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_gra
 
 def _roots(tensors, gradients, *between):
     """Returns the starting points of a backward pass, as plain tensors. A stripe's gradient must be cut as the stripe
-    is: the rows of a plain gradient are unknown, except inside a backward pass, where torch has made it."""
+    is: the rows of a plain gradient are unknown, unless torch has made it for a checkpoint."""
     pairs = [(x, gradient) for x, gradient in zip(_listed(tensors), _listed(gradients)) if gradient is not None]
-    if torch._C._current_autograd_node() is None and any(layout_of(x) != layout_of(gradient) for x, gradient in pairs):
+    if not _is_of_checkpoint() and any(layout_of(x) != layout_of(gradient) for x, gradient in pairs):
         raise NotSupported("a backward pass from a stripe, with a gradient that is not cut as the stripe is")
     with plainly(), torch.enable_grad():
         return _plain(tensors), *between, _plain(gradients)
+
+
+def _is_of_checkpoint():
+    """Returns whether torch.utils.checkpoint started the backward pass that begins here."""
+    frame = sys._getframe(1)
+    while _module_of(frame).startswith(__package__):
+        frame = frame.f_back
+    return _module_of(frame) == CheckpointFunction.__module__
+
+
+def _of_checkpoint_or_here(frame):
+    return _module_of(frame) == CheckpointFunction.__module__ or _module_of(frame).startswith(__package__)
+
+
+def _module_of(frame):
+    return frame.f_globals.get("__name__", "") if frame else ""
 
 
 def _listed(values):

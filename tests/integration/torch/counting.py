@@ -29,18 +29,19 @@ class Living(TorchDispatchMode):
         super().__init__()
         self.now = self.peak = 0
         self._known = {}
-        for tensor in inputs:
-            self.add(tensor)
+        with torch._C.DisableTorchFunctionSubclass():  # a stripe's memory is refused
+            for tensor in inputs:
+                self.add(tensor)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         # A tensor that the operator reads, such as a parameter's view, is no result of its own.
         kwargs = kwargs or {}
-        read = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
         with torch._C.DisableTorchFunctionSubclass():
+            read = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
             result = function(*args, **kwargs)
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, torch.Tensor) and id(tensor.untyped_storage()) not in read:
-                self.add(tensor)
+            for tensor in tree_leaves(result):
+                if isinstance(tensor, torch.Tensor) and id(tensor.untyped_storage()) not in read:
+                    self.add(tensor)
         return result
 
     def add(self, tensor):

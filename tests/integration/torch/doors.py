@@ -1,11 +1,13 @@
 """Tries ways into torch past __torch_function__, on this rank of UCUDNN_SPATIAL; doors_test.py runs it."""
 import copy
-import ctypes
+import functools
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import gloo
@@ -39,19 +41,80 @@ def nothing_runs_past_the_rules():
             "a constructor": lambda: torch.DoubleTensor(x), "as_subclass": lambda: x.as_subclass(torch.Tensor),
             "dlpack": lambda: torch.from_dlpack(x), "set_": lambda: x.set_(picture()), "numpy": lambda: x.numpy(),
             "a list": lambda: x.tolist(), "an operator": lambda: torch.ops.aten.relu(x),
-            "data": lambda: setattr(x, "data", picture()), "where": lambda: torch.where(x > 0),
+            "data": lambda: setattr(x, "data", picture()), "a gradient": lambda: setattr(x, "grad", picture()),
+            "where": lambda: torch.where(x > 0),
             "script module": lambda: torch.jit.script(nn.ReLU())(x)}.items():
         refused(name, call, *([RuntimeError] if "script" in name else []))
     check_close("its type", spatial.gather(x.type(torch.float32)).double(), spatial.gather(x), 1e-6)
 
 
+class Backward(torch.autograd.Function):
+    """A function of a program that calls `look` with a stripe in its backward."""
+
+    @staticmethod
+    def forward(ctx, x, look):
+        ctx.save_for_backward(x)
+        ctx.look = look
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.look(ctx.saved_tensors[0]), None
+
+
+def nothing_runs_past_the_rules_in_a_backward_pass():
+    """A program's own code in a backward pass is guarded as it is elsewhere."""
+    def own_pass(x, gradient=None):
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            y = (x * x.sigmoid()).square()
+            return torch.autograd.grad(y.mean() if gradient is None else y, x, gradient)[0].amax()
+
+    def by_hook(x, look):
+        y = x * 2
+        y.register_hook(lambda gradient: gradient * look(gradient))
+        return y
+
+    def by_closure(x, look):
+        weight = torch.ones(1, requires_grad=True)
+        weight.register_hook(lambda gradient: look(x.detach()))
+        return x * weight
+
+    def by_node(x, look):
+        y = x * 2
+        y.grad_fn.register_hook(lambda *_: look(x.detach()) and None)
+        return y
+
+    def by_accumulation(x, look):
+        x.register_post_accumulate_grad_hook(lambda x: look(x.grad))
+        return x * 2
+
+    def by_module(x, look):
+        model = spatial.convert(nn.Sequential(nn.Tanh()))
+        model[0].register_full_backward_hook(lambda module, given, made: (given[0] * look(made[0]),))
+        return model(x)
+    looks = {"vmap": lambda x: torch.vmap(torch.mean)(x).mean(), "grad": lambda x: torch.func.grad(torch.mean)(x).sum(),
+             "tensor": lambda x: torch.tensor(x).mean(), "a constructor": lambda x: torch.DoubleTensor(x).mean(),
+             "an operator": lambda x: torch.ops.aten.mean.default(x),
+             "a gradient that nobody cut": lambda x: own_pass(x, torch.ones(spatial.to_local(x).shape))}
+    for way in (Backward.apply, by_hook, by_closure, by_node, by_accumulation, by_module):
+        for name, look in looks.items():
+            x = spatial.shard(picture()).detach().requires_grad_()
+            refused(f"{name} {way.__name__}", lambda: way(x, look).square().sum().backward())
+    found = []
+    for x in (picture().requires_grad_(), spatial.shard(picture()).detach().requires_grad_()):
+        Backward.apply(x, own_pass).square().sum().backward()
+        found.append(x.grad)
+    check_close("a backward pass of its own", found[1], own(found[0], found[1]))
+
+
 def no_rule_leaves_a_plain_tensor():
-    @stripe.rule(ctypes.sizeof)
-    def plain(function, x):
-        return spatial.to_local(x)
+    """No function is exempt: a rule that gave a rank's rows as a plain tensor, alone or among others, would be refused."""
     x = spatial.shard(picture())
-    refused("a rule", lambda: stripe._answer(ctypes.sizeof, (x,), {}))
-    del stripe.RULES[ctypes.sizeof]
+    for function in stripe.RULES:
+        for made in (spatial.to_local, lambda x: (x, [spatial.to_local(x)]), lambda x: {"rows": spatial.to_local(x)}):
+            with mock.patch.dict(stripe.RULES, {function: lambda function, x: made(x)}):
+                refused(stripe.name_of(function), lambda: stripe._answer(function, (x,), {}))
 
 
 def no_rule_writes_elsewhere():
@@ -134,6 +197,26 @@ def hooks():
         check_close(f"hook {name}", found, right)
 
 
+def hooks_of_saved_tensors():
+    """A program's own hooks of what a backward pass needs are refused; torch's own give the same gradients."""
+    x, weight = spatial.shard(picture()).detach().requires_grad_(), picture(3, 4, 3, 3)
+    for keep in (lambda x: x / x.abs().max(), functools.partial(torch.mul, 2)):
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+            for name, call in {"exp": lambda: x.exp(), "conv": lambda: F.conv2d(x, weight), "a norm": lambda: F.instance_norm(x),
+                               "a function": lambda: Scaled.apply(x, weight[:1, :, :1, :1]),
+                               "a checkpoint": lambda: checkpoint(torch.sin, x, use_reentrant=False)}.items():
+                refused(name, call)
+            with torch.no_grad():
+                x.exp()
+
+    def call(model, x):
+        with torch.autograd.graph.save_on_cpu():
+            return model(x)
+    model = nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.GroupNorm(2, 4),
+                          Call(lambda x, w: sum(Scaled.apply(x.sin(), w)), w=picture(1, 4, 1, 1)))
+    striped_like_whole(model, picture(), call, trust=["Call"])
+
+
 def modes():
     """A program's mode counts what runs on stripes: on all ranks together as much as on the whole."""
     whole, model, counts = nn.Conv2d(4, 4, 3, 1, 1), spatial.convert(nn.Conv2d(4, 4, 3, 1, 1).requires_grad_(False)), []
@@ -159,6 +242,10 @@ def added_later():
     model = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 1)))
     model.add_module("later", nn.ReLU())
     refused("a module that was added", lambda: model(spatial.shard(picture())))
+    parts = spatial.convert(nn.ModuleDict({"body": nn.Sequential(nn.Conv2d(4, 4, 1))}))
+    parts["body"](spatial.shard(picture()))
+    parts["body"].add_module("later", nn.ReLU())
+    refused("a module that was added to a part", lambda: parts["body"](spatial.shard(picture())))
     old = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 1)))
     old[0].register_backward_hook(lambda *_: None)
     refused("a hook of long ago", lambda: old(spatial.shard(picture())))
@@ -167,9 +254,11 @@ def added_later():
 if __name__ == "__main__":
     gloo.join()
     nothing_runs_past_the_rules()
+    nothing_runs_past_the_rules_in_a_backward_pass()
     no_rule_leaves_a_plain_tensor()
     no_rule_writes_elsewhere()
     functions_of_a_program()
     hooks()
+    hooks_of_saved_tensors()
     modes()
     added_later()

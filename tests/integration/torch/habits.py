@@ -3,6 +3,8 @@ folder."""
 import copy
 import os
 import sys
+import warnings
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -13,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 import gloo
 from comparison import check_close
 from ucudnn import spatial
+from ucudnn.spatial import conversion
 
 GRID = os.environ["UCUDNN_SPATIAL"]
 
@@ -137,7 +140,23 @@ def a_wrapped_model(folder):
             "DistributedDataParallel", "convert the model inside of it first, and wrap what convert gives")
 
 
-CASES = (saved, buffers_stay_plain, a_plain_tensor_on_one_rank, unlike_images, own_rows, a_mesh, a_wrapped_model)
+def losses_are_printed(folder):
+    """What all ranks have alike is formatted as a number; a stripe is refused."""
+    x = picture()
+    assert f"{spatial.shard(x).square().mean():.4f}" == f"{x.square().mean():.4f}"
+    refused(lambda: f"{spatial.shard(x):.4f}", "gather it first")
+
+
+def newer_packages_are_told(folder):
+    with mock.patch.object(conversion, "newer", lambda names: [("torchvision", "99.1", "0.29.2")]):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            spatial.convert(net())
+    assert len(told) == 1 and "torchvision" in str(told[0].message) and "99.1 is newer" in str(told[0].message), told
+
+
+CASES = (saved, buffers_stay_plain, a_plain_tensor_on_one_rank, unlike_images, own_rows, a_mesh, a_wrapped_model,
+         losses_are_printed, newer_packages_are_told)
 
 if __name__ == "__main__":
     gloo.join()

@@ -433,6 +433,12 @@ DRAWN = {
     "drawn by a stripe": (None, lambda x: torch.bernoulli(torch.sigmoid(x))),
     "Gumbel's softmax": (None, lambda x: F.gumbel_softmax(x, dim=1)),
 }
+def _same_pads(x, k, stride):
+    """Returns the pads of TensorFlow's "same", of which the larger half is behind."""
+    pads = [max((math.ceil(n / stride) - 1) * stride + k - n, 0) for n in reversed(x.shape[2:])]
+    return [side for pad in pads for side in (pad // 2, pad - pad // 2)]
+
+
 def _sizes():
     """A program that computes with x.shape, and decides by it, gets the whole's numbers."""
     yield "rows taken", lambda: Call(lambda x: x[:, :, 1:, 1:])
@@ -476,6 +482,13 @@ def _sizes():
     yield "by what reads a number past its methods", lambda: Call(lambda x: x * torch.tensor(
         [math.log(x.shape[2]), math.isqrt(x.shape[3]), len(range(x.shape[2])), x.shape.numel(), float(f"{x.shape[3]}"),
          np.zeros(x.shape[2]).size, len(x.flatten(2).permute(2, 0, 1)), (x.shape[2] - 1).bit_length()]).view(2, 4, 1, 1))
+    for k, stride in ((2, 1), (3, 2), (4, 2), (5, 2)):
+        yield f"TensorFlow's same {k} {stride}", lambda k=k, stride=stride: Call(
+            lambda x, w: F.conv2d(F.pad(x, _same_pads(x, k, stride)), w, stride=stride), w=picture(3, 4, k, k))
+    yield "by strides and bytes", lambda: Call(lambda x: x * sum(
+        y.stride(1) / 7 + sum(y.stride()) + y.nbytes / 3 for y in (
+            x, x.mT, x.mT.contiguous(), x.permute(2, 0, 1, 3), x.contiguous(memory_format=torch.channels_last), x[:, :, None],
+            x.mean(1), x.mean(1).expand(3, -1, -1, -1), x.flatten(2), x.mean((2, 3)))) / 1e5 + x[:, :2].stride(2))
     yield "windows, counted by a number that lost its rows", lambda: Call(_counted_windows)
     yield "a part of a table", lambda: Call(lambda x, w: x * w[:, :x.shape[2], :x.shape[3]], w=picture(4, 20, 24))
     yield "by numbers of Python's and of numpy's", lambda: Call(lambda x: x.view(2, 4, int(x.shape[2]) * int(x.shape[3])).sum(2) / (
@@ -709,6 +722,11 @@ def _other_stripes():
         x[:, :, 1:, 1:].flatten(2) > x[:, :, 1:, :-1].flatten(2)))
     yield "neighbours alike", lambda: Call(lambda x: torch.einsum("nchw,ndhw->ncd", x[:, :, 1:, 1:], x[:, :, :-1, :-1]) +
                                            F.cosine_similarity(x[:, :, 1:, 1:], x[:, :, :-1, :-1]).mean())
+    classes = picture().argmax(1).roll(1, 1)
+    yield "classes of the whole", lambda: Call(lambda x: F.cross_entropy(x, classes) + F.nll_loss(
+        F.log_softmax(x, 1), classes, picture(4).abs(), reduction="none").square().mean() + F.cross_entropy(
+            x, classes, ignore_index=1, label_smoothing=0.1))
+    yield "probabilities of the whole", lambda: Call(lambda x, w: F.cross_entropy(x, w.softmax(1)), w=picture())
     yield "neighbours in a loss", lambda: Call(lambda x: F.l1_loss(x[:, :, 1:, 1:], x[:, :, :-1, :-1]) + F.cross_entropy(
         x[:, :, 1:, 1:], x[:, :, :-1, :-1].argmax(1)) + F.cross_entropy(x[:, :, 1:], x[:, :, :-1].softmax(1)))
     yield "merged and joined", lambda: nn.Sequential(nn.ReflectionPad2d(1), Call(_merged), nn.Conv2d(24, 2, 3, 1, 1))
@@ -780,6 +798,11 @@ def _counted_windows(x):
     return windows.view(windows.shape[0] // count, count, 16, c)
 
 
+def _middle(x):
+    """Returns six rows and columns, of which each of two parts has three, as many as a small filter."""
+    return x[:, :, 5:-5, 5:-5]
+
+
 REFUSED = {
     **{name: lambda function=function: Call(function) for name, (_, function) in DRAWN.items()},
     "too much padding": lambda: nn.Conv2d(4, 4, 3, 1, 2),
@@ -788,6 +811,7 @@ REFUSED = {
     "the largest singular value of rows": lambda: Call(lambda x: torch.linalg.norm(x, 2, (2, 3))),
     "rows in order, by numpy's name": lambda: Call(lambda x: x.sort(axis=2)[0].sort(axis=3)[0]),
     "around twice": lambda: nn.CircularPad2d(20),
+    "sampled by a grid": lambda: Call(lambda x: F.grid_sample(x, torch.zeros(2, 4, 4, 2), align_corners=False)),
     "rows by a list": lambda: Call(lambda x: x[:, :, [0, 3]][:, :, :, [0, 3]]),
     "rows by a table": lambda: Call(lambda x: x.gather(2, torch.zeros_like(x).long()).gather(3, torch.zeros_like(x).long())),
     "elements by a mask": lambda: Call(lambda x: x[x > 0]),
@@ -813,5 +837,25 @@ REFUSED = {
     "weights of squares": lambda: Call(lambda x: F.mse_loss(x, x, weight=torch.ones(1))),
     "size_average": lambda: Call(lambda x: F.mse_loss(x, x, size_average=False)),
     "reduce": lambda: Call(lambda x: F.cross_entropy(x, spatial.shard(torch.zeros(2, 16, 16).long()), reduce=False)),
+    "strides of a part": lambda: Call(lambda x: x[:, :2] * x[:, :2].stride(0)),
+    "strides of a part of the rows": lambda: Call(lambda x: x * sum(x[:, :, 1:-1, 1:-1].stride())),
+    "its memory's bytes": lambda: Call(lambda x: x * x.untyped_storage().nbytes()),
+    "its memory as a list": lambda: Call(lambda x: x * sum(x.detach().untyped_storage().tolist())),
+    "a tensor set to its memory": lambda: Call(lambda x: torch.empty(0).set_(x.detach().untyped_storage()).mean() * x),
+    "where its memory begins": lambda: Call(lambda x: x * x[:, 1:].storage_offset()),
+    "a picture as filters": lambda: Call(lambda x: F.conv2d(_middle(x), _middle(x), padding=1)),
+    "a picture as filters of groups": lambda: Call(
+        lambda x: F.conv2d(_middle(x), _middle(x)[:, :1].repeat(2, 1, 1, 1), padding=1, groups=4)),
+    "a picture as transposed filters": lambda: Call(lambda x: F.conv_transpose2d(x, x.transpose(0, 1))),
+    "filters as large as the picture": lambda: Call(lambda x, w: F.conv2d(
+        _middle(x), w.expand(-1, -1, *_middle(x).shape[2:]), padding=1), w=picture(3, 4, 1, 1)),
+    "positions as a bias": lambda: Call(lambda x: F.conv2d(x, torch.ones(256, 4, 1, 1), x[0, 0].flatten())),
+    "positions as a linear layer": lambda: Call(lambda x: F.linear(torch.ones(3, 256), x[0].flatten(1))),
+    "positions as weights of a norm": lambda: Call(lambda x: F.batch_norm(x, None, None, x[0, 0].flatten(), training=True)),
+    "positions as statistics": lambda: Call(lambda x: F.batch_norm(x, x[0, 0].flatten(), torch.ones(4))),
+    "positions as weights of a plain picture": lambda: Call(
+        lambda x: F.layer_norm(torch.ones(3, 4, 256), (256,), x[0, 0].flatten())),
+    "classes of fewer rows": lambda: Call(lambda x: F.cross_entropy(x, torch.zeros(2, 8, 8).long())),
+    "positions as weights of classes": lambda: Call(lambda x: F.cross_entropy(x, x.argmax(1), x[0, 0].flatten())),
     "a matrix of positions by positions": lambda: Call(lambda x: _rows(x, 4).unsqueeze(2) - _rows(x, 4).unsqueeze(1)),
 }

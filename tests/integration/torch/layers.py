@@ -6,6 +6,7 @@ import sys
 import traceback
 from unittest import mock
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -40,8 +41,9 @@ def failures(wanted):
         try:
             spatial.convert(make(), trust=["Call"])(spatial.shard(picture()))
             yield name, "was not refused"
-        except spatial.NotSupported:
-            pass
+        except spatial.NotSupported as refusal:
+            if ": " not in str(refusal).partition(": ")[2]:
+                yield name, f"names no next step: {refusal}"
         except Exception:
             yield name, traceback.format_exc()
 
@@ -193,7 +195,7 @@ def a_value_of_any_rank_that_is_none():
     functions = {"amax": lambda x: x.amax((2, 3)), "amin": lambda x: x.amin((2, 3)),
                  "adaptive": lambda x: F.adaptive_max_pool2d(x, 2), "global": lambda x: F.adaptive_max_pool2d(x, 1),
                  "pooled": lambda x: F.max_pool2d(x, x.shape[2:])}
-    for row, column in ((0, 0), (15, 0), (0, 15), (15, 15), (5, 11)):
+    for row, column in ((0, 0), (15, 0), (0, 15), (15, 15), (5, 11), (9, 6)):  # on every rank
         whole = picture()
         whole[1, 2, row, column] = float("nan")
         for name, function in functions.items():
@@ -280,7 +282,8 @@ def copies_are_compared():
     more = nn.Sequential(*[nn.Conv2d(4, 4, 1)] * (1 + is_last), nn.Conv2d(4, 4, 1, bias=False))
     refused_by_name(spatial.convert(more), spatial.shard(picture()), "is not the same")
     refused_by_name(spatial.shard, torch.full((3, 4, 16, 16), float(is_last)), "(3, 4, 16, 16) that shard cuts")
-    spatial.shard(torch.full((3, 4, 16, 16), float(is_last)))  # a shape that was compared
+    spatial.shard(torch.ones(3, 4, 16, 16))
+    refused_by_name(spatial.shard, torch.full((3, 4, 16, 16), float(is_last)), "(3, 4, 16, 16) that shard cuts")
     x = spatial.shard(picture())
     draws = spatial.convert(Call(lambda x: x * torch.empty(2, 1, 1, 1).bernoulli_(0.5)), trust=["Call"])
     for is_training in (True, False):
@@ -292,15 +295,31 @@ def copies_are_compared():
     draws(x)  # in a mode that was compared
     ranks.is_checking = True
     try:
-        refused_by_name(spatial.shard, torch.full((3, 4, 16, 16), float(is_last)), "(3, 4, 16, 16) that shard cuts")
         x, model = spatial.shard(picture()), spatial.convert(nn.Identity())
-        refused_by_name(lambda x: x * torch.full((4, 1, 1), float(is_last)), x, "(4, 1, 1) that meets a stripe")
+        unlike = lambda *shape: torch.full(shape, 1.0 + is_last)
+        channels_last, classes = x.movedim(1, -1), x.argmax(1)
+        for name, call in {
+                "(4, 1, 1)": lambda: x * unlike(4, 1, 1), "(4, 5)": lambda: channels_last @ unlike(4, 5),
+                "(4, 6)": lambda: torch.einsum("nchw,cd->ndhw", x, unlike(4, 6)), "(7, 4)": lambda: F.linear(channels_last, unlike(7, 4)),
+                "(256, 256)": lambda: F.scaled_dot_product_attention(*[x.flatten(2).mT] * 3, attn_mask=unlike(256, 256)),
+                "(1,)": lambda: x[:, [int(is_last)]], "(2,)": lambda: x[:, unlike(2).long()],
+                "(3,)": lambda: x.index_select(1, unlike(3).long()), "(4,)": lambda: F.cross_entropy(x, classes, unlike(4)),
+                "(2, 4, 16, 16)": lambda: F.mse_loss(x, unlike(2, 4, 16, 16)), "(3, 8)": lambda: F.embedding(classes, unlike(3, 8)),
+                "(2, 4, 1, 1)": lambda: F.conv2d(x, unlike(2, 4, 1, 1)), "()": lambda: (x * 1).__setitem__((slice(None), 0), unlike()),
+                "(4,) that": lambda: F.group_norm(x, 2, unlike(4)), "(1, 4) that": lambda: torch.cdist(channels_last, unlike(1, 4)),
+                "(2, 1, 16, 16)": lambda: torch.cat([x, unlike(2, 1, 16, 16)], 1)}.items():
+            refused_by_name(lambda _: call(), x, f"a tensor of shape {name}", "that meets a stripe")
         model(x * torch.ones(4, 1, 1))
         draws = spatial.convert(Call(lambda x: x * random.choice([1, 1])), trust=["Call"])
         random.seed(int(is_last))
         model(x)
         refused_by_name(draws, x, "Python's random")
         random.seed(1)
+        draws(x)
+        draws = spatial.convert(Call(lambda x: x + np.random.rand()), trust=["Call"])
+        np.random.seed(int(is_last))
+        refused_by_name(draws, x, "numpy's generator")
+        np.random.seed(1)
         draws(x)
         draws = spatial.convert(Call(lambda x: x * torch.empty(1 + is_last).uniform_().numel()), trust=["Call"])
         refused_by_name(draws, x, "generator of the CPU")

@@ -5,8 +5,9 @@ import sys
 import torch
 from torch import nn
 
+import architectures
 import gloo
-from comparison import striped_like_whole
+from comparison import Different, striped_like_whole
 from ucudnn import spatial
 
 DEEP = 1e-7  # for fp64 sums through some hundred layers, whose norms divide by small variances
@@ -116,6 +117,17 @@ def segmentation_refused():
         raise AssertionError(f"not refused: {texts}")
 
 
+def deformable_is_refused():
+    from torchvision.ops import deform_conv2d
+    x = spatial.shard(picture(1, 4, 16, 16))
+    try:
+        deform_conv2d(x, spatial.shard(torch.zeros(1, 18, 16, 16)), picture(3, 4, 3, 3), padding=1)
+    except spatial.NotSupported as refusal:
+        assert "deform_conv2d" in str(refusal) and "spatial.gather" in str(refusal), refusal
+        return
+    raise AssertionError("not refused")
+
+
 class Block(nn.Sequential):
     def __init__(self, inputs, outputs):
         super().__init__(nn.Conv3d(inputs, outputs, 3, padding=1), nn.BatchNorm3d(outputs), nn.ReLU(inplace=True),
@@ -143,6 +155,41 @@ def unet():
     striped_like_whole(UNet(), picture(1, 1, 16, 16, 16), trust=["UNet", "Block"], tolerance=DEEP)
 
 
+LISTED = {
+    "timm": """lcnet_050 mobilenetv3_small_100 ghostnet_100 regnety_002 seresnet18 ecaresnet26t convnext_atto repghostnet_050
+               mobilenetv2_035 tinynet_e skresnet18 hardcorenas_a""",
+    "torchvision": "shufflenet_v2_x0_5 mnasnet0_5 squeezenet1_1 regnet_x_400mf mobilenet_v2"}
+
+
+def made(package, name):
+    torch.manual_seed(5)
+    if package == "timm":
+        import timm
+        model = timm.create_model(name, pretrained=False, num_classes=10, drop_rate=0.0)
+    elif package == "torchvision":
+        import torchvision
+        model = torchvision.models.get_model(name, weights=None, num_classes=10)
+    else:
+        model = architectures.MADE[name]()
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return model.double()
+
+
+def trained(package):
+    """Compares each model of a list in training, on a grid of equal stripes, and in two stripes of which one is longer."""
+    failed = {}
+    for name in LISTED[package].split() if package in LISTED else architectures.MADE:
+        model = made(package, name)
+        try:
+            striped_like_whole(model, picture(2, 3, 128 if spatial.ranks().grid.ranks == 4 else 96, 64), multiple=32,
+                               trust={type(module) for module in model.modules()}, tolerance=DEEP)
+        except (Different, spatial.NotSupported) as error:
+            failed[name] = f"{type(error).__name__}: {error}"
+    assert not failed, "\n".join(f"{name}: {why}" for name, why in failed.items())
+
+
 def unknown():
     """A model with classes that nobody vouches for is refused, and each of them is listed."""
     try:
@@ -158,8 +205,9 @@ def unknown():
 if __name__ == "__main__":
     gloo.join()
     functions = {f.__name__: f for f in (vae_decoder, vae_encoder, resnet, resnet_at_224, resnet_at_224_in_multiples,
-                                         frozen_norms_of_one_row, segmentation_refused, unet, unknown)}
+                                         frozen_norms_of_one_row, segmentation_refused, deformable_is_refused, unet, unknown)}
     functions |= {name: lambda name=name: segmentation(name) for name in (
         "deeplabv3_resnet50", "deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large")}
+    functions |= {f"trained_{package}": lambda package=package: trained(package) for package in (*LISTED, "architectures")}
     functions["fcn_resnet50"] = lambda: segmentation("fcn_resnet50", aux_loss=True)
     functions[sys.argv[1]]()

@@ -74,6 +74,16 @@ class Models(unittest.TestCase):
     def test_segmentation_is_refused_with_dropout_and_where_a_stride_leaves_a_rest(self):
         self.on(2, "h2", "segmentation_refused", "torchvision")
 
+    def test_listed_models_in_training(self):
+        """Models of docs/spatial.md's table, on two by two parts and on unequal stripes."""
+        for package, needed in (("architectures", "torchvision"), ("torchvision", "torchvision"), ("timm", "timm")):
+            for count, grid in ((4, "h2w2"), (2, "h2")):
+                with self.subTest(package=package, grid=grid):
+                    self.on(count, grid, f"trained_{package}", needed)
+
+    def test_deformable_convolution_is_refused(self):
+        self.on(2, "h2", "deformable_is_refused", "torchvision")
+
     def test_volumetric_u_net(self):
         for count, grid in ((2, "d2"), (4, "h4"), (4, "d2h2")):
             self.on(count, grid, "unet")

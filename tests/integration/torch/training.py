@@ -1,5 +1,6 @@
 """Compares gradients of training steps on stripes with one process. training_test.py runs it with a case's name."""
 import copy
+import functools
 import gc
 import sys
 
@@ -211,20 +212,25 @@ def losing_stripes_is_refused():
     raise AssertionError("not refused")
 
 
-class Counted:
-    """Counts the sums of gradients that the ranks begin meanwhile."""
+class Noted:
+    """Notes what the ranks exchange meanwhile, by the names of the methods of cells.Ranks, and when a sum that was begun is
+    waited for ("end")."""
+    methods = "begin_sum", "all_reduce", "all_gather", "swap"
 
     def __enter__(self):
-        self.count, self._call = 0, spatial.ranks().begin_sum
-
-        def begin_sum(*args):
-            self.count += 1
-            return self._call(*args)
-        spatial.ranks().begin_sum = begin_sum
+        self.calls = []
+        for name in self.methods:
+            setattr(spatial.ranks(), name, functools.partial(self._noted, name, getattr(spatial.ranks(), name)))
         return self
 
+    def _noted(self, name, call, *args):
+        self.calls.append(name)
+        result = call(*args)
+        return functools.partial(self._noted, "end", result) if name == "begin_sum" else result
+
     def __exit__(self, *_):
-        del spatial.ranks().begin_sum
+        for name in self.methods:
+            delattr(spatial.ranks(), name)
 
 
 def deep(count=30):
@@ -243,13 +249,34 @@ def in_few_sums():
         (whole(images) ** 2).sum().backward()
         gc.collect()
         gc.disable()
-        with Counted() as counted:
-            (model(spatial.shard(images)) ** 2).sum().backward()
-        assert 1 < counted.count <= 8, counted.count
+        with Noted() as noted:
+            loss = (model(spatial.shard(images)) ** 2).sum()
+            assert noted.calls.count("all_reduce") == 1, noted.calls  # the loss's own
+            noted.calls.clear()
+            loss.backward()
+            del loss
+        sums_begun = noted.calls.count("begin_sum")
+        assert 1 < sums_begun <= 8 and "all_reduce" not in noted.calls, noted.calls
+        # The first sums go on while rows of earlier layers are exchanged, and are waited for at the end.
+        begun, ended = noted.calls.index("begin_sum"), noted.calls.index("end")
+        assert "swap" in noted.calls[begun:ended] and "swap" not in noted.calls[ended:], noted.calls
         assert not [each for each in gc.get_objects() if type(each) is sums._Group], "a step leaves something behind"
         gc.enable()
         gradients_alike(model, whole, f"step {step}: ")
     assert not any(parameter.grad._is_view() for parameter in model.parameters() if parameter.grad is not None)
+
+
+def one_exchange_a_norm():
+    """Statistics are gathered once and summed once in the backward pass, with the parameters' gradients apart."""
+    torch.manual_seed(7)
+    model = spatial.convert(nn.Sequential(nn.BatchNorm2d(3), nn.Tanh(), nn.GroupNorm(3, 3), nn.Tanh(), nn.InstanceNorm2d(3)))
+    model(spatial.shard(batch(0)[0]))  # the first pass compares copies
+    with Noted() as noted:
+        y = model(spatial.shard(batch(0)[0]).requires_grad_())
+        assert noted.calls == ["all_gather"] * 3, noted.calls
+        noted.calls.clear()
+        y.square().sum().backward()
+    assert noted.calls.count("all_reduce") == 4 and noted.calls.count("begin_sum") == 1, noted.calls  # one is the loss's
 
 
 def with_weight_decay_in_the_loss():
@@ -338,12 +365,48 @@ def checkpointed_norm():
     gradients_alike(model, whole)
 
 
+class Nested(nn.Module):
+    """Checkpoints inside a checkpoint, between which something else is computed."""
+
+    def __init__(self, outer, inner):
+        super().__init__()
+        self.outer, self.inner = outer, inner
+        self.layer, self.norm = nn.Conv2d(3, 3, 3, 1, 1), nn.GroupNorm(1, 3)
+
+    def twice(self, x):
+        once = lambda x: checkpoint(lambda x: self.norm(self.layer(x).tanh()), x, use_reentrant=self.inner)
+        return once(once(x.sin()).sigmoid()) + once(x).cos()
+
+    def forward(self, x):
+        return checkpoint(self.twice, x, use_reentrant=self.outer)
+
+
+def penalty(loss, model):
+    return sum(each.square().mean() for each in torch.autograd.grad(loss, list(model.parameters()), create_graph=True))
+
+
+def nested_checkpoints():
+    """They begin with a leaf that is cut afterwards. torch itself has second derivatives of none that are reentrant."""
+    for outer, inner, order in ((True, True, 1), (True, False, 1), (False, True, 1), (False, False, 1), (False, False, 2)):
+        torch.manual_seed(7)
+        whole, found = Nested(outer, inner), []
+        model = spatial.convert(copy.deepcopy(whole), trust=[Nested])
+        for each, cut in ((whole, lambda x: x), (model, spatial.shard)):
+            x = batch(0)[0].requires_grad_()
+            loss = each(cut(x)).pow(3).mean()
+            (loss if order == 1 else penalty(loss, each)).backward()
+            found.append(x.grad)
+        gradients_alike(model, whole, f"{outer}, {inner}, {order}: ")
+        check_close("gradient of the images", found[1], found[0])
+
+
 OF_GROUPS = {f"{count} steps": lambda count=count: accumulated(count) for count in (1, 2, 4)}
 OF_GROUPS |= {f"{count} steps without sync": lambda count=count: without_sync(count) for count in (1, 2, 4)}
 ON_MANY = {"frozen": frozen, "reentrant": lambda: checkpointed(True), "not_reentrant": lambda: checkpointed(False),
-           "backward_twice": backward_twice, "few sums": in_few_sums, "weight decay": with_weight_decay_in_the_loss,
+           "backward_twice": backward_twice, "few sums": in_few_sums, "norms": one_exchange_a_norm, "weight decay": with_weight_decay_in_the_loss,
            "hooks of parameters": with_hooks_of_parameters, "autograd.grad": by_autograd_grad, "two passes": of_two_passes, "weights replaced": lambda: weights_that_change(False),
-           "weights in place": lambda: weights_that_change(True), "a checkpoint that ends with a norm": checkpointed_norm}
+           "weights in place": lambda: weights_that_change(True), "a checkpoint that ends with a norm": checkpointed_norm,
+           "nested checkpoints": nested_checkpoints}
 OF_GROUPS |= {"unused, wrapped": lambda: unused(True), "twenty_steps": twenty_steps}
 CASES = {
     **OF_GROUPS, **ON_MANY, "unused": lambda: unused(False), "written_over": written_over,
