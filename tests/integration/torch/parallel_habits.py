@@ -184,8 +184,8 @@ def frozen():
 
 
 def frozen_counts():
-    """Elements that move were worked out by hand. Each of four ranks has two images, but in fc1, whose 9 channels are divided:
-    two images of 96 numbers go to the three other ranks there, and come from fc1 with two images of each channel."""
+    """The elements that move were worked out by hand. Each of four ranks has two images, but fc1 divides its 9 channels: a rank
+    sends its two images of 96 numbers to three others before it, and each of them two images of its channels after it."""
     divided, _, x, y = pair(5, plan=pinned({None: {"n": 4}, "fc1": {"c": 4}}))
     channels, peers = divided.fc1.bias.numel(), 1 if RANK else 3
     after = 3 * 2 * channels + 2 * (9 - channels)  # sent forward, and sent as gradients
@@ -315,8 +315,9 @@ def autocast():
     before.retain_grad(), after.retain_grad()
     found.backward(), wanted.backward()
     assert found.item() == wanted.item(), (found, wanted)
-    # One rank subtracts what the statistics make of a gradient before it rounds, a divided layer rounds that, too; then ranks
-    # round their parts of the gradient of the weight. These bounds are each rounding's part of the largest possible number.
+    # On one device, a batch normalization rounds its gradient once. A divided one rounds the gradient without the part of the
+    # statistics, this part, and their difference. Then each rank rounds its part of the gradient of conv.weight. A bound is a
+    # rounding's share of the largest possible sum of what is rounded.
     rounding, axes = 2.0**-8, (0, 2, 3)
     whole, direct = before.grad.abs().float().sum(axes), (after.grad.float() * single.bn.weight.view(1, -1, 1, 1)).abs().sum(axes)
     bounds = {"conv.weight": (1 + rounding)**2 * rounding * (direct + 5 * whole).view(-1, 1, 1, 1),
@@ -819,7 +820,7 @@ def carried():
                  for key in expected}
         torch.distributed.checkpoint.load(alone, checkpoint_id=str(folder / f"{name}{WORLD}"))  # as a program without a plan does
         for key, values in expected.items():
-            assert set(whole[key]) == set(values) and len(values) > 15, (whole[key].keys(), values.keys())
+            assert set(whole[key]) == set(values) and len(values) >= 12, (name, key)
             for one, value in values.items():
                 assert torch.equal(torch.as_tensor(whole[key][one]), torch.as_tensor(value)), f"{name}, {WORLD} ranks: {one}"
                 assert torch.equal(torch.as_tensor(alone[key][one]), torch.as_tensor(value)), f"{name}, {WORLD} ranks: {one}"
