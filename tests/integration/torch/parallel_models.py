@@ -9,7 +9,6 @@ import schedules
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from parallel_habits import sgd
 from parallel_ranks import RANK, WORLD, part, plan_file
 from ucudnn import parallel
 from ucudnn.parallel.tracing import describe
