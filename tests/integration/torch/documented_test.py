@@ -1,8 +1,10 @@
-"""Tests the program of docs/spatial.md that decodes a picture in stripes: it is ten lines long, and prints on four ranks what
-the page says, except for the rounding."""
+"""Tests the programs of pages. That of docs/spatial.md, which decodes a picture in stripes, is ten lines long, and prints on four
+ranks what the page says, except for the rounding. That of docs/parallel.md, which trains by a plan, moves and keeps as many
+elements as the page and the README say."""
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -16,9 +18,11 @@ RANKS = 4
 LARGEST = 4 * 2.0 ** -24 * 256
 
 
+COMMAND = os.environ.get("UCUDNN_TEST_COMMAND")
+
+
 def setUpModule():
     gloo.need("torch")
-    gloo.need("diffusers")
 
 
 def documented():
@@ -35,7 +39,20 @@ def parted(line):
     return text, float(difference)
 
 
+def torchrun(path, **variables):
+    """Returns what the program prints on four ranks."""
+    result = subprocess.run([sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS),
+                             path], env=os.environ | {"PYTHONPATH": str(gloo.ROOT / "python"), "OMP_NUM_THREADS": "1"} | variables,
+                            capture_output=True, text=True, timeout=600, cwd=path.parent)
+    if result.returncode:
+        raise AssertionError(result.stderr)
+    return result.stdout
+
+
 class Documented(unittest.TestCase):
+    def setUp(self):
+        gloo.need("diffusers")
+
     def test_program_has_ten_lines(self):
         self.assertEqual(10, len(documented()[0].splitlines()))
 
@@ -44,21 +61,76 @@ class Documented(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "decode.py")
             path.write_text(program)
-            variables = os.environ | {"UCUDNN_SPATIAL": f"h{RANKS}", "PYTHONPATH": str(gloo.ROOT / "python"),
-                                      "OMP_NUM_THREADS": "1"}
-            if library := os.environ.get("UCUDNN_TEST_LIBRARY"):
-                variables["UCUDNN_LIBRARY"] = library
-            result = subprocess.run([sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
-                                     str(RANKS), path], env=variables, capture_output=True, text=True, timeout=600)
-        self.assertEqual(0, result.returncode, result.stderr)
+            library = os.environ.get("UCUDNN_TEST_LIBRARY")
+            told = torchrun(path, UCUDNN_SPATIAL=f"h{RANKS}", **({"UCUDNN_LIBRARY": library} if library else {}))
         # A rank writes its line and the end of the line apart, so another rank's line may come between them.
-        lines = re.split(r"\n|(?=rank \d)", result.stdout)
+        lines = re.split(r"\n|(?=rank \d)", told)
         found = sorted(line for line in lines if line.startswith("rank "))
         print(*found, sep="\n")
         self.assertEqual(RANKS, len(expected))
         self.assertEqual([parted(line)[0] for line in expected], [parted(line)[0] for line in found])
         for line in (*expected, *found):
             self.assertLess(parted(line)[1], LARGEST, line)
+
+
+def blocks(page):
+    """Returns (language, text) of each block of code."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", (gloo.ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def reports(text):
+    """Returns (the lines of each rank without times and sizes in bytes, its loss), by rank. The end of a rank's last line may come
+    after the first one of another."""
+    found = {}
+    for report in re.split(r"(?=rank \d+: )", text)[1:]:
+        rank, loss = re.match(r"rank (\d+): .* loss (\S+)\n", report).groups()
+        lines = [" ".join(re.sub(r"loss \S+|waited .*|[\d.]+ MiB", "", line).split()) for line in report.splitlines()]
+        found[int(rank)] = [line for line in lines if line], float(loss)
+    return found
+
+
+class Trained(unittest.TestCase):
+    """The program of docs/parallel.md."""
+
+    def setUp(self):
+        gloo.need("torchvision")
+        if not COMMAND:
+            self.skipTest("UCUDNN_TEST_COMMAND names no command")
+        page = blocks("docs/parallel.md")
+        (self.machine, ), (self.program, ) = ([text for kind, text in page if kind == wanted] for wanted in ("json", "python"))
+        self.commands = next(text for _, text in page if text.startswith("$ python3 -m ucudnn.parallel describe"))
+        self.printed = next(text for _, text in page if text.startswith("$ torchrun "))
+        self.readme = next(text for _, text in blocks("README.md") if text.startswith("$ python3 -m ucudnn.parallel describe"))
+
+    def same(self, expected, found):
+        """Losses are sums in another order on another processor, after two steps in fp32."""
+        self.assertEqual(expected[0], found[0][:len(expected[0])])
+        self.assertLess(abs(expected[1] - found[1]), 0.01)
+
+    def test_ReadmeShowsTheSameProgram(self):
+        self.assertTrue(self.readme.startswith(self.commands), self.readme)
+        (shown, ), printed = reports(self.readme).values(), reports(self.printed)
+        self.same(shown, printed[0])
+        self.assertEqual(["difference 0"], [line for line in shown[0] if line.startswith("difference")])
+
+    def test_CountsAreThoseOfThePage(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "p100x4.json").write_text(self.machine)
+            (folder / "train.py").write_text(self.program)
+            for line in self.commands.splitlines():
+                words, _, output = line.removeprefix("$ ").partition(" > ")
+                words = [{"python3": sys.executable, "ucudnn": COMMAND}.get(word, word) for word in shlex.split(words)]
+                with open(folder / (output or "told"), "w") as file:
+                    subprocess.run(words, cwd=folder, stdout=file, check=True,
+                                   env=os.environ | {"PYTHONPATH": str(gloo.ROOT / "python")})
+            found = reports(torchrun(folder / "train.py"))
+        self.assertEqual(list(range(RANKS)), sorted(found))
+        for rank, (lines, loss) in found.items():
+            self.assertIn("difference 0", lines)
+            self.assertEqual(found[0][1], loss, f"rank {rank}")
+        for rank, shown in reports(self.printed).items():
+            self.same(shown, found[rank])
 
 
 if __name__ == "__main__":

@@ -106,6 +106,26 @@ class Counting(unittest.TestCase):
             with torch.device("meta"):
                 self.compare(parallel.module(file), plan, loss, loss)
 
+    def test_HierarchicalSums_GoLevelByLevel(self):
+        """Four nodes of four devices share 96 x 64 weights. In its node, a device sends each other one a quarter of them, and gets
+        a quarter back as it sends its own. What it has summed then is a quarter, of which the devices at its place in other
+        nodes have a quarter each. All others send it nothing."""
+        model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(96, 64, bias=False))
+        file, machine, plan = (f"{self.folder.name}/{name}.json" for name in ("net", "machine", "plan"))
+        for name, text in ((file, parallel.describe(model, (6, 4, 4)).text()), (machine, schedules.machine(4, 4))):
+            with open(name, "w") as output:
+                output.write(text)
+        near, far = 2 * 96 * 64 // 4, 2 * 96 * 64 // 16
+        for update, pair_of in (("hierarchical", lambda a, b: near if a // 4 == b // 4 else far if a % 4 == b % 4 else None),
+                                ("owner", lambda a, b: far)):
+            told = self.run_command("plan", file, "--machine", machine, "--batch", "32", "--update", update, "--strategy", "image",
+                                    "--schedule", "-o", plan)
+            self.assertEqual((0, ""), (told.returncode, told.stderr))
+            self.compare(model, plan, update, True)
+            for device, report in enumerate(parallel.count(model, plan, range(16))):
+                expected = {peer: [pair_of(device, peer)] * 2 for peer in range(16) if peer != device and pair_of(device, peer)}
+                self.assertEqual(expected, report.counted["update"], f"{update}, device {device}")
+
     def test_CountsArePredicted(self):
         for net in NETS:
             for devices in (4, 16):

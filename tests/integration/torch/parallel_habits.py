@@ -73,6 +73,14 @@ def random_plan(seed, batch=BATCH, change=None, **arguments):
 random_plan.count = 0
 
 
+def pinned(degrees, network=None):
+    """Returns a plan with these degrees of each layer, by name. Other layers have those of None, and by default one part."""
+    random_plan.count += 1
+    network = network or network_of()
+    return plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
+        dict.fromkeys("nchwr", 1) | degrees.get(node.name, degrees.get(None, {})), 0)).text(), f"pinned{random_plan.count}")
+
+
 def pair(seed=0, loss=F.cross_entropy, plan=None, **arguments):
     """Returns (the divided model, the single one, images, labels)."""
     random_plan.count += 1
@@ -175,17 +183,41 @@ def frozen():
     assert parallel.report(divided).difference() == 0
 
 
+def frozen_counts():
+    """The elements that move were worked out by hand. Each of four ranks has two images, but fc1 divides its 9 channels: a rank
+    sends its two images of 96 numbers to three others before it, and each of them two images of its channels after it."""
+    divided, _, x, y = pair(5, plan=pinned({None: {"n": 4}, "fc1": {"c": 4}}))
+    channels, peers = divided.fc1.bias.numel(), 1 if RANK else 3
+    after = 3 * 2 * channels + 2 * (9 - channels)  # sent forward, and sent as gradients
+    conv1, conv2, norms, fc2 = 3 * 6 * 9 + 6, 6 * 6 * 9 + 6, 2 * (6 + 6), 9 * 5 + 5  # parameters that all ranks share
+    for trained, transfer, update, statistics in (
+            (("fc", ), 3 * 2 * 96 + after, fc2, 12 + 12 + 1),  # two batch normalizations of 6 channels, and the loss
+            (("fc", "conv2"), 2 * 3 * 2 * 96 + after, fc2 + conv2, 12 + 24 + 1),
+            (("fc", "conv", "bn"), 2 * 3 * 2 * 96 + after, fc2 + conv2 + conv1 + norms, 24 + 24 + 1)):
+        for name, parameter in divided.named_parameters():
+            parameter.requires_grad_(name.startswith(trained))
+        divided(x, y).backward()
+        counted = {kind: [sum(pair[way] for pair in pairs.values()) for way in (0, 1)]
+                   for kind, pairs in parallel.report(divided).counted.items()}
+        assert counted["transfer"] == [transfer] * 2 and counted["statistics"] == [peers * statistics] * 2, (trained, counted)
+        # A rank sends three quarters of a sum, and then its own quarter, of one number more or less, to the three others.
+        assert all(abs(each - 1.5 * update) <= 1 for each in counted["update"]), (trained, counted)
+        assert counted.get("labels", [0, 0]) == [0, 0], counted
+
+
 def clipping():
-    divided, single, x, y = pair(6)
-    for order in (2.0, 1.0, float("inf")):
-        for foreach in (None, False):
-            divided.zero_grad(), single.zero_grad()
-            divided(x, y).backward()
-            F.cross_entropy(single(x), y).backward()
-            found = torch.nn.utils.clip_grad_norm_(divided.parameters(), 0.1, order, foreach=foreach)
-            wanted = torch.nn.utils.clip_grad_norm_(single.parameters(), 0.1, order, foreach=foreach)
-            assert abs(found.item() - wanted.item()) < 1e-12 * wanted.item(), (order, found, wanted)
-            same(divided, single, gradients=True)
+    for plan in (None, pinned({None: {"n": WORLD}, "fc1": {"c": WORLD}})):
+        divided, single, x, y = pair(6, plan=plan)
+        assert plan is None or divided._ucudnn.sums, "no rank shares a parameter"
+        for order in (2.0, 1.0, float("inf")):
+            for foreach in (None, False):
+                divided.zero_grad(), single.zero_grad()
+                divided(x, y).backward()
+                F.cross_entropy(single(x), y).backward()
+                found = torch.nn.utils.clip_grad_norm_(divided.parameters(), 0.1, order, foreach=foreach)
+                wanted = torch.nn.utils.clip_grad_norm_(single.parameters(), 0.1, order, foreach=foreach)
+                assert abs(found.item() - wanted.item()) < 1e-12 * wanted.item(), (order, found, wanted)
+                same(divided, single, gradients=True)
     try:
         divided.fc1.weight.grad.max()
     except parallel.NotSupported as error:
@@ -217,15 +249,84 @@ def scaler():
     same(divided, single, 1e-3)
 
 
+def overflow():
+    """Nothing but the scaler tells other ranks that the gradient of one rank's class is not finite."""
+    torch.manual_seed(27)
+    model, (_, x, _) = nn.Sequential(nn.Flatten(), nn.Linear(192, 6)).float(), made(27)
+    x, single, loss = x.float(), copy.deepcopy(model), F.binary_cross_entropy_with_logits
+    network = describe(model, (3, 8, 8))
+    divided = parallel.apply(model, pinned({"1": {"c": WORLD}}, network), loss=loss, network=network)
+    scalers = [torch.amp.GradScaler("cpu", init_scale=2.0**10) for _ in range(2)]
+    optimizers = sgd(divided), sgd(single)
+    for step in range(3):
+        labels = torch.rand(BATCH, 6, generator=torch.Generator().manual_seed(step)).float()
+        if step == 1:
+            labels[0, 0] = 1e38  # times the scale, the gradient of this number is beyond fp32
+        for scaled, optimizer, found in zip(scalers, optimizers, (divided(x, labels), loss(single(x), labels))):
+            optimizer.zero_grad()
+            scaled.scale(found).backward()
+        is_finite = all(plain(parameter.grad).isfinite().all() for parameter in divided.parameters())
+        assert is_finite == (step != 1 or RANK != 0), (step, RANK)
+        for scaled, optimizer in zip(scalers, optimizers):
+            scaled.step(optimizer)
+            scaled.update()
+        assert scalers[0].get_scale() == scalers[1].get_scale() == 2.0**(10 if step < 1 else 9), step
+        same(divided, single, 1e-6)  # sums of eight images in fp32
+
+
+class Signs(nn.Module):
+    """A network whose tensors are exact in bf16 if its images have as many ones as minus ones, until gradients go back
+    through the batch normalization."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(4, 4, 1, bias=False), nn.BatchNorm2d(4, eps=0.0)
+        self.fc1, self.fc2 = nn.Linear(64, 6), nn.Linear(6, 5)
+        with torch.no_grad():
+            self.conv.weight.copy_((torch.eye(4)[[2, 0, 3, 1]] * torch.tensor([1.0, -1.0, -1.0, 1.0])).view(4, 4, 1, 1))
+            for parameter, low, high in ((self.bn.weight, 1, 3), (self.bn.bias, -1, 2), *(
+                    (one, -1, 2) for fc in (self.fc1, self.fc2) for one in fc.parameters())):
+                parameter.copy_(torch.randint(low, high, parameter.shape))
+
+    def forward(self, x):
+        return self.fc2(torch.relu(self.fc1(torch.flatten(torch.relu(self.bn(self.conv(x))), 1))))
+
+
 def autocast():
-    divided, single, x, y = pair(8)
-    divided.float(), single.float()
+    """With bf16, a plan with sums of gradients and with statistics of all ranks errs by the roundings that it makes."""
+    torch.manual_seed(8)
+    model = Signs().float()
+    single, network = copy.deepcopy(model), describe(model, (4, 4, 4))
+    signs = torch.cat([torch.ones(BATCH * 8), -torch.ones(BATCH * 8)]).float()
+    x = torch.stack([signs[torch.randperm(BATCH * 16)].view(BATCH, 4, 4) for _ in range(4)], 1)
+    labels = torch.randint(-1, 2, (BATCH, 5)).float()
+    plan = pinned({None: {"n": WORLD}, "fc1": {"c": WORLD}}, network)
+    divided = parallel.apply(model, plan, loss=parallel.Sum(lambda y, t: (y * t).sum()), network=network)
+    executor = divided._ucudnn
+    assert executor.sums and {one.kind for one in executor.schedule.statistics.values()} >= {"batch_normalization"}
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found, wanted = divided(x.float(), y), F.cross_entropy(single(x.float()), y)
-    found.backward()
-    wanted.backward()
-    assert abs(found.item() - wanted.item()) < 0.05, (found, wanted)
-    same(divided, single, 0.05, gradients=True)
+        found = divided(x, labels)
+        before = single.conv(x)
+        after = single.bn(before)
+        hidden = single.fc1(torch.flatten(torch.relu(after), 1))
+        outputs = single.fc2(torch.relu(hidden))
+        wanted = (outputs * labels).sum()
+    assert max(hidden.abs().max(), outputs.abs().max()) <= 256 and outputs.dtype == torch.bfloat16
+    before.retain_grad(), after.retain_grad()
+    found.backward(), wanted.backward()
+    assert found.item() == wanted.item(), (found, wanted)
+    # On one device, a batch normalization rounds its gradient once. A divided one rounds the gradient without the part of the
+    # statistics, this part, and their difference. Then each rank rounds its part of the gradient of conv.weight. A bound is a
+    # rounding's share of the largest possible sum of what is rounded.
+    rounding, axes = 2.0**-8, (0, 2, 3)
+    whole, direct = before.grad.abs().float().sum(axes), (after.grad.float() * single.bn.weight.view(1, -1, 1, 1)).abs().sum(axes)
+    bounds = {"conv.weight": (1 + rounding)**2 * rounding * (direct + 5 * whole).view(-1, 1, 1, 1),
+              "bn.weight": 2.0**-20 * after.grad.abs().float().sum(axes)}  # of statistics in fp32
+    for name, parameter in single.named_parameters():
+        error = (plain(divided.get_parameter(name).grad) - part(divided, name, parameter.grad)).abs()
+        bound = part(divided, name, bounds.get(name, torch.zeros(())).expand(parameter.shape))
+        assert (error <= bound).all(), f"rank {RANK}: {name} differs by {error.max()} of {bound.max()}"
+    assert parallel.report(divided).difference() == 0
 
 
 def evaluation():
@@ -315,12 +416,58 @@ def dropout():
         losses = first(x, y).item(), second(x, y).item()
         assert abs(losses[0] - losses[1]) < 1e-12, losses
     from ucudnn.parallel.dropout import kept
+    box, inner = ((0, 8), (0, 6), (0, 1), (0, 5), (0, 4)), ((3, 7), (2, 4), (0, 1), (1, 3), (2, 4))
+    for per, shape in (("element", (8, 6, 5, 4)), ("channel", (8, 6, 1, 1)), ("image", (8, 1, 1, 1))):
+        mask, own = (kept(1, 2, 3, each, box, (0, 1, 3, 4), 0.5, per, torch.device("cpu")) for each in (box, inner))
+        assert mask.shape == shape and torch.equal(own.expand(4, 2, 2, 2), mask.expand(8, 6, 5, 4)[3:7, 2:4, 1:3, 2:4]), per
     box = ((0, 64), (0, 100), (0, 1), (0, 1), (0, 1))
     mask = kept(1, 2, 3, box, box, (0, 1, 3, 4), 0.25, "element", torch.device("cpu"))
     assert abs(mask.double().mean().item() - 0.75) < 0.03
     inner = ((3, 9), (20, 31), (0, 1), (0, 1), (0, 1))
     assert torch.equal(mask[3:9, 20:31], kept(1, 2, 3, inner, box, (0, 1, 3, 4), 0.25, "element", torch.device("cpu")))
     assert not torch.equal(mask, kept(1, 3, 3, box, box, (0, 1, 3, 4), 0.25, "element", torch.device("cpu")))
+
+
+class Dropping(nn.Module):
+    """Channels, images and elements are dropped, behind layers of several partitions."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.channels, self.next = nn.Conv2d(3, 6, 3, padding=1), nn.Dropout2d(0.4), nn.Conv2d(6, 6, 3, padding=1)
+        self.fc, self.elements, self.last = nn.Linear(6 * 8 * 8, 9), nn.Dropout(0.5), nn.Linear(9, 5)
+
+    def forward(self, x):
+        x = self.channels(torch.relu(self.conv(x)))
+        y = self.next(x)
+        if self.training:
+            y = y * torch.empty([y.shape[0], 1, 1, 1], dtype=y.dtype).bernoulli_(0.75).div_(0.75)
+        return self.last(self.elements(self.fc(torch.flatten(x + y, 1))))
+
+
+def dropout_alone():
+    """Four ranks have the loss and the gradients of the one that ran before, whatever drops and however it is divided."""
+    file, network = os.path.join(os.environ["UCUDNN_TEST_FOLDER"], "dropout"), describe(Dropping(), (3, 8, 8))
+    expected = torch.load(file) if WORLD > 1 else None
+    assert [node.call["per"] for node in network.nodes if node.op == "dropout"] == ["channel", "image", "element"]
+    for degrees in ({}, {None: {"n": WORLD}}, {"conv": {"c": 3}, "next": {"h": WORLD}, "fc": {"c": WORLD}},
+                    {"conv": {"n": 2, "w": 2}, "next": {"n": 2, "c": 2}, "fc": {"n": 2, "c": 2}},
+                    {"conv": {"h": WORLD}, "next": {"c": WORLD}, "fc": {"n": WORLD}, "last": {"c": 2}})[:None if WORLD > 1 else 1]:
+        torch.manual_seed(28)
+        model, (_, x, y) = Dropping(), made(28)
+        divided, found = parallel.apply(model, pinned(degrees, network), loss=F.cross_entropy, network=network), []
+        for step in range(2):
+            divided.zero_grad()
+            loss = divided(x, y)
+            loss.backward()
+            found.append({"loss": loss.detach(), **{name: plain(one.grad) for name, one in divided.named_parameters()}})
+        for one, other in zip(found, expected or found):
+            for name, value in one.items():
+                wanted = part(divided, name, other[name]) if name != "loss" else other[name]
+                assert torch.allclose(value, wanted, rtol=1e-12, atol=1e-12), f"{degrees}, rank {RANK}: {name}"
+        divided._ucudnn.close()
+    if WORLD == 1:
+        assert found[0]["loss"] != found[1]["loss"], "each step has masks of its own"
+        torch.save(found, file)
 
 
 def unlike_weights():
@@ -353,10 +500,8 @@ def checkpointed():
 
 def overwriting():
     """An output that one step alone reads gives its place to this step's output, and no bit changes."""
-    random_plan.count += 1
     model, x, y = made(18)
-    divided = apply(model, plan_file(schedules.Writer(network_of(), BATCH, WORLD, lambda node: (
-        dict.fromkeys("nchwr", 1) | {"n": WORLD}, 0)).text(), "overwriting"))
+    divided = apply(model, pinned({None: {"n": WORLD}}))
     executor = divided._ucudnn
     executor.read_model(divided)
     plan, found = executor.plan(BATCH), []
@@ -485,10 +630,8 @@ def rules():
     """All ranks refuse what the plan alone forbids, also the ranks that would not run into it."""
     network = describe(Odd(), (3, 8, 8))
 
-    def plan(**degrees):
-        random_plan.count += 1
-        return plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
-            dict.fromkeys("nchwr", 1) | {"c": degrees.get(node.name, 1)}, 0)).text(), f"rules{random_plan.count}")
+    def plan(**parts):
+        return pinned({name: {"c": count} for name, count in parts.items()}, network)
     refused(lambda: parallel.apply(Odd(), plan(conv=2)), parallel.NotSupported, "a softmax over divided channels")
     refused(lambda: parallel.apply(Odd(), plan(last=2), loss=lambda y, t: y.mean()), parallel.NotSupported,
             "last: classes 0 to 3 of 5 are on rank 0, where F.cross_entropy and")
@@ -523,10 +666,7 @@ def norms():
         torch.manual_seed(23)
         model, (_, x, y) = Norms(), made(23)
         network, single = describe(model, (3, 8, 8)), copy.deepcopy(model)
-        random_plan.count += 1
-        plan = plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
-            dict.fromkeys("nchwr", 1) | degrees.get(node.name, {}), 0)).text(), f"norms{random_plan.count}")
-        divided = parallel.apply(model, plan, loss=F.cross_entropy)
+        divided = parallel.apply(model, pinned(degrees, network), loss=F.cross_entropy)
         if RANK < 2:
             assert (len(divided.group.weight), len(divided.layer.weight)) == channels, degrees
         divided(x, y).backward()
@@ -553,9 +693,7 @@ def losses():
         layers = nn.Conv2d(3, 6, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 6)
         model, (_, x, y) = nn.Sequential(*layers[:count]), made(26)
         network, single = describe(model, (3, 8, 8), loss=loss), copy.deepcopy(model)
-        random_plan.count += 1
-        plan = plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
-            dict.fromkeys("nchwr", 1) | {"c": WORLD}, 0)).text(), f"losses{random_plan.count}")
+        plan = pinned({None: {"c": WORLD}}, network)
         if refusal is not None:
             refused(lambda: parallel.apply(model, plan, loss=told), parallel.NotSupported, refusal)
             continue
@@ -572,11 +710,8 @@ def losses():
 
 def local_batch_norm():
     """Each part of the images has its own statistics, as if it were a batch of its own."""
-    random_plan.count += 1
     model, x, y = made(24)
-    single, network = copy.deepcopy(model), network_of()
-    plan = plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
-        dict.fromkeys("nchwr", 1) | {"n": WORLD}, 0)).text(), "local")
+    single, plan = copy.deepcopy(model), pinned({None: {"n": WORLD}})
     divided = apply(model, plan, batch_norm="local")
     divided(x, y).backward()
     rows = [divided._ucudnn.schedule.nodes["conv1"].boxes[rank][0] for rank in range(WORLD)]
@@ -659,6 +794,46 @@ def states():
         a, b = parallel.whole_state_dict(divided), parallel.whole_state_dict(other)
         for name, value in a["model"].items():
             assert torch.allclose(value.double(), b["model"][name].double(), rtol=1e-9, atol=1e-11), name
+
+
+def carried():
+    """The state of four ranks goes to two, to another plan on three and into one process, and keeps every bit of parameters and
+    optimiser. Each run reads what the one before it has written."""
+    folder, before = pathlib.Path(os.environ["UCUDNN_TEST_FOLDER"]), {2: 4, 3: 2, 1: 3}
+    for name, kind in (("sgd", sgd), ("adam", lambda model: torch.optim.AdamW(model.parameters(), lr=0.01))):
+        divided, single, x, y = pair(30 + WORLD)
+        optimizer = kind(divided)
+        if WORLD == 4:
+            for step in range(2):
+                optimizer.zero_grad()
+                divided(x, y).backward()
+                optimizer.step()
+        else:
+            parallel.load(divided, str(folder / f"{name}{before[WORLD]}"), optimizer)
+        whole = parallel.whole_state_dict(divided, optimizer)
+        if WORLD == 4 and RANK == 0:
+            torch.save(whole, folder / name)
+        dist.barrier()
+        expected = torch.load(folder / name)
+        parallel.save(divided, str(folder / f"{name}{WORLD}"), optimizer)
+        alone = {key: {one: torch.zeros_like(torch.as_tensor(value)) for one, value in expected[key].items()}
+                 for key in expected}
+        torch.distributed.checkpoint.load(alone, checkpoint_id=str(folder / f"{name}{WORLD}"))  # as a program without a plan does
+        for key, values in expected.items():
+            assert set(whole[key]) == set(values) and len(values) >= 12, (name, key)
+            for one, value in values.items():
+                assert torch.equal(torch.as_tensor(whole[key][one]), torch.as_tensor(value)), f"{name}, {WORLD} ranks: {one}"
+                assert torch.equal(torch.as_tensor(alone[key][one]), torch.as_tensor(value)), f"{name}, {WORLD} ranks: {one}"
+        if WORLD == 1:  # and torch's own optimiser goes on with it
+            single.load_state_dict(expected["model"])
+            other = kind(single)
+            for parameter, own in single.named_parameters():
+                other.state[own] = {entry: expected["optimizer"][f"{parameter}.{entry}"] for entry in (
+                    ["momentum_buffer"] if name == "sgd" else ["step", "exp_avg", "exp_avg_sq"])}
+            optimizer.zero_grad()
+            divided(x, y).backward(), F.cross_entropy(single(x), y).backward()
+            optimizer.step(), other.step()
+            same(divided, single)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 """Everything that programs do with a divided model gives what it gives on one device, or is refused by name, on every rank."""
+import os
 import pathlib
+import tempfile
 import unittest
+from unittest import mock
 
 import gloo
 
@@ -10,14 +13,20 @@ gloo.need("torch")
 class Habits(gloo.RanksTest):
     script = str(pathlib.Path(__file__).with_name("parallel_habits.py"))
 
+    def one_after_the_other(self, counts, *arguments):
+        """Each run finds in a folder what those before it have written."""
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, UCUDNN_TEST_FOLDER=folder):
+            for count in counts:
+                self.on(count, "", *arguments)
+
     def test_Backward_OfSeveralPasses_AddsUp(self):
         self.on(3, "", "two_forwards", "second_backward", "double_backward", "accumulation", "checkpointed", "overwriting")
 
     def test_FrozenLayers_MoveNothing(self):
-        self.on(4, "", "frozen")
+        self.on(4, "", "frozen", "frozen_counts")
 
     def test_NormsAndScalers_AreThoseOfTheWholeModel(self):
-        self.on(3, "", "clipping", "scaler", "autocast")
+        self.on(3, "", "clipping", "scaler", "overflow", "autocast")
 
     def test_EvaluationAndAverages_AreThoseOfOneDevice(self):
         self.on(3, "", "evaluation", "averaged", "unlike_weights")
@@ -33,12 +42,14 @@ class Habits(gloo.RanksTest):
 
     def test_Dropout_IsTheSameInEveryPartition(self):
         self.on(4, "", "dropout")
+        self.one_after_the_other((1, 4), "dropout_alone")
 
     def test_Replicas_HaveTheSameBits(self):
         self.on(4, "", "replicas", "overlap_off")
 
     def test_States_GoIntoOtherPlansAndOneProcess(self):
         self.on(3, "", "states")
+        self.one_after_the_other((4, 2, 3, 1), "carried")
 
     def test_WhatDoesNotFit_IsRefusedOnAllRanks(self):
         self.on(3, "", "refusals", "rules", "calls")

@@ -25,6 +25,9 @@ class Models(gloo.RanksTest):
         self.compare("densenet", "mobilenet_v3_small")
 
     def test_Inception(self):
+        self.compare("inception_v3 without")
+
+    def test_InceptionWithItsSecondHead(self):
         self.compare("inception_v3")
 
     def test_EfficientNetAndConvNeXt(self):

@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from parallel_habits import apply, made, network_of, same, sgd
-from parallel_ranks import WORLD, plan_file
+from parallel_ranks import WORLD, part, plan_file
 from torch import nn
 from ucudnn import parallel
-from ucudnn.parallel.boxes import part
+from ucudnn.parallel import boxes
 
 COUNT = [0]
 
@@ -27,14 +27,14 @@ def scheme(model, batch, letter, count, update_every="batch", network=None):
         axis = "c" if node.name in connected else "n"
         return {each: WORLD if each == axis else 1 for each in "nchwr"}, 0
     if letter == "b":
-        images = [[part(batch, count, number)] for number in range(count)]
+        images = [[boxes.part(batch, count, number)] for number in range(count)]
     else:
         images = []
         for number in range(count):
             images.append([])
             for worker in range(WORLD):
-                begin, end = part(batch, WORLD, worker)
-                low, high = part(end - begin, count, number)
+                begin, end = boxes.part(batch, WORLD, worker)
+                low, high = boxes.part(end - begin, count, number)
                 images[-1].append([begin + low, begin + high])
     COUNT[0] += 1
     passes = (letter, images, update_every) if letter != "a" else None
@@ -161,6 +161,42 @@ def half_precision():
             assert "model.step(images, labels, optimizer, scaler)" in str(error)
         else:
             raise AssertionError("no refusal")
+
+
+def scaled():
+    """model.step(images, labels, optimizer, scaler) is the loop of one device: it skips what overflows, and in fp16 keeps gradients
+    that are below the least number of this type before they are scaled."""
+    batch = 4 * WORLD
+    for letter, half in (("b", False), ("c", False), ("b", True), ("c", True)):
+        torch.manual_seed(5)
+        model, (_, x, y) = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 9), nn.ReLU(),
+                                         nn.Linear(9, 5)), made(5, batch)
+        if half:
+            model, x = model.float(), x.float()
+        single, network, weight = copy.deepcopy(model), parallel.describe(model, (3, 8, 8)), 2.0**-16 if half else 1.0
+        plan = scheme(model, batch, letter, WORLD, network=network)
+        divided = parallel.apply(model, plan, loss=[(F.cross_entropy, weight)], network=network)
+        scalers = [torch.amp.GradScaler("cpu", init_scale=2.0**40, backoff_factor=2.0**-24) for _ in range(2)]
+        optimizers = sgd(divided), sgd(single)
+        for step in range(3):
+            with torch.autocast("cpu", dtype=torch.float16, enabled=half):
+                found = divided.step(x, y, optimizers[0], scalers[0])
+                optimizers[1].zero_grad()
+                wanted = weight * F.cross_entropy(single(x), y)
+            scalers[1].scale(wanted).backward()
+            scalers[1].step(optimizers[1])
+            scalers[1].update()
+            # In fp16, a tensor is rounded at most eight times on its way forward and eight on the way back.
+            within = 16 * 2.0**-11 if half else 1e-11
+            assert abs(found.item() - wanted.item()) <= within * wanted.item(), (letter, half, step, found, wanted)
+            assert scalers[0].get_scale() == scalers[1].get_scale() == (2.0**16 if half else 2.0**40), (letter, half, step)
+            for name, parameter in single.named_parameters() if step else ():
+                own = divided.get_parameter(name)
+                error = (own.grad - part(divided, name, parameter.grad)).as_subclass(torch.Tensor).abs()
+                assert 0 < parameter.grad.abs().max() and (error <= within * parameter.grad.abs().max()).all(), (
+                    letter, half, step, name, error.max(), parameter.grad.abs().max())
+        same(divided, single, 1e-11 if not half else 2.0**-20)
+        divided._ucudnn.close()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,9 @@ class Passes(gloo.RanksTest):
         self.on(2, "", "synchronous")
         self.on(4, "", "counted", "half_precision")
 
+    def test_Scalers_ScaleEachPass(self):
+        self.on(3, "", "scaled")
+
     def test_Normalizations_AreThoseOfEachImage(self):
         self.on(3, "", "normalized")
 

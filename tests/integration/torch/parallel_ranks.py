@@ -20,6 +20,7 @@ from ucudnn.parallel.reading import network_in
 from ucudnn.parallel.transport import Transport
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+LEVELS, UPDATES = {4: [2, 2]}.get(WORLD, [WORLD]), ["owner", "owner", "hierarchical"]
 COMMAND = os.environ.get("UCUDNN_TEST_COMMAND")
 
 
@@ -46,7 +47,7 @@ def part(model, name, whole):
 def planned(rng, text, network, batch, last):
     """Returns a schedule that `ucudnn plan` makes with random degrees of its layers; it chooses the degrees itself for layers
     whose random ones it refuses. Rank 0 runs it. `last` has the degrees of the last layer."""
-    pins = {}
+    pins, update = {}, rng.choice(UPDATES)
     for node in network.nodes:
         if node.inputs and node.op not in schedules.FOLLOWERS:
             parts = rng.choice([parts for parts in range(1, WORLD + 1) if WORLD % parts == 0])
@@ -57,11 +58,11 @@ def planned(rng, text, network, batch, last):
     if RANK == 0:
         folder = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
         (folder / "net.json").write_text(text)
-        (folder / "machine.json").write_text(schedules.machine(WORLD))
+        (folder / "machine.json").write_text(schedules.machine(*LEVELS))
         while told[0] is None:
             words = [f"--pin={name}={''.join(f'{axis}{count}' for axis, count in found.items())}"
                      for name, found in pins.items()]
-            words += ["--machine", folder / "machine.json", "--batch", str(batch), "--update", "owner", "--schedule"]
+            words += ["--machine", folder / "machine.json", "--batch", str(batch), "--update", update, "--schedule"]
             words += ["--uneven", "--placements", "--reduction"]
             made = subprocess.run([COMMAND, "plan", folder / "net.json", *words], capture_output=True, text=True)
             if made.returncode:
@@ -91,13 +92,12 @@ def case(seed, is_exact):
     last = network.outputs[0].node
     allowed = {last: "n" if is_exact else "ncr"}  # a linear loss has no rule for divided classes
     choose = (lambda node: schedules.degrees_of(rng, network, node, WORLD, allowed.get(node.name, "nchwr")))
-    if COMMAND and seed % 2:
+    if COMMAND and seed % 4:
         degrees = dict.fromkeys("nchwr", 1)
         degrees[rng.choice(allowed[last])] = WORLD
         schedule = planned(rng, text, network, batch, degrees if degrees["n"] <= batch else dict.fromkeys("nchwr", 1))
     else:
-        schedule = schedules.Writer(network, batch, WORLD, choose,
-                                    rng.choice(["owner", "owner", "hierarchical"]), {4: [2, 2]}.get(WORLD)).text()
+        schedule = schedules.Writer(network, batch, WORLD, choose, rng.choice(UPDATES), LEVELS).text()
     shape = network.nodes[0].shape
     x = torch.randint(-2, 3, (batch, *shape)).double() if is_exact else torch.randn(batch, *shape)
     return text, model, schedule, x, network.by_name[last].shape[0], rng

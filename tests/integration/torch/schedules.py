@@ -10,11 +10,12 @@ FOLLOWERS = ("activation", "batch_normalization", "scale", "dropout", "softmax",
 BUNDLE = 25 * (1 << 20) // 4
 
 
-def machine(count):
-    """Returns `count` P100s on one NVLink, as a ucudnn-machine file."""
+def machine(*counts):
+    """Returns P100s as a ucudnn-machine file, with one level of links or several, the innermost first."""
     device = {"name": "Tesla P100-SXM2-16GB", "memory_bytes": 17179869184, "tflops": 10.6, "memory_gb_per_s": 732}
-    return json.dumps({"format": "ucudnn-machine", "version": 1, "name": f"p100x{count}", "device": device,
-                       "levels": [{"name": "NVLink", "count": count, "gb_per_s": 80, "latency_us": 10}]})
+    return json.dumps({"format": "ucudnn-machine", "version": 1, "name": f"p100x{'x'.join(map(str, counts))}", "device": device,
+                       "levels": [{"name": f"level{place}", "count": count, "gb_per_s": 80 >> place, "latency_us": 10}
+                                  for place, count in enumerate(counts)]})
 
 
 def degrees_of(rng, network, node, devices, allowed="nchwr"):
