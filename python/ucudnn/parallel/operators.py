@@ -29,6 +29,7 @@ class Call:
     summed: tuple | None = None  # input channels that a part of a reduction sums over
     with_bias: bool = True
     images: list | None = None  # in a pass: the images of the batch that these are
+    empty: object = None  # if nothing is read: a tensor without elements, of the output's type and device
     may_overwrite: bool = False  # nothing else reads the first input, so the output may take its place
 
     @property
@@ -329,7 +330,7 @@ def _upsampling(call):
 def _padding(call):
     x, read = call.read()
     if x is None:
-        return next(x for x in call.inputs).new_zeros(shape_of(call.box, call.axes))
+        return call.empty.new_zeros(shape_of(call.box, call.axes))
     before = [call.node.members.get("channels_before", 0), *b.spatial(call.node.members, "before", 0, call.rank)]
     pads = []
     for axis in call.axes[1:]:

@@ -136,6 +136,22 @@ def unlike_graphs():
             "checkpoint=['bn1']: batch normalizations")
 
 
+def in_padding():
+    """A rank may have nothing but zero padding."""
+    model = nn.Sequential(nn.ZeroPad2d((0, 0, 2, 0)), nn.Flatten(), nn.Linear(16, 3))
+    network, single = describe(model, (1, 2, 4)), copy.deepcopy(model)
+    random_plan.count += 1
+    plan = plan_file(schedules.Writer(network, 2, WORLD, lambda node: (
+        dict.fromkeys("nchwr", 1) | ({"h": WORLD} if node.op == "padding" else {}), 0)).text(), f"corners{random_plan.count}")
+    divided = parallel.apply(model, plan, loss=F.cross_entropy, network=network)
+    for parameter, whole in zip(divided.parameters(), single.parameters()):
+        parameter.data.copy_(whole.data[:len(parameter)])
+    x, y = torch.randn(2, 1, 2, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1])
+    divided(x, y).backward()
+    F.cross_entropy(single(x), y).backward()
+    same(divided, single, gradients=True)
+
+
 def chunks():
     """Sums in messages of a few bytes have the same bits and move as many elements."""
     found, messages, usual = [], [], sums.CHUNK_BYTES

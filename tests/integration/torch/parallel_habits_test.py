@@ -59,7 +59,7 @@ class Corners(gloo.RanksTest):
     script = str(pathlib.Path(__file__).with_name("parallel_corners.py"))
 
     def test_LayersAndOptimizers_MayBePreparedBeforeApply(self):
-        self.on(3, "", "frozen_before", "early_optimizer", "mixing")
+        self.on(3, "", "frozen_before", "early_optimizer", "mixing", "in_padding")
 
     def test_LossesTypesAndEvaluationThatDiffer_AreRefusedOnAllRanks(self):
         self.on(3, "", "unusual_losses", "unlike_types", "unlike_graphs")
