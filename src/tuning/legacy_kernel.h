@@ -63,9 +63,8 @@ class LegacyKernels {
   // of even paddings.
   planning::Tilings GetTilings(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 
-  // Returns `tilings`, among which OrInTiles chooses for `request`, without those that it would
-  // choose although they are slower in place (Compare::faster_than), as far as `proof`
-  // allows to find out.
+  // Returns `tilings` without the grids that OrInTiles would choose from them for `request`
+  // although they are slower in place (Compare::faster_than), as far as `proof` allows to find out.
   planning::Tilings WithoutSlower(const LegacyKernel& kernel,
                                   const std::vector<planning::Candidate>& candidates,
                                   const planning::PromiseRequest& request,

@@ -419,7 +419,7 @@ Trust MeasuredKernels::RaceTiles(const Device& device, const ConvolutionProblem&
   const Configuration& tiles = question.configuration;
   const Configuration whole{{{question.faster_than, 1}}};
   const std::string about = AboutTiles(tiles) + " or" + NoteOf(question.faster_than);
-  if (const auto known = FindRace(device, problem, about)) return *known;
+  if (const auto raced = FindRace(device, problem, about)) return *raced;
   if (!MayCompare(question.proof)) return {Trust::Kind::kUnknown, "not timed in place, not now"};
   const auto division = DivisionOf(problem, tiles);
   if (!division.ok()) return {Trust::Kind::kUnknown, division.message()};
@@ -432,6 +432,8 @@ Trust MeasuredKernels::RaceTiles(const Device& device, const ConvolutionProblem&
   const Waiting waiting(progress_);
   const Result<MeasuringTurns::Turn> turn = turns_.Take(Use::kComparing, device, spent);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
+  // The process that held the device before may have timed the same tiles.
+  if (const auto raced = FindRace(device, problem, about)) return *raced;
   if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
   RaceResult race;
   CompareNow(device, problem, tiles, *turn, [&](const MeasureLimits& limits) {
@@ -443,7 +445,7 @@ Trust MeasuredKernels::RaceTiles(const Device& device, const ConvolutionProblem&
   });
   if (race.lacks_memory && !question.need_whole) return {};
   if (!race.status.ok()) return {Trust::Kind::kUnknown, race.status.message()};
-  // Another process may have been faster to say so, and all should run the same.
+  // A process on another device may have said so first, and all should run the same.
   std::optional<Trust> found = FindRace(device, problem, about);
   if (!found) {
     const double tiles_ms = race.times_ms[0], whole_ms = race.times_ms[1];

@@ -94,6 +94,8 @@ class Arena {
       entry.repeats =
           once_ms > 0 ? std::clamp(static_cast<int>(std::ceil(kSampleMs / once_ms)), 1, kMaxRepeats)
                       : kMaxRepeats;
+      // Long runs count even if no time is left for a round.
+      if (entry.repeats == 1) entry.samples_ms.push_back(once_ms);
     }
     for (int round = 0; round < kRounds; ++round) {
       if (Clock::now() >= limits_.deadline) break;

@@ -27,7 +27,7 @@ struct RaceResult {
 };
 
 // Runs all racers with the operands of the first one's scope, in memory of ucudnn's own.
-// Bounds, memory and threads are as for VerifyPlan; if time runs out, the rounds so far count.
+// Bounds, memory and threads are as for VerifyPlan; if time runs out, the runs so far count.
 RaceResult Race(const Device& device, const ConvolutionProblem& problem,
                 const std::vector<Racer>& racers, const MeasureLimits& limits);
 
