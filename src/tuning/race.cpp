@@ -17,23 +17,16 @@
 namespace ucudnn::tuning {
 namespace {
 
-constexpr int kRounds = 7;
-// Shorter ones run several times back to back.
-constexpr double kSampleMs = 5;
-constexpr int kMaxRepeats = 50;
-// 0x3c repeated is a small positive number in every type, neither denormal nor NaN.
-constexpr unsigned char kOperandByte = 0x3c;
-
 double Median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
   return values[values.size() / 2];
 }
 
 // Operands, workspace and descriptors of one kernel, and its racers, ready to run.
-class Arena {
+class RaceTrack {
  public:
   // REQUIRES: the device's context is current during this object's lifetime.
-  Arena(const Device& device, const ConvolutionProblem& problem, const MeasureLimits& limits)
+  RaceTrack(const Device& device, const ConvolutionProblem& problem, const MeasureLimits& limits)
       : functions_(*device.functions),
         driver_(*device.driver),
         problem_(problem),
@@ -42,7 +35,7 @@ class Arena {
         descriptors_(functions_),
         begin_(driver_),
         end_(driver_) {}
-  ~Arena() {
+  ~RaceTrack() {
     // The memory must not be freed while a racer may run.
     if (handle_.stream().get() != nullptr) (void)handle_.stream().Synchronize();
   }
@@ -113,6 +106,12 @@ class Arena {
   bool lacks_memory() const { return lacks_memory_; }
 
  private:
+  static constexpr int kRounds = 7;
+  // Shorter racers run several times back to back.
+  static constexpr double kSampleMs = 5;
+  static constexpr int kMaxRepeats = 50;
+  // 0x3c repeated is a small positive number in every type, neither denormal nor NaN.
+  static constexpr unsigned char kOperandByte = 0x3c;
   struct Entry {
     size_t workspace_bytes;
     std::unique_ptr<execution::Schedule> schedule;
@@ -182,11 +181,11 @@ RaceResult Race(const Device& device, const ConvolutionProblem& problem,
   const cuda::ContextScope context(*device.driver, device.context);
   const cuda::RelaxedCaptureScope relaxed(*device.driver);
   try {
-    Arena arena(device, problem, limits);
-    if (Status status = arena.Prepare(racers); !status.ok()) {
-      return {std::move(status), arena.lacks_memory(), {}};
+    RaceTrack track(device, problem, limits);
+    if (Status status = track.Prepare(racers); !status.ok()) {
+      return {std::move(status), track.lacks_memory(), {}};
     }
-    Result<std::vector<double>> times_ms = arena.Run();
+    Result<std::vector<double>> times_ms = track.Run();
     if (!times_ms.ok()) return {times_ms.status(), false, {}};
     return {Status::Ok(), false, std::move(*times_ms)};
   } catch (const std::bad_alloc&) {
