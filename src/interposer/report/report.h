@@ -33,10 +33,10 @@ struct KernelRecord {
   size_t workspace_bytes = 0;   // part of the caller's workspace that it uses
   size_t owned_bytes = 0;       // part of ucudnn's own workspace that it uses
   Configuration configuration;  // what runs; a single piece if undivided
-  int steps = 0;                // that a call enqueues (Schedule::Steps); 0 if undivided
   planning::Baselines baselines;
   std::string reason;
   const char* api = "legacy";  // "legacy" or "graph"; static text
+  int steps = 0;               // that a call enqueues (Schedule::Steps); 0 if undivided
 
   bool operator==(const KernelRecord&) const = default;
 };
