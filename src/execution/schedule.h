@@ -99,6 +99,15 @@ class Schedule {
   }
   // False if partials or copies in `workspace` would not be aligned as engines expect.
   bool Suits(const void* workspace) const;
+  // Returns the number of steps in a call.
+  int Steps() const {
+    int steps = 0;
+    ForEach([&](const Step&) {
+      ++steps;
+      return true;
+    });
+    return steps;
+  }
   bool has_pieces() const { return !parts_.empty(); }
   bool has_undivided() const { return undivided_ != nullptr; }
   bool sums_partials() const { return sum_ != nullptr; }

@@ -25,6 +25,7 @@ struct Trust {
     kTrusted,  // each of its pieces was compared once with the undivided output
     kUnknown,  // not compared, and not now: a later call may try again
     kWrong,    // compared and found wrong: its pieces are never planned with again
+    kSlower,   // equal, but not faster than Compare::faster_than where both were timed in place
   };
   Kind kind = Kind::kTrusted;
   std::string message;  // why not

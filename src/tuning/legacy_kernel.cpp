@@ -230,11 +230,7 @@ planning::Tilings LegacyKernels::GetTilings(const LegacyKernel& kernel,
   kernels_.Spend(kernel.device, kernel.problem, Clock::now() - begin);
   for (const auto& engine : engines) task.engines.push_back(engine->convolution.engine);
   if (task.engines.empty()) task.engines = AlgorithmsOver(kernel, question);
-  MixedScope scope;
-  scope.make = [functions = &functions_, engines](cudnnHandle_t of_ours) {
-    return std::make_unique<cudnn::MixedEngines>(*functions, of_ours, engines);
-  };
-  question.scope = std::move(scope);
+  question.scope = ScopeOf(engines);
   task.candidates = [&](const ConvolutionProblem& tile,
                         const std::vector<MicroConfiguration>& rows) {
     std::vector<Candidate> candidates;
@@ -251,6 +247,32 @@ planning::Tilings LegacyKernels::GetTilings(const LegacyKernel& kernel,
     return candidates;
   };
   return kernels_.GetTilings(kernel.device, question, task);
+}
+
+MixedScope LegacyKernels::ScopeOf(cudnn::MixedEngines::Templates engines) const {
+  MixedScope scope;
+  scope.make = [functions = &functions_, engines = std::move(engines)](cudnnHandle_t of_ours) {
+    return std::make_unique<cudnn::MixedEngines>(*functions, of_ours, engines);
+  };
+  return scope;
+}
+
+planning::Tilings LegacyKernels::WithoutSlower(const LegacyKernel& kernel,
+                                               const std::vector<Candidate>& candidates,
+                                               const planning::PromiseRequest& request,
+                                               planning::Tilings tilings, planning::Proof proof) {
+  for (;;) {
+    const auto promise = planning::OrInTiles(planning::MakePromise(candidates, request),
+                                             tilings.measured, candidates, request);
+    if (!promise || !promise->configuration.IsTiled()) return tilings;
+    const Trust trust = Verify(kernel, {promise->configuration, promise->undivided, proof, false,
+                                        promise->baselines.any_api});
+    if (trust.kind != Trust::Kind::kSlower) return tilings;
+    std::erase_if(tilings.measured, [&](const planning::Tiling& tiling) {
+      return tiling.grid == promise->configuration.grid;
+    });
+    tilings.why = trust.message;
+  }
 }
 
 cudnn::MixedEngines::Templates LegacyKernels::GraphEnginesOf(const LegacyKernel& kernel,
@@ -287,17 +309,16 @@ Result<NumericClass> LegacyKernels::CoarsestClass(const LegacyKernel& kernel,
 
 Trust LegacyKernels::Verify(const LegacyKernel& kernel, const planning::Compare& question) {
   const Configuration& configuration = question.configuration;
-  if (!planning::UsesGraph(configuration)) {
+  const Configuration other{{{question.faster_than, 1}}};
+  if (!planning::UsesGraph(configuration) && !planning::UsesGraph(other)) {
     return kernels_.Verify(kernel.device, kernel.problem, question);
   }
   const auto numeric = CoarsestClass(kernel, configuration, question.against);
   if (!numeric.ok()) return {Trust::Kind::kUnknown, numeric.message()};
   cudnn::MixedEngines::Templates engines = GraphEnginesOf(kernel, configuration);
-  MixedScope scope;
+  for (auto& engine : GraphEnginesOf(kernel, other)) engines.push_back(std::move(engine));
+  MixedScope scope = ScopeOf(std::move(engines));
   scope.numeric = *numeric;
-  scope.make = [functions = &functions_, engines = std::move(engines)](cudnnHandle_t of_ours) {
-    return std::make_unique<cudnn::MixedEngines>(*functions, of_ours, engines);
-  };
   return kernels_.Verify(kernel.device, kernel.problem, question, scope);
 }
 

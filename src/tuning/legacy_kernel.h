@@ -63,13 +63,22 @@ class LegacyKernels {
   // of even paddings.
   planning::Tilings GetTilings(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 
+  // Returns `tilings` without the grids that OrInTiles would choose from them for `request`
+  // although they are slower in place (Compare::faster_than), as far as `proof` allows to find out.
+  planning::Tilings WithoutSlower(const LegacyKernel& kernel,
+                                  const std::vector<planning::Candidate>& candidates,
+                                  const planning::PromiseRequest& request,
+                                  planning::Tilings tilings, planning::Proof proof);
+
   // Templates of the graph engines in `configuration`.
   cudnn::MixedEngines::Templates GraphEnginesOf(const LegacyKernel& kernel,
                                                 const Configuration& configuration);
+  // Returns the legacy algorithms and `engines`.
+  MixedScope ScopeOf(cudnn::MixedEngines::Templates engines) const;
   // Returns the coarsest arithmetic among the engines of `configuration` and `undivided`.
   Result<NumericClass> CoarsestClass(const LegacyKernel& kernel, const Configuration& configuration,
                                      const MicroConfiguration& undivided);
-  // MeasuredKernels::Verify for legacy kernels; `undivided` is a legacy algorithm.
+  // MeasuredKernels::Verify for legacy kernels, which are compared with a legacy algorithm.
   Trust Verify(const LegacyKernel& kernel, const planning::Compare& question);
 
  private:

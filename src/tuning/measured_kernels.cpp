@@ -454,7 +454,11 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
                               const planning::Compare& question, const EngineScope& scope) {
   const Configuration& configuration = question.configuration;
   const planning::Proof proof = question.proof;
-  if (configuration.IsTiled()) return VerifyTiles(device, problem, question, scope);
+  if (configuration.IsTiled()) {
+    const Trust trust = VerifyTiles(device, problem, question, scope);
+    const bool races = trust.kind == Trust::Kind::kTrusted && !question.faster_than.engine.empty();
+    return races ? RaceTiles(device, problem, question, scope) : trust;
+  }
   Known& known = Meet(FamilyOf(problem, device.platform, configuration.Largest().engine));
   std::vector<MicroConfiguration> untried;
   Clock::duration spent;

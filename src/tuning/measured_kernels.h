@@ -116,8 +116,8 @@ class MeasuredKernels {
                                const TilingTask& task);
 
   // Returns whether the configuration of `question` may replace the engine that it is compared
-  // with. Compares their outputs if the proof demands it, within the budget of one kernel and of
-  // the process. `scope` contains the engines of both.
+  // with. Compares their outputs, and times tiles in place, if the proof demands it, within the
+  // budget of one kernel and of the process. `scope` contains the engines of all.
   Trust Verify(const Device& device, const ConvolutionProblem& problem,
                const planning::Compare& question, const EngineScope& scope = LegacyScope());
 
@@ -203,6 +203,13 @@ class MeasuredKernels {
     bool in_place = false;  // also in place, with the whole
     Trust trust;
   };
+  // Tiles that were timed in place, in turn with an undivided engine.
+  struct RacedTiles {
+    ConvolutionProblem problem;
+    planning::Platform platform;
+    std::string about;  // the tiles and the engine
+    Trust trust;
+  };
   // An engine whose results on one kind of tile were compared.
   struct TrustedTile {
     ComparedTile tile;
@@ -264,6 +271,14 @@ class MeasuredKernels {
   // DropTiles are in measured_tilings.cpp.
   Trust VerifyTiles(const Device& device, const ConvolutionProblem& problem,
                     const planning::Compare& question, const EngineScope& scope);
+  // Returns whether tiles that are trusted are also faster in place than `question.faster_than`,
+  // and notes the result in the store. Times both, if the memory for measuring holds the whole; if
+  // it does not, tiles are trusted that the question allows not to be compared with the whole.
+  Trust RaceTiles(const Device& device, const ConvolutionProblem& problem,
+                  const planning::Compare& question, const EngineScope& scope);
+  // Returns what is known of a race that `about` describes; none if nothing is.
+  std::optional<Trust> FindRace(const Device& device, const ConvolutionProblem& problem,
+                                const std::string& about);
   // Compares the kinds of tiles that are not trusted yet.
   Verification CompareKinds(const Device& device, const ConvolutionProblem& problem,
                             const Division& division, const MeasureLimits& limits,
@@ -297,6 +312,7 @@ class MeasuredKernels {
   std::unordered_map<Family, Known, FamilyHash> known_ UCUDNN_GUARDED_BY(mutex_);
   std::unordered_map<Family, TilesOfFamily, FamilyHash> tilings_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<ComparedTiles> compared_tiles_ UCUDNN_GUARDED_BY(mutex_);
+  std::vector<RacedTiles> raced_tiles_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<TrustedTile> trusted_tiles_ UCUDNN_GUARDED_BY(mutex_);
 };
 

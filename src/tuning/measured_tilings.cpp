@@ -1,5 +1,5 @@
 // Grids of tiles in MeasuredKernels: found by the workspaces of engines, measured kind by kind, and
-// compared with the whole.
+// compared and timed with the whole.
 #include <algorithm>
 #include <optional>
 #include <sstream>
@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "convolution/tiles.h"
 #include "cuda/resources.h"
 #include "tuning/fitting_grids.h"
 #include "tuning/measured_kernels.h"
+#include "tuning/race.h"
 #include "tuning/stored_tiles.h"
 #include "tuning/tuning_handle.h"
 
@@ -99,17 +101,22 @@ std::optional<Grids> GridsOfNote(const std::string& note) {
   return grids;
 }
 
+std::string NoteOf(const MicroConfiguration& micro) {
+  return " " + micro.engine.Text() + " in " + std::to_string(micro.workspace_bytes);
+}
+
 // Returns the conditions that a comparison of tiles depends on, beside the kernel and the platform.
 std::string AboutTiles(const Configuration& configuration) {
   std::string about = "tiles " + NoteOf(configuration.grid) + ":";
-  for (const Run& run : configuration.runs) {
-    about += " " + run.micro.engine.Text() + " in " + std::to_string(run.micro.workspace_bytes);
-  }
+  for (const Run& run : configuration.runs) about += NoteOf(run.micro);
   return about;
 }
 // The results of comparisons.
 constexpr const char* kKinds = "each kind equals";
 constexpr const char* kWhole = "the whole equals";
+// The results of races. Behind the second one stand both times.
+constexpr const char* kFaster = "faster";
+constexpr const char* kNotFaster = "not faster in place: ";
 
 // Fails if a kind has no measurement; the error names the kind.
 Status CheckAll(const Tiles& tiles, const std::vector<std::vector<MicroConfiguration>>& rows,
@@ -387,6 +394,72 @@ Trust MeasuredKernels::VerifyTiles(const Device& device, const ConvolutionProble
   }
   keep();
   return compared.trust;
+}
+
+std::optional<Trust> MeasuredKernels::FindRace(const Device& device,
+                                               const ConvolutionProblem& problem,
+                                               const std::string& about) {
+  {
+    MutexLock lock(mutex_);
+    for (const RacedTiles& raced : raced_tiles_) {
+      const bool same = raced.problem == problem && raced.platform == device.platform;
+      if (same && raced.about == about) return raced.trust;
+    }
+  }
+  if (store_ == nullptr) return std::nullopt;
+  const auto note = store_->FindNote(problem, device.platform, about);
+  if (!note.ok() || !*note) return std::nullopt;
+  if (**note == kFaster) return Trust();
+  if (!(*note)->starts_with(kNotFaster)) return std::nullopt;
+  return Trust{Trust::Kind::kSlower, "tiles are " + **note};
+}
+
+Trust MeasuredKernels::RaceTiles(const Device& device, const ConvolutionProblem& problem,
+                                 const planning::Compare& question, const EngineScope& scope) {
+  const Configuration& tiles = question.configuration;
+  const Configuration whole{{{question.faster_than, 1}}};
+  const std::string about = AboutTiles(tiles) + " or" + NoteOf(question.faster_than);
+  if (const auto raced = FindRace(device, problem, about)) return *raced;
+  if (!MayCompare(question.proof)) return {Trust::Kind::kUnknown, "not timed in place, not now"};
+  const auto division = DivisionOf(problem, tiles);
+  if (!division.ok()) return {Trust::Kind::kUnknown, division.message()};
+  Known& known = Meet(FamilyOf(problem, device.platform, tiles.Largest().engine));
+  Clock::duration spent;
+  {
+    MutexLock lock(mutex_);
+    spent = known.verifying[problem.n];
+  }
+  const Waiting waiting(progress_);
+  const Result<MeasuringTurns::Turn> turn = turns_.Take(Use::kComparing, device, spent);
+  if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
+  // The process that held the device before may have timed the same tiles.
+  if (const auto raced = FindRace(device, problem, about)) return *raced;
+  if (!turn->lock) return {Trust::Kind::kUnknown, turn->why};
+  RaceResult race;
+  CompareNow(device, problem, tiles, *turn, [&](const MeasureLimits& limits) {
+    race = Race(device, problem,
+                {{*division, tiles.WorkspaceBytes(), scope},
+                 {whole, question.faster_than.workspace_bytes, scope}},
+                limits);
+    return Verification();
+  });
+  if (race.lacks_memory && !question.need_whole) return {};
+  if (!race.status.ok()) return {Trust::Kind::kUnknown, race.status.message()};
+  // A process on another device may have said so first, and all should run the same.
+  std::optional<Trust> found = FindRace(device, problem, about);
+  if (!found) {
+    const double tiles_ms = race.times_ms[0], whole_ms = race.times_ms[1];
+    const bool gains = tiles_ms < (1 - planning::kHysteresis) * whole_ms;
+    const std::string note =
+        gains ? kFaster
+              : kNotFaster + Milliseconds(tiles_ms) + ", undivided " + Milliseconds(whole_ms);
+    KeepNote(problem, device, about, note);
+    found = gains ? Trust() : Trust{Trust::Kind::kSlower, "tiles are " + note};
+    Log(LogLevel::kInfo, Describe(problem) + " in tiles: " + note);
+  }
+  MutexLock lock(mutex_);
+  raced_tiles_.push_back({problem, device.platform, about, *found});
+  return *found;
 }
 
 }  // namespace ucudnn::tuning

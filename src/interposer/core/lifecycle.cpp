@@ -137,6 +137,9 @@ void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
   } else {
     state.schedule = steps.TakeSchedule();
   }
+  if (state.schedule != nullptr && decision.configuration.Pieces() > 1) {
+    record_.steps = state.schedule->Steps();
+  }
   if (look_.process.options.check && state.schedule != nullptr && state.schedule->has_pieces()) {
     state.checked = steps.CoarsestOf(decision);
   }

@@ -105,7 +105,11 @@ planning::Tilings LegacyCalls::FindTilings(const LegacyKernel& kernel,
   if (kernel.session->budget() != nullptr) return {};
   const planning::TileUse use = UseOfTiles(process_, *kernel.session, kernel.problem, need_bytes);
   if (!planning::MayTile(use, candidates, request)) return {};
-  return TilingsOf(process_, kernel, request);
+  // What is told leaves room for nothing faster than the tiles, so they are timed before.
+  const auto proof =
+      MayProve(process_, *kernel.session) ? planning::Proof::kOnce : planning::Proof::kKnown;
+  return process_.engines.WithoutSlower(TuningKernel(process_, kernel), candidates, request,
+                                        TilingsOf(process_, kernel, request), proof);
 }
 
 planning::Tilings LegacyCalls::TilingsInBudget(LegacyKernel kernel,

@@ -97,6 +97,7 @@ std::string KernelText(const CountedKernel& kernel, const std::set<std::string>*
                    {"undivided", UndividedText(record.baselines.own_api, depth + 1)},
                    {"best_undivided", UndividedText(record.baselines.any_api, depth + 1)},
                    {"reason", Scalar(record.reason)}};
+  if (record.steps > 0) fields.emplace_back("graph_nodes", Scalar(record.steps));
   if (names != nullptr) {
     std::vector<std::string> texts;
     for (const std::string& name : *names) texts.push_back(Scalar(name));

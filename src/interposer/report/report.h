@@ -36,6 +36,7 @@ struct KernelRecord {
   planning::Baselines baselines;
   std::string reason;
   const char* api = "legacy";  // "legacy" or "graph"; static text
+  int steps = 0;               // that a call enqueues (Schedule::Steps); 0 if undivided
 
   bool operator==(const KernelRecord&) const = default;
 };

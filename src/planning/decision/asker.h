@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "planning/decision/decide.h"
 
@@ -35,13 +37,31 @@ class Asker {
     }));
   }
   bool WasWrong(const Configuration& configuration) const {
-    const auto& entries = facts_.compared.entries();
-    return std::any_of(entries.begin(), entries.end(), [&](const auto& known) {
-      return known.second.kind == Trust::Kind::kWrong && known.first.configuration == configuration;
-    });
+    return WasFound(Trust::Kind::kWrong, configuration);
+  }
+  bool WasSlower(const Configuration& configuration) const {
+    return WasFound(Trust::Kind::kSlower, configuration);
+  }
+  // Removes grids that were found slower in place. Returns why, empty if there are none.
+  std::string DropSlower(std::vector<Tiling>& tilings) const {
+    std::string why;
+    for (const auto& [question, trust] : facts_.compared.entries()) {
+      if (trust.kind != Trust::Kind::kSlower) continue;
+      std::erase_if(tilings, [&](const Tiling& tiling) {
+        return tiling.grid == question.configuration.grid;
+      });
+      why = trust.message;
+    }
+    return why;
   }
 
  private:
+  bool WasFound(Trust::Kind kind, const Configuration& configuration) const {
+    const auto& entries = facts_.compared.entries();
+    return std::any_of(entries.begin(), entries.end(), [&](const auto& known) {
+      return known.second.kind == kind && known.first.configuration == configuration;
+    });
+  }
   template <typename Question>
   const typename Question::Answer& Ask(const Answers<Question>& known, Question question) {
     if (const auto* const answer = known.Find(question)) return *answer;

@@ -93,6 +93,9 @@ class CallDecider {
   // Returns whether the plan of `promise_` may run. If it was found wrong and nothing can replace
   // it, `promise_` becomes none.
   Trust Trusted();
+  // Returns the fastest known engine that could run the tiles of `promise_` undivided, in the same
+  // workspace. An empty engine if a workspace plan asks for tiles.
+  MicroConfiguration InPlaceOfTiles() const;
   // Returns whether the algorithm that was named fits and suits.
   bool AskedServes() const;
   bool MayRunAsAsked() const;
@@ -116,6 +119,7 @@ class CallDecider {
   bool settled_ = true;
   bool late_ = false;     // something is not settled, and there was no time to measure it
   std::string no_tiles_;  // why tiles do not fit; empty if none were sought
+  std::string slower_;    // tiles that fit are not faster in place; empty if none were found so
 };
 
 std::optional<Promise> CallDecider::InBudget() {
@@ -139,8 +143,9 @@ std::vector<Tiling> CallDecider::TilingsInShare(const std::vector<Candidate>& ca
   // The share may change, but the grids are always those for the limit of every kernel. The
   // measurements that divided the budget are known by now.
   const bool measures = MayMeasureTiles(facts_.tiles, need, request.limit_bytes);
-  const Tilings& tilings = ask_(FindTilings{
+  Tilings tilings = ask_(FindTilings{
       {}, RequestFor(facts_.problem, facts_.share->limit_bytes, facts_.deterministic), measures});
+  slower_ = ask_.DropSlower(tilings.measured);
   if (measures) {
     settled_ &= tilings.settled;
     late_ |= tilings.late;
@@ -158,11 +163,13 @@ std::optional<Promise> CallDecider::OrTiles(std::optional<Promise> promise,
   // Tiles that fit an earlier promise are among the grids within the limit that it was given under.
   FindTilings question{{}, request};
   question.request.limit_bytes = std::max(request.limit_bytes, limit_bytes);
-  const Tilings& tilings = ask_(std::move(question));
+  Tilings tilings = ask_(std::move(question));
+  slower_ = ask_.DropSlower(tilings.measured);
   settled_ &= tilings.settled;
   late_ |= tilings.late;
   promise = OrInTiles(std::move(promise), tilings.measured, candidates, request);
   if (!promise || tilings.measured.empty()) no_tiles_ = WhyNoTiles(tilings);
+  if (!slower_.empty()) no_tiles_ = slower_;
   return promise;
 }
 
@@ -273,6 +280,7 @@ std::optional<Promise> CallDecider::Unasked() {
     if (!gains) {
       const bool in_part = late_ || (!settled_ && facts_.tunes);
       decision_.reason = {in_part ? Because::kNothingFasterInTime : Because::kNothingFaster};
+      decision_.reason.no_tiles = slower_;
       return std::nullopt;
     }
   }
@@ -313,7 +321,8 @@ void CallDecider::Choose() {
   }
   told_ = promise_.has_value();
   const bool without_graph = promise_ && !MayRun(promise_->configuration);
-  const bool wrong = promise_ && ask_.WasWrong(promise_->configuration);
+  const bool slower = promise_ && ask_.WasSlower(promise_->configuration);
+  const bool wrong = slower || (promise_ && ask_.WasWrong(promise_->configuration));
   if (without_graph || wrong) promise_ = UndividedAlone(std::move(*promise_));
   file_is_wrong_ = wrong && promise_->of_workspace_plan;
   const bool may_improve = promise_ && !promise_->of_workspace_plan && !(in_budget_ && wrong);
@@ -339,6 +348,14 @@ void CallDecider::Choose() {
   }
 }
 
+MicroConfiguration CallDecider::InPlaceOfTiles() const {
+  if (!promise_->configuration.IsTiled() || promise_->of_workspace_plan) return {};
+  const MicroConfiguration& fastest = promise_->baselines.any_api;
+  // What was told may hold less than the limit.
+  const bool fits = !told_ || in_budget_ || fastest.workspace_bytes <= promise_->workspace_bytes;
+  return fits && !fastest.engine.empty() ? fastest : promise_->undivided;
+}
+
 Trust CallDecider::Trusted() {
   if (!promise_ || StaysWhole() || !NeedsTrust(promise_->configuration)) return {};
   const bool alone = promise_->undivided.engine.empty();
@@ -347,7 +364,8 @@ Trust CallDecider::Trusted() {
   if (against.engine.empty()) return {};
   const Proof proof = ask_.wrong_plans() < kMostWrong ? Proof::kOnce : Proof::kKnown;
   Trust trust =
-      ask_(Compare{promise_->configuration, against, proof, facts_.tiles == TileUse::kToGain});
+      ask_(Compare{promise_->configuration, against, proof, facts_.tiles == TileUse::kToGain,
+                   alone ? MicroConfiguration() : InPlaceOfTiles()});
   if (trust.kind != Trust::Kind::kWrong) return trust;
   if (alone) {
     promise_.reset();
@@ -372,6 +390,7 @@ void CallDecider::Explain() {
                                                                : Because::kAsTold;
   decision_.reason = {because, pieces};
   decision_.reason.in_tiles = promise_->configuration.IsTiled();
+  if (pieces == 1) decision_.reason.no_tiles = slower_;
   if (because == Because::kDividedByAnother) {
     decision_.reason.detail = EngineName(facts_.problem.operation, facts_.asked);
   }

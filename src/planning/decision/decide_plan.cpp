@@ -75,11 +75,13 @@ class PlanDecider {
   // Returns the fastest pieces of the plan's own engine or, if none fits, tiles of it.
   std::optional<Promise> OwnPieces(const KeptPromise* told, const PromiseRequest& request);
   // Grids of tiles of the plan's own engine or, of a vast plan, of any that may serve its tiles.
-  const Tilings& AskTilings(const PromiseRequest& request, bool may_measure = true);
+  Tilings AskTilings(const PromiseRequest& request, bool may_measure = true);
   std::optional<MicroConfiguration> BestSubstitute(const KeptPromise* told,
                                                    const PromiseRequest& request);
   Promise InBudget(const MicroConfiguration& other);
-  Trust Compared(const Promise& promise, bool engines_differ = false);
+  // Tiles must be faster in place than the undivided engine `faster_than`, if there is one.
+  Trust Compared(const Promise& promise, const MicroConfiguration& faster_than,
+                 bool engines_differ = false);
   // Runs the application's own plan, or refuses it if a strict limit forbids it.
   void Stay(Reason why);
   // Stays with the application's own plan because the schedule could not be built.
@@ -100,6 +102,7 @@ class PlanDecider {
   bool late_ = false;     // there was no time to measure all of the plan's own engine
   bool compared_ = true;  // the plan's division was compared, and could be built
   std::string no_tiles_;  // why tiles do not fit; empty if none were sought
+  std::string slower_;    // tiles that fit are not faster in place; empty if none were found so
 };
 
 void PlanDecider::Stay(Reason why) {
@@ -116,13 +119,16 @@ void PlanDecider::StayUnprepared(const std::string& why) {
   Stay(std::move(reason));
 }
 
-Trust PlanDecider::Compared(const Promise& promise, bool engines_differ) {
+Trust PlanDecider::Compared(const Promise& promise, const MicroConfiguration& faster_than,
+                            bool engines_differ) {
   if (promise.configuration.Pieces() < 2 && !engines_differ) return {};
   if (ask_.wrong_plans() >= kMostWrong) return {Trust::Kind::kWrong, {}};
   if (promise.ran_here) {
     return ask_(Compare{promise.configuration, promise.reference, Proof::kHere});
   }
-  return ask_(Compare{promise.configuration, promise.undivided, Proof::kOnce, !must_shrink_});
+  const bool tiled = promise.configuration.IsTiled();
+  return ask_(Compare{promise.configuration, promise.undivided, Proof::kOnce, !must_shrink_,
+                      tiled ? faster_than : MicroConfiguration()});
 }
 
 // `in_place` is true if less is promised than the plan needs, so that the undivided engine replaces
@@ -186,13 +192,15 @@ Promise PlanDecider::InBudget(const MicroConfiguration& other) {
   return promise;
 }
 
-const Tilings& PlanDecider::AskTilings(const PromiseRequest& request, bool may_measure) {
+Tilings PlanDecider::AskTilings(const PromiseRequest& request, bool may_measure) {
   const EngineId engine = plan_.is_vast ? EngineId() : facts_.asked;
-  const Tilings& tilings = ask_(FindTilings{engine, request, may_measure});
+  Tilings tilings = ask_(FindTilings{engine, request, may_measure});
+  slower_ = ask_.DropSlower(tilings.measured);
+  if (!slower_.empty()) no_tiles_ = slower_;
   if (!may_measure) return tilings;
   settled_ &= tilings.settled;
   late_ |= tilings.late;
-  if (tilings.measured.empty()) no_tiles_ = WhyNoTiles(tilings);
+  if (tilings.measured.empty() && slower_.empty()) no_tiles_ = WhyNoTiles(tilings);
   return tilings;
 }
 
@@ -320,7 +328,7 @@ bool PlanDecider::FollowFile() {
   }
   const bool divides = promise.configuration.Pieces() > 1;
   const bool other_engine = promise.configuration.runs[0].micro.engine != facts_.asked;
-  const Trust trust = Compared(promise, in_budget && other_engine);
+  const Trust trust = Compared(promise, {}, in_budget && other_engine);
   const bool trusted = trust.kind == Trust::Kind::kTrusted;
   const bool in_place = in_budget || promise.undivided.engine != facts_.asked;
   if (!trusted) promise = UndividedAlone(std::move(promise));
@@ -365,7 +373,7 @@ size_t PlanDecider::RoomForTiles() const {
 
 Promise PlanDecider::OrTiles(Promise promise, const std::vector<Candidate>& own) {
   const PromiseRequest needs = Request(limit_), room = Request(RoomForTiles());
-  const std::vector<Tiling>& tilings = AskTilings(room).measured;
+  const std::vector<Tiling> tilings = AskTilings(room).measured;
   promise = OrInTiles(std::move(promise), tilings, own, needs).value();
   if (room == needs) return promise;
   Promise larger = OrInTiles(promise, tilings, own, room).value();
@@ -396,12 +404,14 @@ void PlanDecider::GainTime() {
     if (promise) decision_.configuration = promise->configuration;
     const bool known = !rows.candidates.empty();
     const bool in_part = late_ || (!rows.settled && facts_.tunes);
-    return Stay({in_part && known ? Because::kNothingFasterInTime
-                 : late_          ? Because::kNoTime
-                 : known          ? Because::kNothingFasterAnywhere
-                                  : Because::kNotMeasured});
+    Reason why = {in_part && known ? Because::kNothingFasterInTime
+                  : late_          ? Because::kNoTime
+                  : known          ? Because::kNothingFasterAnywhere
+                                   : Because::kNotMeasured};
+    why.no_tiles = slower_;
+    return Stay(std::move(why));
   }
-  const Trust trust = Compared(*promise);
+  const Trust trust = Compared(*promise, promise->baselines.any_api);
   if (trust.kind == Trust::Kind::kWrong) return Stay({Because::kAllDivisionsWrong});
   if (trust.kind == Trust::Kind::kUnknown) {
     compared_ = false;
@@ -457,7 +467,11 @@ void PlanDecider::FitUnder() {
     promise = Within(told);
   }
   if (!promise) return Stay(why_);
-  const Trust trust = Compared(*promise);
+  // A plan that keeps its own engine has nothing else to run; under one budget any engine may.
+  const bool replaces = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
+  const Trust trust = Compared(*promise, facts_.share ? promise->baselines.any_api
+                                         : replaces   ? promise->undivided
+                                                      : MicroConfiguration());
   const bool any_engine =
       plan_.is_heuristics_first || promise->configuration.Largest().engine != facts_.asked;
   if (promise->ran_here) return RunAlone(*promise, told, trust);

@@ -89,12 +89,15 @@ struct FindSubstitutes {
 // Asks whether `configuration` computes the same as the undivided engine `against`. If the whole
 // exceeds the memory for measuring, its tiles are compared one by one. With `need_whole`, they are
 // then not compared at all: a plan that must not be slower is compared with the whole in place.
+// Tiles are timed in place, too, in turn with `faster_than`: the fastest undivided engine that
+// could run instead, over which they must gain kHysteresis. An empty engine asks for no times.
 struct Compare {
   using Answer = Trust;
   Configuration configuration;
   MicroConfiguration against;
   Proof proof = Proof::kOnce;
   bool need_whole = false;
+  MicroConfiguration faster_than = {};
   bool operator==(const Compare&) const = default;
 };
 

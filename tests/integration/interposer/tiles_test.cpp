@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "protocol.h"
 #include "queries.h"
 #include "report_file.h"
+#include "shim/host/hostgpu.h"
 #include "suites.h"
 #include "tests/support/deviceless_cudnn.h"
 
@@ -65,10 +67,20 @@ void ExpectTiles(const Convolution& convolution, const char* api, long pieces) {
   })) << ReadReport().dump(1);
 }
 
+// A clock by which more convolutions take less time, so that tiles are faster in place than the
+// whole on every machine.
+float FavourTiles(long long, long long) {
+  static std::atomic<long> before = 0;
+  const long run = hostgpuFaultCount("convolution");
+  const long since = before.exchange(run);
+  // The count begins anew whenever a test has read it.
+  return 1.0f / static_cast<float>(std::max(run >= since ? run - since : run, 1L));
+}
+
 class Tiles : public Protocol {
  protected:
   // The store says that undivided convolutions take far longer than they do, so that tiles gain on
-  // every machine. The tiles' own times are real.
+  // every machine.
   static void SetUpTestSuite() {
     PrimedStore store;
     for (const Operation operation : kOperations) {
@@ -323,6 +335,7 @@ TEST_F(NoRoomForTiles, TheLeastThatWouldDoIsSaid) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
+  hostgpuSetTimer(ucudnn::test::FavourTiles);
   const std::string limit = std::to_string(ucudnn::test::kLimit);
   return ucudnn::test::RunSuites(
       argc, argv,

@@ -36,6 +36,14 @@ Options WithoutLimit() {
   return options;
 }
 
+// Executes the whole image slowly, so that tiles are faster in place on every machine.
+cudnnStatus_t ExecuteWholesSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                  cudnnBackendDescriptor_t pack) {
+  const auto read = cudnn::ReadTemplate(test::StandInGraphs(), plan);
+  if (read.ok() && read->convolution.problem.x[1] == 64) usleep(10'000);
+  return ::cudnnBackendExecute(handle, plan, pack);
+}
+
 class TiledPlan : public OnePlan {
  public:
   TiledPlan(const ConvolutionProblem& problem, const GraphOptions& graph_options,
@@ -43,7 +51,9 @@ class TiledPlan : public OnePlan {
             decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr,
             decltype(cudnn::Functions::cudnnBackendFinalize) finalize = nullptr,
             planning::MeasurementStore* shared = nullptr)
-      : OnePlan(problem, graph_options, options, execute, shared) {
+      : OnePlan(problem, graph_options, options,
+                execute == nullptr && !options.workspace_limit ? ExecuteWholesSlowly : execute,
+                shared) {
     if (finalize != nullptr) program_.under.cudnnBackendFinalize = finalize;
     // Without a limit tiles must be faster than all undivided engines, on every machine.
     for (int engine = 0; engine < kMostEngines && !options.workspace_limit; ++engine) {
@@ -171,6 +181,7 @@ TEST(GraphTiles, BecomeNativeGraphs) {
     NativeGraphOf native(plan, *first);
     ASSERT_EQ(native.status(), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(native.Nodes(), static_cast<size_t>(plan.Pieces()));
+    EXPECT_EQ(native.Nodes(), plan.Kernel()["graph_nodes"]);
     EXPECT_GT(plan.Pieces(), 1);
     int seed = 0;
     for (const auto& memory : {first.get(), second.get(), first.get()}) {
@@ -241,6 +252,39 @@ TEST(GraphTiles, GainTimeWhereThePolicyLooksEverywhere) {
   }
   options.tiles = false;
   EXPECT_EQ(kernels(), 0u) << "nothing could change it";
+}
+
+// Tiles that lie in the whole take long, but not their twins, on which they are measured: their
+// rows are those of the whole.
+cudnnStatus_t ExecuteTilesInPlaceSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                        cudnnBackendDescriptor_t pack) {
+  const auto read = cudnn::ReadTemplate(test::StandInGraphs(), plan);
+  if (read.ok()) {
+    const ConvolutionProblem& part = read->convolution.problem;
+    if (part.x[1] < 64 && part.x_strides[1] == 64 * 64) usleep(5'000);
+  }
+  return ::cudnnBackendExecute(handle, plan, pack);
+}
+
+TEST(GraphTiles, DoNotRunWhereTheyAreSlowerInPlace) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  Options options = WithoutLimit();
+  options.policy = BatchSizePolicy::kAll;
+  test::MemoryStore store;
+  std::string reason;
+  {
+    TiledPlan plan(problem, {}, options, ExecuteTilesInPlaceSlowly, nullptr, &store);
+    plan.ExpectRight();
+    reason = plan.Reason();
+    EXPECT_THAT(reason, HasSubstr("; tiles are not faster in place: "));
+    EXPECT_EQ(plan.Pieces(), 1);
+    EXPECT_FALSE(plan.Kernel().contains("graph_nodes"));
+    EXPECT_EQ(plan.program().Report()["fallbacks"], nlohmann::json::array());
+  }
+  // Another process reads what was found.
+  TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
+  EXPECT_EQ(plan.Reason(), reason);
+  EXPECT_EQ(plan.Pieces(), 1);
 }
 
 // Returns a workspace plan with the reported kernel.
@@ -386,7 +430,8 @@ class VastPlan : public OnePlan {
   VastPlan(const ConvolutionProblem& problem, const Options& options, bool fused = false,
            planning::MeasurementStore* shared = nullptr,
            decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr)
-      : OnePlan(problem, fused, options, execute, shared) {
+      : OnePlan(problem, fused, options, execute != nullptr ? execute : ExecuteWholesSlowly,
+                shared) {
     TheVastLibrary().whole_rows = problem.x[1];
     PartsMeasured(0, 1e4, problem.n);
     program_.under.cudnnBackendFinalize = FinalizeInVastLibrary;

@@ -179,7 +179,7 @@ TEST(Reduction, ClosedFormsOfAFullyConnectedLayer) {
   EXPECT_DOUBLE_EQ(paper.Compute(fc6, Reduced(16)).ms, 20.4 / 16);
 }
 
-// Computes equation 1 by the cost model alone.
+// Computes equation 1 by the cost model alone. A gradient that is not computed does not move.
 double Evaluate(const PlanningProblem& problem, const CostModel& model,
                 const Assignment& assignment) {
   double ms = 0;
@@ -187,12 +187,13 @@ double Evaluate(const PlanningProblem& problem, const CostModel& model,
     const PlannedLayer& layer = problem.graph.layers[static_cast<size_t>(at)];
     const ParallelConfiguration& to = ConfigurationOf(problem, assignment, at);
     ms += model.Compute(layer, to.degrees).ms + model.UpdateMs(layer, to) +
-          model.ReductionMs(layer, to);
+          model.ReductionMs(layer, to) * (layer.has_gradient ? 1 : 0.5);
     for (int input = 0; input < static_cast<int>(layer.inputs.size()); ++input) {
       const int producer = layer.inputs[static_cast<size_t>(input)].producer;
       if (producer == kData) continue;
       const ParallelConfiguration& from = ConfigurationOf(problem, assignment, producer);
-      ms += model.Transfer(layer, input, {&from, 1}, {&to, 1}).ms.front();
+      const bool returns = layer.inputs[static_cast<size_t>(input)].has_gradient;
+      ms += model.Transfer(layer, input, {&from, 1}, {&to, 1}).ms.front() * (returns ? 1 : 0.5);
     }
   }
   return ms;

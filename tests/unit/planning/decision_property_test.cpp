@@ -185,7 +185,8 @@ class Drawing {
       }
       if (Once(3)) {
         const EngineId& engine = tiling.kinds[0].candidates[0].micro.engine;
-        (Once(2) ? world.wrong : world.uncompared).emplace_back(engine, -tiling.grid.Parts());
+        std::vector<PieceName>* const found[] = {&world.wrong, &world.uncompared, &world.slower};
+        found[Int(0, 2)]->emplace_back(engine, -tiling.grid.Parts());
       }
       world.tilings.measured.push_back(std::move(tiling));
     }

@@ -306,8 +306,10 @@ class WorldReader {
       facts.assured_bytes = value.Bytes();
       facts.user_limit = 0;
       brings_ = true;
-    } else if (name == "wrong" || name == "uncompared") {
-      std::vector<PieceName>& pieces = name == "wrong" ? world_.wrong : world_.uncompared;
+    } else if (name == "wrong" || name == "uncompared" || name == "slower") {
+      std::vector<PieceName>& pieces = name == "wrong"    ? world_.wrong
+                                       : name == "slower" ? world_.slower
+                                                          : world_.uncompared;
       do pieces.push_back(value.Piece());
       while (value.Skip(","));
     } else if (graph()) {

@@ -51,6 +51,7 @@
 //   failed        a piece failed before
 //   tiles-unsettled, tiles-late  more will be known about tiles; there was no time to measure more
 //   wrong=E@I, uncompared=E@I  these pieces are found wrong; are not compared now; E#I names tiles
+//   slower=E#I    in place these tiles are slower than the whole
 //   too-large     the whole exceeds the memory for measuring, so tiles are compared one by one
 //   no-pieces, no-whole  pieces cannot be built; nothing undivided can be built
 //
@@ -472,6 +473,16 @@ plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | wrong
 plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | uncompared=g5#4 -> 0@1; 0; UndividedNotCompared; later
 plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | no-pieces -> 0@1; 0; NotPrepared; !NotPrepared
 plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | failed -> 0@1; 0; UndividedAfterFailure
+# Tiles that are slower in place do not run, and the reason says so; the next grid may be faster.
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | slower=g5#4 -> 0@1; 0; InPlaceOf 1 (slower)
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5@1:8/4 g5#4:1/3 | slower=g5#4 -> g5@1 else 0@1; 4; InPlaceOf 1 (slower)
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 g5#8:0.6/2 | slower=g5#4 -> g5#8 else 0@1; 2; Divided InTiles 8
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 g5#8:0.6/2 | slower=g5#4,g5#8 -> 0@1; 0; InPlaceOf 1 (slower)
+plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 g6#4:1.1/3 | slower=g5#4 -> 0@1; 0; InPlaceOf 1 (slower)
+plain n=1 need=8 tiles=gain with-graph | 1@1:4/8 g5#4:0.9/8 | slower=g5#4 -> asked; 8; NothingFaster (slower)
+plain n=1 need=8 passes=3 limit=4 told=g5#4:1/3~0@1:9/0 with-graph | 0@1:9/0 | slower=g5#4 -> 0@1; 3; AsTold
+plain n=1 need=8 passes=4 limit=4 told=g5#4:1/3~0@1:9/0 tiles=fit with-graph | 0@1:9/0 g5#4:1/3 g5#8:0.6/2 | slower=g5#4 -> g5#8 else 0@1; 3; Divided InTiles 8
+plain n=1 need=8 passes=0 share=4/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | slower=g5#4 -> 0@1; 0; AsTold (slower)
 # What was told in tiles runs so, whatever the user allows by now; other calls run what waits.
 plain n=1 need=8 passes=3 limit=4 told=g5#4:1/3~0@1:9/0 with-graph | | -> g5#4 else 0@1; 3; Divided InTiles 4
 plain n=1 need=8 passes=3 limit=4 told=g5#4:1/3~0@1:9/0 | | capturing more-outside -> 0@1; 3; AsTold; next
@@ -532,6 +543,15 @@ plan n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 1#4:1/3 | no-pieces -> as
 plan n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 1#4:1/3 | too-large -> 1#4 else 2@1; 3; Divided InTiles 4; gives 3/2
 plan n=1 need=8 limit=4 tiles=fit | 1@1:4/8 1#4:1/3 | too-large -> 1#4 or fails; 3; Divided InTiles 4; gives 3/
 plan n=1 need=8 tiles=gain | 1@1:4/8 1#4:0.9/8 | too-large -> asked; 8; AskedNotCompared; later
+# Tiles of a first plan that are slower in place give way to what replaces it; other plans have nothing else.
+first n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 2@1:9/0 1#4:1/3 | slower=1#4 -> 2@1; 0; Substituted 1 (slower); gives 0/2*
+first n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 1#4:1/3 1#8:0.9/2 | slower=1#8 -> 1#4 else 2@1; 3; Divided InTiles 4; gives 3/2*
+plan n=1 need=8 limit=4 tiles=fit others=2/0 | 1@1:4/8 2@1:9/0 1#4:1/3 | slower=1#4 -> 1#4 else 2@1; 3; Divided InTiles 4; gives 3/2
+plan n=1 need=8 limit=4 tiles=fit | 1@1:4/8 1#4:1/3 | slower=1#4 -> 1#4 or fails; 3; Divided InTiles 4; gives 3/
+plan n=1 need=8 limit=4 stored=3/2* tiles=fit others=2/0 | 1@1:4/8 2@1:9/0 1#4:1/3 | slower=1#4 -> 2@1; 3; Substituted 1 (slower); keeps 3/2*
+plan n=1 need=8 share=4/8 tiles=fit others=2/0 | 1@1:4/8 2@1:9/0 1#4:1/3 | slower=1#4 -> 2@1; 0; Substituted 1 (slower); gives 0/2*
+plan n=1 need=8 tiles=gain | 1@1:4/8 1#4:0.9/8 | slower=1#4 -> asked; 8; NothingFasterAnywhere (slower)
+plan n=1 need=2 limit=9 tiles=gain vast | 1@1:40/2 5#4:1/6 | slower=5#4 -> asked; 2; NothingFasterAnywhere (slower)
 # A plan that fits is cut for a gain of 3 %.
 plan n=1 need=8 tiles=gain | 1@1:4/8 1#4:0.9/8 | -> 1#4 else asked; 8; Divided InTiles 4
 plan n=1 need=8 tiles=gain | 1@1:4/8 1#4:0.9/9 | -> asked; 8; NothingFasterAnywhere

@@ -114,6 +114,9 @@ struct Answerer {
       // The wrong pieces are no longer among the measurements.
       world.facts.measured.Clear();
       world.facts.tilings.Clear();
+    } else if (!question.faster_than.engine.empty() &&
+               HasAny(question.configuration, world.slower)) {
+      trust = {Trust::Kind::kSlower, "slower"};
     }
     world.facts.compared.Add(question, std::move(trust));
   }

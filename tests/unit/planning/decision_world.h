@@ -22,6 +22,7 @@ struct World {
   std::vector<MicroConfiguration> others;  // engines that may replace a plan, best first
   std::vector<PieceName> wrong;            // pieces that are compared and found wrong
   std::vector<PieceName> uncompared;       // pieces that cannot be compared now
+  std::vector<PieceName> slower;           // tiles that are slower in place than the whole
   bool is_too_large = false;               // the whole, so its tiles cannot be compared with it
   bool breaks_pieces = false;              // no plan in pieces can be built
   bool breaks_whole = false;               // nothing undivided can be built

@@ -3,6 +3,7 @@
 #include "tuning/verify_tile.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <limits>
@@ -115,6 +116,11 @@ void ReadOneFusedRowMore(const ConvolutionProblem& part, const cudnn::Convolutio
 // Writes an operand that it may only read.
 void WriteFused(const ConvolutionProblem&, const cudnn::ConvolutionCall& call) {
   *HostOf(call.fused->pointers[0], 0) = 3;
+}
+
+// Takes long for a tile of Image that lies in the whole, but not for its twin.
+void WaitInPlace(const ConvolutionProblem& part, const cudnn::ConvolutionCall&) {
+  if (part.x_strides[1] == 64 * 64) usleep(5'000);
 }
 
 class VerifyTileTest : public TileTest {
@@ -461,6 +467,46 @@ TEST_F(VerifyTileTest, AStoreTellsWhatWasCompared) {
   EXPECT_EQ(verify(faulty, true, kRoom), Kind::kTrusted);
   store.notes[0].note = "nothing that this program says";
   EXPECT_EQ(verify(faulty, false, kRoom), Kind::kWrong);
+}
+
+// An engine may be fast where a tile is measured and slow where it runs.
+TEST_F(VerifyTileTest, TilesThatAreSlowerInPlaceAreTrustedOnlyWhereTheyNeedNotBeFaster) {
+  const std::vector<cudnn::GraphTemplate> plans = {
+      PlanOf(Image(Operation::kForward, DataType::kFloat), 0)};
+  const cudnn::GraphTemplate& plan = plans[0];
+  const ConvolutionProblem& whole = plan.convolution.problem;
+  const Division division = Divide(whole, {.spatial = {1, 4, 1}}, plan);
+  const MicroConfiguration undivided = {plan.convolution.engine, 1, 1, size_t{1} << 20, true};
+  test::MemoryStore store;
+  Tuning bounds;
+  bounds.kernel_seconds = bounds.process_seconds = 600;
+  const GraphScope slow = FaultyScope(plan, WaitInPlace);
+  const auto verify = [&](const GraphScope& scope, const MicroConfiguration& faster_than,
+                          Proof proof = Proof::kOnce, size_t memory_bytes = size_t{1} << 30) {
+    bounds.memory_bytes = memory_bytes;
+    MeasuredKernels kernels(&store, bounds, kNoFolder);
+    return kernels.Verify(device(), whole,
+                          {division.configuration, undivided, proof, false, faster_than}, scope);
+  };
+  using Kind = planning::Trust::Kind;
+  EXPECT_EQ(verify(slow, {}).kind, Kind::kTrusted);
+  // What was compared is known, but not yet how long it takes.
+  EXPECT_EQ(verify(slow, undivided, Proof::kKnown).kind, Kind::kUnknown);
+  // Where the whole exceeds the memory, nothing can be timed in place.
+  const size_t scarce = cudnn::ImageBytes(whole) + cudnn::OutputBytes(whole);
+  EXPECT_EQ(verify(slow, undivided, Proof::kOnce, scarce).kind, Kind::kTrusted);
+  const planning::Trust slower = verify(slow, undivided);
+  EXPECT_EQ(slower.kind, Kind::kSlower);
+  EXPECT_EQ(slower.message.find("tiles are not faster in place: "), 0u) << slower.message;
+  // Other processes, and this one later, read the same.
+  for (const Proof proof : {Proof::kOnce, Proof::kKnown}) {
+    const planning::Trust again = verify(ScopeOf(plans), undivided, proof);
+    EXPECT_EQ(again.message, slower.message);
+    EXPECT_EQ(again.kind, Kind::kSlower);
+  }
+  ASSERT_EQ(store.notes.size(), 2u);
+  store.notes[1].note = "faster";
+  EXPECT_EQ(verify(slow, undivided, Proof::kKnown).kind, Kind::kTrusted);
 }
 
 }  // namespace

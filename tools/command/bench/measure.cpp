@@ -40,6 +40,10 @@ std::optional<MicroConfiguration> BestUndivided(const std::vector<planning::Cand
   return best;
 }
 
+planning::Proof ProofFor(const Options& options) {
+  return options.tuning.on ? planning::Proof::kOnce : planning::Proof::kKnown;
+}
+
 MeasuredLayer Choose(const Layer& layer, const std::vector<planning::Candidate>& usable,
                      const planning::Tilings& tilings, const planning::PromiseRequest& request) {
   MeasuredLayer chosen{layer, planning::FastestUndivided(usable, request),
@@ -98,9 +102,8 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
     const Configuration& divided = chosen.divided->configuration;
     if (divided.Pieces() == 1 && !planning::UsesGraph(divided)) return chosen;
     const std::optional<MicroConfiguration> reference = Reference(chosen, usable, request);
-    const auto proof = options.tuning.on ? planning::Proof::kOnce : planning::Proof::kKnown;
     const tuning::Trust trust =
-        reference ? kernels.Verify(kernel, {divided, *reference, proof})
+        reference ? kernels.Verify(kernel, {divided, *reference, ProofFor(options)})
                   : tuning::Trust{tuning::Trust::Kind::kUnknown, "no undivided engine serves it"};
     chosen.verified = trust.kind == tuning::Trust::Kind::kTrusted;
     if (chosen.verified) MarkTiles(kernel, *chosen.divided, store);
@@ -199,7 +202,8 @@ planning::Tilings TilingsOf(const tuning::LegacyKernel& kernel, const Options& o
   conditions.l2_bytes = tuning::L2Bytes(kernel.device);
   const planning::TileUse use = planning::UseOfTiles(kernel.problem, conditions);
   if (!planning::MayTile(use, candidates, request)) return {};
-  return kernels.GetTilings(kernel, request);
+  return kernels.WithoutSlower(kernel, candidates, request, kernels.GetTilings(kernel, request),
+                               ProofFor(options));
 }
 
 Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& options,

@@ -48,7 +48,8 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& layers, const Options& 
                                planning::MeasurementStore* store, Progress& progress);
 
 // Returns the tiles from which a run with these options would choose, given the kernel's measured
-// `candidates`; measures them if the kernel may be measured.
+// `candidates`, without those that are slower in place; measures them if the kernel may be
+// measured.
 planning::Tilings TilingsOf(const tuning::LegacyKernel& kernel, const Options& options,
                             const std::vector<planning::Candidate>& candidates,
                             const planning::PromiseRequest& request,
