@@ -346,7 +346,7 @@ class Executor:
             return f"images of {images.dtype} on rank {self.rank}: {' or '.join(sorted(map(str, types)))} is expected"
         if labels is not None and not labels.is_floating_point() and (self.transport.world > 1 or self.schedule.passes):
             for loss, _ in self.losses:
-                ignored = left_out(loss.loss if isinstance(loss, Mean) else loss)
+                ignored = left_out(loss)
                 if ignored is not None and not labels.is_meta and (labels == ignored).any():
                     return (f"labels of {ignored} on rank {self.rank}, which the loss leaves out of its mean: the mean over all "
                             "images is expected; parallel.Sum of a loss with reduction='sum' has a rule")

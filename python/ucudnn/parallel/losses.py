@@ -37,10 +37,11 @@ def of_outputs(loss, count):
 
 
 def left_out(loss):
-    """Returns the label of images that a cross-entropy leaves out of its mean; None for other losses."""
-    if loss in (F.cross_entropy, F.nll_loss, "cross_entropy"):
-        return -100
-    return loss.ignore_index if isinstance(loss, (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss)) else None
+    """Returns the label of images that a loss leaves out of its mean, as torch's cross-entropies do and functions of these;
+    None for a sum. `loss` is one of Executor's."""
+    if isinstance(loss, Sum):
+        return None
+    return getattr(loss.loss if isinstance(loss, Mean) else loss, "ignore_index", -100)
 
 
 class Total(torch.autograd.Function):

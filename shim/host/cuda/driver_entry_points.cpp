@@ -32,6 +32,7 @@ constexpr Introduction kIntroductions[] = {
     {"cuGetProcAddress_v2", 12000},
     {"cuGraphExecUpdate_v2", 12000},
     {"cuGraphNodeGetDependencies_v2", 12030},
+    {"cuGraphNodeGetDependentNodes_v2", 12030},
     {"cuMemHostRegister_v2", 6050},
     {"cuStreamBeginCapture_v2", 10010},
     {"cuStreamGetCaptureInfo_v2", 11030},

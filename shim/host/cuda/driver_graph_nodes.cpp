@@ -23,10 +23,14 @@ Graph* GraphOf(State& state, CUgraphNode handle) {
   return nullptr;
 }
 
-bool HasDependents(const Graph& graph, const Node* node) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const auto& other) {
-    return std::count(other->after.begin(), other->after.end(), node) > 0;
-  });
+std::vector<const Node*> Dependents(const Graph& graph, const Node* node) {
+  std::vector<const Node*> dependents;
+  for (const auto& other : graph.nodes) {
+    if (std::count(other->after.begin(), other->after.end(), node) > 0) {
+      dependents.push_back(other.get());
+    }
+  }
+  return dependents;
 }
 
 // Gives a list as the API does: its length if there is no array, else as much as fits, filled up.
@@ -40,12 +44,17 @@ CUresult Give(const std::vector<const Node*>& list, CUgraphNode* nodes, size_t* 
 }
 
 // Edges carry no data.
+CUresult GiveEdges(const std::vector<const Node*>& list, CUgraphNode* nodes, CUgraphEdgeData* edges,
+                   size_t* count) {
+  if (edges && !nodes) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; edges && count && i < *count; ++i) edges[i] = {};
+  return Give(list, nodes, count);
+}
+
 CUresult GiveDependencies(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData* edges,
                           size_t* count) {
   return Call([&] {
-    if (!node || (edges && !nodes)) return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; edges && count && i < *count; ++i) edges[i] = {};
-    return Give(NodeOf(node)->after, nodes, count);
+    return node ? GiveEdges(NodeOf(node)->after, nodes, edges, count) : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
@@ -74,6 +83,18 @@ CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
     std::vector<const Node*> all;
     for (const auto& node : graph->nodes) all.push_back(node.get());
     return Give(all, nodes, count);
+  });
+}
+
+CUresult cuGraphGetRootNodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
+  return Call([&] {
+    const std::shared_ptr<Graph> graph = FindGraph(handle);
+    if (!graph) return CUDA_ERROR_INVALID_VALUE;
+    std::vector<const Node*> roots;
+    for (const auto& node : graph->nodes) {
+      if (node->after.empty()) roots.push_back(node.get());
+    }
+    return Give(roots, nodes, count);
   });
 }
 
@@ -127,7 +148,7 @@ CUresult cuGraphDestroyNode(CUgraphNode handle) {
     std::lock_guard lock(state.mutex);
     Graph* const graph = GraphOf(state, handle);
     if (!graph) return CUDA_ERROR_INVALID_VALUE;
-    if (HasDependents(*graph, NodeOf(handle))) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!Dependents(*graph, NodeOf(handle)).empty()) return CUDA_ERROR_NOT_SUPPORTED;
     const auto node =
         std::find_if(graph->nodes.begin(), graph->nodes.end(),
                      [&](const auto& candidate) { return candidate->Handle() == handle; });
@@ -148,6 +169,17 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
 CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData* edges,
                                     size_t* count) {
   return GiveDependencies(node, nodes, edges, count);
+}
+
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData* edges,
+                                      size_t* count) {
+  return Call([&] {
+    State& state = TheState();
+    std::lock_guard lock(state.mutex);
+    const Graph* const graph = GraphOf(state, node);
+    if (!graph) return CUDA_ERROR_INVALID_VALUE;
+    return GiveEdges(Dependents(*graph, NodeOf(node)), nodes, edges, count);
+  });
 }
 
 int hostgpuAddToGraph(void* handle, const hostgpuWork* work, unsigned long long kernel) try {

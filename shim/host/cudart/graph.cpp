@@ -49,6 +49,14 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return Bound(cuGraphExe
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
   return Bound(cuGraphGetNodes, graph, nodes, count);
 }
+cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  return Bound(cuGraphGetRootNodes, graph, nodes, count);
+}
+cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                                       const cudaGraphNode_t* dependencies, size_t count,
+                                       cudaGraph_t child) {
+  return Bound(cuGraphAddChildGraphNode, node, graph, dependencies, count, child);
+}
 cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned flags) {
   return Bound(cuGraphCreate, graph, flags);
 }
@@ -58,6 +66,11 @@ cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t* g
 cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* nodes,
                                          cudaGraphEdgeData* edges, size_t* count) {
   return Bound(cuGraphNodeGetDependencies, node, nodes, reinterpret_cast<CUgraphEdgeData*>(edges),
+               count);
+}
+cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t* nodes,
+                                           cudaGraphEdgeData* edges, size_t* count) {
+  return Bound(cuGraphNodeGetDependentNodes, node, nodes, reinterpret_cast<CUgraphEdgeData*>(edges),
                count);
 }
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,

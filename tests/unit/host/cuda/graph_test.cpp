@@ -95,8 +95,16 @@ TEST_F(Graphs, ClonesAreUpdatedAloneAndTellWhatTheirNodesWaitFor) {
   EXPECT_OK(cuGraphGetNodes(clone, &cloned, &count));
   EXPECT_NE(original, cloned);
   CUgraphNode found = nullptr;
+  EXPECT_OK(cuGraphGetRootNodes(parent, nullptr, &count));
+  EXPECT_EQ(count, 1u);
+  EXPECT_OK(cuGraphGetRootNodes(parent, &found, &count));
+  EXPECT_EQ(found, nodes[0]);
+  EXPECT_OK(cuGraphNodeGetDependentNodes(nodes[0], &found, nullptr, &count));
+  EXPECT_EQ(found, nodes[1]);
   EXPECT_OK(cuGraphNodeGetDependencies(nodes[1], &found, nullptr, &count));
   EXPECT_EQ(found, nodes[0]);
+  EXPECT_OK(cuGraphNodeGetDependentNodes(nodes[1], nullptr, nullptr, &count));
+  EXPECT_EQ(count, 0u);
   EXPECT_OK(cuGraphNodeGetDependencies(nodes[0], nullptr, nullptr, &count));
   EXPECT_EQ(count, 0u);
 
