@@ -7,7 +7,8 @@ WHAT = {"parameters": "parts of parameters", "outputs": "outputs of layers", "fo
 
 
 class Ledger:
-    """[elements, bytes] for each kind in WHAT: `most` is the maximum since `clear`, `own` what is kept now."""
+    """[elements, bytes] for each kind in WHAT: `own` is what is kept now, `most` the maximum of all steps and passes since
+    `clear`, each at its end."""
 
     def __init__(self):
         self.clear()
@@ -15,8 +16,13 @@ class Ledger:
     def clear(self):
         self.most, self.own = {}, collections.defaultdict(lambda: [0, 0])
 
+    def settle(self):
+        for what, found in self.own.items():
+            self.most[what] = max(self.most.get(what, [0, 0]), list(found))
+
     def begin(self):
         """Begins a step. Tensors that were added since the last one belong to that one."""
+        self.settle()
         self.own = collections.defaultdict(lambda: [0, 0])
 
     def add(self, what, tensor):
@@ -26,7 +32,6 @@ class Ledger:
         own = self.own[what]
         own[0] += elements
         own[1] += elements * size
-        self.most[what] = max(self.most.get(what, [0, 0]), list(own))
 
 
 class PassLedger(Ledger):
@@ -41,6 +46,7 @@ class PassLedger(Ledger):
         self.step.count(what, elements, size)
 
     def end(self):
+        self.step.settle()
         for what, (elements, size) in self.own.items():
             self.step.own[what][0] -= elements
             self.step.own[what][1] -= size

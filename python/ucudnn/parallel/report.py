@@ -114,6 +114,7 @@ def predicted(executor, batch=None, label_elements=1):
 
 
 def _kept(executor):
+    executor.ledger.settle()
     parameters = executor.parameters.values()
     most = [sum(found) for found in zip(executor.transport.counts.most_under_way, executor.summing.counts.most_under_way)]
     return executor.ledger.most | {"messages": most, "parameters": [
