@@ -121,7 +121,7 @@ class Counting(unittest.TestCase):
             told = self.run_command("plan", file, "--machine", machine, "--batch", "32", "--update", update, "--strategy", "image",
                                     "--schedule", "-o", plan)
             self.assertEqual((0, ""), (told.returncode, told.stderr))
-            self.compare(model, plan, update, True)
+            self.compare(model, plan, update)
             for device, report in enumerate(parallel.count(model, plan, range(16))):
                 expected = {peer: [pair_of(device, peer)] * 2 for peer in range(16) if peer != device and pair_of(device, peer)}
                 self.assertEqual(expected, report.counted["update"], f"{update}, device {device}")
