@@ -1,12 +1,10 @@
 """Does on each rank of parallel_habits_test.py what programs do in an unusual order or with unusual values, and compares
 with one device, or expects a refusal on all ranks."""
 import copy
-import sys
 
 import parallel_ranks
 import schedules
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from parallel_habits import BATCH, Net, apply, made, network_of, pair, random_plan, refused, same, sgd
 from parallel_ranks import RANK, WORLD, plan_file
@@ -174,9 +172,4 @@ def chunks():
 
 
 if __name__ == "__main__":
-    parallel_ranks.join()
-    for name in sys.argv[1:]:
-        globals()[name]()
-        dist.barrier()
-        print(f"{name} done", flush=True)
-    dist.destroy_process_group()
+    parallel_ranks.run(globals())

@@ -15,8 +15,8 @@ gloo.need("torch")
 COMMAND = os.environ.get("UCUDNN_TEST_COMMAND")
 SCRIPT = pathlib.Path(__file__).with_name("parallel_cudnn.py")
 STEPS, PIECE = 3, 2
-# Of the first layer, which has half of the images, nobody needs the gradient of the images; the second one has half of the
-# filters.
+# The first layer has half of the images here, and the gradient of the images is not computed. The second layer has half of
+# the filters.
 KERNELS = sorted([("forward", 4, 4), ("backward_filter", 4, 4), ("forward", 8, 3), ("backward_data", 8, 3),
                   ("backward_filter", 8, 3)])
 

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import random
-import sys
 
 import parallel_ranks
 import schedules
@@ -837,9 +836,4 @@ def carried():
 
 
 if __name__ == "__main__":
-    parallel_ranks.join()
-    for name in sys.argv[1:]:
-        globals()[name]()
-        dist.barrier()
-        print(f"{name} done", flush=True)
-    dist.destroy_process_group()
+    parallel_ranks.run(globals())

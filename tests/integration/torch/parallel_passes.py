@@ -1,7 +1,6 @@
 """On each rank of parallel_passes_test.py, Krizhevsky's schemes with passes are compared with one device."""
 import copy
 import json
-import sys
 
 import parallel_ranks
 import schedules
@@ -200,9 +199,4 @@ def scaled():
 
 
 if __name__ == "__main__":
-    parallel_ranks.join()
-    for name in sys.argv[1:]:
-        globals()[name]()
-        dist.barrier()
-        print(f"{name} done", flush=True)
-    dist.destroy_process_group()
+    parallel_ranks.run(globals())

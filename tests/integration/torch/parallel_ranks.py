@@ -31,6 +31,16 @@ def join(seconds=600):
                             timeout=datetime.timedelta(seconds=seconds))
 
 
+def run(functions):
+    """Joins the ranks and runs, one after the other, the functions that the command line names."""
+    join()
+    for name in sys.argv[1:]:
+        functions[name]()
+        dist.barrier()
+        print(f"{name} done", flush=True)
+    dist.destroy_process_group()
+
+
 def plan_file(text, name):
     path = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent / f"{name}.json"
     if RANK == 0:

@@ -45,7 +45,7 @@ TEST(Grids, CutTheAxisOfAVolumeThatGivesTheSmallestTiles) {
     ASSERT_EQ(grids.size(), 8u);
     for (int i = 0; i < 8; ++i) EXPECT_EQ(grids[i], (TileGrid{.spatial = {1, 2 << i, 1}}));
   }
-  // Of equal axes the outer one is cut, as far as it goes.
+  // All axes of a cube give equal tiles; then d is cut until it has no more places.
   const ConvolutionProblem cube = ProblemWith(
       {.spatial_rank = 3, .n = 1, .x = {128, 128, 128}, .w = {3, 3, 3}, .pad = {1, 1, 1}});
   const std::vector<TileGrid> grids = GridsOf(cube);
