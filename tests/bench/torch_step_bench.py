@@ -2,11 +2,11 @@
 """Times a step of training of ResNet-18 on the CPU: on the ranks of a grid, of one thread each, and in one process of as many
 threads, by turns.
 
-    torch_step_bench.py [--grid h2] [--size 512] [--rounds 10] [--network resnet18] [--profile FOLDER]
+    torch_step_bench.py [--grid h2] [--size 512] [--rounds 10] [--network resnet18] [--profile FOLDER] [--assert]
 
 Run by a Python that has torch and torchvision, with UCUDNN_LIBRARY; needs a processor for each rank. Prints the least and the
 median of both, how much of its time a rank waits for others, and how many sums and exchanges of rows and statistics a step
-has."""
+has. With --assert the exit code is 1 if the ranks take longer than is allowed."""
 import argparse
 import collections
 import contextlib
@@ -117,6 +117,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=10, help="steps of each, by turns (10)")
     parser.add_argument("--network", default="resnet18", help="of torchvision (resnet18)")
     parser.add_argument("--profile", help="a folder for torch's profile of the third step of each process")
+    parser.add_argument("--assert", action="store_true", dest="asserts", help="fail where the ratio is above what is allowed")
     parser.add_argument("--threads", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.threads:
@@ -151,7 +152,7 @@ def main():
     print("a step exchanges " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())))
     ratio = times["split"][0] / times["alone"][0]
     print(f"ratio of the minima {ratio:.3f} (allowed on two ranks: {ALLOWED})")
-    return 0
+    return int(options.asserts and ratio > ALLOWED)
 
 
 if __name__ == "__main__":

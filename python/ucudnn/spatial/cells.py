@@ -156,23 +156,23 @@ class Ranks:
             return tensor
         return end
 
-    def all_gather(self, tensor, axes):
+    def all_gather(self, tensor, axes, kind="values"):
         """Returns the tensors of all these ranks, of one shape, stacked in their order."""
         there = tensor if self._travels(tensor) else tensor.cpu()
         found = [torch.empty_like(there) for _ in self.members[tuple(axes)]]
-        with self._with(self._announced("values", axes, tensor.shape), self.members[tuple(axes)]):
+        with self._with(self._announced(kind, axes, tensor.shape), self.members[tuple(axes)]):
             dist.all_gather(found, there.contiguous(), group=self._groups[tuple(axes)])
         return torch.stack(found).to(tensor.device)
 
-    def numbers(self, values, axes):
+    def numbers(self, values, axes, kind="values"):
         """Returns the `values`, equally many integers, of each of these ranks, on the host. In a capture they are
         exchanged by torch.distributed's store, where ranks also wait for each other."""
         axes = tuple(axes)
         if not is_capturing():
-            return self.all_gather(torch.tensor(values, dtype=torch.int64, device=self._device()), axes).tolist()
+            return self.all_gather(torch.tensor(values, dtype=torch.int64, device=self._device()), axes, kind).tolist()
         self._stored += 1
         keys = [f"{self._prefix}/numbers/{self._stored}/{rank}" for rank in self.members[axes]]
-        with self._with("values", self.members[axes]):
+        with self._with(kind, self.members[axes]):
             self._store.set(f"{self._prefix}/numbers/{self._stored}/{self.rank}", json.dumps(values))
             self._store.wait(keys, datetime.timedelta(seconds=self._waiting.seconds))
             return [json.loads(self._store.get(key)) for key in keys]

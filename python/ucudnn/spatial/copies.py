@@ -10,6 +10,7 @@ import torch
 from . import cells
 from .cells import ranks
 from .errors import NotSupported
+from .sizes import Own
 from .vouched import DRAWING
 
 
@@ -24,14 +25,14 @@ def _checksum(value):
     return zlib.crc32(own.contiguous().reshape(-1).view(torch.uint8).numpy(), said)
 
 
-def same(values, why):
+def same(values, why, kind="values"):
     """Raises NotSupported on all ranks of a group unless all have the same `values`, (name, tensor or state) in one
-    order. It names the first one that differs."""
+    order. It names the first one that differs. `kind` is what ranks that make other calls are told is compared."""
     if cells.is_capturing():
         return
     names, sums = [name for name, _ in values], [_checksum(value) for _, value in values]
     axes = ranks().grid.cut_axes
-    told = ranks().numbers([zlib.crc32(repr((names, sums)).encode()), len(sums)], axes)
+    told = ranks().numbers([zlib.crc32(repr((names, sums)).encode()), len(sums)], axes, kind)
     if all(each == told[0] for each in told):
         return
     longest = max(count for _, count in told)
@@ -56,12 +57,16 @@ def same_image(x, dims, why):
         raise NotSupported(f"shard of {what}")
 
 
-def same_operands(values):
-    """With UCUDNN_CHECK=1, compares the plain tensors that meet a stripe."""
-    if ranks().is_checking:
-        plain = [x for x in values if isinstance(x, torch.Tensor) and not hasattr(x, "cut") and not hasattr(x, "full_tensor")]
-        if plain:
-            same([(f"a tensor of shape {tuple(x.shape)} that meets a stripe", x) for x in plain], "it counts as the same on all")
+def same_operands(name, values):
+    """With UCUDNN_CHECK=1, compares the plain tensors and numbers that meet a stripe in the operation `name`."""
+    if not ranks().is_checking:
+        return
+    plain = [(f"a tensor of shape {tuple(x.shape)} that meets a stripe", x) for x in values
+             if isinstance(x, torch.Tensor) and not hasattr(x, "cut") and not hasattr(x, "full_tensor")]
+    plain += [(f"the number {x} that meets a stripe", x) for x in values
+              if isinstance(x, (int, float, complex)) and not isinstance(x, Own)]
+    if plain:
+        same(plain, "it counts as the same on all", f"a comparison of what {name} is given")
 
 
 def same_weights(path, module):

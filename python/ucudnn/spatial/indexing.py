@@ -3,7 +3,6 @@ import torch
 from torch.nn import functional
 
 from .cells import ranks
-from .copies import same_operands
 from .errors import NotSupported
 from .grid import owned
 from .layout import Layout
@@ -54,7 +53,6 @@ def _entries(x, index):
     for entry in index if isinstance(index, tuple) else [index]:
         if isinstance(entry, (list, range)):
             entry = torch.tensor(whole_of(list(entry)), device=x.device)
-            same_operands([entry] if layout_of(x).is_cut else [])
         if isinstance(entry, torch.Tensor) and entry.dtype in (torch.bool, torch.uint8):
             if entry.ndim == 0 or layout_of(entry).is_cut:
                 raise NotSupported("how many elements a mask takes is known when all ranks have counted: multiply by it, or "

@@ -152,7 +152,7 @@ def _answer(function, args, kwargs):
     if rule is None or "out" in kwargs or sizes != "made" and not any(isinstance(value, Stripe) for value in values):
         return whole(function(*args, **kwargs), args)
     if is_cut:
-        same_operands(values)
+        same_operands(name_of(function), values)
     try:
         result = rule(function, *args, **kwargs)
     except TypeError as error:

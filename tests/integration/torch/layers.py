@@ -257,8 +257,9 @@ def other_calls_are_named():
         model = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.BatchNorm2d(4), nn.AdaptiveMaxPool2d(2)))
         model(x).sum().backward()
         refused_by_name(lambda x: x.sum() if is_last else F.max_pool2d(x, 3, 1, 1), x, "same calls", "is a sum",
-                        "is rows along")
-        refused_by_name(lambda x: x.sum((0, 2, 3) if is_last else (1, 2, 3)), x, "same calls", "of shape (2,)", "of shape (4,)")
+                        "is a comparison of what max_pool2d is given")
+        refused_by_name(lambda x: (x[:, :1] if is_last else x).sum((0, 2, 3)), x, "same calls", "of shape (1,)", "of shape (4,)")
+        refused_by_name(lambda x: x.sum((0, 2, 3) if is_last else (1, 2, 3)), x, "that meets a stripe is not the same")
     finally:
         ranks.is_checking = False
 
@@ -302,13 +303,17 @@ def copies_are_compared():
                 "(4, 1, 1)": lambda: x * unlike(4, 1, 1), "(4, 5)": lambda: channels_last @ unlike(4, 5),
                 "(4, 6)": lambda: torch.einsum("nchw,cd->ndhw", x, unlike(4, 6)), "(7, 4)": lambda: F.linear(channels_last, unlike(7, 4)),
                 "(256, 256)": lambda: F.scaled_dot_product_attention(*[x.flatten(2).mT] * 3, attn_mask=unlike(256, 256)),
-                "(1,)": lambda: x[:, [int(is_last)]], "(2,)": lambda: x[:, unlike(2).long()],
+                "(2,)": lambda: x[:, unlike(2).long()],
                 "(3,)": lambda: x.index_select(1, unlike(3).long()), "(4,)": lambda: F.cross_entropy(x, classes, unlike(4)),
                 "(2, 4, 16, 16)": lambda: F.mse_loss(x, unlike(2, 4, 16, 16)), "(3, 8)": lambda: F.embedding(classes, unlike(3, 8)),
                 "(2, 4, 1, 1)": lambda: F.conv2d(x, unlike(2, 4, 1, 1)), "()": lambda: (x * 1).__setitem__((slice(None), 0), unlike()),
                 "(4,) that": lambda: F.group_norm(x, 2, unlike(4)), "(1, 4) that": lambda: torch.cdist(channels_last, unlike(1, 4)),
                 "(2, 1, 16, 16)": lambda: torch.cat([x, unlike(2, 1, 16, 16)], 1)}.items():
             refused_by_name(lambda _: call(), x, f"a tensor of shape {name}", "that meets a stripe")
+        own = int(is_last)
+        for call in (lambda: x * (0.5 + own), lambda: x.clamp(max=np.float64(own)), lambda: F.leaky_relu(x, 0.1 + own),
+                     lambda: F.max_pool2d(x, 2 + 2 * own), lambda: x[:, [own]], lambda: torch.where(x > own, x, 0.0)):
+            refused_by_name(lambda _: call(), x, "the number", "that meets a stripe")
         model(x * torch.ones(4, 1, 1))
         draws = spatial.convert(Call(lambda x: x * random.choice([1, 1])), trust=["Call"])
         random.seed(int(is_last))
@@ -316,12 +321,12 @@ def copies_are_compared():
         refused_by_name(draws, x, "Python's random")
         random.seed(1)
         draws(x)
-        draws = spatial.convert(Call(lambda x: x + np.random.rand()), trust=["Call"])
+        draws = spatial.convert(Call(lambda x: x + 0 * np.random.rand()), trust=["Call"])
         np.random.seed(int(is_last))
         refused_by_name(draws, x, "numpy's generator")
         np.random.seed(1)
         draws(x)
-        draws = spatial.convert(Call(lambda x: x * torch.empty(1 + is_last).uniform_().numel()), trust=["Call"])
+        draws = spatial.convert(Call(lambda x: x * min(1, torch.empty(1 + is_last).uniform_().numel())), trust=["Call"])
         refused_by_name(draws, x, "generator of the CPU")
     finally:
         ranks.is_checking = False
