@@ -3,7 +3,9 @@
 // GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,8 +13,12 @@
 
 #include "convolution/tiles.h"
 #include "cudnn/graph_engines.h"
+#include "planner/graph/layers.h"
+#include "planner/graph/networks.h"
+#include "planner/striping/exact_size.h"
 #include "tests/support/deviceless_cudnn.h"
 #include "tests/support/problem.h"
+#include "tuning/fitting_grids.h"
 
 namespace ucudnn::cudnn {
 namespace {
@@ -210,6 +216,56 @@ TEST_F(TilePlans, KeepTheKnobsThatHeuristicsChose) {
               plans_, refused_);
   EXPECT_GE(chosen, 100);
   EXPECT_GE(plans_, 300);
+}
+
+// A network for one image, with the extent of its input; 0: its own.
+struct Network {
+  const char* name;
+  int extent;
+};
+constexpr Network kNetworks[] = {
+    {"vae-decoder", 128}, {"vae-decoder", 256}, {"unet-3d", 0}, {"video-vae", 0}};
+
+// Each kernel of four networks is cut into eight tiles, or into as many as it can be.
+TEST_F(TilePlans, OfNetworksWithOneImageAreTheNativeOnes) {
+  constexpr int kPlans = 3;  // that heuristics rank first
+  int kernels = 0, compared = 0;
+  for (const Network& network : kNetworks) {
+    auto graph = planner::BuildNetwork(network.name);
+    ASSERT_TRUE(graph.ok()) << graph.message();
+    if (network.extent > 0) {
+      ASSERT_TRUE(planner::SetInputExtents(*graph, {0, network.extent, network.extent}).ok());
+    }
+    for (const Kind& kind : kKinds) {
+      const auto layers = planner::ConvolutionLayers(
+          *graph, 1, {std::begin(test::kOperations), std::end(test::kOperations)}, kind.type,
+          kind.layout);
+      ASSERT_TRUE(layers.ok()) << layers.message();
+      std::set<std::string> seen;
+      for (const Layer& layer : *layers) {
+        ConvolutionProblem whole = layer.problem;
+        whole.alignment = kAlignment;
+        if (!seen.insert(Describe(whole)).second) continue;
+        ++kernels;
+        const std::vector<TileGrid> grids = tuning::GridsOf(whole);
+        if (grids.empty()) continue;
+        const auto cut = CutIntoTiles(whole, grids[std::min<size_t>(2, grids.size() - 1)]);
+        ASSERT_TRUE(cut.ok()) << cut.message();
+        const Graph plain(whole);
+        const std::vector<Graph> tiles = GraphsOf(whole, *cut, {});
+        for (const BackendDescriptor& plan : plain.HeuristicPlans(CUDNN_HEUR_MODE_A, kPlans)) {
+          const auto read = ReadTemplate(RealCudnn(), plan.get());
+          ASSERT_TRUE(read.ok()) << read.message();
+          const auto& [engine, knobs, fusion] = *read->convolution.engine.graph();
+          compared += Compare(plain, *cut, tiles, static_cast<int>(engine), knobs, {});
+        }
+      }
+    }
+  }
+  std::printf("%d kernels: %d plans of wholes, %d of tiles, %d refused in both ways\n", kernels,
+              compared, plans_, refused_);
+  EXPECT_GE(compared, 2000);
+  EXPECT_GE(plans_, 5000);
 }
 
 // What is measured on little memory needs the workspace of what runs on all of it.
