@@ -1,60 +1,82 @@
-// Times re-batching one plan of the real library, without a GPU: every size from 1 to 256 is made
-// through the plan's JSON, finalized and asked for its workspace.
+// Times what a plan of the real library becomes for its parts, without a GPU: plans for other
+// mini-batches, and for tiles, are made through the plan's JSON, finalized and asked for their
+// workspace.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <vector>
 
+#include "convolution/tiles.h"
 #include "cudnn/graph_engines.h"
 #include "tests/support/deviceless_cudnn.h"
 #include "tests/support/problem.h"
+#include "tuning/fitting_grids.h"
 
 namespace {
 
 using namespace ucudnn;
 using namespace ucudnn::cudnn;
 
-double Milliseconds(const GraphTemplate& plan, size_t& largest) {
-  const auto begin = std::chrono::steady_clock::now();
-  largest = 0;
-  for (int n = 1; n <= 256; ++n) {
-    const auto built = BuildPart(test::RealCudnn(), test::DescribedDevice(), plan,
-                                 test::AtBatch(plan.convolution, n));
-    const auto bytes = built.ok() ? PlanWorkspace(test::RealCudnn(), built->get())
-                                  : Result<size_t>(built.status());
-    if (!bytes.ok()) {
-      std::fprintf(stderr, "%s at %d: %s\n", plan.convolution.engine.Text().c_str(), n,
-                   bytes.message().c_str());
+constexpr int kEngines[] = {1, 38, 47, 67};
+
+// Makes the plan of a part, with its workspace; false if the library refuses it.
+bool Makes(const GraphTemplate& plan, const PlanEdit& part) {
+  const auto built = BuildPart(test::RealCudnn(), test::DescribedDevice(), plan, part);
+  return built.ok() && PlanWorkspace(test::RealCudnn(), built->get()).ok();
+}
+
+// Prints the times of `repetitions` runs over the parts that an engine serves, for each engine that
+// serves the whole.
+void Print(const ConvolutionProblem& whole, const std::vector<PlanEdit>& parts, int repetitions) {
+  const test::Graph graph(whole);
+  for (const int engine : kEngines) {
+    const auto descriptor = graph.Plan(engine);
+    if (!descriptor) continue;
+    const auto plan = ReadTemplate(test::RealCudnn(), descriptor->get());
+    if (!plan.ok()) {
+      std::fprintf(stderr, "%s\n", plan.message().c_str());
       std::exit(1);
     }
-    largest = std::max(largest, *bytes);
+    std::vector<PlanEdit> served;
+    std::copy_if(parts.begin(), parts.end(), std::back_inserter(served),
+                 [&](const PlanEdit& part) { return Makes(*plan, part); });
+    std::vector<double> samples;
+    for (int i = 0; i < repetitions; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      for (const PlanEdit& part : served) Makes(*plan, part);
+      const std::chrono::duration<double, std::milli> taken =
+          std::chrono::steady_clock::now() - begin;
+      samples.push_back(taken.count());
+    }
+    std::sort(samples.begin(), samples.end());
+    const double count = std::max<double>(1, static_cast<double>(served.size()));
+    std::printf("%-10s %zu of %zu parts: min_ms_each=%.3f median_ms_each=%.3f\n",
+                plan->convolution.engine.Text().c_str(), served.size(), parts.size(),
+                samples.front() / count, samples[samples.size() / 2] / count);
   }
-  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
-  return taken.count();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const int repetitions = argc > 1 ? std::max(1, std::atoi(argv[1])) : 9;
-  const test::Graph graph(test::ProblemWith({.n = 256, .c = 64, .k = 128, .x = {1, 56, 56}}));
-  std::printf("256 sizes of one plan; allowed_ms=100\n");
-  for (const int engine : {1, 38, 47, 67}) {
-    const auto descriptor = graph.Plan(engine);
-    if (!descriptor) continue;
-    const auto plan = ReadTemplate(test::RealCudnn(), descriptor->get());
-    if (!plan.ok()) {
-      std::fprintf(stderr, "%s\n", plan.message().c_str());
-      return 1;
-    }
-    std::vector<double> samples;
-    size_t largest = 0;
-    for (int i = 0; i < repetitions; ++i) samples.push_back(Milliseconds(*plan, largest));
-    std::sort(samples.begin(), samples.end());
-    std::printf("%-10s min_ms=%.1f median_ms=%.1f largest_workspace=%zu\n",
-                plan->convolution.engine.Text().c_str(), samples.front(),
-                samples[samples.size() / 2], largest);
+  const ConvolutionProblem batch =
+      test::ProblemWith({.n = 256, .c = 64, .k = 128, .x = {1, 56, 56}, .alignment = 16});
+  std::vector<PlanEdit> parts(256, PlanEdit{batch});
+  for (int n = 1; n <= 256; ++n) parts[static_cast<size_t>(n - 1)].problem.n = n;
+  std::printf("mini-batches of 1 to 256 images; allowed_ms_each=0.4\n");
+  Print(batch, parts, repetitions);
+
+  const ConvolutionProblem image =
+      test::ProblemWith({.n = 1, .c = 64, .k = 128, .x = {1, 1024, 1024}, .alignment = 16});
+  parts.clear();
+  for (const TileGrid& grid : tuning::GridsOf(image)) {
+    const Result<Tiles> cut = CutIntoTiles(image, grid);
+    for (const TileKind& kind : cut->kinds) parts.push_back({kind.problem});
   }
+  std::printf("tiles of one image; allowed_ms_each=0.3\n");
+  Print(image, parts, repetitions);
   return 0;
 }
