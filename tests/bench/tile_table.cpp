@@ -2,7 +2,7 @@
 // than a limit, and which still do in tiles. Plans are the real cuDNN's for a described H200,
 // without a GPU: the workspaces are real, nothing is run or timed.
 //
-// tile_table [--kernels] [--limits 64,512] [--strict] [NETWORK[@SIZE]...]
+// tile_table [--kernels] [--limits 64,512] [--strict] [NETWORK[@SIZE]|LAYERS.csv...]
 //
 // A kernel's need is that of the first of the heuristics' configurations (mode A) that can be
 // built. The need of tiles is the least of what the first three of their own need, engine 0
@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@
 
 #include "base/text.h"
 #include "convolution/division_text.h"
+#include "convolution/layers_csv.h"
 #include "convolution/partial_sums.h"
 #include "cudnn/graph_engines.h"
 #include "planner/graph/layers.h"
@@ -38,6 +40,7 @@ constexpr double kMiB = 1 << 20;
 constexpr int kLookedAt = 16;   // configurations of the heuristics
 constexpr int kAlignment = 16;  // bytes
 constexpr size_t kFirstChoices = 3;
+constexpr Layout kLayouts[] = {Layout::kNchw, Layout::kNhwc};
 constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
                                      Operation::kBackwardFilter};
 
@@ -135,25 +138,31 @@ std::optional<Division> DivideByOwnEngines(const ConvolutionProblem& problem, co
 
 std::optional<Division> FittingTiles(const ConvolutionProblem& problem,
                                      const Arithmetic& arithmetic, size_t limit_bytes) {
-  for (const TileGrid& grid : tuning::GridsOf(problem)) {
+  std::vector<TileGrid> grids;
+  for (int parts = 2; parts <= std::min(problem.n, kMostTiles); parts *= 2) {
+    grids.push_back({.n = parts});
+  }
+  const std::vector<TileGrid> of_images = tuning::GridsOf(problem);
+  grids.insert(grids.end(), of_images.begin(), of_images.end());
+  for (const TileGrid& grid : grids) {
     auto division = DivideByOwnEngines(problem, grid, arithmetic, limit_bytes);
     if (division) return division;
   }
   return std::nullopt;
 }
 
-// Returns the kernels of the network, each once.
-std::vector<ConvolutionProblem> KernelsOf(const planner::Graph& graph, const Arithmetic& arithmetic,
-                                          Layout layout, Operation operation) {
-  const auto layers = planner::ConvolutionLayers(graph, 1, {operation}, arithmetic.type, layout);
+// Returns the kernels of `layers`, each once.
+std::vector<ConvolutionProblem> KernelsOf(const Result<std::vector<Layer>>& layers, Layout layout) {
   if (!layers.ok()) {
     std::fprintf(stderr, "%s\n", layers.message().c_str());
-    std::exit(1);
+    std::exit(2);
   }
   std::vector<ConvolutionProblem> kernels;
   for (const Layer& layer : *layers) {
     ConvolutionProblem problem = layer.problem;
+    problem.layout = layout;
     problem.alignment = kAlignment;
+    SetPackedStrides(problem);
     if (std::find(kernels.begin(), kernels.end(), problem) == kernels.end()) {
       kernels.push_back(problem);
     }
@@ -182,16 +191,16 @@ class Table {
     std::printf("%s largest need, MiB |\n%s---|\n", head.c_str(), line.c_str());
   }
 
-  // Adds a row with numbers of all three operations.
-  void Add(const std::string& network, const planner::Graph& graph, Layout layout,
+  // Adds a row with numbers of all three operations. `layers_of` returns the layers of one.
+  template <typename LayersOf>
+  void Add(const std::string& network, const LayersOf& layers_of, Layout layout,
            const Arithmetic& arithmetic) {
     std::vector<std::string> cells(3 + 2 * limits_mib_.size() + 1);
     const auto add = [](std::string& cell, const std::string& text) {
       cell += (cell.empty() ? "" : " / ") + text;
     };
     for (const Operation operation : kOperations) {
-      const std::vector<ConvolutionProblem> kernels =
-          KernelsOf(graph, arithmetic, layout, operation);
+      const std::vector<ConvolutionProblem> kernels = KernelsOf(layers_of(operation), layout);
       const Numbers numbers = Count(network, kernels, arithmetic);
       cells[0] = std::to_string(kernels.size());
       add(cells[1], std::to_string(numbers.last_resort));
@@ -294,6 +303,12 @@ int Main(int argc, char** argv) {
   Table table(limits, lists_kernels);
   table.Begin();
   for (const std::string& network : networks) {
+    if (network.ends_with(".csv")) {
+      table.Add(std::filesystem::path(network).stem(),
+                [&](Operation operation) { return ReadLayersCsv(network, {operation}); },
+                Layout::kNchw, {"as reported", {}, true});
+      continue;
+    }
     const size_t at = network.find('@');
     auto graph = planner::LoadNetwork(network.substr(0, at));
     if (graph.ok() && at != std::string::npos) {
@@ -306,9 +321,14 @@ int Main(int argc, char** argv) {
       std::fprintf(stderr, "%s: %s\n", network.c_str(), graph.message().c_str());
       return 2;
     }
-    for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
+    for (const Layout layout : kLayouts) {
       for (const Arithmetic& arithmetic : kArithmetics) {
-        table.Add(network, *graph, layout, arithmetic);
+        table.Add(
+            network,
+            [&](Operation operation) {
+              return planner::ConvolutionLayers(*graph, 1, {operation}, arithmetic.type, layout);
+            },
+            layout, arithmetic);
       }
     }
   }
