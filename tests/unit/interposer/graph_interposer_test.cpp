@@ -207,13 +207,14 @@ TEST(GraphPlans, TheWorkspaceForAPackIsThePromise) {
   size_t bytes = 0;
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, plan, pack, &bytes), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(bytes, GraphSetting::kPartBytes);
-  // A pack with other shapes runs undivided and gets the need of the engine that replaces the plan.
+  // A pack with other shapes runs undivided, by engine 0 in the plan's place: RecordingGraphs
+  // answers 100 + engine.
   const int64_t shapes[] = {8, 4, 8, 8};
   graph.Set(pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_INT64, 4, shapes);
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, plan, pack, &bytes), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(bytes, 100u);
   graph.Destroy(pack);
-  // For a plan that was promised its full need the real library answers.
+  // A plan that was promised its full need is answered by the real library: 100 + engine 28.
   const auto other = setting.Plan(nullptr, setting.Json(28));
   const auto plain = setting.Pack();
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, other, plain, &bytes), CUDNN_STATUS_SUCCESS);
@@ -353,7 +354,6 @@ TEST(GraphPlans, ObservingChangesNothing) {
 TEST(GraphPlans, RowsOfGraphsAreNoLegacyMeasurements) {
   GraphSetting setting;
   setting.Plan();
-  // A legacy call of the same problem is not measured.
   EXPECT_THAT(setting.ReportText(), Not(HasSubstr("legacy:")));
 }
 

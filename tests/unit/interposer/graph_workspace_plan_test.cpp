@@ -30,7 +30,7 @@ struct PlanCase {
 // What cuDNN says about an engine.
 struct Pieces {
   std::string engine;
-  size_t bytes = 0;        // for one piece of kPart images, including what sums partials
+  size_t bytes = 0;        // for one piece of kPart images, with its partial sum
   size_t whole_bytes = 0;  // for the whole
 };
 
@@ -54,7 +54,7 @@ nlohmann::json WorkspacePlanFile(const PlanCase& which, const std::string& engin
       test::WorkspacePlanEntry(Problem(which.operation, which.type), {api, engine, kPart, bytes}));
 }
 
-// A program with one plan; if `compared`, the store says that its pieces were compared.
+// A program with one plan. If `compared`, the store says that the plan's pieces were compared.
 class Follower : public OnePlan {
  public:
   Follower(const PlanCase& which, const nlohmann::json& file, bool compared = true,

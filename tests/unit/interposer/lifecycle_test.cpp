@@ -33,7 +33,7 @@ class OutbidSteps : public Steps {
     return std::nullopt;
   }
 
-  int promises = 0;  // promises that were to be kept
+  int promises = 0;  // number of calls of Keep
 };
 
 // The first plan of the heuristics, which needs more than the user's limit.

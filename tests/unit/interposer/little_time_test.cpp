@@ -18,7 +18,8 @@ using ::testing::SizeIs;
 // twice.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
-// No identity activation needs this algorithm, so any that is as exact may replace it.
+// Algorithm 1 alone serves identity activations, so any algorithm that is as exact may replace this
+// one.
 constexpr int kNamed = 2;
 
 // A sixth of the named algorithm's need.
@@ -72,6 +73,7 @@ TEST(LittleTime, ThatIsUsedUpIsSaid) {
 TEST(LittleTime, OfOneTurnIsFollowedByMoreAtLaterCalls) {
   Options options = Hurried();
   options.tuning.kernel_seconds = 1000;
+  // A turn takes an eighth of the time for measuring, here kTooLittle.
   options.tuning.process_seconds = 8 * kTooLittle / (1 - tuning::Budget::kComparingShare);
   options.tuning.after_calls = 0;
   Program program(Operation::kForward, options);

@@ -181,7 +181,7 @@ TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
   EXPECT_EQ(report["kernels"][0]["calls"], 129);
 }
 
-// A later call may know more, but not that the failed plan works.
+// The measurements of a later call do not prove that the failed plan works.
 TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
   PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::WithoutTime());
   OtherKernel kernel(setting);
