@@ -122,7 +122,7 @@ TEST_F(NormAlgebra, ResultsMayTakeThePlaceOfWhatTheyAreMadeOf) {
   });
 }
 
-// Slices that are equal and constant round nothing, however uneven they are.
+// In channels that are constant nothing rounds, however unequal the slices are.
 TEST_F(NormAlgebra, ConstantChannelsGiveTheBias) {
   OnRandomCases(20261129, 20, [&](NormCase whole, std::mt19937& random) {
     const size_t in_channel =

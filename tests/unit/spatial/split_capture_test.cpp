@@ -11,12 +11,12 @@
 namespace ucudnn::test {
 namespace {
 
-// Each cause is reported once in a process.
+// Each cause is reported once in a process, so one test looks for all of them.
 TEST(SplitCaptureRefusals, AreToldInWords) {
   const SplitLayer layer(Operation::kForward, 4, 3), other(Operation::kBackwardData, 4, 3);
   testing::internal::CaptureStderr();
   {
-    RankJob job;  // whose ranks are threads on one device
+    RankJob job;  // its ranks are threads on one device
     ExpectExactOnAll(job, layer);
     job.OnAll([&](RankState& rank) {
       EXPECT_EQ(RunInGraph(rank, layer, 0).status, kRefused);
@@ -373,7 +373,7 @@ SplitLayer InLayout(SplitLayer layer, int number) {
   return layer;
 }
 
-// A rank keeps a kernel for 16 layouts. A kernel may hold what was compiled for its layout.
+// A rank keeps a kernel for 16 layouts at most. A kernel may hold what was compiled for its layout.
 TEST_P(SplitCapture, AKernelLivesAsLongAsAGraphHasIt) {
   constexpr int kKept = 16;
   descriptors = 0;
@@ -560,7 +560,7 @@ TEST_P(SplitCapture, ACallMayWaitBehindManyLaunches) {
         EXPECT_EQ(run(), kFine);
         Sleep<100>(rank.stream);
       });
-      for (int i = 0; i < 60; ++i) graph.Launch();  // 6 s
+      for (int i = 0; i < 60; ++i) graph.Launch();  // 60 x 100 ms, more than the timeout
       return run();
     });
     ExpectPart(rank, layer, result);

@@ -86,8 +86,8 @@ struct Scenario {
   int victim;
 };
 
-// Lets a surviving rank call until a call is an error. Even the first call may be an error, since
-// the victim may have finished that call before.
+// Lets a surviving rank call until a call is an error. Even the first call may be one, since the
+// victim may be dead by then.
 void Survive(RankState& rank, const SplitLayer& layer) {
   const auto deadline = TestClock::now() + kBound;
   for (;;) {
@@ -176,7 +176,7 @@ std::string OwnFile(int job) {
 
 // Runs a job for each scenario, all at once.
 void ExpectErrorsFollow(const std::vector<Scenario>& scenarios) {
-  // The children would inherit the failure.
+  // Children would inherit a failure of an earlier job and count it as theirs.
   if (testing::Test::HasFailure()) return;
   static int jobs = 0;
   std::vector<std::array<pid_t, kRanks>> children(scenarios.size());

@@ -137,7 +137,7 @@ TEST(SameGradient, RowsAreReceivedOnceForBothCalls) {
   }
 }
 
-// An equal pointer proves nothing.
+// An equal address does not prove equal values.
 TEST(SameGradient, OtherValuesAtTheSameAddressAreExchanged) {
   RankJob job;
   const GradientPair pair(job);
@@ -198,7 +198,7 @@ TEST(SameGradient, WhereImagesAreExchangedInSlicesEachCallExchangesItsOwn) {
   EXPECT_EQ(traffic.exchanges, 2 * both);
 }
 
-// The first and the last rank exchange rows, the ranks between them do not.
+// Taps are 12 rows apart, so only the first and the last rank exchange rows.
 TEST(SameGradient, RanksThatExchangeNothingAgreeWithThoseThatDo) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h4"}, traffic));
@@ -213,7 +213,8 @@ TEST(SameGradient, RanksThatExchangeNothingAgreeWithThoseThatDo) {
   }
 }
 
-// The image's layout is private to a rank: it makes its part anew, between the two calls.
+// A tensor's layout is a rank's own matter: that rank makes its kernel anew between the two calls,
+// and still has the rows.
 TEST(SameGradient, RowsAreKeptWhereOneRanksTensorLiesAsNeverBefore) {
   Traffic traffic;
   RankJob job(Counted({}, traffic));
