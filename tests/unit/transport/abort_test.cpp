@@ -1,5 +1,5 @@
-// Tests channels that are given up: nothing hangs, and nothing that was not received looks as if it
-// was.
+// Tests channels that are aborted: nothing hangs, and memory that received nothing does not look as
+// if it had.
 #include <dirent.h>
 #include <pthread.h>
 

@@ -610,7 +610,7 @@ TEST(LoopbackGraphs, RunBesideUncapturedCalls) {
   });
 }
 
-// No size has the word that means no message.
+// No size has the word 0, which means that there is no message.
 TEST(LoopbackGraphs, EverySizeHasAWord) {
   constexpr size_t kWords = size_t{1} << 32;
   EXPECT_EQ(SizeWord(1), 1U);
@@ -647,7 +647,7 @@ TEST(PeerGraphs, AreRefusedBeforeAnyRankIsWaitedFor) {
       });
       EXPECT_FALSE((*channel)->Check().ok());
       graph.Launch(stream);
-      // A buffer that was to be summed does not look like the sum.
+      // A buffer that was to be summed holds NaN, so that nobody takes it for the sum.
       const unsigned char expected = reduces ? 0xff : 0;
       EXPECT_EQ(self.device.Download<unsigned char>(data, 64),
                 std::vector<unsigned char>(64, expected));

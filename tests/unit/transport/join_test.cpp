@@ -20,7 +20,7 @@ using namespace test;  // NOLINT
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// The line of ranks that must all fail with the same one.
+// Expects that all ranks fail with the same line, and returns the line.
 std::string LineOfAll(const std::vector<Meeting>& meetings) {
   const Clock::time_point begin = Clock::now();
   const auto joined = JoinThese(meetings);

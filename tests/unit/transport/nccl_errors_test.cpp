@@ -10,8 +10,8 @@
 namespace ucudnn::transport::testing {
 namespace {
 
-// A function of the failing NCCL, which is loaded before the channel looks for one: it is the
-// process's own NCCL.
+// Returns a function of the failing NCCL. The first call loads that library, before a channel looks
+// for NCCL, so the channel finds it as the process's own.
 template <class Function>
 Function* OfFailingNccl(const char* name) {
   static void* const library = dlopen(FAILING_NCCL, RTLD_NOW | RTLD_LOCAL);

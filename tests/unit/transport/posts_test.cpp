@@ -1,4 +1,4 @@
-// Tests posts: their order, also among gathers, what they cost, and who keeps them.
+// Tests posts: their order, also among gathers, what they cost, and how they wait for a listener.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -115,7 +115,7 @@ TEST(Posts, OneThatIsHeardAllocatesNothingOnAnyThread) {
 TEST(Posts, ThatTheOthersCannotTakeFastEnoughWaitInTheirOrder) {
   const Job job(3);
   const auto all = JoinAll(job);
-  constexpr int kPosts = 300;  // 30 MB
+  constexpr int kPosts = 300;  // 300 x 100,000 bytes = 30 MB
   std::atomic<int> wrong = 0, heard = 0;
   for (size_t rank = 1; rank < 3; ++rank) {
     all[rank]->OnPost([&, next = 0](int, std::string_view record) mutable {
