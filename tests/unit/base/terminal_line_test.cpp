@@ -15,7 +15,8 @@ namespace {
 
 using test::Terminal;
 
-// Runs `action` in a child, like a process that logs to stderr or is forked.
+// Runs `action` in a forked child, which may change its stderr or process group. A failure in the
+// child fails the test.
 void InChild(const std::function<void()>& action) {
   const pid_t child = fork();
   if (child == 0) {

@@ -1,5 +1,5 @@
 // Files that fail on demand: an SQLite VFS that passes on everything but one call. It becomes the
-// process's default VFS when it is first armed. For one thread.
+// process's default VFS when it is first armed. Not thread-safe.
 #pragma once
 
 namespace ucudnn::test {

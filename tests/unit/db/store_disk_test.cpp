@@ -161,7 +161,7 @@ TEST_F(StoreDiskTest, AFileSystemWithoutLocksIsNamedAndNotWaitedFor) {
   EXPECT_FALSE(std::filesystem::exists(Path("measurements-2.db")));
 }
 
-// The file is cut both to undo what made it longer and to give space back.
+// SQLite cuts the file to undo a transaction that made it longer, and to give space back.
 TEST_F(StoreDiskTest, AFileThatCannotBeCutLosesNothing) {
   ASSERT_TRUE(RowStore({Path()}).Write(Problem(), kPlatform, ManyRows("old", 400)).ok());
   DieWhileWriting();

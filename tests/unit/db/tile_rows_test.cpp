@@ -19,8 +19,8 @@ using ::testing::UnorderedElementsAreArray;
 
 class TileRowsTest : public StoreTest {
  protected:
-  // The distinct problems of all kinds of tiles, as views and as the twins that they are measured
-  // on.
+  // Returns the distinct problems of all kinds of tiles, as views and as the slack twins on which
+  // they are measured.
   static std::vector<ConvolutionProblem> Kinds() {
     std::vector<ConvolutionProblem> kinds;
     const auto add = [&](const ConvolutionProblem& problem) {
@@ -109,7 +109,7 @@ TEST_F(TileRowsTest, EdgesAreKernelsOfTheirOwn) {
   EXPECT_EQ(Inspect(Path())->kernels, 3u);
 }
 
-// The file is as `cache export` wrote it before kernels had padding behind.
+// The text is what `cache export` wrote before kernels had padding behind.
 TEST_F(TileRowsTest, AFileOfEvenPadsIsWrittenAsItWas) {
   const std::string text =
       "name,n,c,h,w,k,r,s,pad_h,pad_w,stride_h,stride_w,dilation_h,dilation_w,groups,dtype,layout,"
