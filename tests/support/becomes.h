@@ -6,8 +6,8 @@
 
 namespace ucudnn::test {
 
-// Waits until `condition` holds, and returns whether it did within `most`. Only a fault takes as
-// long as the default.
+// Waits until `condition` holds, and returns whether it did within `most`. A test waits as long as
+// the default only if there is a fault.
 template <typename Condition>
 bool Becomes(const Condition& condition,
              std::chrono::milliseconds most = std::chrono::seconds(60)) {

@@ -15,7 +15,7 @@ struct Wrong {
   int algorithm = -1;
   enum class How { kOffByOneImage, kIgnoresBeta } how = How::kOffByOneImage;
   int whole = 8;
-  // The forward calls that still succeed before one fails; none fails where negative.
+  // The number of forward calls that still succeed before one fails; none fails where negative.
   int failing_forward = -1;
   std::chrono::milliseconds forward_takes{0};  // the least time of a forward call
 };

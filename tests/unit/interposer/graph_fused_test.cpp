@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "+sub(whole,this)+relu+residual"}),
     [](const auto& given) { return given.param.name; });
 
-// Measurements and promises are stored under an engine's name.
+// Measurements and promises are stored under an engine's name, so it must tell graphs apart.
 TEST(GraphFusedNames, DifferWhereGraphsDo) {
   Program program{Options()};
   constexpr auto kMul = CUDNN_POINTWISE_MUL, kAdd = CUDNN_POINTWISE_ADD;

@@ -73,7 +73,7 @@ TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
   int plans = 0;
   for (int engine = 0; engine < kMostEngines; ++engine) {
     for (const int part : {0, 1, 2, 4}) {
-      // The limit is 0, then the whole need, half of it and a quarter.
+      // For part = 0, 1, 2 and 4 the limit is 0, the whole need, half of it and a quarter.
       Program real{Options()};
       const test::Graph plain(problem, graph_options, real.real, {real.handle});
       const auto whole = plain.Plan(engine);
@@ -196,7 +196,8 @@ TEST_P(GraphHost, AConfigurationAnswersWhatItsPlanDoes) {
     const auto told = ConfigurationWorkspace(program.hooked, plans[i].get());
     ASSERT_TRUE(told);
     EXPECT_EQ(static_cast<size_t>(*told), promised) << "rank " << i;
-    // Another engine brings the first under the limit; the unmeasured others keep their engines.
+    // Another engine brings the first plan under the limit. The other plans were not measured and
+    // keep their engines.
     if (i == 0) {
       EXPECT_LE(promised, *options.workspace_limit);
     } else {

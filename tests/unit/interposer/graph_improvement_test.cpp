@@ -33,14 +33,14 @@ TEST(GraphImprovement, WhatOthersMeasuredIsUsedLater) {
   Measure(setting);
   EXPECT_EQ(PiecesOf(setting, plan), 4u);
   EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
-  // The record of the improved plan counts the calls before it, too.
+  // The record of the improved plan also counts the call before the improvement.
   EXPECT_THAT(setting.ReportText(), ::testing::HasSubstr("\"calls\": 2"));
-  // A plan that is equal runs the improved state, too.
+  // An equal plan that is made now runs the same pieces.
   EXPECT_EQ(PiecesOf(setting, setting.Plan()), 4u);
 }
 
 TEST(GraphImprovement, ItStaysInsideThePromise) {
-  // While nothing was known, the promise was the undivided need of another engine: no workspace.
+  // When nothing was known, the plan was promised the undivided need of engine 0, which is 0 bytes.
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), Unmeasured());
   const auto plan = setting.PlanOfRank(0);
   ASSERT_EQ(setting.Workspace(plan), 0u);

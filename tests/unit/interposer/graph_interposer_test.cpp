@@ -251,7 +251,7 @@ TEST(GraphPlans, EqualPlansGetEqualPromises) {
   const auto second = setting.Plan();
   EXPECT_EQ(setting.store.reads, reads);
   EXPECT_EQ(setting.Workspace(second), setting.Workspace(first));
-  // A destroyed plan leaves an equal plan its pieces.
+  // An equal plan keeps its pieces when the first plan is destroyed.
   setting.interposer.graph().Destroy(first);
   setting.Execute(second);
   EXPECT_THAT(Executions().calls, SizeIs(4));

@@ -294,7 +294,7 @@ TEST(GraphLimits, SingleImagesAreDeterministicWhereTheUserDemandsIt) {
   EXPECT_EQ(finalized, CUDNN_STATUS_NOT_SUPPORTED);
 }
 
-// Attention and other graphs without a convolution are not reported as left alone.
+// Attention and other graphs without a convolution are not in the report's fallbacks.
 TEST(GraphLimits, PlansWithoutAConvolutionAreNotSpokenOf) {
   Options options = GraphSetting::Limited(GraphSetting::kPartBytes, true);
   options.deterministic = true;

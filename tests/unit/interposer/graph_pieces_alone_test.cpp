@@ -72,7 +72,7 @@ size_t NeedBytes() {
 }
 
 Options LimitedToParts() { return test::Within(std::min(PartBytes(), NeedBytes() - 1)); }
-// LimitedToParts(), but plans are measured before their workspace is told.
+// Returns LimitedToParts() for a program that measures plans before it is told their workspace.
 Options MeasuringParts() {
   Options options = LimitedToParts();
   options.tuning.on = true;
@@ -196,7 +196,7 @@ TEST(GraphPiecesAlone, MayBeCapturedAtTheFirstCall) {
   CaptureSetting(subject).ExpectReplaysBesideCalls();
 }
 
-// Pieces that never ran here may load modules or allocate, which breaks a capture.
+// Pieces that never ran in this process may load modules or allocate, which breaks a capture.
 TEST(GraphPiecesAlone, PromiseNothingOfAPlanThatIsFinalizedInACapture) {
   OwnEngineOnly subject;
   subject.PartsKnown();

@@ -298,7 +298,7 @@ inline GraphOptions ScaledBiasRelu() {
   options.steps.push_back({CUDNN_POINTWISE_RELU_FWD, Reads::kNothing, {}});
   return options;
 }
-// A data gradient followed by the gradient of the ReLU that precedes the convolution.
+// Returns options of a data gradient that is followed by the gradient of the ReLU before the layer.
 inline GraphOptions ReluGradient() {
   GraphOptions options;
   options.steps = {{CUDNN_POINTWISE_RELU_BWD, Reads::kWhole, {}}};

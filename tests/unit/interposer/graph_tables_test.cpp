@@ -1,4 +1,4 @@
-// Tests what is remembered of the graph API's descriptors.
+// Tests what the interposer remembers of the graph API's descriptors.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -112,8 +112,8 @@ TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
   }
 }
 
-// The total is a third of the plan's need. The program is asked for no workspace; the tiles run in
-// ucudnn's workspace once the network is learned, which has no other kernel.
+// The total is a third of the plan's need, and the program is told a need of 0. The network has no
+// other kernel: once it is learned, the tiles run in ucudnn's workspace.
 TEST(GraphTiles, RunWithinOneBudget) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Image(operation);
@@ -283,7 +283,7 @@ TEST(GraphTiles, DoNotRunWhereTheyAreSlowerInPlace) {
     EXPECT_FALSE(plan.Kernel().contains("graph_nodes"));
     EXPECT_EQ(plan.program().Report()["fallbacks"], nlohmann::json::array());
   }
-  // Another process reads what was found.
+  // Another process reads from the store that tiles are not faster in place.
   TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
   EXPECT_EQ(plan.Reason(), reason);
   EXPECT_EQ(plan.Pieces(), 1);
@@ -479,7 +479,7 @@ TEST(VastPlans, NeedNoMoreInTilesWithoutALimit) {
     VastPlan plan(problem, options);
     EXPECT_EQ(plan.Told(), 0u);
     plan.ExpectRight();
-    // All other engines of the stand-in need workspace.
+    // Only engine 0 (graph:0) of the stand-in needs no workspace.
     gemm ? plan.ExpectTilesOf("graph:0") : plan.ExpectWhole();
   }
 }
@@ -531,7 +531,7 @@ TEST(VastPlans, AreToldTheSameWhateverTilesAndPolicySay) {
   }
 }
 
-// If ucudnn brings all workspace, a plan that needs none gets none, and nothing is promised for it.
+// A plan that needs no workspace is given none of the budget, and no promise is made for its tiles.
 TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   for (const bool limited : {false, true}) {

@@ -31,7 +31,7 @@ struct PlanCase {
 struct Pieces {
   std::string engine;
   size_t bytes = 0;        // for one piece of kPart images, with its partial sum
-  size_t whole_bytes = 0;  // for the whole
+  size_t whole_bytes = 0;  // for all images
 };
 
 std::optional<Pieces> PiecesOf(const PlanCase& which, int engine) {
@@ -70,7 +70,7 @@ class Follower : public OnePlan {
   }
 
   void ExpectRight() { OnePlan::ExpectRight(2); }
-  // The report on the kernel that was called.
+  // Returns the report on the kernel that was called.
   nlohmann::json Kernel() {
     const nlohmann::json report = program_.Report();
     nlohmann::json called;
@@ -141,7 +141,7 @@ TEST_P(GraphWorkspacePlan, OfABudgetBringsTheWorkspaceFromTheFirstCallOn) {
   EXPECT_EQ(follower.TheBudget().bytes(), pieces.bytes);
 }
 
-// A capture may run at any time: beside calls, and beside earlier captures.
+// A captured graph may run at any time: beside calls, and beside graphs that were captured earlier.
 TEST_P(GraphWorkspacePlan, OfABudgetGivesACaptureASegmentOfItsOwn) {
   const Pieces pieces = *PiecesOf(GetParam(), kEngine);
   Follower follower(GetParam(),

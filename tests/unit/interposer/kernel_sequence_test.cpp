@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using Known = KernelSequence::Known;
 
-// A kernel that is the only one of its problem.
+// Returns the run of a kernel that is the only one of its problem.
 KernelRun Only(int kernel) { return {kernel, kernel}; }
 
 // Runs the kernels named by the letters of `calls` on one lane. Returns the number of calls after
@@ -32,10 +32,10 @@ TEST(KernelSequence, IsKnownAtItsFirstWholeRepeat) {
            {"abacabac", 8},        // a kernel comes twice an iteration
            {"abbcabbc", 8},        // twice in a row
            {"aabcaabc", 8},        // twice at the beginning
-           {"abababcabababc", 4},  // "abab" is a whole repeat; what comes later comes too late
+           {"abababcabababc", 4},  // "abab" is a whole repeat, so c comes too late
            {"abcdefgabcdefg", 14},
            {"aababa", 6},         // the repeat begins with another kernel
-           {"aabbccabcabc", 11},  // each was timed twice before
+           {"aabbccabcabc", 11},  // each kernel was timed twice before the loop
            {"waabbabab", 0},      // no repeat, since what ran first is missing
            {"aaaaaaaaaaaa", 0}}) {
     SCOPED_TRACE(calls);
@@ -229,8 +229,8 @@ TEST(KernelSequence, ALoopIsKnownSoonAfterTheTimingOfItsPlans) {
       for (const KernelRun& run : program.prologue) {
         ASSERT_EQ(sequence.Run(run, 0, true), Known::kNotYet) << "while it is timed";
       }
-      // Two whole iterations are enough. Behind a prologue the first one may still count as its
-      // end.
+      // Two whole iterations are enough. If plans are timed, the first iteration may still count as
+      // part of the timing.
       const int most = timing == RandomProgram::kNone ? 2 : 3;
       for (int iteration = 0; iteration < most && !sequence.complete(); ++iteration) {
         for (const KernelRun& run : program.loop) sequence.Run(run, 0, true);

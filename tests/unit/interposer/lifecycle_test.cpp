@@ -36,7 +36,7 @@ class OutbidSteps : public Steps {
   int promises = 0;  // number of calls of Keep
 };
 
-// The first plan of the heuristics, which needs more than the user's limit.
+// Returns what is known of a heuristics list's first plan, which needs more than the user's limit.
 planning::Facts OverLimit() {
   planning::Facts facts;
   facts.problem = test::ProblemWith({.n = 8});

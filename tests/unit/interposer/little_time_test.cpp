@@ -22,7 +22,7 @@ constexpr auto kSlow = std::chrono::milliseconds(600);
 // one.
 constexpr int kNamed = 2;
 
-// A sixth of the named algorithm's need.
+// Returns a sixth of the named algorithm's need.
 size_t Limit() {
   static const size_t limit = Program(Operation::kForward, Planned()).Need(kNamed, kImages) / 6;
   return limit;
@@ -50,7 +50,7 @@ TEST(LittleTime, IsSpentOnWhatKeepsTheLimit) {
   EXPECT_EQ(program.Fallbacks(), "[]");
 }
 
-// A call about which nobody asked runs as it is, and the report says why.
+// The program did not ask for the call's workspace beforehand, and there is no time to measure.
 TEST(LittleTime, ThatIsUsedUpIsSaid) {
   Options options = Hurried();
   options.tuning.kernel_seconds = 0;

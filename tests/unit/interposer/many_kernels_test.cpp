@@ -132,7 +132,8 @@ TEST(ManyKernels, BeyondTheLastAStrictLimitAndDeterminismAreKept) {
     cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
     setting.Plan(&finalized);
     EXPECT_EQ(finalized, CUDNN_STATUS_NOT_SUPPORTED) << strict;
-    // Graphs without a convolution are no concern of ucudnn's.
+    // A graph without a convolution is no kernel, so neither limit nor determinism is demanded of
+    // it.
     std::string json = setting.Json();
     const std::string convolution = "OPERATION_CONVOLUTION_FORWARD";
     json.replace(json.find(convolution), convolution.size(), "OPERATION_MATMUL");

@@ -48,7 +48,7 @@ struct Named : Program {
   }
 
   size_t Told() { return WorkspaceOf(kOnlyEngine); }
-  // The reason of the kernel that was reported first.
+  // Returns the reason of the kernel that was reported first.
   std::string Reason() { return ReportJson()["kernels"][0]["reason"]; }
   void ExpectPairs() {
     EXPECT_THAT(OnCallersData(),

@@ -1,4 +1,4 @@
-// Tests native CUDA graphs of divided plans: their pieces are children in a row.
+// Tests native CUDA graphs of divided plans: the pieces are child graphs, one after the other.
 #include <gmock/gmock.h>
 
 #include <vector>
@@ -132,8 +132,8 @@ TEST(NativeGraphs, AreOfAllPiecesOrUndivided) {
   setting.interposer.graph().Destroy(pack);
 }
 
-// The behaviour notes of `plan`'s engine. They are read as cudnn-frontend does: first their number,
-// then into an array with room for just that number, whatever room it claims.
+// Returns the behaviour notes of `plan`'s engine. They are read as cudnn-frontend does: first their
+// number, then into an array with room for just that number, whatever room it claims.
 std::vector<cudnnBackendBehaviorNote_t> NotesOf(GraphSetting& setting,
                                                 cudnnBackendDescriptor_t plan) {
   GraphPlans& graph = setting.interposer.graph();

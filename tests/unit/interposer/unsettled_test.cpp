@@ -16,7 +16,7 @@ using ::testing::SizeIs;
 
 constexpr size_t kNeed = 2 * PlannedSetting::kPieceBytes;
 
-// Algorithm 0 needs a workspace.
+// Returns recording functions of which forward algorithm 0 alone needs a workspace.
 cudnn::Functions Needy() {
   cudnn::Functions functions = test::RecordingFunctions();
   functions.cudnnGetConvolutionForwardWorkspaceSize =
@@ -208,7 +208,7 @@ TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
               testing::HasSubstr("a piece of a plan failed"));
 }
 
-// In a capture nothing can be measured that would keep the limit; afterwards that is possible.
+// In a capture nothing can be measured, so no engine is known that keeps the limit.
 TEST(Unsettled, ARefusalInACaptureDoesNotOutliveIt) {
   Options options = PlannedSetting::WithoutTime();
   options.workspace_limit = PlannedSetting::kPieceBytes;

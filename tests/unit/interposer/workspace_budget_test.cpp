@@ -23,7 +23,7 @@ namespace {
 
 using Known = KernelSequence::Known;
 
-// A different kernel for each `number`.
+// Returns a different kernel for each `number`.
 BudgetKernel Kernel(int number) {
   BudgetKernel kernel;
   kernel.problem.n = 1;
@@ -357,7 +357,7 @@ TEST_F(WorkspaceBudgetTest, CopiesOfAFilesSegmentAreKeptForTheirStreams) {
     EXPECT_EQ(Take({0, 2, 0}, 1000).memory.data, nullptr) << "a third stream";
     EXPECT_NE(Take({0, 2, 2}, 300).memory.data, nullptr) << "another segment";
     EXPECT_EQ(budget->bytes(), 2300 + left);
-    // Copies that nobody has any more are kept again.
+    // Once a handle is destroyed, the copies that it had are kept for the file's kernels again.
     Destroy(0);
     EXPECT_EQ(budget->bytes(), 0u);
     EXPECT_EQ(Take({1, 0, 9}, 1).memory.data != nullptr, left > 0);
