@@ -17,7 +17,7 @@
 
 namespace ucudnn::test {
 
-// The slices of a tensor that is cut along h alone.
+// Returns the slices of a tensor that is cut along h alone.
 inline std::vector<Box3> SlicesAlongHeight(const Spatial& extents,
                                            const std::vector<int64_t>& heights) {
   std::vector<Box3> slices;

@@ -136,7 +136,7 @@ inline void FillResult(WholePooling& whole) {
   whole.y = UndividedPooling(forward);
 }
 
-// Each rank chooses its tensors' layout and gaps itself.
+// Gives the tensors of each rank a random layout and gaps of their own.
 inline void LayAnyhow(std::vector<Stripe>& stripes, std::mt19937& random) {
   for (Stripe& stripe : stripes) {
     ConvolutionProblem& p = stripe.problem;

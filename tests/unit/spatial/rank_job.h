@@ -50,7 +50,7 @@ struct RankState {
 
   // Makes the call through the rank's split calls; the rank's own call is the stand-in's.
   cudnnStatus_t Run(const ConvolutionProblem& problem, const cudnn::ConvolutionCall& call);
-  // Runs `stripe` of the case by Run.
+  // Calls Run for `stripe` of `whole`.
   StripeResult RunStripe(const WholeCase& whole, const Stripe& stripe);
 };
 

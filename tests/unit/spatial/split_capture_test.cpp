@@ -329,7 +329,7 @@ TEST_P(SplitCapture, MemoryOfAGraphIsTheNextOnesWhereItIsDestroyed) {
     With(rank, layer, [&](const RunCall& run_layer) {
       const Graph graph(rank, [&] { EXPECT_EQ(run_layer(), kFine); });
       graph.LaunchAndWait();
-      run(rank);  // beside a graph that lives
+      run(rank);  // the first graph still exists
       graph.LaunchAndWait();
       return kFine;
     });
@@ -367,7 +367,7 @@ cudnn::Functions CountingDescriptors() {
   return functions;
 }
 
-// The layer with 8 * `number` more elements between its images.
+// Returns `layer` with 8 * `number` more elements between its images.
 SplitLayer InLayout(SplitLayer layer, int number) {
   for (Stripe& stripe : layer.stripes) stripe.problem.x_strides[0] += 8 * number;
   return layer;

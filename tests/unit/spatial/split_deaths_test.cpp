@@ -148,7 +148,7 @@ int Live(const Scenario& scenario, int number, const std::string& file) {
       return RunReal(call);
     });
     death.At(Stage::kAfterCall);
-    return kWrong;  // it did not die
+    return kWrong;  // the victim did not die
   }
   if (death.is_in_launch()) {
     SurviveLaunch(rank, layer, scenario.victim);
@@ -168,7 +168,7 @@ pid_t Start(const Scenario& scenario, int number, const std::string& file) {
   _exit(Live(scenario, number, file));
 }
 
-// The file in which a job meets, the only file that it has while it runs.
+// Returns the file in which the ranks of a job meet. While a job runs, it has no other file.
 std::string OwnFile(int job) {
   return testing::TempDir() + "ucudnn-deaths-" + std::to_string(getpid()) + "-" +
          std::to_string(job);

@@ -109,7 +109,7 @@ TEST(SplitFaults, CallThatThrowsWhereItIsTriedLeavesNoDeviceMemory) {
   ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 3));
   const size_t before = FreeBytesOf(job);
   SplitLayer layer(Operation::kBackwardData, 4, 3);
-  layer.whole.beta = 1;  // its trial must not write to the caller's result
+  layer.whole.beta = 1;  // the call's trial must not write to the caller's result
   job.OnAll([&](RankState& rank) {
     const auto run = [&](const cudnn::ConvolutionCall& call) {
       if (rank.rank == 0) throw std::bad_alloc();

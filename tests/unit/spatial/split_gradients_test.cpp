@@ -352,7 +352,7 @@ TEST(Deferred, CallsThatFollowAreExact) {
   }
 }
 
-// An optimizer's own thread waits for sums while the next calls come; it makes no calls.
+// An optimizer's own thread, which makes no calls, waits for sums while ranks make the next calls.
 TEST(Deferred, AnotherThreadMayAwait) {
   RankJob job;
   const SplitLayer layer = GradientPair(job).filter;
@@ -386,7 +386,7 @@ TEST(Deferred, AnotherThreadMayAwait) {
   for (std::thread& thread : waiting) thread.join();
 }
 
-// What the program says replaces what the options say, until a gradient has run.
+// Until a gradient has run, sums->Set() replaces what the options say about summing gradients.
 TEST(SplitReduce, HoldsFromBeforeTheFirstGradient) {
   Traffic traffic;
   RankJob job(Counted({}, traffic));
@@ -418,8 +418,8 @@ TEST(SplitReduce, OfGradientsThatAreSummedIsNotTakenBack) {
   }
 }
 
-// Sums cannot be left to the program while ranks agree on the first gradient, either. The refusal
-// waits for no call, since a call of another rank in this process may wait for the same thread.
+// Set(false) is also refused while ranks agree on the first gradient. The refusal waits for no
+// call, since a call of another rank in this process may wait for the same thread.
 TEST(SplitReduce, IsRefusedAtOnceWhileTheFirstGradientIsAgreedOn) {
   RankJob job;
   std::promise<void> agrees, said;

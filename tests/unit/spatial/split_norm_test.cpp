@@ -188,7 +188,7 @@ void FillExactly(HostTensor& x, const Box3& slice, int64_t channel, std::mt19937
   }
 }
 
-// A case of whole numbers whose sums and weighted means are all exact.
+// Returns a case of whole numbers whose sums and weighted means are all exact.
 NormCase ExactCase(const SpatialGrid& grid, DataType type, std::mt19937& random) {
   const AxisExtents parts = PowersOfTwo(grid, {1, 2, 4});
   const Spatial extents = WholeOf(parts);

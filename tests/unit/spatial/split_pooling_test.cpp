@@ -356,7 +356,7 @@ TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
       EXPECT_EQ(results[static_cast<size_t>(rank)], results[static_cast<size_t>(first)]);
     }
   }
-  // dy is rightly equal on all ranks, so no warning says that.
+  // dy must be equal on all ranks here, so no warning is logged.
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
@@ -383,8 +383,8 @@ TEST_P(GlobalPooling, OfWholeNumbersOverPowersOfTwoIsThatOfTheWholeImageToTheLas
   }
 }
 
-// The first element of `box` with the largest number of the channel; `largest` is set to that
-// number.
+// Returns the first element of `box` with the largest number of the channel, and sets `largest` to
+// that number.
 Extents5 FirstLargest(const HostTensor& x, int64_t n, int64_t c, const Box3& box, double& largest) {
   Extents5 first = {n, c, box[0].begin, box[1].begin, box[2].begin};
   largest = x.At(first);
