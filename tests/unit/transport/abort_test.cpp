@@ -303,7 +303,7 @@ size_t SharedMappings() {
 }
 
 TEST(LoopbackChannel, LeavesNothingBehind) {
-  // The stand-in's devices have files of their own.
+  // Opens the files of the stand-in's devices before files are counted.
   RunRanks(3, 3, [](RankThread& self) { self.device.Allocate(4000); });
   const size_t files = OpenFiles();
   for (const bool aborted : {false, true}) {

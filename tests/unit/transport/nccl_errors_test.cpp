@@ -35,7 +35,7 @@ Result<std::unique_ptr<Channel>> OpenFailingNccl(const ChannelSetup& setup) {
 class NcclErrors : public ::testing::Test {
  protected:
   void SetUp() override { FailAt(""); }
-  // Threads of the channel may still be ending what failed.
+  // Threads of a channel that failed may still be destroying its communicator.
   void TearDown() override {
     EXPECT_TRUE(Becomes([] { return LivingCommunicators() == 0; }, milliseconds(10000)));
     EXPECT_EQ(OpenGroups(), 0);

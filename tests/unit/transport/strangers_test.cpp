@@ -128,7 +128,7 @@ TEST_F(StrangersTest, CrowdsOfThemDoNotKeepTheRanksOut) {
   ASSERT_TRUE(joined.ok()) << joined.message();
   first_.join();
   EXPECT_TRUE(joined.value()->Failure() == std::nullopt);
-  // The destructor needs a job that waits.
+  // The destructor of StrangersTest needs a job that waits for rank 1.
   ranks_.reset();
   first_ = std::thread([this] { ranks_ = std::move(Ranks::Join(job_.Of(0)).value()); });
 }
