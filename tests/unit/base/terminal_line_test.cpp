@@ -108,7 +108,8 @@ TEST(TerminalLine, AForkedChildLeavesItsParentsLine) {
 TEST(TerminalLine, WhoeverIsInTheBackgroundShowsNothing) {
   Terminal terminal;
   InChild([&] {
-    // The child starts a session whose terminal this is, and leads the foreground process group.
+    // The child starts a session with `terminal` as its terminal, and leads the foreground process
+    // group.
     ASSERT_GT(setsid(), 0);
     const int controlling = open(terminal.name().c_str(), O_RDWR);
     ASSERT_GE(controlling, 0);

@@ -411,7 +411,8 @@ TEST(AxisSources, ThreeTapsOfAnyDilationAreOneRectangleASide) {
       EXPECT_EQ(top.runs[0].range, last);
       EXPECT_EQ(bottom.runs[0].range, first);
       const bool forward = exchanged == Exchanged::kElements;
-      // The whole halo is the operand; it changes the rows at the other end of the result's stripe.
+      // One term reads the whole halo and changes the rows of the result that lie beside it: the
+      // first `dilation` rows for `top`, the last for `bottom`.
       EXPECT_EQ(
           top.runs[0].terms,
           (std::vector<AxisTerm>{{first, forward ? Interval{0, 1} : Interval{2, 3}, first, 0}}));
@@ -425,7 +426,7 @@ TEST(AxisSources, ThreeTapsOfAnyDilationAreOneRectangleASide) {
 }
 
 TEST(AxisSources, OfAWideKernelAreSoonFound) {
-  // A kernel of 20001 taps over stripes of 10 positions: 2000 hops.
+  // A window reads 10000 positions on either side: 1000 parts of 10 each, and its own part.
   const auto cut = Cut({20001, 1, 1, 10000}, std::vector<int64_t>(4096, 10));
   ASSERT_TRUE(cut.ok());
   EXPECT_EQ(SourcesOf(*cut, 2048, Exchanged::kElements).size(), 2001u);

@@ -67,8 +67,8 @@ struct RandomAxis {
   std::string Text() const;
 };
 
-// Returns whether the parts' own convolutions compute each window of the whole once, window by
-// window.
+// Returns whether the parts' own convolutions compute each window of the whole once, by looking at
+// every window.
 bool IsTransparent(const RandomAxis& axis);
 
 // A convolution of one image and one channel, and its cut, which is transparent along every axis.

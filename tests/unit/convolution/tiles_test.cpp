@@ -44,8 +44,8 @@ struct Offsets {
   int64_t x = 0, w = 0, y = 0;
 };
 
-// Calls visit(n, group, k, c, output, tap, element) for each product in each output element of
-// `problem`. k and c are counted within the group, taps in the order of the filter's memory.
+// Calls visit(output, tap, element) for each product of one image and one channel of `problem`.
+// Taps are numbered in the order of the filter's memory.
 template <typename Visit>
 void ForEachProduct(const ConvolutionProblem& problem, const Visit& visit) {
   const Spatial outputs = OutputExtents(problem);
@@ -328,7 +328,7 @@ TEST(Tiles, ArePackedWhereTheirViewsSpanTooMuch) {
   for (const TileKind& kind : last->kinds) EXPECT_FALSE(kind.packs_x || kind.packs_y);
 }
 
-// A SlackTwin's rows lie as far apart as rows of the whole; its channels have room for one more row.
+// A SlackTwin's rows lie as far apart as rows of the whole. Each channel has room for one more row.
 TEST(Tiles, HaveTwinsWithOneRowMore) {
   for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
     const ConvolutionProblem whole =

@@ -74,7 +74,7 @@ std::vector<planning::EnginePromise> RandomPromises(unsigned seed, int count) {
   for (int i = 0; i < count; ++i) {
     planning::EnginePromise promise;
     promise.problem = RandomProblem(random);
-    promise.problem.n = 1 + i;  // a promise has 1 or more
+    promise.problem.n = 1 + i;  // a promise is for 1 image or more
     promise.platform = {i % 2 == 0 ? "NVIDIA H200" : "a,b\nc", 91900, i % 5 * 13000};
     promise.engine = "graph:38[k2=1,k14=" + std::to_string(i) + "]";
     promise.limit_bytes = i == 0 ? size_t{1} << 62 : random() * size_t{8191};
