@@ -1,5 +1,5 @@
-// The null library with a graph API that records executions, fails on demand, and calls one engine
-// nondeterministic. Each thread has its own GraphRecording.
+// The null library with a graph API that records executions, fails on demand, and notes that one
+// engine is nondeterministic. Each thread has its own GraphRecording.
 #pragma once
 
 #include <cstdint>

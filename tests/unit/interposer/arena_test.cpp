@@ -42,7 +42,7 @@ TEST_F(ArenaTest, AStreamIsKnownByItsId) {
   EXPECT_NE(OwnerOf(driver, &handles[1], stream), own);
   EXPECT_NE(OwnerOf(driver, &handles[0], nullptr), own);
   ASSERT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
-  // The new stream is another owner, whatever its address.
+  // The new stream is another owner even if it has the address of the destroyed one.
   ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   EXPECT_NE(OwnerOf(driver, &handles[0], stream), own);
   ASSERT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);

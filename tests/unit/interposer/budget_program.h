@@ -8,7 +8,7 @@
 
 namespace ucudnn::interposer {
 
-// After so many calls of one problem the network counts as learned.
+// The network counts as learned after this number of calls of one problem.
 constexpr int kLearning = KernelSequence::kOfOneProblem;
 
 constexpr size_t kAmple = size_t{1} << 20;

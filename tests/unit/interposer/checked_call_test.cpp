@@ -68,7 +68,8 @@ void Encode(DataType type, double value, std::byte* to) {
   }
 }
 
-// The caller: tensors with data of its own on a stream of its own.
+// The caller of a convolution: it has tensors with normally distributed data, a handle and a
+// stream.
 class Caller {
  public:
   Caller(const ConvolutionProblem& problem, double mean, unsigned seed = 1)

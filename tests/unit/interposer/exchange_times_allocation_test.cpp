@@ -37,7 +37,7 @@ TEST(ExchangeTimes, AllocateNothingAfterEachKernelsFirstCall) {
   spatial::RankFigures figures = log.Read();
   times.Read(figures);
   EXPECT_EQ(figures.kernels[0].calls, 201u);
-  // Of 201 steps every 64th (ExchangeTimes::kPeriod) is timed: 2, 66, 130 and 194.
+  // Every 64th step (ExchangeTimes::kPeriod) is timed: steps 2, 66, 130 and 194 of 201.
   EXPECT_EQ(figures.kernels[0].times.calls, 4u);
 }
 

@@ -277,8 +277,8 @@ TEST(GraphPlans, WhereNothingIsKnownTheFirstOfAListKeepsTheLimitUndivided) {
   ExpectSubstitute();
 }
 
-// If these plans changed engines, plans that are timed against each other would all run the one
-// engine that fits, and its promise would leave no room for pieces in the next process.
+// A program may time the plans of a list against each other. If all of them changed to the one
+// engine that fits, its promise would leave no room for pieces in the next process.
 TEST(GraphPlans, WhereNothingIsKnownOtherPlansKeepTheirEngine) {
   for (const bool strict : {false, true}) {
     GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes, strict),

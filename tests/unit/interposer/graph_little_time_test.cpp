@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// In seconds: enough to begin with one size on a loaded machine, and used up once it has run twice.
+// In seconds. Even a loaded machine begins with one size; its two executions of 600 ms use this up.
 constexpr double kTooLittle = 1;
 
 cudnnStatus_t ExecuteSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,

@@ -13,7 +13,7 @@ namespace ucudnn::test {
 
 inline constexpr size_t kPart = GraphSetting::kPartBytes, kAmple = size_t{1} << 20;
 inline constexpr int kPieces = GraphSetting::kImages / GraphSetting::kPart;
-// After so many calls of one problem the network counts as learned.
+// The network counts as learned after this number of calls of one problem.
 inline constexpr size_t kLearning = interposer::KernelSequence::kOfOneProblem;
 
 inline Options Budget(size_t bytes, WorkspaceDivision division = WorkspaceDivision::kConcurrent) {

@@ -388,9 +388,9 @@ TEST(GraphTiles, OfWhichOneKindIsWrongNeverRun) {
   EXPECT_THAT(plan.program().Report()["fallbacks"].dump(), HasSubstr("a divided plan is wrong"));
 }
 
-// A library as cuDNN is for vast plans: it serves the whole with its implicit GEMM (engine 0)
-// alone, which propagates NaNs strictly. `gemm_serves_tiles` says whether that engine serves tiles,
-// too.
+// A library that behaves as cuDNN does for vast plans: the whole is served by the implicit GEMM
+// (engine 0) alone, which propagates NaNs strictly. `gemm_serves_tiles` says whether that engine
+// serves tiles, too.
 struct VastLibrary {
   int64_t whole_rows = 0;
   bool gemm_serves_tiles = false;
@@ -553,7 +553,7 @@ TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
   }
 }
 
-// A program that remembers the plan's own need from elsewhere passes no workspace.
+// A program that expects a need of 0 from elsewhere passes no workspace.
 TEST(VastPlans, RunAsTheyAreWhereNoWorkspaceIsPassed) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   VastPlan plan(problem, Measuring(NeedOf(problem) / 3));

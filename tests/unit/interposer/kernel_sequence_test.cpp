@@ -34,7 +34,7 @@ TEST(KernelSequence, IsKnownAtItsFirstWholeRepeat) {
            {"aabcaabc", 8},        // twice at the beginning
            {"abababcabababc", 4},  // "abab" is a whole repeat, so c comes too late
            {"abcdefgabcdefg", 14},
-           {"aababa", 6},         // the repeat begins with another kernel
+           {"aababa", 6},         // the repeat, "baba", does not begin with the first kernel
            {"aabbccabcabc", 11},  // each kernel was timed twice before the loop
            {"waabbabab", 0},      // no repeat, since what ran first is missing
            {"aaaaaaaaaaaa", 0}}) {

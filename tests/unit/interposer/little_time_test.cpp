@@ -14,8 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::SizeIs;
 
-// In seconds: enough to begin with one engine on a loaded machine, and used up once it has run
-// twice.
+// In seconds. Even a loaded machine begins with one engine; its two calls of kSlow use this up.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
 // Algorithm 1 alone serves identity activations, so any algorithm that is as exact may replace this

@@ -75,7 +75,7 @@ TEST(ManyKernels, BeyondTheLastRememberedCallsRunAsAsked) {
 
   EXPECT_EQ(PiecesRun(setting, setting.Call()), size_t{kParts});
   EXPECT_EQ(PiecesRun(setting, last.Call()), size_t{kParts});
-  // This holds on a handle that never met this kernel, too.
+  // The last kernel is also divided on a handle that never called it.
   cudnnHandle_t another = nullptr;
   ASSERT_EQ(setting.interposer.sessions().Create(&another), CUDNN_STATUS_SUCCESS);
   cudnn::ConvolutionCall call = last.Call();
@@ -142,7 +142,7 @@ TEST(ManyKernels, BeyondTheLastAStrictLimitAndDeterminismAreKept) {
   }
 }
 
-// Each shape comes once, and nothing is remembered about it.
+// Kernels that are called with an identity activation count, too, so their number is limited.
 TEST(ManyKernels, IdentityActivationsFillNoMemoryEither) {
   cudnn::Functions functions = test::RecordingFunctions();
   functions.cudnnGetActivationDescriptor = [](auto, auto* mode, auto* nan, double* coefficient) {

@@ -82,7 +82,7 @@ TEST(Unsettled, PiecesThatNothingReplacesDoNotRunBeforeTheyAreCompared) {
   kernel.Know({{{"legacy:0", 16, 2, kNeed, true}, 5, false},
                {{"legacy:0", 4, 1, PlannedSetting::kPieceBytes, true}, 5, false}});
   cudnn::ConvolutionCall call = kernel.Call(kNeed);
-  call.x = reinterpret_cast<void*>(0x10000008);  // only algorithm 0 may take it
+  call.x = reinterpret_cast<void*>(0x10000008);  // misaligned, so only algorithm 0 takes it
   ExpectUndividedInItsNeed(setting.Run(call));
 }
 
@@ -100,7 +100,7 @@ TEST(Unsettled, AFailedKernelRunsNoPiecesThatWereNotCompared) {
   ThisRecording().fail_at = 1;
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(3)) << "two pieces and what takes their place";
-  call.x = reinterpret_cast<void*>(0x10000008);  // only algorithm 0 may take it
+  call.x = reinterpret_cast<void*>(0x10000008);  // misaligned, so only algorithm 0 takes it
   ExpectUndividedInItsNeed(setting.Run(call));
 }
 
@@ -197,7 +197,7 @@ TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
   EXPECT_EQ(run(-1), 4u);
   EXPECT_EQ(run(1), 3u) << "two pieces and what takes their place";
   for (int call = 3; call <= 100; ++call) EXPECT_EQ(run(-1), 1u) << call;
-  // Another handle does not use it either.
+  // Another handle does not run the failed plan, either.
   cudnnHandle_t other = nullptr;
   ASSERT_EQ(setting.interposer.sessions().Create(&other), CUDNN_STATUS_SUCCESS);
   cudnn::ConvolutionCall call = kernel.Call(PlannedSetting::kPieceBytes);

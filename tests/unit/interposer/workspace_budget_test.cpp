@@ -220,7 +220,7 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
       EXPECT_LE(own, in_common);
       (own ? apart : together) += in_common;
     }
-    // More calls come later.
+    // Adds calls that were not made while the network was learned.
     for (int call = any(0, 6); call > 0; --call) {
       calls.push_back({any(0, kHandles - 1), any(0, kStreams - 1), any(0, kernels - 1)});
     }
