@@ -269,7 +269,7 @@ TEST_P(SplitCapture, ARankThatEndsLeavesNoOtherInALaunch) {
     EXPECT_TRUE(HasNan(result.output));
     EXPECT_TRUE(IsRightOrNan(result.output, layer.Part(rank.rank)));
   });
-  // The rank that ended hears no more.
+  // Rank 1, which ended, learns of no failure.
   ExpectContains(job.rank(0).ranks->Failure().value_or(""),
                  {"rank 1 ended after its device had begun 0 split calls",
                   "that of rank 0 waits in one more, split call 2"});
@@ -525,7 +525,7 @@ TEST_P(SplitCapture, OrderIsComparedUpToTheEnd) {
       rank.calls->Leave();
     });
   });
-  // A rank that has left hears no more.
+  // A rank that has left learns of no failure, so the failures of both ranks are joined.
   std::string heard;
   for (int rank = 0; rank < job.size(); ++rank) {
     heard += job.rank(rank).ranks->Failure().value_or("");

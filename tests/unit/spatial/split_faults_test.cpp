@@ -457,7 +457,7 @@ TEST(SplitFaults, LocalCallThatFailsLaterReturnsItsOwnError) {
     for (const int rank : {0, 2}) {
       const StripeResult& result = results[static_cast<size_t>(rank)];
       EXPECT_TRUE(result.status == kFine || result.status == kBroken);
-      // Rows were sent all the same, but a sum over ranks lacks a part.
+      // Rank 1 sent its rows although its own call failed, but the sum over ranks lacks its part.
       if (result.status == kFine && operation != Operation::kBackwardFilter) {
         EXPECT_EQ(result.output, layer.Part(rank));
       } else {
@@ -588,7 +588,7 @@ TEST(SplitFaults, DeviceThatDoesNotComeToACallIsAnErrorOnAll) {
     for (const int rank : {0, 1}) {
       const StripeResult& result = results[static_cast<size_t>(rank)];
       EXPECT_TRUE(result.is_intact);
-      // Rows that came all the same are right.
+      // Rows may have arrived in spite of the failure; then the result is right.
       EXPECT_TRUE(result.output == layer.Part(rank) || HasNan(result.output)) << "rank " << rank;
     }
     ExpectContains(FailureOf(job), {"whose device lags behind", "split call 2"});
@@ -626,7 +626,8 @@ TEST(SplitFaults, DeviceThatComesLateToEachOfManyCallsIsWaitedFor) {
   ExpectExactOnAll(job, layer);
 }
 
-// Its Check fails once `fails` is set, long after its calls have returned, as NCCL's may.
+// A channel whose Check fails once `fails` is set, long after its calls have returned, as NCCL's
+// may.
 class FailingChannel : public CountingChannel {
  public:
   FailingChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic,

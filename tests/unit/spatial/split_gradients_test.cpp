@@ -213,8 +213,8 @@ TEST(SameGradient, RanksThatExchangeNothingAgreeWithThoseThatDo) {
   }
 }
 
-// A tensor's layout is a rank's own matter: that rank makes its kernel anew between the two calls,
-// and still has the rows.
+// In the second call one rank's tensor has a layout that is new to this rank, so it makes its
+// kernel anew. It must still have the rows of the first call.
 TEST(SameGradient, RowsAreKeptWhereOneRanksTensorLiesAsNeverBefore) {
   Traffic traffic;
   RankJob job(Counted({}, traffic));
@@ -256,7 +256,7 @@ TEST(SplitSlices, TravelTwoAtATime) {
   std::atomic<int> began = 0;
   job.OnAll([&](RankState& rank) {
     const StripeResult result = RunGiven(rank, layer, [&](const cudnn::ConvolutionCall& call) {
-      // Neither rank goes on before both have come here.
+      // Each rank waits here for the other.
       ++began;
       while (began < 2) std::this_thread::yield();
       if (rank.rank == 0) {

@@ -60,7 +60,7 @@ std::optional<CutPooling> RandomPooling(const SpatialGrid& grid, const PoolingKi
 class SplitPooling : public testing::TestWithParam<const char*> {};
 
 TEST_P(SplitPooling, IsThatOfTheWholeImage) {
-  // The rows of one rank may be new while another rank's are not.
+  // A kernel may be new on one rank while it is not on the others, so ranks agree at each call.
   RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = SpatialOnes::kSplit});
   const unsigned seed = 20261125;
   std::mt19937 random(seed);
