@@ -242,7 +242,7 @@ TEST_P(Deaths, OfAParentWhoseChildHoldsTheSocketsAreFoundByTheirSilence) {
 TEST(DeathsInJoin, OfARankZeroThatListensAndIsStopped) {
   Job job(2);
   Child child(RankThat(job.Of(0), [](Ranks&, const Child::Tell&) {}));
-  // Rank 0 listens once it answers.
+  // Rank 0 listens as soon as a connection to its port succeeds.
   EXPECT_TRUE(Becomes([&] {
     return static_cast<bool>(
         ConnectTo(LoopbackAddress(job.meeting.place.port), Clock::now() + kLong).socket);

@@ -47,8 +47,8 @@ class Graph {
   CUgraphExec exec_ = nullptr;
 };
 
-// Exchanges with all other ranks, and sums. Their content says in which round they took place; the
-// buffers stay the same.
+// One rank's exchanges with all other ranks, and its sums. Contents tell the round; all rounds use
+// the same buffers.
 class Traffic {
  public:
   template <class Rank>
@@ -147,7 +147,7 @@ struct GraphWay {
   int size;
 
   bool is_nccl() const { return open == OpenNccl; }
-  // NCCL is there only if its stand-in is.
+  // Returns false for NCCL if its stand-in was not built.
   bool IsThere() const { return !is_nccl() || access(HOST_DIR "/libnccl.so.2", R_OK) == 0; }
 };
 

@@ -131,7 +131,7 @@ TEST_F(NcclErrors, WithoutMoreRoomAReductionHasWhatItHad) {
   });
 }
 
-// NCCL does not say that it reduced nothing, but the buffer no longer holds its old numbers.
+// The failing NCCL reports success but reduces nothing. The buffer must not keep its old numbers.
 TEST_F(NcclErrors, AReductionThatNeverHappensLeavesNan) {
   RunChannels(1, 1, OpenFailingNccl, [](RankThread& self, Channel& channel) {
     ASSERT_TRUE(channel.Reserve(0, 4000).ok());

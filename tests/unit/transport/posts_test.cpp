@@ -160,7 +160,7 @@ TEST(Posts, ThoseToOneRankReachItAloneInOrderWithThoseToAll) {
   }
   for (int i = 0; i < 50; ++i) {
     all[4]->Post("a" + std::to_string(i));
-    all[4]->Send(2, "o" + std::to_string(i));  // rank 5 of the job
+    all[4]->Send(2, "o" + std::to_string(i));  // rank 2 of its group is rank 5 of the job
     all[0]->Send(1, "h" + std::to_string(i));
   }
   EXPECT_TRUE(Becomes([&] { return count[5] == 100 && count[3] == 50 && count[1] == 50; }));

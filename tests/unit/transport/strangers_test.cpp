@@ -111,8 +111,8 @@ TEST_F(StrangersTest, OneWithAnotherTokenLearnsThatAndNoMore) {
 }
 
 TEST_F(StrangersTest, AGreetingIsNoFurtherReadWithoutItsToken) {
-  // The beginning is right and the token is not: what follows is not read, even if it could not be
-  // understood.
+  // The hello begins correctly, but its token is wrong. Rank 0 must decide without the rest, which
+  // is cut off here.
   std::string body = PackHello(job_.Of(1), "wrong");
   body.resize(8 + kLongestToken);
   const Descriptor socket = ConnectedTo(job_);
