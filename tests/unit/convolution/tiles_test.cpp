@@ -349,8 +349,8 @@ TEST(Tiles, HaveTwinsWithOneRowMore) {
   }
 }
 
-// cuDNN looks at the stride of n even if there is one image, and refuses fast engines because of
-// it.
+// cuDNN looks at the stride of n even if there is one image. If that stride is larger than the span
+// of the tile, cuDNN may refuse fast engines.
 TEST(Tiles, OfOneImageHaveItsSpanAsStride) {
   const auto cut =
       CutIntoTiles(ProblemWith({.n = 2, .x = {1, 16, 8}}), {.n = 2, .spatial = {1, 2, 1}});

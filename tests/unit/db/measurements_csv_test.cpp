@@ -121,8 +121,8 @@ TEST_F(MeasurementsCsvStoreTest, ImportingAndExportingGivesTheSameFile) {
   EXPECT_EQ(whole("second.db"), exported);
 }
 
-// Files from before promises could be written, and from stores without promises, lack their
-// columns.
+// Files that were written before promises existed, and files of stores without promises, lack the
+// columns of promises.
 TEST(MeasurementsCsv, WithoutPromisesTheirColumnsAreLeftOut) {
   const std::string text = WriteMeasurementsCsv({RandomRows(34, 1), {}});
   EXPECT_EQ(text.find("limit_bytes"), std::string::npos);

@@ -133,7 +133,7 @@ class StoreDiskTest : public StoreTest {
     if (child == 0) {
       RowStore store({Path()});
       EXPECT_TRUE(store.Rows(Problem(), kPlatform).ok());
-      test::DieAtFileCall(FileCall::kSync, 3);  // the journal and its header are written
+      test::DieAtFileCall(FileCall::kSync, 3);  // syncs 1 and 2 wrote the journal and its header
       static_cast<void>(store.Write(Problem(), kPlatform, ManyRows("lost", 4000)));
       _exit(0);
     }

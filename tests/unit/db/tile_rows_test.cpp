@@ -91,8 +91,8 @@ TEST_F(TileRowsTest, NoTwoKindsMeet) {
   EXPECT_THAT(Inspect(Path("merged.db"))->faults, IsEmpty());
 }
 
-// The upper edge, the lower edge and the inner tiles of an image have equal extents, but padding in
-// different places.
+// The upper and the lower edge of an image have equal extents, but padding at different ends. Inner
+// tiles have none.
 TEST_F(TileRowsTest, EdgesAreKernelsOfTheirOwn) {
   const ConvolutionProblem whole = test::ProblemWith({.n = 1, .x = {1, 64, 64}});
   const auto tiles = CutIntoTiles(whole, {.spatial = {1, 8, 1}});
