@@ -230,8 +230,8 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
         held = false;
         ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
       }
-      // The streams are held up, so that no other owner gets yet what an owner gives up for a
-      // larger segment.
+      // An owner that takes a larger segment gives up its old one. While the streams are held up,
+      // no other owner can get that one.
       held = true;
       for (const CUstream stream : streams) {
         ASSERT_EQ(cuLaunchHostFunc(stream, wait, &held), CUDA_SUCCESS);

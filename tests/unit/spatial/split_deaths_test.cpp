@@ -102,8 +102,8 @@ void Survive(RankState& rank, const SplitLayer& layer) {
   }
 }
 
-// Lets a surviving rank launch a graph with the call, as all ranks do. What never came is NaN: rows
-// of a rank beside the victim, and every sum.
+// Lets a surviving rank launch a graph with the call, as all ranks do. Rows that never came to a
+// rank beside the victim are NaN, and so is every sum.
 void SurviveLaunch(RankState& rank, const SplitLayer& layer, int victim) {
   EXPECT_TRUE(layer.IsExactOn(rank));
   // The victim may die before this rank knows that all ranks have come here.
