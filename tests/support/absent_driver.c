@@ -1,5 +1,5 @@
-/* A libcuda.so.1 for a machine without a GPU. cuDNN's runtime-compiled engines link the driver from
- * 9.28 on, and plan for a described device without calling it. */
+/* A libcuda.so.1 for a machine without a GPU. Since 9.28 cuDNN's runtime-compiled engines link the
+ * driver, but they make plans for a described device without calling it. */
 #include <cuda.h>
 #include <stddef.h>
 

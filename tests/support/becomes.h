@@ -6,7 +6,8 @@
 
 namespace ucudnn::test {
 
-// Returns whether `condition` holds within `most`, a time that only a fault takes.
+// Waits until `condition` holds, and returns whether it did within `most`. A test waits as long as
+// the default only if there is a fault.
 template <typename Condition>
 bool Becomes(const Condition& condition,
              std::chrono::milliseconds most = std::chrono::seconds(60)) {

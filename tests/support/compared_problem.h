@@ -1,5 +1,5 @@
-// Helpers of the tests that compare plans with the undivided engine: a small problem of which 4 + 4
-// + 2 images are a plan.
+// The problem of tests that compare a plan with the undivided engine: 10 images, which they divide
+// into 4 + 4 + 2.
 #pragma once
 
 #include "tests/support/problem.h"

@@ -1,4 +1,4 @@
-// The stand-in's first device: its context on the test's thread, its memory.
+// The first device of the stand-in: its context on the test's thread, and its free memory.
 #pragma once
 
 #include <cuda.h>
@@ -6,8 +6,8 @@
 
 namespace ucudnn::test {
 
-// Returns the first device's primary context, which it makes current on this thread, as cudnnCreate
-// leaves it.
+// Makes the first device's primary context current on this thread, as cudnnCreate does, and returns
+// it.
 inline CUcontext MakeContextCurrent() {
   CUdevice device = 0;
   CUcontext context = nullptr;
@@ -18,15 +18,15 @@ inline CUcontext MakeContextCurrent() {
   return context;
 }
 
-// Free memory of the current context's device.
+// Returns the free memory of the current context's device.
 inline size_t FreeBytes() {
   size_t free = 0, total = 0;
   EXPECT_EQ(cuMemGetInfo(&free, &total), CUDA_SUCCESS);
   return free;
 }
 
-// A test with the context current. The context is reset behind it, with everything that the test
-// left in it.
+// A test on the first device. The destructor releases its primary context, and with it everything
+// that the test left on the device.
 class DeviceTest : public ::testing::Test {
  protected:
   ~DeviceTest() override {

@@ -19,7 +19,7 @@ constexpr char kH200[] =
     R"("maxRegistersPerSM":65536,"maxCtasPerSM":32,"maxThreadsPerBlock":1024,)"
     R"("maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,"supportCoopLaunch":1,)"
     R"("totalGlobalMem":150000000000,"smClockRateKHz":1980000,"memClockRateKHz":2619000,)"
-    R"("memoryBusWidth":6144,)"  // 9.28 demands it, earlier releases ignore it
+    R"("memoryBusWidth":6144,)"  // cuDNN 9.28 demands it, earlier releases ignore it
     R"("l2CacheSize":52428800,"cudaDeviceId":0,"deviceVer":900,"driverVer":13000,)"
     R"("deviceName":"NVIDIA H200"})";
 
@@ -28,8 +28,9 @@ constexpr char kH200[] =
   std::exit(1);
 }
 
-// Returns the path of the driver stand-in in the build folder, one of the folders above the
-// program. A program that was moved elsewhere has none, and needs none if there is a driver.
+// Returns the path of the library that absent_driver.c makes in the build folder, which is a folder
+// above this program. Where the program was moved elsewhere, returns the bare name, which the
+// caller cannot open.
 std::string AbsentDriver() {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error);

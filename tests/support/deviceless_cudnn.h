@@ -1,6 +1,6 @@
 // The real cuDNN without a GPU: operation graphs, engines and execution plans for a device that is
-// described instead of present. Sizes are real; nothing can be run. It also makes the same graphs
-// on a handle of any other library.
+// described instead of present. Workspace sizes are the real library's; no plan can run. `Graph`
+// also makes the same graphs with any other library and its handle.
 #pragma once
 
 #include <optional>
@@ -28,7 +28,7 @@ inline cudnn::PlanEdit AtBatch(const cudnn::FusedConvolution& convolution, int n
 }
 
 constexpr int64_t kUidX = 120, kUidW = 119, kUidY = 121, kUidResidual = 122, kUidBias = 98;
-// uid of the first step's operand; those of later steps follow one by one.
+// The operand of GraphOptions::steps[i] has the uid kUidStep + i.
 constexpr int64_t kUidStep = 300;
 
 // A pointwise operation behind a convolution.
@@ -37,43 +37,44 @@ struct FusedStep {
     kNothing,
     kChannel,      // a value for each channel
     kScalar,       // one value
-    kRow,          // a value for each column of the image, the same for all images
+    kRow,          // a value for each column, shared by all images, channels and rows
     kWhole,        // a tensor laid out like the output
     kPerImage,     // a value for each image and channel
-    kOtherLayout,  // the output's extents in the other layout
+    kOtherLayout,  // a tensor of the output's extents, NHWC where the problem is NCHW, and the
+                   // reverse
   };
   cudnnPointwiseMode_t mode = CUDNN_POINTWISE_RELU_FWD;
-  Reads reads = Reads::kNothing;  // the operand beside the result so far
+  Reads reads = Reads::kNothing;  // the operand besides the result of the previous operation
   std::optional<DataType> type;   // type of the operand; none: the problem's
   int64_t alignment = 16;
-  bool reads_first = false;  // the result so far is the second operand
+  bool reads_first = false;  // the previous result is then the second operand
 };
 
-// The properties of a graph beside the problem.
+// What a graph has besides the convolution problem.
 struct GraphOptions {
   double alpha = 1, beta = 0;
   int64_t x_alignment = 16, w_alignment = 16, y_alignment = 16;
   bool residual = false, bias = false, relu = false;
   double residual_scale = 1;
   double upper_clip = 0;         // of relu; 0: none
-  std::vector<FusedStep> steps;  // behind the convolution, bias and relu
+  std::vector<FusedStep> steps;  // after the convolution, residual, bias and relu
   bool dynamic = false;
 };
 
-// A tensor that a fused operation reads.
+// A tensor that a pointwise operation of the graph reads.
 struct FusedTensor {
   int64_t uid = 0;
   DataType type = DataType::kFloat;
   std::vector<int64_t> dims, strides;
   int64_t alignment = 16;
 
-  size_t Elements() const;  // of memory, from the first to behind the last
+  size_t Elements() const;  // number of elements that the tensor spans in memory, with its gaps
 };
-// Returns the tensors in the order in which they are read.
+// Returns the tensors in the order in which the graph's operations read them.
 std::vector<FusedTensor> FusedTensors(const ConvolutionProblem& problem,
                                       const GraphOptions& options);
 
-// Keeps everything alive that a graph is made of.
+// An operation graph, which owns the descriptors that it is made of.
 class Graph {
  public:
   explicit Graph(const ConvolutionProblem& problem, const GraphOptions& options = {})
@@ -84,8 +85,8 @@ class Graph {
   cudnnBackendDescriptor_t get() const { return graph_.get(); }
 
   int EngineCount() const;
-  // The finalized plan of an engine with its default knobs, or with the given ones; none if the
-  // engine does not serve the graph.
+  // Returns the finalized plan of an engine with its default knobs, or with the given ones; none if
+  // the engine does not serve the graph.
   using Knobs = std::vector<std::pair<int, int64_t>>;
   std::optional<cudnn::BackendDescriptor> Plan(int engine, const Knobs& knobs = {}) const;
   // Returns plans of the heuristics' configurations, best first; plans that cannot be built are

@@ -1,5 +1,6 @@
-// A driver that has nothing but events. Each is recorded a millisecond after the previous one, and
-// is reached unless the device lags. Allocates nothing. Only one may exist at a time.
+// A driver table that only makes, records and times events. Each record is 1 ms later than the one
+// before, and an event is complete unless set_lags(true). Allocates nothing. Its state is static,
+// so only one may exist at a time.
 #pragma once
 
 #include <array>
@@ -14,7 +15,7 @@ struct EventState {
   size_t events = 0;
   long clock = 0;
   bool lags = false, fails = false;
-  std::array<float, 8192> times = {};  // the time at which each event was recorded
+  std::array<float, 8192> times = {};  // when each event was recorded, in ms
 };
 
 class EventDriver {

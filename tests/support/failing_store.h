@@ -7,7 +7,7 @@
 
 namespace ucudnn::test {
 
-// Fails at its `failing`th operation, on any thread.
+// Counts operations on all threads, and fails at the `failing`th.
 class FailingStore : public MemoryStore {
  public:
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,

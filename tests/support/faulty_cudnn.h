@@ -9,13 +9,13 @@ namespace ucudnn::test {
 
 struct Fault {
   int at = 0;  // number of the convolution call, 0 = the next
-  void (*after)(const cudnn::ConvolutionCall& call) = nullptr;  // the call has run
-  void (*before)(cudnn::ConvolutionCall& call) = nullptr;       // changes the call
+  void (*after)(const cudnn::ConvolutionCall& call) = nullptr;  // runs once the call has run
+  void (*before)(cudnn::ConvolutionCall& call) = nullptr;       // may change the call
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // an error to return instead of running
-  void (*later)(const cudnn::ConvolutionCall& call) = nullptr;  // runs after every later call
+  void (*later)(const cudnn::ConvolutionCall& call) = nullptr;  // runs before every later call
 };
 
-// Sets `fault` and restarts the count of calls.
+// Returns functions with `fault`, whose count of convolution calls begins at 0.
 cudnn::Functions FaultyStandIn(const Fault& fault);
 
 // Changes the byte at a device address.

@@ -8,7 +8,7 @@
 
 namespace ucudnn::test {
 
-// Returns the value of `result`; if there is none, fails the test with its message.
+// Returns the value of `result`. If there is none, throws its message, which fails the test.
 template <typename T>
 T Must(Result<T> result) {
   if (!result.ok()) throw std::runtime_error(result.message());

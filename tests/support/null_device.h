@@ -12,7 +12,7 @@ struct NullDevice {
   cuda::Driver driver;
 };
 
-// Returns the tables. Thread-safe. All such devices share one set of counts.
+// Returns the function tables of such a device. Thread-safe. All devices share one set of counts.
 NullDevice MakeNullDevice();
 
 // Returns the number of calls so far that enqueue work or wait for it.

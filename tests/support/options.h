@@ -9,7 +9,8 @@ inline Options Planned() {
   Options options;
   options.policy = BatchSizePolicy::kPowerOfTwo;
   options.tuning.on = false;
-  options.lock_folder = "/dev/null";  // no file, because other tests measure on the same device
+  options.lock_folder = "/dev/null";  // no lock file can be made there, so tests never wait for
+                                      // each other's measuring
   return options;
 }
 

@@ -8,9 +8,9 @@ namespace ucudnn::test {
 constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
                                      Operation::kBackwardFilter};
 
-// Fields that a test does not set give a small convolution: 8 images with 4 channels of 8x8
-// elements, 3x3 filters to 8 channels, and images padded so that they keep their size. The fields
-// and their order are the same as in ConvolutionProblem.
+// A small convolution by default: 8 images with 4 channels of 8x8 elements, 3x3 filters to 8
+// channels, and images padded so that they keep their size. Names and order of the fields are those
+// of ConvolutionProblem.
 struct SmallProblem {
   Operation operation = Operation::kForward;
   int spatial_rank = 2;
@@ -28,8 +28,8 @@ struct SmallProblem {
   int alignment = 1;
 };
 
-// Makes ProblemWith({.n = 16, .type = DataType::kHalf}), say: with packed tensors, and sums in fp32
-// (in fp64 for fp64 tensors).
+// Returns the problem with packed tensors, and sums in fp32 (in fp64 for fp64 tensors). Example:
+// ProblemWith({.n = 16, .type = DataType::kHalf}).
 ConvolutionProblem ProblemWith(const SmallProblem& said = {});
 
 // Returns `problem` with `n` images.

@@ -14,9 +14,9 @@ class RandomGrids {
  public:
   explicit RandomGrids(uint64_t seed) : random_(seed) {}
 
-  // Returns a small problem of any operation, rank, type, layout, groups, stride, dilation and
-  // padding less than the filter, which may be on one side alone; a third of the tensors have gaps
-  // between their rows.
+  // Returns a small problem of any operation, rank, type, layout, group count, stride and dilation.
+  // Its padding is smaller than the dilated filter and may differ before and behind the image. A
+  // third of the tensors may have gaps between rows, channels and images.
   ConvolutionProblem Problem();
   // Draws a grid; many grids cannot cut the problem.
   TileGrid Grid(const ConvolutionProblem& problem);
@@ -31,7 +31,7 @@ class RandomGrids {
   std::mt19937_64 random_;
 };
 
-// Describes both for messages.
+// Describes both in words, for messages.
 std::string Text(const ConvolutionProblem& problem, const TileGrid& grid);
 
 }  // namespace ucudnn::test

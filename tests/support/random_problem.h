@@ -7,9 +7,9 @@
 
 namespace ucudnn {
 
-// Returns a small problem of any operation, rank, type, layout, group count, dilation and
-// alignment; every third one has padded (non-packed) strides. The depth stride of a 2-D tensor is
-// its height stride times its height.
+// Returns a problem of any operation, rank, type, layout, group count, dilation and alignment;
+// about a third of them have padded (non-packed) strides. The depth stride of a 2-D tensor is its
+// height stride times its height.
 ConvolutionProblem RandomProblem(std::mt19937& random);
 
 }  // namespace ucudnn

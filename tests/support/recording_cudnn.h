@@ -1,5 +1,5 @@
 // A cuDNN table for tests: real descriptors (of tests/support/null_cudnn), and convolutions that
-// record their calls and fail on demand. One recording a thread.
+// record their calls and fail on demand. Each thread has its own Recording.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// The null library with a graph API that records executions, fails on demand, and answers
-// differently for the plan of one engine. One recording a thread.
+// The null library with a graph API that records executions, fails on demand, and notes that one
+// engine is nondeterministic. Each thread has its own GraphRecording.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ucudnn::test {
 
-// The unique identifiers of its graphs' operands.
+// The unique identifiers of the operands in the null library's graphs.
 constexpr int64_t kX = 120, kW = 119, kY = 121, kResidual = 122, kBias = 98;
 
 struct RecordedExecution {
@@ -17,7 +17,7 @@ struct RecordedExecution {
   const void *x = nullptr, *w = nullptr, *y = nullptr, *residual = nullptr, *bias = nullptr;
   const void* workspace = nullptr;
   bool adds = false;            // beta = 1
-  cudaGraph_t graph = nullptr;  // the graph that it was added to or updated in
+  cudaGraph_t graph = nullptr;  // the graph that the execution was added to or updated in
 
   bool operator==(const RecordedExecution&) const = default;
 };

@@ -1,4 +1,5 @@
-// The stand-in's cuDNN as the real library: a test links it.
+// The function tables of the stand-in's cuDNN (shim/host/cudnn), which a test program links in the
+// real library's place.
 #pragma once
 
 #include "cudnn/functions.h"

@@ -1,5 +1,6 @@
-// The stand-in's cuDNN with convolutions that are recorded. The pieces of one algorithm can be
-// wrong, and forward calls slow or failing. One a process.
+// The stand-in's cuDNN, whose forward and backward filter calls are recorded. The pieces of one
+// algorithm can be made wrong, and forward calls slow or failing. Its state is one for the whole
+// process.
 #pragma once
 
 #include <chrono>
@@ -10,16 +11,18 @@
 namespace ucudnn::test {
 
 struct Wrong {
-  // The algorithm whose pieces (calls of fewer than `whole` images) are wrong; negative: none.
+  // The algorithm whose pieces (calls of fewer than `whole` images) are wrong; none where negative.
   int algorithm = -1;
   enum class How { kOffByOneImage, kIgnoresBeta } how = How::kOffByOneImage;
   int whole = 8;
-  int failing_forward = -1;  // calls that still run before one fails; negative: none fails
-  std::chrono::milliseconds forward_takes{0};  // at least
+  // The number of forward calls that still succeed before one fails; none fails where negative.
+  int failing_forward = -1;
+  std::chrono::milliseconds forward_takes{0};  // the least time of a forward call
 };
 Wrong& TheWrong();
 
-// A convolution call that has not failed. `y` is its output.
+// A recorded call; forward calls that `failing_forward` makes fail are not recorded. `y` is the
+// output.
 struct Seen {
   int algorithm, images;
   const void* y;

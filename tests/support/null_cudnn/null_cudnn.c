@@ -1,6 +1,6 @@
-/* A cuDNN 9 whose descriptors are real and whose convolutions return at once, so that a call costs
- * only the way to it. Also linked into unit tests, which replace single functions. Every algorithm
- * below kAlgorithms serves everything, without workspace; algorithm 0 is ranked first. */
+/* A cuDNN 9 whose descriptors are real and whose convolutions return at once, so that benchmarks
+ * time only the path to the library. Unit tests link it, too, and replace single functions. Every
+ * algorithm below kAlgorithms serves everything, without workspace; algorithm 0 is ranked first. */
 #include <cudnn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,7 +239,8 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
   return Count();
 }
 
-/* The queries of one operation; A, B and D are its descriptors' types in cuDNN's order. */
+/* Defines the queries of one operation. A, B and D are the types of its descriptors before and
+ * after the convolution descriptor, in cuDNN's order. */
 #define QUERIES(Operation, Kind, A, B, D)                                                          \
   cudnnStatus_t cudnnGetConvolution##Operation##WorkspaceSize(                                     \
       cudnnHandle_t handle, const A a, const B b, const cudnnConvolutionDescriptor_t c, const D d, \

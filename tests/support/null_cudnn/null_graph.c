@@ -1,7 +1,7 @@
 /* The graph API of the null library: execution plans made from JSON, variant packs, and executions
- * that return at once. Engine 38 needs 1024 bytes for an image, engine 67 2048, engine 5 64, engine
- * 40 256 for each row of an image, engines 0 and 28 nothing; there are no others. Descriptors come
- * from a list, so that making one again allocates nothing. */
+ * that return at once. Workspace of an image: engine 38 needs 1024 bytes, engine 67 needs 2048,
+ * engine 5 needs 64, engine 40 needs 256 for each row, engines 0 and 28 need none; there are no
+ * others. Destroyed descriptors are kept in a list, so that making one again allocates nothing. */
 #include <cudnn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ enum { kMostJson = 8192, kMostOperands = 16 };
 
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
-  struct Descriptor* next; /* in the list of spare ones */
+  struct Descriptor* next; /* in the list `spare` */
   char json[kMostJson];
   int64_t json_bytes, images, rows, engine, workspace_bytes;
   void* pointers[kMostOperands];
@@ -23,7 +23,7 @@ struct Descriptor {
 
 static __thread struct Descriptor* spare = NULL;
 static long executions = 0;
-static uint64_t native_engines = 0; /* as bits; engine 67 is none */
+static uint64_t native_engines = 0; /* bit i stands for engine i; engine 67 is never native */
 
 static const char* const* listed = NULL;
 static int64_t listed_count = 0;
@@ -84,7 +84,8 @@ cudnnStatus_t cudnnBackendInitialize(cudnnBackendDescriptor_t descriptor) {
   return descriptor == NULL ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_SUCCESS;
 }
 
-/* Copies the facts that a plan, its configuration and its engine share. */
+/* Copies the JSON and the engine, which a plan, its configuration and its engine descriptor share.
+ */
 static void CopyInto(struct Descriptor* to, const struct Descriptor* from) {
   if (from->json_bytes == 0) return;
   memcpy(to->json, from->json, (size_t)from->json_bytes + 1);
@@ -129,7 +130,7 @@ static int64_t NumberBehind(const char* text, const char* first, const char* the
   return at == NULL ? -1 : strtoll(at + strlen(then), NULL, 10);
 }
 
-/* Returns the third extent of the tensor at `first`. */
+/* Returns the third extent, the rows, of the first tensor at or behind the text `first`. */
 static int64_t RowsBehind(const char* text, const char* first) {
   const char* at = strstr(text, first);
   if (at != NULL) at = strstr(at, "\"dim\":[");

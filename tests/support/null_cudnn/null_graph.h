@@ -8,12 +8,12 @@
 extern "C" {
 #endif
 
-/* Sets the engines, as bits, whose plans can become CUDA graphs: none before it is called. */
+/* Sets whose plans can become native CUDA graphs: those of engine i if bit i is set. Before the
+ * first call no engine's can. */
 void nullGraphSetNative(uint64_t engines);
 
-/* Sets the plans that heuristics list from now on: plans of `count` JSON texts, which must stay
- * alive. Before it is called, and with a count of 0, heuristics leave the given descriptors empty.
- */
+/* Sets the JSON texts of the plans that heuristics list from now on; the texts must stay alive.
+ * Before the first call, and with a count of 0, heuristics leave the given descriptors empty. */
 void nullGraphSetListed(const char* const* jsons, int64_t count);
 
 long nullGraphExecutions(void);

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// What `action` logs at `level` into a fresh file.
+// Returns what `action` logs at `level` into a fresh file.
 std::string Logged(LogLevel level, int rank, const std::function<void()>& action) {
   const std::string path = ::testing::TempDir() + "/log_test." + std::to_string(getpid());
   std::remove(path.c_str());

@@ -15,7 +15,8 @@ namespace {
 
 using test::Terminal;
 
-// Runs `action` in a child, like a process that logs to stderr or is forked.
+// Runs `action` in a forked child, which may change its stderr or process group. A failure in the
+// child fails the test.
 void InChild(const std::function<void()>& action) {
   const pid_t child = fork();
   if (child == 0) {
@@ -107,7 +108,8 @@ TEST(TerminalLine, AForkedChildLeavesItsParentsLine) {
 TEST(TerminalLine, WhoeverIsInTheBackgroundShowsNothing) {
   Terminal terminal;
   InChild([&] {
-    // The child starts a session whose terminal this is, and leads the foreground process group.
+    // The child starts a session with `terminal` as its terminal, and leads the foreground process
+    // group.
     ASSERT_GT(setsid(), 0);
     const int controlling = open(terminal.name().c_str(), O_RDWR);
     ASSERT_GE(controlling, 0);

@@ -1,5 +1,6 @@
-// Tests which cuts leave a program that knows nothing of them correct, against windows looked at
-// one by one, and what a part of an axis reads from other parts, against pairs of windows and taps.
+// Tests two answers about a cut axis: whether a program that knows nothing of the cut computes what
+// it did uncut, against windows looked at one by one; and what a part reads from other parts,
+// against pairs of windows and taps.
 #include "convolution/axis_cut.h"
 
 #include <gmock/gmock.h>
@@ -110,7 +111,8 @@ TEST(AxisCut, CommonLayersAreAcceptedOrRefused) {
 using Pair = std::array<int64_t, 3>;  // window, tap, element
 using Pairs = std::set<Pair>;
 
-// All triples of a window of `windows`, a tap and an element of `elements` that the tap reads.
+// Returns all triples of a window of `windows`, a tap and an element of `elements` that the tap
+// reads.
 Pairs PairsOf(const SlidingWindow& window, const Interval& windows, const Interval& elements) {
   Pairs pairs;
   for (int64_t at = windows.begin; at < windows.end; ++at) {
@@ -141,8 +143,8 @@ bool AddPairs(const SlidingWindow& window, const AxisTerm& term, int64_t windows
   return true;
 }
 
-// The size of the largest set of pairs in which no two lie in one rectangle of pairs, found by
-// trial: `pairs` must be few. No division into rectangles has fewer rectangles.
+// Returns the size of the largest set of pairs in which no two lie in one rectangle of pairs, found
+// by trial: `pairs` must be few. No division into rectangles has fewer rectangles.
 size_t MostApart(const Pairs& pairs, std::vector<Pair> chosen = {}) {
   size_t most = chosen.size();
   for (const Pair& next : pairs) {
@@ -192,7 +194,8 @@ TEST(PairRectangles, AreTheFewestBetweenNeighbours) {
       for (int64_t stride = 1; stride <= 2; ++stride) {
         const int64_t last = (taps - 1) * dilation;
         const SlidingWindow window = {taps, dilation, stride, last / 2};
-        // The halos before and behind a long run of windows, if they have no gaps.
+        // The loop below tries the halos before and behind a long run of windows. Those have gaps
+        // where both the stride and the dilation are above 1.
         if (stride > 1 && dilation > 1) continue;
         for (const auto& [windows, elements] :
              {std::pair{Interval{0, 9}, Interval{-window.pad, 0}},
@@ -207,7 +210,7 @@ TEST(PairRectangles, AreTheFewestBetweenNeighbours) {
 }
 
 TEST(PairRectangles, AreOfWindowsWhereThoseAreFewer) {
-  // Two windows of six taps that move by three: element 3 is tap 3 of the first, 0 of the second.
+  // Two windows of six taps move by three: element 3 is tap 3 of the first and tap 0 of the second.
   EXPECT_EQ(PairRectangles({6, 1, 3, 0}, {0, 2}, {3, 7}),
             (std::vector<AxisTerm>{{{0, 1}, {3, 6}, {3, 6}, 0}, {{1, 2}, {0, 4}, {3, 7}, 0}}));
 }
@@ -218,7 +221,8 @@ struct CutPart {
   int part = 0;
   Exchanged exchanged = Exchanged::kElements;
 
-  // The exchanged positions that a part owns, and the positions of this part's result.
+  // `Owned` are the exchanged positions that a part owns, `Result` the positions of this part's
+  // result.
   Interval Owned(int owner) const { return OwnedOf(exchanged == Exchanged::kElements, owner); }
   Interval Result() const { return OwnedOf(exchanged != Exchanged::kElements, part); }
   Interval All() const {
@@ -227,7 +231,7 @@ struct CutPart {
   Interval OwnedOf(bool elements, int owner) const {
     return elements ? cut.elements[owner] : cut.windows[owner];
   }
-  // All pairs of the whole axis that join an own position of the result to one of
+  // Returns all pairs of the whole axis that join an own position of the result to one of
   // `exchanged_positions`.
   Pairs With(const Interval& exchanged_positions) const {
     return exchanged == Exchanged::kElements ? PairsOf(cut.window, Result(), exchanged_positions)
@@ -328,7 +332,7 @@ TEST(AxisSources, TouchThePositionsThatReadAnotherPart) {
     int64_t end = -1;
     const auto sources = SourcesOf(at.cut, at.part, at.exchanged);
     for (const Interval& run : TouchedRuns(at.cut, at.part, at.exchanged, sources)) {
-      ASSERT_GT(run.begin, end);  // the two would be one run otherwise
+      ASSERT_GT(run.begin, end);  // otherwise the two would be one run
       ASSERT_GT(run.end, run.begin);
       end = run.end;
       for (int64_t position = run.begin; position < run.end; ++position) found.insert(position);
@@ -337,7 +341,8 @@ TEST(AxisSources, TouchThePositionsThatReadAnotherPart) {
   });
 }
 
-// What the inner part 2 of 5 reads from its neighbour; each part has `windows` windows.
+// Returns what part 2 of 5, an inner one, reads from its neighbour. Each part has `windows`
+// windows.
 AxisSource Neighbour(const SlidingWindow& window, int64_t windows, int side, Exchanged exchanged) {
   const auto cut = Cut(window, std::vector<int64_t>(5, windows * window.stride));
   EXPECT_TRUE(cut.ok()) << cut.message();
@@ -406,7 +411,8 @@ TEST(AxisSources, ThreeTapsOfAnyDilationAreOneRectangleASide) {
       EXPECT_EQ(top.runs[0].range, last);
       EXPECT_EQ(bottom.runs[0].range, first);
       const bool forward = exchanged == Exchanged::kElements;
-      // The whole halo is the operand; it changes the rows at the other end of the result's stripe.
+      // One term reads the whole halo and changes the rows of the result that lie beside it: the
+      // first `dilation` rows for `top`, the last for `bottom`.
       EXPECT_EQ(
           top.runs[0].terms,
           (std::vector<AxisTerm>{{first, forward ? Interval{0, 1} : Interval{2, 3}, first, 0}}));
@@ -420,7 +426,7 @@ TEST(AxisSources, ThreeTapsOfAnyDilationAreOneRectangleASide) {
 }
 
 TEST(AxisSources, OfAWideKernelAreSoonFound) {
-  // A kernel of 20001 taps over stripes of 10 positions: 2000 hops.
+  // A window reads 10000 positions on either side: 1000 parts of 10 each, and its own part.
   const auto cut = Cut({20001, 1, 1, 10000}, std::vector<int64_t>(4096, 10));
   ASSERT_TRUE(cut.ok());
   EXPECT_EQ(SourcesOf(*cut, 2048, Exchanged::kElements).size(), 2001u);

@@ -19,7 +19,7 @@ void ForEachPlace(const Place& extents, const Visit& visit) {
   }
 }
 
-// The extent of y by the legacy API's formula; 0 if the API refuses the extents.
+// Returns the extent of y by the legacy API's formula, or 0 if the API refuses the extents.
 int64_t LegacyExtent(int64_t x, int64_t taps, int64_t pad, int64_t stride, int64_t dilation) {
   const int64_t room = x + 2 * pad - ((taps - 1) * dilation + 1);
   return x < 1 || pad < 0 || room < 0 ? 0 : room / stride + 1;

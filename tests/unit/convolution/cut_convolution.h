@@ -45,15 +45,15 @@ Image CopyOf(const View& view);
 // Fails the test if the extents differ.
 void Store(const View& from, const View& to);
 
-// Adds the convolution of two operands to the operand that `operation` computes, from the
-// definition. Fails the test if cuDNN's legacy API would refuse the extents: y must have the
-// extents that x, w and the pad on both sides give.
 struct Moves {
   Place pad = {0, 0, 0};
   Place stride = {1, 1, 1};
   Place dilation = {1, 1, 1};
   bool is_flipped = false;  // the filter's last element is the first tap
 };
+// Adds the convolution of two operands to the operand that `operation` computes, from the
+// definition. Fails the test if cuDNN's legacy API would refuse the extents: y must have the
+// extents that x, w and the pad on both sides give.
 void Convolve(Operation operation, const View& x, const View& w, const View& y, const Moves& moves);
 
 // Counts, one by one, the windows that fit into an axis padded on both sides.
@@ -67,8 +67,8 @@ struct RandomAxis {
   std::string Text() const;
 };
 
-// Returns whether the parts' own convolutions compute each window of the whole once, window by
-// window.
+// Returns whether the parts' own convolutions compute each window of the whole once, by looking at
+// every window.
 bool IsTransparent(const RandomAxis& axis);
 
 // A convolution of one image and one channel, and its cut, which is transparent along every axis.
@@ -81,10 +81,10 @@ struct CutConvolution {
   Moves AllMoves() const;
   ConvolutionProblem LocalOf(int cell) const;
   Place PartOf(int cell) const;
-  // The box of x, or of y, that `cell` owns, by sums of extents and of counted windows.
+  // Returns the box of x, or of y, that `cell` owns, by sums of extents and of counted windows.
   SpatialBox ElementsOf(int cell) const;
   SpatialBox WindowsOf(int cell) const;
-  // The Stripes of every cell. Fails the test and returns none if one of them is refused.
+  // Returns the Stripes of every cell. Fails the test and returns none if one of them is refused.
   std::vector<Stripes> Cells() const;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 using test::ProblemWith;
 
-// A division into the tiles of a grid. Each kind of tile has its own engine, time and workspace.
+// Returns a division into the tiles of a grid. Each kind of tile has its own engine and costs.
 Division DivisionOf(const ConvolutionProblem& whole, const TileGrid& grid) {
   auto cut = CutIntoTiles(whole, grid);
   EXPECT_TRUE(cut.ok()) << cut.message();
@@ -107,7 +107,7 @@ TEST(DivisionText, TilesAreWrittenWithTheirExtentsAndBorders) {
             R"("workspace_bytes":200,"piece_ms":0.5}])");
 }
 
-// x spans more elements than engines count; y does not.
+// Here x has more elements than engines can count, so tiles of x are packed; y has fewer.
 TEST(DivisionText, PackedTilesAreWrittenWithTheirCopies) {
   const ConvolutionProblem whole =
       ProblemWith({.n = 1, .c = 256, .k = 2, .x = {1, 4096, 4096}, .type = DataType::kBfloat16});

@@ -173,7 +173,7 @@ TEST(EngineId, ForeignTextsNameNothing) {
   }
 }
 
-// A program may ask for any number. The name of an unknown one is never read back as an algorithm.
+// A program may name any number. An unknown algorithm's name is never read back as an algorithm.
 TEST(EngineId, AnAlgorithmBeyondAllIsForeign) {
   for (const Legacy& legacy :
        {Legacy{100, std::nullopt}, Legacy{-1, std::nullopt}, Legacy{1, static_cast<MathType>(4)}}) {

@@ -1,4 +1,4 @@
-// Tests the least that ranks must exchange, against what windows read and the messages of Stripes.
+// Tests the least that ranks must exchange against what windows read and what messages hold.
 #include "convolution/halo_need.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace ucudnn {
 namespace {
 
-// The positions of the exchanged tensor along one axis that `part` reads, looked at one by one.
+// Returns the positions of the exchanged tensor along one axis that `part` reads, found one by one.
 std::vector<int64_t> ReadAlong(const AxisCut& cut, int part, Exchanged exchanged) {
   const bool forward = exchanged == Exchanged::kElements;
   const Interval own = (forward ? cut.windows : cut.elements)[static_cast<size_t>(part)];
@@ -31,7 +31,7 @@ std::vector<int64_t> ReadAlong(const AxisCut& cut, int part, Exchanged exchanged
   return positions;
 }
 
-// The number of positions owned by `owner` that `reader` reads.
+// Returns the number of positions owned by `owner` that `reader` reads.
 int64_t ReadOf(const Stripes& owner, const Stripes& reader) {
   const Exchanged exchanged = ExchangedBy(owner.local.operation);
   int64_t product = 1;
@@ -48,7 +48,7 @@ int64_t ReadOf(const Stripes& owner, const Stripes& reader) {
   return product;
 }
 
-// Messages hold whole rows, also the columns that windows skip.
+// Messages may hold more than is needed: whole rows, also the columns that windows skip.
 TEST(HaloNeed, OfAnyStripesIsWhatIsReadAndMessagesHoldIt) {
   constexpr unsigned kSeed = 20261125;
   constexpr int kRounds = 2000;

@@ -42,7 +42,7 @@ TEST(PartialSums, TakeFourAndTwoBytesAnElementOnAligned) {
   EXPECT_EQ(AccumulatorBytes(volume), 7424u);
   EXPECT_EQ(PartialSumBytes(volume), 7424u + 3840u);
   ConvolutionProblem exact = FilterGradient();
-  exact.w = {1, 8, 16};  // 3840 elements; both are multiples of the alignment
+  exact.w = {1, 8, 16};  // 3840 elements: at 4 and at 2 bytes each, a multiple of the alignment
   EXPECT_EQ(PartialSumBytes(exact), 3840u * 6);
 }
 

@@ -18,12 +18,12 @@ Positions In(const Interval& interval) {
   return positions;
 }
 
-// The interval from the first to the last of `positions`.
+// Returns the interval from the first to the last of `positions`.
 Interval Hull(const Positions& positions) {
   return positions.empty() ? Interval{} : Interval{*positions.begin(), *positions.rbegin() + 1};
 }
 
-// Elements of the image between the first and the last tap of window `output`.
+// Returns the elements of the image between the first and the last tap of window `output`.
 Positions Under(const SlidingWindow& window, int64_t output, int64_t image) {
   Positions positions;
   const int64_t first = output * window.stride - window.pad;

@@ -11,7 +11,7 @@
 namespace ucudnn {
 namespace {
 
-// Positions at which a filter fits inside the padded image, counted one by one.
+// Counts one by one the positions at which a filter fits inside the padded image.
 int CountedOutputs(int x, int w, int pad, int stride, int dilation) {
   int count = 0;
   for (int start = -pad; start + (w - 1) * dilation < x + pad; start += stride) ++count;
@@ -43,8 +43,8 @@ TEST(Problem, OutputExtentsOfAbsurdNumbersSaturate) {
   EXPECT_EQ(OutputExtents(problem), (Spatial{kMost, kMost, std::numeric_limits<int>::min()}));
 }
 
-// The least number of images after which both tensors are aligned to `alignment` bytes again, found
-// by walking the addresses.
+// Returns the least number of images after which both tensors are aligned to `alignment` bytes
+// again, found by walking the addresses.
 int WalkedStep(const ConvolutionProblem& problem) {
   for (int64_t step = 1;; ++step) {
     const auto element = static_cast<int64_t>(ElementBytes(problem.type));

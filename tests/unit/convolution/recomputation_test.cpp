@@ -46,7 +46,8 @@ SpatialBox ExchangedOf(const CutConvolution& cut, int cell) {
   return ComputesWindows(cut) ? cut.ElementsOf(cell) : cut.WindowsOf(cell);
 }
 
-// The tensor from which `box` is computed: copies of own and received rows, and zeros elsewhere.
+// Returns the tensor from which `box` is computed: copies of own and received rows, zeros
+// elsewhere.
 Image Assembled(const CutConvolution& cut, const RecomputedBox& box, int cell,
                 const std::vector<HaloMessage>& received, Image& exchanged) {
   Image assembled(box.assembled);

@@ -1,5 +1,5 @@
-// Tests the sum of what own tensors and messages contribute on all ranks, against the undivided
-// convolution: 20,000 random cuts along one to three axes, a third for each operation.
+// Tests that what own tensors and messages contribute on all ranks adds up to the undivided
+// convolution: with 20,000 random cuts along one to three axes, a third for each operation.
 #include "convolution/stripes.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ void ForEachCut(const Check& check) {
 
 bool IsForward(const CutConvolution& cut) { return cut.whole.operation == Operation::kForward; }
 
-// The box of the exchanged tensor that a rank owns.
+// Returns the box of the exchanged tensor that a rank owns.
 SpatialBox OwnedOf(const CutConvolution& cut, int cell) {
   return IsForward(cut) ? cut.ElementsOf(cell) : cut.WindowsOf(cell);
 }
@@ -65,7 +65,8 @@ SpatialBox BoxOf(const HaloTerm& term, Interval AxisTerm::*which) {
   return {term[0].*which, term[1].*which, term[2].*which};
 }
 
-// Adds what a block contributes; `x` and `y` are the rank's own. In forward the block holds x.
+// Adds what a block contributes to the rank's result. The tensor `received` holds the block, and
+// `own` is the rank's own: in forward `received` is of x and `own` is y, otherwise the reverse.
 void AddTerms(const CutConvolution& cut, const HaloBlock& block, Image& received, Image& own,
               Image& w) {
   for (const HaloTerm& term : block.terms) {
@@ -150,7 +151,7 @@ TEST(Stripes, WhatARankReceivesIsWhatThePeerSendsIt) {
   EXPECT_GT(silent, 100);
 }
 
-// The positions of the exchanged tensor along one axis that a rank reads.
+// Returns the positions of the exchanged tensor along one axis that a rank reads.
 std::set<int64_t> ReadAlong(const CutConvolution& cut, int cell, size_t axis) {
   const SlidingWindow window = WindowOf(cut.whole, axis);
   const Interval elements = cut.ElementsOf(cell)[axis], windows = cut.WindowsOf(cell)[axis];
@@ -235,7 +236,7 @@ TEST(Stripes, AnInnerRankOfFourExchangesARowOfChannelsWithEachNeighbour) {
       received[1],
       (HaloMessage{
           2, {{{{{0, 1}, {0, 1}, {0, 64}}}, {{d, AxisTerm{{15, 16}, {2, 3}, {0, 1}, 0}, w}}}}}));
-  // 64 columns of 4 channels in fp32.
+  // The received row has 64 columns of 4 channels in fp32.
   EXPECT_EQ(stripes->BytesPerImage(received[0].ElementsPerImage()), 64 * 4 * 4);
 }
 

@@ -44,8 +44,8 @@ struct Offsets {
   int64_t x = 0, w = 0, y = 0;
 };
 
-// Calls visit(n, group, k, c, output, tap, element) for each product in each output element of
-// `problem`. k and c are counted within the group, taps in the order of the filter's memory.
+// Calls visit(output, tap, element) for each product of one image and one channel of `problem`.
+// Taps are numbered in the order of the filter's memory.
 template <typename Visit>
 void ForEachProduct(const ConvolutionProblem& problem, const Visit& visit) {
   const Spatial outputs = OutputExtents(problem);
@@ -168,7 +168,8 @@ void CheckProblem(const ConvolutionProblem& whole, const Tiles& cut, const Tile&
   }
 }
 
-// Adds the number of tiles to `tiles`. Returns whether `whole` can be cut into this grid.
+// Expects that the tiles of `grid` together compute what `whole` does, and adds their number to
+// `tiles`. Returns whether `whole` can be cut into this grid.
 bool CheckTiles(const ConvolutionProblem& whole, const TileGrid& grid, std::mt19937_64& random,
                 size_t& tiles) {
   const auto cut = CutIntoTiles(whole, grid);
@@ -213,7 +214,7 @@ TEST(Tiles, ComputeWhatTheWholeDoes) {
   EXPECT_GT(tiles, size_t{4} * static_cast<size_t>(cases));
 }
 
-// The rows of `tensor` that each tile of a cut along h covers, as "begin-end".
+// Returns the rows of `tensor` that each tile of a cut along h covers, as "begin-end".
 std::vector<std::string> RowsOf(const Tiles& cut, Box Tile::*tensor) {
   std::vector<std::string> rows;
   for (const Tile& tile : cut.tiles) {
@@ -243,7 +244,7 @@ TEST(Tiles, AreKindsOfCells) {
   EXPECT_EQ(cut->kinds[1].problem.x[1], 18);
 }
 
-// 11 rows in 4 parts: beside the edges there are at most two lengths, the larger ones first.
+// 11 rows are cut into 4 parts: beside the edges, parts have at most two lengths, the longer first.
 TEST(Tiles, HaveEqualLengthsButForOneRow) {
   const auto cut = CutIntoTiles(ProblemWith({.x = {1, 11, 8}}), {.spatial = {1, 4, 1}});
   ASSERT_TRUE(cut.ok()) << cut.message();
@@ -327,7 +328,7 @@ TEST(Tiles, ArePackedWhereTheirViewsSpanTooMuch) {
   for (const TileKind& kind : last->kinds) EXPECT_FALSE(kind.packs_x || kind.packs_y);
 }
 
-// The rows of a twin lie as far apart as rows of the whole; each channel has room for one more row.
+// A SlackTwin's rows lie as far apart as rows of the whole. Each channel has room for one more row.
 TEST(Tiles, HaveTwinsWithOneRowMore) {
   for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
     const ConvolutionProblem whole =
@@ -348,8 +349,8 @@ TEST(Tiles, HaveTwinsWithOneRowMore) {
   }
 }
 
-// cuDNN looks at the stride of n even if there is one image, and refuses fast engines because of
-// it.
+// cuDNN looks at the stride of n even if there is one image. If that stride is larger than the span
+// of the tile, cuDNN may refuse fast engines.
 TEST(Tiles, OfOneImageHaveItsSpanAsStride) {
   const auto cut =
       CutIntoTiles(ProblemWith({.n = 2, .x = {1, 16, 8}}), {.n = 2, .spatial = {1, 2, 1}});

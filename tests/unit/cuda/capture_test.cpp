@@ -1,4 +1,5 @@
-// Tests what lives as long as a CUDA graph: as long as the graph, or anything made of it, exists.
+// Tests what is kept for a CUDA graph: it lives as long as the graph, or anything made of it,
+// exists.
 #include "cuda/capture.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Tests a store from the last release whose engines were texts: engines as values find its promises
-// and verified rows.
+// Tests a store of the last release in which engines were texts: EngineIds find its promises and
+// its verified rows.
 #include <gmock/gmock.h>
 
 #include "fixture.h"
@@ -16,7 +16,7 @@ class EngineTextsTest : public StoreTest {
     sql << std::ifstream(SCHEMA_FOLDER "/strings_for_engines.sql").rdbuf();
     RunSql(Path(), sql.str().c_str());
   }
-  // The two kernels in the store.
+  // Returns one of the two kernels in the store.
   static ConvolutionProblem Forward(Layout layout, int n) {
     if (layout == Layout::kNhwc) {
       return test::ProblemWith(

@@ -98,7 +98,7 @@ int Fcntl(int file, int command, ...) {
   va_list arguments;
   va_start(arguments, command);
   void* const argument =
-      va_arg(arguments, void*);  // every call SQLite makes has one, or ignores it
+      va_arg(arguments, void*);  // each command that SQLite uses has an argument, or ignores it
   va_end(arguments);
   const bool locks =
       command == F_SETLK && static_cast<const struct flock*>(argument)->l_type != F_UNLCK;

@@ -1,14 +1,14 @@
 // Files that fail on demand: an SQLite VFS that passes on everything but one call. It becomes the
-// process's default VFS when it is first armed. For one thread.
+// process's default VFS when it is first armed. Not thread-safe.
 #pragma once
 
 namespace ucudnn::test {
 
 enum class FileCall { kWrite, kShortWrite, kSync, kTruncate, kLock, kRead, kFcntlLock };
 
-// Makes the `kth` call (from 1) of a kind fail with an SQLite result code, and every later one if
-// it `stays`. A short write leaves half of the bytes in the file. kFcntlLock is the system call by
-// which SQLite's own VFS locks; it fails with `code` in errno.
+// Makes the `kth` call (from 1) of a kind fail with an SQLite result code. If `stays`, every later
+// call of the kind fails, too. A short write leaves half of the bytes in the file. kFcntlLock is
+// the system call by which SQLite's own VFS locks; it fails with `code` in errno.
 void FailFileCall(FileCall call, int kth, int code, bool stays);
 
 // Ends this process by SIGKILL in place of the `kth` call of a kind from now on, in a short write

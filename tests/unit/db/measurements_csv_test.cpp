@@ -74,7 +74,7 @@ std::vector<planning::EnginePromise> RandomPromises(unsigned seed, int count) {
   for (int i = 0; i < count; ++i) {
     planning::EnginePromise promise;
     promise.problem = RandomProblem(random);
-    promise.problem.n = 1 + i;  // a promise has one
+    promise.problem.n = 1 + i;  // a promise is for 1 image or more
     promise.platform = {i % 2 == 0 ? "NVIDIA H200" : "a,b\nc", 91900, i % 5 * 13000};
     promise.engine = "graph:38[k2=1,k14=" + std::to_string(i) + "]";
     promise.limit_bytes = i == 0 ? size_t{1} << 62 : random() * size_t{8191};
@@ -121,8 +121,8 @@ TEST_F(MeasurementsCsvStoreTest, ImportingAndExportingGivesTheSameFile) {
   EXPECT_EQ(whole("second.db"), exported);
 }
 
-// Files from before promises could be written, and from stores without promises, lack their
-// columns.
+// Files that were written before promises existed, and files of stores without promises, lack the
+// columns of promises.
 TEST(MeasurementsCsv, WithoutPromisesTheirColumnsAreLeftOut) {
   const std::string text = WriteMeasurementsCsv({RandomRows(34, 1), {}});
   EXPECT_EQ(text.find("limit_bytes"), std::string::npos);

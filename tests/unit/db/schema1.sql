@@ -1,4 +1,4 @@
--- A store of schema version 1, as the first ucudnn wrote it; what SQLite's .dump says of it.
+-- What SQLite's .dump prints of a store of schema version 1, which the first ucudnn wrote.
 PRAGMA application_id=1969439863;
 PRAGMA user_version=1;
 BEGIN TRANSACTION;

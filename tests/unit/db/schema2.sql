@@ -1,4 +1,4 @@
--- A store of schema version 2; what SQLite's .dump says of it.
+-- What SQLite's .dump prints of a store of schema version 2.
 PRAGMA application_id=1969439863;
 PRAGMA user_version=2;
 BEGIN TRANSACTION;

@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 
 const Platform kSomeGpu{"Some GPU", 91900, 13000};
 
-// The kernel of schema1.sql.
+// Returns the kernel of schema1.sql.
 ConvolutionProblem StoredProblem() {
   ConvolutionProblem problem = Problem(256);
   problem.alignment = 16;
@@ -55,7 +55,7 @@ TEST_F(SchemaMigrationTest, AnOldStoreIsReadAsItIs) {
   ASSERT_EQ(known->rows.size(), 3u);
   EXPECT_EQ(known->rows[0].micro,
             (MicroConfiguration{"legacy:1", 32, 0.012345678901234567, 4096, true}));
-  // Rows that this store calls verified were imported.
+  // This store's verified rows were imported, so they are not trusted.
   for (const planning::Measurement& row : known->rows) EXPECT_FALSE(row.verified);
   EXPECT_THAT(known->complete_sizes, ElementsAre(32, 256));
   EXPECT_EQ(store.List()->size(), 4u);
@@ -105,7 +105,8 @@ TEST_F(SchemaMigrationTest, ProcessesThatBringItUpToDateAtOnceAgree) {
     if (child == 0) {
       alarm(60);
       char byte;
-      if (close(start[1]) != 0 || read(start[0], &byte, 1) != 0) _exit(2);  // until all are there
+      // Reads until the parent closes the pipe, when all processes are there.
+      if (close(start[1]) != 0 || read(start[0], &byte, 1) != 0) _exit(2);
       SqliteStore store({Path()});
       _exit(store.Write(Problem(), kPlatform, {Row("e", 1 + process, 1)}, {}).ok() ? 0 : 1);
     }
@@ -125,7 +126,7 @@ TEST_F(SchemaMigrationTest, ProcessesThatBringItUpToDateAtOnceAgree) {
   EXPECT_EQ(contents->rows, 2008u);
 }
 
-// With ASan's run-time a process takes long to start and to end.
+// With ASan's run-time a process takes long to start and to end, so fewer are killed.
 #ifdef __SANITIZE_ADDRESS__
 constexpr int kBetweenKills = 29, kFewestUnfinished = 8;
 #else
@@ -215,7 +216,7 @@ TEST_F(SecondSchemaTest, TheFirstPromiseBringsItUpToDateAndLosesNothing) {
 class ThirdSchemaTest : public SchemaMigrationTest {
  protected:
   ThirdSchemaTest() : SchemaMigrationTest(3) {}
-  // StoredProblem() with one more row and one more column of padding behind.
+  // Returns StoredProblem() with one more row and one more column of padding behind.
   static ConvolutionProblem UnevenProblem() {
     ConvolutionProblem problem = StoredProblem();
     problem.extra_pad = {0, 1, 1};

@@ -133,7 +133,7 @@ class StoreDiskTest : public StoreTest {
     if (child == 0) {
       RowStore store({Path()});
       EXPECT_TRUE(store.Rows(Problem(), kPlatform).ok());
-      test::DieAtFileCall(FileCall::kSync, 3);  // the journal and its header are written
+      test::DieAtFileCall(FileCall::kSync, 3);  // syncs 1 and 2 wrote the journal and its header
       static_cast<void>(store.Write(Problem(), kPlatform, ManyRows("lost", 4000)));
       _exit(0);
     }
@@ -161,7 +161,7 @@ TEST_F(StoreDiskTest, AFileSystemWithoutLocksIsNamedAndNotWaitedFor) {
   EXPECT_FALSE(std::filesystem::exists(Path("measurements-2.db")));
 }
 
-// The file is cut both to undo what made it longer and to give space back.
+// SQLite cuts the file to undo a transaction that made it longer, and to give space back.
 TEST_F(StoreDiskTest, AFileThatCannotBeCutLosesNothing) {
   ASSERT_TRUE(RowStore({Path()}).Write(Problem(), kPlatform, ManyRows("old", 400)).ok());
   DieWhileWriting();

@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// From here on permissions hold for this process, even if it runs as root.
+// Makes file permissions hold for this process, even if it runs as root.
 bool GiveUpCapabilities() {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
@@ -184,7 +184,7 @@ TEST_F(StoreFaultsTest, DamageFoundInUseMovesToASibling) {
     ASSERT_EQ(store.Rows(Problem(), kPlatform)->size(), 400u);
     const auto size = static_cast<size_t>(std::filesystem::file_size(Path()));
     Overwrite(Path(), 4096, std::string(size - 4096, '\x5a'));
-    Overwrite(Path(), 24, "\x7f\x7f\x7f\x7f");  // the change counter: caches are stale
+    Overwrite(Path(), 24, "\x7f\x7f\x7f\x7f");  // the change counter, so caches are stale
     const std::string before = Bytes(Path());
     const Status status = store.Write(Problem(), kPlatform, {Row("legacy:0", 8, 1)});
     EXPECT_TRUE(status.ok()) << status.message();

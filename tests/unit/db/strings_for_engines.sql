@@ -1,4 +1,4 @@
--- A store that the last release wrote whose engines were texts, in parts; what SQLite's .dump says of it.
+-- Parts of what SQLite's .dump prints of a store that the last release wrote in which engines were texts.
 PRAGMA application_id=1969439863;
 PRAGMA user_version=3;
 BEGIN TRANSACTION;

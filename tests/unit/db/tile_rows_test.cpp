@@ -19,8 +19,8 @@ using ::testing::UnorderedElementsAreArray;
 
 class TileRowsTest : public StoreTest {
  protected:
-  // The distinct problems of all kinds of tiles, as views and as the twins that they are measured
-  // on.
+  // Returns the distinct problems of all kinds of tiles, as views and as the slack twins on which
+  // they are measured.
   static std::vector<ConvolutionProblem> Kinds() {
     std::vector<ConvolutionProblem> kinds;
     const auto add = [&](const ConvolutionProblem& problem) {
@@ -91,8 +91,8 @@ TEST_F(TileRowsTest, NoTwoKindsMeet) {
   EXPECT_THAT(Inspect(Path("merged.db"))->faults, IsEmpty());
 }
 
-// The upper edge, the lower edge and the inner tiles of an image have equal extents, but padding in
-// different places.
+// The upper and the lower edge of an image have equal extents, but padding at different ends. Inner
+// tiles have none.
 TEST_F(TileRowsTest, EdgesAreKernelsOfTheirOwn) {
   const ConvolutionProblem whole = test::ProblemWith({.n = 1, .x = {1, 64, 64}});
   const auto tiles = CutIntoTiles(whole, {.spatial = {1, 8, 1}});
@@ -109,7 +109,7 @@ TEST_F(TileRowsTest, EdgesAreKernelsOfTheirOwn) {
   EXPECT_EQ(Inspect(Path())->kernels, 3u);
 }
 
-// The file is as `cache export` wrote it before kernels had padding behind.
+// The text is what `cache export` wrote before kernels had padding behind.
 TEST_F(TileRowsTest, AFileOfEvenPadsIsWrittenAsItWas) {
   const std::string text =
       "name,n,c,h,w,k,r,s,pad_h,pad_w,stride_h,stride_w,dilation_h,dilation_w,groups,dtype,layout,"

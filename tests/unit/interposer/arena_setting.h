@@ -50,7 +50,8 @@ class HeldStream {
   std::atomic<bool> held_ = true;
 };
 
-// A CUDA graph during its capture and until it is destroyed.
+// A capture that lasts as long as this object. The destructor ends it, and makes and destroys its
+// graph.
 class CapturedGraph {
  public:
   CapturedGraph() {

@@ -42,7 +42,7 @@ TEST_F(ArenaTest, AStreamIsKnownByItsId) {
   EXPECT_NE(OwnerOf(driver, &handles[1], stream), own);
   EXPECT_NE(OwnerOf(driver, &handles[0], nullptr), own);
   ASSERT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
-  // The new stream is another owner, whatever its address.
+  // The new stream is another owner even if it has the address of the destroyed one.
   ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   EXPECT_NE(OwnerOf(driver, &handles[0], stream), own);
   ASSERT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
@@ -150,7 +150,8 @@ TEST_F(ArenaTest, PreparesBesideWhatNobodyCanTellTheEndOf) {
   const Arena::Need beside[] = {{Owner(0, 2), 400}};
   EXPECT_EQ(arena.Prepare(beside), Readiness::kReady);
   EXPECT_EQ(arena.bytes(), 1000u);
-  // The owner's next call knows when the work before it ends.
+  // The owner's next GiveBack records an event again, which also tells when the earlier work has
+  // ended.
   ASSERT_EQ(arena.Borrow(Owner(0, 1), 600).data, lent.data);
   arena.GiveBack(lent, stream.get());
   EXPECT_EQ(arena.lost_bytes(), 0u);
@@ -159,7 +160,8 @@ TEST_F(ArenaTest, PreparesBesideWhatNobodyCanTellTheEndOf) {
   EXPECT_EQ(arena.bytes(), 400u);
 }
 
-// Kernels that wait for work which this thread has yet to enqueue would never end.
+// A kernel may wait for work that this thread has yet to enqueue: an arena that waited for the
+// device would never return.
 TEST_F(ArenaTest, NeverWaitsForTheDevice) {
   HeldStream busy, idle;
   idle.LetGo();
@@ -209,7 +211,7 @@ TEST_F(ArenaTest, IsFreedWithTheLastHandle) {
   EXPECT_EQ(FreeBytes(), before);
 }
 
-// Two threads destroy their handles; one waits for the device before the other's last work.
+// Two threads destroy their handles: the wait that frees `first` began before `second` was left.
 TEST_F(ArenaTest, OnlyWhatWasLeftBeforeTheDeviceWasWaitedForIsFreed) {
   Arena arena(*cuda::GetDriver(), context, kLimit);
   arena.Fix();

@@ -1,4 +1,5 @@
-// A program whose kernel divides when ucudnn brings the workspace, under one budget.
+// A program with one kernel under a total workspace. The kernel divides where ucudnn provides the
+// workspace.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -7,7 +8,7 @@
 
 namespace ucudnn::interposer {
 
-// Calls after which a network is known to have one problem only.
+// The network counts as learned after this number of calls of one problem.
 constexpr int kLearning = KernelSequence::kOfOneProblem;
 
 constexpr size_t kAmple = size_t{1} << 20;
@@ -26,7 +27,8 @@ struct Shared : Program {
   }
 
   const void* CallersWorkspace() const { return Call().workspace; }
-  // Returns the workspace that the pieces of one call had.
+  // Runs one call, expects that algorithm 1 computes it in pairs of images, and returns their
+  // workspace.
   const void* Ran(size_t bytes = 0) {
     ExpectRight(0, bytes);
     EXPECT_THAT(TheCalls(), ::testing::SizeIs(kImages / 2));

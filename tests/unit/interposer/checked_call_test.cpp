@@ -68,7 +68,8 @@ void Encode(DataType type, double value, std::byte* to) {
   }
 }
 
-// The caller: tensors with data of its own on a stream of its own.
+// The caller of a convolution: it has tensors with normally distributed data, a handle and a
+// stream.
 class Caller {
  public:
   Caller(const ConvolutionProblem& problem, double mean, unsigned seed = 1)
@@ -149,7 +150,7 @@ class Caller {
   mutable tuning::TuningHandle handle_;
   cudnn::OwnedDescriptors descriptors_;
   Bytes contents_[3];
-  const cuda::MemoryPool memory_{*cuda::GetDriver()};  // not created: plain allocations
+  const cuda::MemoryPool memory_{*cuda::GetDriver()};  // without Create(): plain allocations
   std::unique_ptr<cuda::DeviceBuffer> buffers_[3];
   cuda::DeviceBuffer workspace_{memory_, *cuda::GetDriver()};
   double scales_[2];

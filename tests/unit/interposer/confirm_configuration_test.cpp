@@ -1,4 +1,5 @@
-// Tests what a workspace plan says about a kernel, against engines that answer as they are told.
+// Tests whether a workspace plan's configuration is confirmed by the engines that it names, which
+// are fakes here.
 #include "interposer/pinned/confirm_configuration.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 
 const EngineId kEngine = EngineId::Legacy{1, std::nullopt};
-constexpr size_t kBytes = 100;  // needed by the engine for each image
+constexpr size_t kBytes = 100;  // workspace of kEngine for each image
 
 class FakeEngines : public cudnn::Engines {
  public:
@@ -40,7 +41,8 @@ class FakeEngines : public cudnn::Engines {
   bool silent = false;
 };
 
-// 8 images of 3 elements: with an alignment of 8 bytes a piece may begin at every second image.
+// 8 images of 3 elements: with an alignment of 8 bytes, fp32 pieces may begin at every second
+// image.
 ConvolutionProblem Problem(Operation operation = Operation::kForward,
                            DataType type = DataType::kFloat) {
   return test::ProblemWith({.operation = operation,
@@ -62,7 +64,8 @@ ConfirmedConfiguration Confirm(const std::vector<Run>& runs, FakeEngines& engine
   return ConfirmConfiguration(problem, {runs}, std::vector<cudnn::Engines*>(runs.size(), &engines));
 }
 
-// An engine without workspace would otherwise run the whole image once for each tile.
+// If the tile were ignored, an engine without workspace would compute the whole image once for each
+// tile.
 TEST(ConfirmConfiguration, TilesOfNoGridAreNotFollowed) {
   FakeEngines engines;
   auto tiles = Pieces(8, 3, 0, EngineId::Legacy{0, std::nullopt});

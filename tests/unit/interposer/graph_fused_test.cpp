@@ -1,6 +1,6 @@
 // Tests graphs with pointwise operations behind the convolution on the stand-in's real arithmetic:
-// their pieces compute what the undivided plan and plain loops compute; graphs that stay whole say
-// so.
+// their pieces compute what the undivided plan and plain loops compute, and the report says why a
+// graph is not divided.
 #include <gmock/gmock.h>
 
 #include <set>
@@ -22,7 +22,7 @@ struct FusedCase {
   const char* name;
   Operation operation;
   GraphOptions options;
-  const char* text;  // what the engine's name has behind its number
+  const char* text;  // what follows the number in the engine's name
   DataType type = DataType::kFloat;
   Layout layout = Layout::kNchw;
   int rank = 2;
@@ -90,7 +90,7 @@ Values Reference(const ConvolutionProblem& problem, const GraphOptions& options,
   auto tensor = tensors.begin();
   for (const FusedStep& step : options.steps) {
     Values read;
-    std::vector<int64_t> steps;  // steps of the operand; 0 along an axis where it has one value
+    std::vector<int64_t> steps;  // the operand's strides; 0 along an axis where it has one value
     if (step.reads != Reads::kNothing) {
       read = operands.Content(tensor->uid);
       for (size_t i = 0; i < tensor->dims.size(); ++i) {
@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "+sub(whole,this)+relu+residual"}),
     [](const auto& given) { return given.param.name; });
 
-// Measurements and promises are stored under an engine's name.
+// Measurements and promises are stored under an engine's name, so it must tell graphs apart.
 TEST(GraphFusedNames, DifferWhereGraphsDo) {
   Program program{Options()};
   constexpr auto kMul = CUDNN_POINTWISE_MUL, kAdd = CUDNN_POINTWISE_ADD;
@@ -344,7 +344,8 @@ TEST(GraphFusedWhole, SaysItsShapeAndTheLimitThatItBreaks) {
        DataType::kFloat,
        "convolution_forward 8x4x5x5 by 4x4x3x3 float + exp",
        "pointwise operation CUDNN_POINTWISE_EXP"},
-      // Elements are half as wide as the output's, whose images of 100 elements are aligned.
+      // An image has 100 elements: the output's 400 bytes are a multiple of 16, the fp16 operand's
+      // 200 are not.
       {{CUDNN_POINTWISE_ADD, Reads::kWhole, DataType::kHalf},
        DataType::kFloat,
        "convolution_forward 8x4x5x5 by 4x4x3x3 float + add",

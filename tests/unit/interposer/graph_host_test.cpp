@@ -25,7 +25,8 @@ void PrintTo(const Case& given, std::ostream* out) { *out << given.name; }
 
 class GraphHost : public ::testing::TestWithParam<Case> {};
 
-// A program with the graphs of a case: undivided, of kPart images, and through the interposer.
+// A program with a case's problem as three graphs: undivided, of kPart images, and through the
+// interposer.
 struct CaseProgram : Program {
   CaseProgram(const Case& of, const Options& options,
               decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr)
@@ -36,7 +37,7 @@ struct CaseProgram : Program {
         graph(problem, of.options, hooked, {handle}) {}
 
   // Stores that pieces of kPart images of `engine` are fast, and whether they were compared.
-  // Returns false if the engine does not serve them in the need of the whole.
+  // Returns false if the engine does not serve them, or if they need more than the whole.
   bool StorePieces(int engine, bool compared) {
     const auto whole = plain.Plan(engine), piece = plain_part.Plan(engine);
     if (!whole || !piece) return false;
@@ -57,7 +58,8 @@ struct CaseProgram : Program {
   const test::Graph plain, plain_part, graph;
 };
 
-// Data are whole numbers, so an error is at least one. Engines that transform their data round.
+// Data are whole numbers, so a wrong result is off by 1 or more; engines that transform their data
+// round by less than 0.01.
 void ExpectSame(const Values& got, const Values& expected, const EngineId& who) {
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
@@ -71,7 +73,7 @@ TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
   int plans = 0;
   for (int engine = 0; engine < kMostEngines; ++engine) {
     for (const int part : {0, 1, 2, 4}) {
-      // The plan may need this part of what it does need.
+      // For part = 0, 1, 2 and 4 the limit is 0, the whole need, half of it and a quarter.
       Program real{Options()};
       const test::Graph plain(problem, graph_options, real.real, {real.handle});
       const auto whole = plain.Plan(engine);
@@ -145,11 +147,12 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     EXPECT_EQ(runs[0]["count"], problem.n / kPart);
     ++plans;
   }
-  // The processor decides which engines there are, and whether their pieces need less.
+  // Which engines the stand-in has depends on the processor, and so does whether their pieces need
+  // less.
   EXPECT_GE(plans, SumsPartials(problem) ? 1 : 2);
 }
 
-// The workspace that an engine configuration, taken from a finalized plan, says that it needs.
+// Returns the workspace that the engine configuration of a finalized plan reports.
 std::optional<int64_t> ConfigurationWorkspace(const cudnn::Functions& functions,
                                               cudnnBackendDescriptor_t plan) {
   auto configuration =
@@ -193,7 +196,8 @@ TEST_P(GraphHost, AConfigurationAnswersWhatItsPlanDoes) {
     const auto told = ConfigurationWorkspace(program.hooked, plans[i].get());
     ASSERT_TRUE(told);
     EXPECT_EQ(static_cast<size_t>(*told), promised) << "rank " << i;
-    // Another engine brings the first under the limit; the unmeasured others keep their engines.
+    // Another engine brings the first plan under the limit. The other plans were not measured and
+    // keep their engines.
     if (i == 0) {
       EXPECT_LE(promised, *options.workspace_limit);
     } else {
@@ -252,9 +256,9 @@ cudnnStatus_t CountExecution(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
   return test::StandInGraphs().cudnnBackendExecute(handle, plan, pack);
 }
 
-// Partials lie in the workspace, aligned at least as the plan's tensors are declared, which is how
-// PyTorch declares them. In a less aligned workspace a call runs undivided; the next is divided
-// again.
+// Partials lie in the workspace, so the workspace must be aligned as the plan's tensors are
+// declared: 32 bytes here, the most that PyTorch declares. In a less aligned workspace a call runs
+// undivided; the next aligned one is divided again.
 TEST(GraphPartials, LieAsAlignedAsThePlanDeclares) {
   const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, DataType::kHalf);
   GraphOptions graph_options;

@@ -14,7 +14,8 @@ using test::Executions;
 using test::GraphSetting;
 using test::Unmeasured;
 
-// Stores the whole last: once it is known, a process that measures nothing does not ask again.
+// Stores the measurement of the undivided plan last: a process that measures nothing stops asking
+// the store once it has that.
 void Measure(GraphSetting& setting) {
   setting.Measured("graph:38", GraphSetting::kPart, 1, GraphSetting::kPartBytes);
   setting.Measured("graph:38", GraphSetting::kImages, 100, GraphSetting::kNeed);
@@ -32,14 +33,14 @@ TEST(GraphImprovement, WhatOthersMeasuredIsUsedLater) {
   Measure(setting);
   EXPECT_EQ(PiecesOf(setting, plan), 4u);
   EXPECT_EQ(setting.Workspace(plan), GraphSetting::kNeed);
-  // The record that took over counts all calls.
+  // The record of the improved plan also counts the call before the improvement.
   EXPECT_THAT(setting.ReportText(), ::testing::HasSubstr("\"calls\": 2"));
-  // Equal plans use it, too.
+  // An equal plan that is made now runs the same pieces.
   EXPECT_EQ(PiecesOf(setting, setting.Plan()), 4u);
 }
 
 TEST(GraphImprovement, ItStaysInsideThePromise) {
-  // While nothing was known, the promise was the undivided need of another engine: no workspace.
+  // When nothing was known, the plan was promised the undivided need of engine 0, which is 0 bytes.
   GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes), Unmeasured());
   const auto plan = setting.PlanOfRank(0);
   ASSERT_EQ(setting.Workspace(plan), 0u);
@@ -63,7 +64,7 @@ TEST(GraphImprovement, APromiseOfAnEarlierProcessLeavesRoomForPieces) {
   EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
 }
 
-// A later call may know more, but not that the failed plan works.
+// The measurements of a later call do not prove that the failed plan works.
 TEST(GraphImprovement, APlanThatFailedIsNotTakenAgain) {
   GraphSetting setting(test::PlannedSetting::WithoutTime(), {});
   const auto plan = setting.Plan();
@@ -139,7 +140,7 @@ TEST(GraphImprovement, ThreadsThatRunThePlanMeanwhileAreNotDisturbed) {
   while (executions < 50) std::this_thread::yield();
   Measure(setting);
   for (std::thread& thread : threads) thread.join();
-  // The plan is decided anew at the latest after as many calls again.
+  // After 1200 calls of the threads, the plan is decided anew at the latest after 1200 more.
   for (int call = 0; call < 1200; ++call) PiecesOf(setting, plan);
   EXPECT_EQ(PiecesOf(setting, plan), 4u);
 }

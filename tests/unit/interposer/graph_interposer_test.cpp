@@ -207,13 +207,14 @@ TEST(GraphPlans, TheWorkspaceForAPackIsThePromise) {
   size_t bytes = 0;
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, plan, pack, &bytes), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(bytes, GraphSetting::kPartBytes);
-  // A pack with other shapes runs undivided and gets the need of the engine that replaces the plan.
+  // A pack with other shapes runs undivided, by engine 0 in the plan's place: RecordingGraphs
+  // answers 100 + engine.
   const int64_t shapes[] = {8, 4, 8, 8};
   graph.Set(pack, CUDNN_ATTR_VARIANT_PACK_OVERRIDE_SHAPES, CUDNN_TYPE_INT64, 4, shapes);
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, plan, pack, &bytes), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(bytes, 100u);
   graph.Destroy(pack);
-  // For a plan that was promised its full need the real library answers.
+  // A plan that was promised its full need is answered by the real library: 100 + engine 28.
   const auto other = setting.Plan(nullptr, setting.Json(28));
   const auto plain = setting.Pack();
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, other, plain, &bytes), CUDNN_STATUS_SUCCESS);
@@ -250,7 +251,7 @@ TEST(GraphPlans, EqualPlansGetEqualPromises) {
   const auto second = setting.Plan();
   EXPECT_EQ(setting.store.reads, reads);
   EXPECT_EQ(setting.Workspace(second), setting.Workspace(first));
-  // A destroyed plan leaves an equal plan its pieces.
+  // An equal plan keeps its pieces when the first plan is destroyed.
   setting.interposer.graph().Destroy(first);
   setting.Execute(second);
   EXPECT_THAT(Executions().calls, SizeIs(4));
@@ -276,8 +277,8 @@ TEST(GraphPlans, WhereNothingIsKnownTheFirstOfAListKeepsTheLimitUndivided) {
   ExpectSubstitute();
 }
 
-// If these plans changed engines, plans that are timed against each other would all run the one
-// engine that fits, and its promise would leave no room for pieces in the next process.
+// A program may time the plans of a list against each other. If all of them changed to the one
+// engine that fits, its promise would leave no room for pieces in the next process.
 TEST(GraphPlans, WhereNothingIsKnownOtherPlansKeepTheirEngine) {
   for (const bool strict : {false, true}) {
     GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes, strict),
@@ -353,7 +354,6 @@ TEST(GraphPlans, ObservingChangesNothing) {
 TEST(GraphPlans, RowsOfGraphsAreNoLegacyMeasurements) {
   GraphSetting setting;
   setting.Plan();
-  // A legacy call of the same problem is not measured.
   EXPECT_THAT(setting.ReportText(), Not(HasSubstr("legacy:")));
 }
 

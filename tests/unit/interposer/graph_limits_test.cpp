@@ -17,8 +17,8 @@ using ::testing::SizeIs;
 
 constexpr size_t kFive = 64 * GraphSetting::kImages;  // what engine 5 needs
 
-// Plans in the order of the heuristics: two that need too much, one with a knob that fits, and one
-// that needs no workspace.
+// Returns plans in the order of the heuristics: two that need too much, one with a knob that fits,
+// and one that needs no workspace.
 std::vector<std::string> Listed(const GraphSetting& setting) {
   return {setting.Json(38), setting.Json(67), setting.Json(5, "\"CUDNN_KNOB_TYPE_TILE_SIZE\":1"),
           setting.Json(0)};
@@ -28,7 +28,7 @@ const GraphSetting::With kOneUnmeasured = {.images = 1, .other = false, .measure
 // Engine 0, which takes 50 ms, is all that is measured.
 const GraphSetting::With kOtherMeasured = {.measured = false};
 
-// Returns the engine of the only execution.
+// Executes the plan, expects one execution and returns its engine.
 int64_t EngineRun(GraphSetting& setting, cudnnBackendDescriptor_t plan) {
   Executions().calls.clear();
   EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
@@ -75,7 +75,8 @@ TEST(GraphLimits, WhatTheListHasAndDoesNotFitIsPassedOver) {
   EXPECT_EQ(EngineRun(setting, plan), 0);
 }
 
-// The engine is built with its knobs, for a plan that is rebuilt without any list.
+// The next process builds the engine with its knobs although it makes the plan without a heuristics
+// list.
 TEST(GraphLimits, TheEngineOfAPromiseIsBuiltAgainInTheNextProcess) {
   MemoryStore store;
   {
@@ -152,7 +153,7 @@ TEST(GraphLimits, OnlyDeterministicPlansAreMadeWhereTheUserDemandsIt) {
         GraphSetting setting(Deterministic(), {.images = images});
         Executions().nondeterministic = nondeterministic ? 38 : -1;
         cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
-        // An equal plan gets the same answer.
+        // The second plan equals the first and gets the same answer.
         for (int i = 0; i < 2; ++i) {
           setting.Plan(&finalized, unfamiliar ? OfAnotherSchema(setting) : "");
           EXPECT_EQ(finalized, expected);
@@ -174,7 +175,6 @@ TEST(GraphLimits, WithoutThatDemandEveryPlanIsMade) {
   EXPECT_EQ(finalized, CUDNN_STATUS_SUCCESS);
 }
 
-// A deterministic plan is replaced only by a deterministic engine.
 TEST(GraphLimits, ADeterministicPlanIsReplacedByNoOther) {
   GraphSetting setting(GraphSetting::Limited(kFive), Unmeasured());
   Executions().nondeterministic = 5;
@@ -201,12 +201,12 @@ TEST(GraphLimits, UnfamiliarPlansAreForwardedAndReported) {
   }
 }
 
-// Makes the operation graph of a forward convolution, and the plan of its engine 38, as an
-// application does.
 struct Shapes {
   int64_t images = GraphSetting::kImages;
   bool dynamic = false, ragged = false;
 };
+// Makes the operation graph of a forward convolution, and the plan of its engine 38, as an
+// application does.
 cudnnBackendDescriptor_t PlanOf(GraphSetting& setting, const Shapes& shapes,
                                 cudnnStatus_t& finalized) {
   GraphPlans& graph = setting.interposer.graph();
@@ -294,7 +294,7 @@ TEST(GraphLimits, SingleImagesAreDeterministicWhereTheUserDemandsIt) {
   EXPECT_EQ(finalized, CUDNN_STATUS_NOT_SUPPORTED);
 }
 
-// Attention and other graphs without a convolution are not reported as left alone.
+// Attention and other graphs without a convolution are not in the report's fallbacks.
 TEST(GraphLimits, PlansWithoutAConvolutionAreNotSpokenOf) {
   Options options = GraphSetting::Limited(GraphSetting::kPartBytes, true);
   options.deterministic = true;

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// In seconds: enough to begin with one size on a loaded machine, and used up once it has run twice.
+// In seconds. Even a loaded machine begins with one size; its two executions of 600 ms use this up.
 constexpr double kTooLittle = 1;
 
 cudnnStatus_t ExecuteSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
@@ -21,8 +21,8 @@ cudnnStatus_t ExecuteSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
   return test::StandInGraphs().cudnnBackendExecute(handle, plan, pack);
 }
 
-// The need of four images, which one and two images fit, too. Asked before any other program is
-// made.
+// Returns the workspace that four images need; one and two images fit it, too. The first call makes
+// a program of its own, so no other may exist then.
 size_t HurriedLimit() {
   static const size_t limit = NeedOf(WithBatch(Problem(Operation::kForward), 4));
   return limit;
@@ -81,7 +81,7 @@ class PlanKnownInPart : public OnePlan {
   }
 
  private:
-  // Stores a time for so many images, which nobody compared.
+  // Stores a time for `images`, whose results were never compared.
   void Know(int images, double time_ms) {
     const test::Graph graph(WithBatch(problem_, images), graph_options_, program_.real,
                             {program_.handle});

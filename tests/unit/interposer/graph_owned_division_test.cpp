@@ -52,14 +52,15 @@ TEST(GraphOwned, LegacyCallsAndPlansShareOneBudget) {
 TEST(GraphOwned, PlansThatNeverRanHaveNoShareOnceTheOthersAreKnown) {
   Shared setting({}, 2 * kPart, WorkspaceDivision::kDisjoint);
   const auto hungry = Hungry(setting), plan = setting.Plan();
-  // So far these two plans seem to be all; the hungry one takes the whole budget or none of it.
+  // Until the network is learned both plans count. The hungry one needs 2 * kPart, the whole
+  // budget.
   setting.Run(plan);
   EXPECT_EQ(setting.Total()["kernels"], 2);
   setting.Learn(plan);
   setting.Ran(plan);
   EXPECT_EQ(setting.Total()["kernels"], 1);
   EXPECT_EQ(setting.Total()["total_workspace_bytes"], kPart);
-  // A plan that runs later gets what is left, which is too little.
+  // The hungry plan runs later and gets what is left, kPart, which is too little.
   setting.ExpectSubstitute(hungry);
 }
 

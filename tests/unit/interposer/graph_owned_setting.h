@@ -13,7 +13,7 @@ namespace ucudnn::test {
 
 inline constexpr size_t kPart = GraphSetting::kPartBytes, kAmple = size_t{1} << 20;
 inline constexpr int kPieces = GraphSetting::kImages / GraphSetting::kPart;
-// Calls after which a network is known to have one problem only.
+// The network counts as learned after this number of calls of one problem.
 inline constexpr size_t kLearning = interposer::KernelSequence::kOfOneProblem;
 
 inline Options Budget(size_t bytes, WorkspaceDivision division = WorkspaceDivision::kConcurrent) {
@@ -36,7 +36,8 @@ struct Shared : GraphSetting {
     EXPECT_LE(TheBudget().bytes(), *options.total_workspace);
     return Executions().calls;
   }
-  // Returns the workspace that the pieces of one call had.
+  // Runs the plan once, expects that `engine` computes its pieces in ucudnn's memory, and returns
+  // their workspace.
   const void* Ran(cudnnBackendDescriptor_t plan, int engine = 38) {
     const std::vector<RecordedExecution> calls = Run(plan);
     EXPECT_THAT(calls, testing::SizeIs(kPieces));
@@ -52,7 +53,7 @@ struct Shared : GraphSetting {
     EXPECT_FALSE(TheBudget().learning());
     Run(plan);
   }
-  // Expects engine 0, which needs no workspace, with the application's own pack.
+  // Expects that one call runs engine 0, which needs no workspace, with the application's own pack.
   void ExpectSubstitute(cudnnBackendDescriptor_t plan) {
     const std::vector<RecordedExecution> calls = Run(plan);
     ASSERT_THAT(calls, testing::SizeIs(1));
@@ -65,7 +66,7 @@ struct Shared : GraphSetting {
   nlohmann::json Total() { return Report()["total_workspace"]; }
 };
 
-// A plan with another engine, which needs twice as much.
+// Returns a plan of engine 67, which needs twice the workspace of engine 38.
 inline cudnnBackendDescriptor_t Hungry(Shared& setting) {
   setting.Measured("graph:67", GraphSetting::kImages, 100, 2 * GraphSetting::kNeed);
   setting.Measured("graph:67", GraphSetting::kPart, 1, 2 * kPart);

@@ -118,7 +118,7 @@ TEST(GraphOwned, WhatNobodyMeasuredRunsAsTheSubstituteUntilSomebodyDoes) {
   setting.Measured("graph:38", GraphSetting::kPart, 1, kPart);
   setting.Measured("graph:38", GraphSetting::kImages, 100, GraphSetting::kNeed);
   setting.Measured("graph:0", GraphSetting::kImages, 50, 0);
-  // Plans are decided anew after twice as many calls.
+  // A plan is decided anew once its number of calls has doubled.
   for (size_t call = 0; call < 2 * kLearning; ++call) setting.Run(plan);
   setting.Ran(plan);
   EXPECT_EQ(setting.Workspace(plan), 0u);

@@ -61,7 +61,7 @@ cudnnStatus_t FailNativePieces(cudnnHandle_t handle, cudnnBackendDescriptor_t pl
 }
 
 size_t BytesOf(int images) { return NeedOf(WithBatch(Problem(Operation::kForward), images)); }
-// Programs of their own ask for both sizes, before any other program is made.
+// The first call for each size makes a program of its own, so no other program may exist then.
 size_t PartBytes() {
   static const size_t bytes = BytesOf(kPart);
   return bytes;
@@ -72,7 +72,7 @@ size_t NeedBytes() {
 }
 
 Options LimitedToParts() { return test::Within(std::min(PartBytes(), NeedBytes() - 1)); }
-// LimitedToParts(), but plans are measured before their workspace is told.
+// Returns LimitedToParts() for a program that measures plans before it is told their workspace.
 Options MeasuringParts() {
   Options options = LimitedToParts();
   options.tuning.on = true;
@@ -80,7 +80,7 @@ Options MeasuringParts() {
   return options;
 }
 
-// A program whose plan is not finalized yet.
+// A program whose library finalizes plans of kEngine only. Its own plan is made by Finalize().
 class OwnEngineOnly : public OnePlan {
  public:
   explicit OwnEngineOnly(const Options& options = LimitedToParts(),
@@ -97,13 +97,14 @@ class OwnEngineOnly : public OnePlan {
   }
   // Stores the time of the plan's own engine for `images`.
   void Measured(int images, double time_ms) { PartsMeasured(kEngine, time_ms, images); }
-  // Another process has measured and compared the pieces.
+  // Stores pieces as another process leaves them that has measured and compared them.
   void PartsKnown() { PartsMeasured(kEngine, 1); }
   void Finalize() {
     plan_ = hooked_.Plan(kEngine);
     EXPECT_TRUE(plan_ && undivided_);
   }
-  // What the plan's engine says, asked through a plan that the interposer never saw finalized.
+  // Returns whether the plan's engine claims native CUDA graphs. A plan that the interposer never
+  // saw finalized is asked for the engine's notes.
   bool ClaimsNativeGraphs() {
     const auto plan = unseen_graph_.Plan(kEngine);
     if (!plan) return false;
@@ -195,7 +196,7 @@ TEST(GraphPiecesAlone, MayBeCapturedAtTheFirstCall) {
   CaptureSetting(subject).ExpectReplaysBesideCalls();
 }
 
-// Pieces that never ran here may load modules or allocate, which breaks a capture.
+// Pieces that never ran in this process may load modules or allocate, which breaks a capture.
 TEST(GraphPiecesAlone, PromiseNothingOfAPlanThatIsFinalizedInACapture) {
   OwnEngineOnly subject;
   subject.PartsKnown();

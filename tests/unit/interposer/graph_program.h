@@ -33,7 +33,7 @@ using test::WithBatch;
 using Values = std::vector<float>;
 
 constexpr int kPart = 2, kEngine = 1;  // the stand-in's GEMM: whole numbers are exact
-constexpr int kMostEngines = 8;        // that the stand-in may have
+constexpr int kMostEngines = 8;        // the stand-in's engines have lower indices
 constexpr size_t kAmple = size_t{4} << 20;
 
 // Leaves the output of pieces unchanged.
@@ -144,7 +144,8 @@ class Operands {
       const size_t element = ElementBytes(type);
       std::vector<std::byte> values(elements_[i] * element);
       for (size_t at = 0; at < elements_[i]; ++at) {
-        // Leaves out gradients of the output so that 16 bits hold the sums.
+        // Most gradients of the output are 0, so that 16-bit filter gradients hold their sums
+        // exactly.
         const bool left_out = element == 2 && i == 2 && at % 37 != 0;
         const int value =
             left_out ? 0 : static_cast<int>((at * 7 + at / 11 + i + seed * 3) % 5) - 2;
@@ -155,7 +156,7 @@ class Operands {
           CUDA_SUCCESS);
     }
   }
-  // Begins the workspace `beyond` bytes later; `beyond` is at most the guard's size.
+  // Executes the plan in a workspace that begins `beyond` bytes later; `beyond` is at most kGuard.
   cudnnStatus_t Execute(const cudnn::Functions& functions, cudnnHandle_t handle,
                         cudnnBackendDescriptor_t plan, size_t beyond = 0) const {
     return ExecuteIn(functions, handle, plan,
@@ -224,8 +225,8 @@ class Operands {
 
 class Program {
  public:
-  // `execute` replaces the stand-in's own execution of plans. `shared` is the store of other
-  // programs.
+  // `execute`, if not null, replaces the stand-in's execution of plans. `shared`, if not null, is a
+  // store that other programs use, too.
   explicit Program(const Options& options,
                    decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr,
                    planning::MeasurementStore* shared = nullptr)
@@ -297,14 +298,14 @@ inline GraphOptions ScaledBiasRelu() {
   options.steps.push_back({CUDNN_POINTWISE_RELU_FWD, Reads::kNothing, {}});
   return options;
 }
-// The gradient of the ReLU before the convolution, which reads that ReLU's image.
+// Returns options of a data gradient that is followed by the gradient of the ReLU before the layer.
 inline GraphOptions ReluGradient() {
   GraphOptions options;
   options.steps = {{CUDNN_POINTWISE_RELU_BWD, Reads::kWhole, {}}};
   return options;
 }
 
-// If `fused`, a residual, a bias and a ReLU behind a forward convolution.
+// Returns, if `fused`, a residual, a bias and a ReLU behind a forward convolution.
 inline GraphOptions Fused(bool fused) {
   GraphOptions options;
   options.residual = options.bias = options.relu = fused;
@@ -330,13 +331,13 @@ class OnePlan {
   Program& program() { return program_; }
   const test::Graph& hooked() const { return hooked_; }
   cudnnBackendDescriptor_t plan() const { return plan_->get(); }
-  // The workspace that the program is told.
+  // Returns the workspace that the program is told.
   size_t Told() const { return *cudnn::PlanWorkspace(program_.hooked, plan_->get()); }
   WorkspaceBudget& TheBudget() { return test::BudgetOf(program_.interposer); }
-  // The report on the first kernel.
+  // Returns the report on the first kernel.
   nlohmann::json Kernel() { return program_.Report()["kernels"][0]; }
   std::string Fallbacks() { return program_.Report()["fallbacks"].dump(); }
-  // Memory with exactly the workspace that the program is told.
+  // Returns memory with exactly the workspace that the program is told.
   std::unique_ptr<Operands> Memory() {
     return std::make_unique<Operands>(problem_, graph_options_, Told());
   }
@@ -364,7 +365,7 @@ class OnePlan {
   }
 
  protected:
-  // Called once the store has its rows.
+  // REQUIRES: the store has its rows.
   void MakePlans() {
     undivided_ = whole_.Plan(kEngine);
     plan_ = hooked_.Plan(kEngine);
@@ -441,7 +442,7 @@ class NativeGraphOf {
   NativeGraphOf(const NativeGraphOf&) = delete;
   NativeGraphOf& operator=(const NativeGraphOf&) = delete;
 
-  // From now on the graph computes in `memory`.
+  // Makes the graph compute in `memory` from now on.
   cudnnStatus_t Update(OnePlan& subject, const Operands& memory) {
     return With(subject, memory, [](auto handle, auto plan, auto pack) {
       return the_interposer->graph().UpdateCudaGraph(handle, plan, pack, TheGraph());

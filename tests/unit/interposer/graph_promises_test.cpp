@@ -17,14 +17,14 @@ using ::testing::SizeIs;
 
 constexpr size_t kLimit = 2 * GraphSetting::kPartBytes;
 
-// The setting's operation graph with another name for a tensor.
+// Returns the setting's operation graph with another name for a tensor.
 std::string OtherGraph(const GraphSetting& setting) {
   std::string json = setting.Json();
   for (size_t at; (at = json.find("\"119\"")) != std::string::npos;) json.replace(at, 5, "\"118\"");
   return json;
 }
 
-// A measurement that would lead to another plan, in twice the workspace.
+// Stores a measurement that leads to another plan, in twice the workspace.
 void MeasureMore(GraphSetting& setting) { setting.Measured("graph:38", 8, 0.1, kLimit); }
 
 TEST(GraphPromises, WithoutAPromiseWhatIsMeasuredDecides) {
@@ -132,8 +132,8 @@ TEST(GraphPromises, AStoreThatCannotBeWrittenLeavesItToTheProcess) {
 }
 
 TEST(GraphPromises, AChangedEngineIsPromisedAgain) {
-  // No division fits: the first plan of a list runs another engine. Built again from its engine and
-  // knobs, it is no longer the first of a list.
+  // No division fits, so the first plan of a list runs another engine. A plan that is built again
+  // from its engine and knobs is in no list, but gets the same promise.
   constexpr size_t kTight = GraphSetting::kPartBytes - 1;
   MemoryStore store;
   {
@@ -156,7 +156,8 @@ TEST(GraphPromises, AChangedEngineIsPromisedAgain) {
 }
 
 TEST(GraphPromises, PlansTimedAgainstEachOtherKeepTheirEngine) {
-  // The promise is for a plan that was not the first: no faster engine replaces it later either.
+  // The promise was given to a plan of rank 1, so no faster engine replaces that plan later, at
+  // rank 0.
   const GraphSetting::With with = {.other_ms = 0.5};
   MemoryStore store;
   {

@@ -38,7 +38,7 @@ class GraphProtocols : public ::testing::TestWithParam<Operation> {
     return options;
   }
 
-  // The configurations of the heuristics' list, best first.
+  // Returns the configurations of the heuristics' list, best first.
   static std::vector<BackendDescriptor> Configurations(const cudnn::Functions& functions,
                                                        const Graph& graph,
                                                        cudnnBackendHeurMode_t mode) {
@@ -83,7 +83,8 @@ class GraphProtocols : public ::testing::TestWithParam<Operation> {
     return std::move(*plan);
   }
 
-  // Runs the plan in the reported workspace and compares. Engines that transform their data round.
+  // Runs the plan in the workspace that it reports, and returns that workspace. Engines that
+  // transform their data round, so results may differ by 0.01.
   size_t ExpectKept(Program& program, cudnnBackendDescriptor_t plan) {
     const size_t bytes = *cudnn::PlanWorkspace(program.hooked, plan);
     const Values got = program.Run(program.hooked, problem_, plan, {});
@@ -217,7 +218,7 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
     const auto plan = graph.Plan(serialised.engine, serialised.knobs);
     ASSERT_TRUE(plan);
     const size_t bytes = ExpectKept(next, plan->get());
-    // A promise below the need is given again; other promises may only become smaller.
+    // A promise within the limit is given again; promises above it may only become smaller.
     const bool promised = serialised.workspace_bytes <= *options.workspace_limit;
     if (promised) {
       EXPECT_EQ(bytes, serialised.workspace_bytes) << "engine " << serialised.engine;

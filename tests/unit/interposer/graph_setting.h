@@ -1,5 +1,5 @@
-// An interposer over the null library's graph API that records executions. Its store says how fast
-// engine 38 is in pieces and engine 0, which needs no workspace, is undivided.
+// An interposer over the null library, whose graph API records executions. Its store has times of
+// engine 38, undivided and in pieces, and of engine 0, which needs no workspace.
 #pragma once
 
 #include <cuda.h>
@@ -37,7 +37,7 @@ struct GraphSetting {
     return options;
   }
 
-  // `shared` is the store of other settings, which processes may share.
+  // `shared`, if not null, replaces the setting's own store: settings are processes that share it.
   explicit GraphSetting(Options given, const With& with, MemoryStore* shared = nullptr)
       : functions(RecordingGraphs()),
         options(PlannedSetting::WithPrimedSizes(given)),
@@ -85,7 +85,7 @@ struct GraphSetting {
            mode + "\",\"mathPrec\":\"CUDNN_DATA_FLOAT\",\"alpha1\":1.0,\"alpha2\":1.0," + operands +
            "}";
   }
-  // The plan of Problem() in the form that cuDNN 9.19 writes.
+  // Returns the plan of Problem() in the form that cuDNN 9.19 writes.
   std::string Json(int engine = 38, const std::string& knobs = "") const {
     const std::string n = std::to_string(with.images), y = n + ",8,8,8";
     const std::string x_strides = std::to_string(with.x_step) + ",64,8,1";
@@ -141,8 +141,8 @@ struct GraphSetting {
     if (finalized != nullptr) *finalized = status;
     return plan;
   }
-  // Makes the plan of the configuration at `rank` of a heuristics' list. `listed` is the JSON of
-  // the list's plans; if it is empty, the list shows nothing but its length.
+  // Makes the plan of the configuration at `rank` of a heuristics' list. `listed` has the JSON of
+  // the list's plans; where it is empty, the listed configurations have no JSON.
   cudnnBackendDescriptor_t PlanOfRank(int rank, const std::vector<std::string>& listed = {},
                                       cudnnStatus_t* finalized = nullptr) {
     interposer::GraphPlans& graph = interposer.graph();

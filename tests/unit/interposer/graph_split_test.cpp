@@ -156,7 +156,7 @@ void TakeEveryGraph(cudnn::Functions& functions) {
   functions.cudnnBackendExecute = [](auto, auto, auto) { return CUDNN_STATUS_SUCCESS; };
 }
 
-// A plan whose operations say only what they are, or which norm they compute.
+// A plan whose operations have only a type, and the mode of a norm or of a pointwise operation.
 class NamedPlan {
  public:
   struct Operation {
@@ -287,7 +287,7 @@ TEST(GraphSplit, OperationsThatLookBeyondAnElementAreRefusedByName) {
     TakeEveryGraph(program.under);
     EXPECT_EQ(NamedPlan(program, {kRelu, kRelu}).finalized(), CUDNN_STATUS_SUCCESS);
     EXPECT_THAT(RefusedBy(program), IsEmpty());
-    // The operation is behind pointwise ones and before one that would be refused, too.
+    // The operation is behind a pointwise one and before kOther, which would be refused, too.
     constexpr NamedPlan::Operation kOther = {CUDNN_BACKEND_OPERATION_SIGNAL_DESCRIPTOR};
     EXPECT_EQ(NamedPlan(program, {kRelu, named.operation, kOther}).finalized(),
               CUDNN_STATUS_NOT_SUPPORTED);

@@ -1,4 +1,4 @@
-// Tests what is remembered of the graph API's descriptors.
+// Tests what the interposer remembers of the graph API's descriptors.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -137,7 +137,8 @@ class Shadows : public ::testing::Test {
     Set(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, At(0x99));
     return graph;
   }
-  // The plan of a graph, made through an engine or through heuristics.
+  // Returns the plan of a graph, made through heuristics at `rank` or, where that is negative,
+  // through an engine.
   DescriptorShadow PlanOf(cudnnBackendDescriptor_t graph, int rank = -1) {
     const auto configuration = Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     if (rank < 0) {

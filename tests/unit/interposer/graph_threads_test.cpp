@@ -54,7 +54,7 @@ void ExpectThreadsApart(OnePlan& subject, const ConvolutionProblem& problem,
     const test::Graph graph(problem, {}, program.hooked, {second});
     const auto second_plan = graph.Plan(kEngine);
     ASSERT_TRUE(second_plan);
-    subject.Run(*subject.Memory());  // measures and compares what there is to be
+    subject.Run(*subject.Memory());  // measures and compares beforehand
     CUcontext context = nullptr;
     ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
     TheWatch().executed = 0;

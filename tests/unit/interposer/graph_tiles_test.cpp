@@ -22,7 +22,7 @@ ConvolutionProblem Image(Operation operation, DataType type = DataType::kFloat) 
       {.operation = operation, .n = 1, .c = 16, .k = 16, .x = {1, 64, 64}, .type = type});
 }
 
-// Plans are measured before their workspace is told.
+// Returns options with which plans are measured before their workspace is told.
 Options Measuring(size_t limit_bytes) {
   Options options = test::Within(limit_bytes);
   options.tuning.on = true;
@@ -103,7 +103,8 @@ TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
     const ConvolutionProblem problem = Image(operation);
     SCOPED_TRACE(Describe(problem));
     Options options = Measuring(NeedOf(problem, fused) / 3);
-    const size_t read = fused.residual || !fused.steps.empty() ? 1 : 0;  // a tensor like the output
+    // A residual and the gradient of a ReLU read an operand as large as the output.
+    const size_t read = fused.residual || !fused.steps.empty() ? 1 : 0;
     options.tuning.memory_bytes = (5 + 2 * read) * cudnn::ImageBytes(problem) / 2;
     TiledPlan plan(problem, fused, options);
     plan.ExpectRight();
@@ -111,8 +112,8 @@ TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
   }
 }
 
-// The total is a third of the plan's need. The program is asked for no workspace; the tiles run in
-// ucudnn's workspace once it is known that no other kernel needs any.
+// The total is a third of the plan's need, and the program is told a need of 0. The network has no
+// other kernel: once it is learned, the tiles run in ucudnn's workspace.
 TEST(GraphTiles, RunWithinOneBudget) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Image(operation);
@@ -196,7 +197,8 @@ TEST(GraphTiles, BecomeNativeGraphs) {
   }
 }
 
-// If a tile cannot become a graph, the whole becomes one. A graph that is half updated is reported.
+// If a tile cannot become a graph, the whole becomes one. An update that fails half-way returns its
+// error.
 TEST(GraphTiles, WhoseNativeGraphFailsAtAnyTileAreRightOrToldOf) {
   static int left = 0;  // tiles until one fails
   const ConvolutionProblem problem = Image(Operation::kForward);
@@ -254,8 +256,8 @@ TEST(GraphTiles, GainTimeWhereThePolicyLooksEverywhere) {
   EXPECT_EQ(kernels(), 0u) << "nothing could change it";
 }
 
-// Tiles that lie in the whole take long, but not their twins, on which they are measured: their
-// rows are those of the whole.
+// Delays tiles that are views of the whole image (their channel stride is the image's, 64 x 64),
+// but not the packed tiles on which engines are measured.
 cudnnStatus_t ExecuteTilesInPlaceSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                         cudnnBackendDescriptor_t pack) {
   const auto read = cudnn::ReadTemplate(test::StandInGraphs(), plan);
@@ -281,7 +283,7 @@ TEST(GraphTiles, DoNotRunWhereTheyAreSlowerInPlace) {
     EXPECT_FALSE(plan.Kernel().contains("graph_nodes"));
     EXPECT_EQ(plan.program().Report()["fallbacks"], nlohmann::json::array());
   }
-  // Another process reads what was found.
+  // Another process reads from the store that tiles are not faster in place.
   TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
   EXPECT_EQ(plan.Reason(), reason);
   EXPECT_EQ(plan.Pieces(), 1);
@@ -304,8 +306,8 @@ TEST(GraphTiles, AreFollowedFromAWorkspacePlan) {
     options.workspace_limit.reset();
     options.policy = BatchSizePolicy::kUndivided;  // only the file cuts the image
     for (const bool in_budget : {false, true}) {
-      const nlohmann::json file =
-          WorkspacePlanOf(reported);  // with a total ucudnn brings the workspace
+      const nlohmann::json file = WorkspacePlanOf(reported);
+      // With a total in the file, ucudnn brings the workspace.
       options.workspace_plan = test::Written(in_budget ? test::Totalled(file, limit) : file);
       TiledPlan plan(problem, {}, options);
       plan.ExpectRight();
@@ -386,8 +388,9 @@ TEST(GraphTiles, OfWhichOneKindIsWrongNeverRun) {
   EXPECT_THAT(plan.program().Report()["fallbacks"].dump(), HasSubstr("a divided plan is wrong"));
 }
 
-// A library for vast plans. For the whole it has only its implicit GEMM, which propagates NaNs
-// strictly; a test says whether it has that for tiles, too.
+// A library that behaves as cuDNN does for vast plans: the whole is served by the implicit GEMM
+// (engine 0) alone, which propagates NaNs strictly. `gemm_serves_tiles` says whether that engine
+// serves tiles, too.
 struct VastLibrary {
   int64_t whole_rows = 0;
   bool gemm_serves_tiles = false;
@@ -424,7 +427,8 @@ cudnnStatus_t GetFromVastLibrary(cudnnBackendDescriptor_t const from,
   return status;
 }
 
-// The stored time of the whole is far too long, so that tiles gain on every machine.
+// A plan of engine 0 from FinalizeInVastLibrary. The stored time of the whole is far too long, so
+// that tiles gain on every machine.
 class VastPlan : public OnePlan {
  public:
   VastPlan(const ConvolutionProblem& problem, const Options& options, bool fused = false,
@@ -436,7 +440,7 @@ class VastPlan : public OnePlan {
     PartsMeasured(0, 1e4, problem.n);
     program_.under.cudnnBackendFinalize = FinalizeInVastLibrary;
     program_.under.cudnnBackendGetAttribute = GetFromVastLibrary;
-    // A fourth of an image is not vast.
+    // The whole image is vast, its quarters are not.
     program_.interposer.process().most_span = int64_t{problem.c} * problem.x[1] * problem.x[2] / 2;
     undivided_ = whole_.Plan(0);
     plan_ = hooked_.Plan(0);
@@ -475,7 +479,7 @@ TEST(VastPlans, NeedNoMoreInTilesWithoutALimit) {
     VastPlan plan(problem, options);
     EXPECT_EQ(plan.Told(), 0u);
     plan.ExpectRight();
-    // All other engines of the stand-in need workspace.
+    // Only engine 0 (graph:0) of the stand-in needs no workspace.
     gemm ? plan.ExpectTilesOf("graph:0") : plan.ExpectWhole();
   }
 }
@@ -527,7 +531,7 @@ TEST(VastPlans, AreToldTheSameWhateverTilesAndPolicySay) {
   }
 }
 
-// If ucudnn brings all workspace, a plan that needs none gets none, and nothing is promised for it.
+// A plan that needs no workspace is given none of the budget, and no promise is made for its tiles.
 TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   for (const bool limited : {false, true}) {
@@ -549,7 +553,7 @@ TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
   }
 }
 
-// A program that remembers the plan's own need from elsewhere passes no workspace.
+// A program that expects a need of 0 from elsewhere passes no workspace.
 TEST(VastPlans, RunAsTheyAreWhereNoWorkspaceIsPassed) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   VastPlan plan(problem, Measuring(NeedOf(problem) / 3));

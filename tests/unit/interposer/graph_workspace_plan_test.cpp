@@ -30,8 +30,8 @@ struct PlanCase {
 // What cuDNN says about an engine.
 struct Pieces {
   std::string engine;
-  size_t bytes = 0;        // for one piece of kPart images, including what sums partials
-  size_t whole_bytes = 0;  // for the whole
+  size_t bytes = 0;        // for one piece of kPart images, with its partial sum
+  size_t whole_bytes = 0;  // for all images
 };
 
 std::optional<Pieces> PiecesOf(const PlanCase& which, int engine) {
@@ -54,7 +54,7 @@ nlohmann::json WorkspacePlanFile(const PlanCase& which, const std::string& engin
       test::WorkspacePlanEntry(Problem(which.operation, which.type), {api, engine, kPart, bytes}));
 }
 
-// A program with one plan; if `compared`, the store says that its pieces were compared.
+// A program with one plan. If `compared`, the store says that the plan's pieces were compared.
 class Follower : public OnePlan {
  public:
   Follower(const PlanCase& which, const nlohmann::json& file, bool compared = true,
@@ -70,7 +70,7 @@ class Follower : public OnePlan {
   }
 
   void ExpectRight() { OnePlan::ExpectRight(2); }
-  // The report on the kernel that was called.
+  // Returns the report on the kernel that was called.
   nlohmann::json Kernel() {
     const nlohmann::json report = program_.Report();
     nlohmann::json called;
@@ -141,7 +141,7 @@ TEST_P(GraphWorkspacePlan, OfABudgetBringsTheWorkspaceFromTheFirstCallOn) {
   EXPECT_EQ(follower.TheBudget().bytes(), pieces.bytes);
 }
 
-// A capture may run at any time: beside calls, and beside earlier captures.
+// A captured graph may run at any time: beside calls, and beside graphs that were captured earlier.
 TEST_P(GraphWorkspacePlan, OfABudgetGivesACaptureASegmentOfItsOwn) {
   const Pieces pieces = *PiecesOf(GetParam(), kEngine);
   Follower follower(GetParam(),

@@ -123,7 +123,8 @@ TEST(Interposer, WhatFindReportsIsWhatRuns) {
   EXPECT_THAT(setting.Run(call), SizeIs(4));
 }
 
-// Algorithm 0 takes any pointer; the plan that was told for it has a piece of another algorithm.
+// The plan for algorithm 0 has a piece of algorithm 1, which takes no misaligned pointer. Algorithm
+// 0 takes any.
 TEST(Interposer, MisalignedPointersKeepToTheCallersAlgorithm) {
   Options options = PlannedSetting::NotMeasuring();
   options.policy = BatchSizePolicy::kAll;

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using Known = KernelSequence::Known;
 
-// A kernel that is the only one of its problem.
+// Returns the run of a kernel that is the only one of its problem.
 KernelRun Only(int kernel) { return {kernel, kernel}; }
 
 // Runs the kernels named by the letters of `calls` on one lane. Returns the number of calls after
@@ -29,13 +29,13 @@ TEST(KernelSequence, IsKnownAtItsFirstWholeRepeat) {
   for (const auto& [calls, expected] : std::initializer_list<std::pair<const char*, size_t>>{
            {"abcabc", 6},
            {"abcab", 0},
-           {"abacabac", 8},        // a kernel comes twice
+           {"abacabac", 8},        // a kernel comes twice an iteration
            {"abbcabbc", 8},        // twice in a row
            {"aabcaabc", 8},        // twice at the beginning
-           {"abababcabababc", 4},  // "abab" is a whole repeat; what comes later comes too late
+           {"abababcabababc", 4},  // "abab" is a whole repeat, so c comes too late
            {"abcdefgabcdefg", 14},
-           {"aababa", 6},         // the repeat begins with another kernel
-           {"aabbccabcabc", 11},  // each was timed twice before
+           {"aababa", 6},         // the repeat, "baba", does not begin with the first kernel
+           {"aabbccabcabc", 11},  // each kernel was timed twice before the loop
            {"waabbabab", 0},      // no repeat, since what ran first is missing
            {"aaaaaaaaaaaa", 0}}) {
     SCOPED_TRACE(calls);
@@ -148,7 +148,7 @@ TEST(KernelSequence, WaysThatAreTimedInTurnAreOneKernel) {
   EXPECT_THAT(sequence.Uses(), ElementsAre(KernelUse{1, 1, {0}}, KernelUse{2, 1, {0}}));
 }
 
-// Bottleneck blocks after a stem, in the first iteration.
+// A network of a stem (stuvw), 36 bottleneck blocks (abc) and a head (xyz).
 TEST(KernelSequence, BlocksThatRepeatInsideANetworkAreNoNetwork) {
   KernelSequence sequence;
   std::string iteration = "stuvw";
@@ -177,7 +177,8 @@ struct RandomProgram {
     const auto any = [&](int from, int to) {
       return std::uniform_int_distribution<int>(from, to)(random);
     };
-    // Plans that are timed once before the loop, in its order, are an iteration of it.
+    // Plans that were timed just once before the loop, in its order, would count as an iteration of
+    // it.
     const int problems = any(2, 12), times = any(timing == kBefore ? 2 : 1, 4);
     std::vector<std::vector<KernelRun>> plans(problems);
     std::vector<KernelRun> kept;
@@ -228,7 +229,8 @@ TEST(KernelSequence, ALoopIsKnownSoonAfterTheTimingOfItsPlans) {
       for (const KernelRun& run : program.prologue) {
         ASSERT_EQ(sequence.Run(run, 0, true), Known::kNotYet) << "while it is timed";
       }
-      // Two whole iterations are enough, after the rest of the iteration before them.
+      // Two whole iterations are enough. If plans are timed, the first iteration may still count as
+      // part of the timing.
       const int most = timing == RandomProgram::kNone ? 2 : 3;
       for (int iteration = 0; iteration < most && !sequence.complete(); ++iteration) {
         for (const KernelRun& run : program.loop) sequence.Run(run, 0, true);

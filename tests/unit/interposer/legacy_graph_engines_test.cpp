@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// An engine with oneDNN's blocked layouts and the workspace of a quarter of the batch. The legacy
+// An engine with oneDNN's blocked layouts and a workspace for a quarter of the batch. The legacy
 // API has no such engine.
 constexpr char kEngine[] = "graph:1[k25=2]";
 int executions = 0;
@@ -46,7 +46,7 @@ struct GraphProgram : Program {
     executions = idle_at = 0;
     idle = failing = false;
   }
-  // A program whose store says that algorithm 0 takes 100 ms, and the graph engine 1 ms.
+  // The store says that algorithm 0 takes 100 ms, and the graph engine 1 ms.
   explicit GraphProgram(Operation of, bool verified = true) : GraphProgram(of, Planned()) {
     Store(0, kImages, 100);
     StoreGraph(kImages, 1, verified);
@@ -189,7 +189,7 @@ TEST(LegacyGraphEngines, AloneDivideWhereTheUserWantsGraphOnes) {
   EXPECT_EQ(other.Executions(), 2);
 }
 
-// A caller who was told of a deterministic direct algorithm gets nothing less.
+// The caller named a deterministic algorithm, so a nondeterministic engine does not replace it.
 TEST(LegacyGraphEngines, AreNoLessDeterministicThanTheCallersAlgorithm) {
   GraphProgram program(Operation::kForward, Planned());
   program.Store(0, kImages, 100);
@@ -201,7 +201,7 @@ TEST(LegacyGraphEngines, AreComparedWithTheUndividedOnce) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
     GraphProgram program(operation, false);
-    const int compared = operation == Operation::kBackwardFilter ? 2 : 1;  // replacing, adding
+    const int compared = operation == Operation::kBackwardFilter ? 2 : 1;  // beta 0 and 1
     EXPECT_EQ(program.Executions(), compared + 1) << "compared, then used";
     EXPECT_EQ(program.Executions(), 1);
     for (const planning::Measurement& row : program.Stored()) {
@@ -249,7 +249,7 @@ TEST(LegacyGraphEngines, AreNotMadeReadyInsideACapture) {
   EXPECT_EQ(program.Captured(stream, program.Call()), 1) << "it ran outside";
 }
 
-// The plan that adds is not the plan that ran before.
+// The plan that adds to the gradient is not the one that ran before, which replaced it.
 TEST(LegacyGraphEngines, ThatAddAreCapturedOnlyAfterTheyRan) {
   const float one = 1;
   GraphProgram program(Operation::kBackwardFilter);
@@ -263,8 +263,8 @@ TEST(LegacyGraphEngines, ThatAddAreCapturedOnlyAfterTheyRan) {
   EXPECT_EQ(program.Captured(stream, adding), 1);
 }
 
-// A call with other scales measures the legacy engines alone. The next plain call finds that the
-// others are not measured yet.
+// The first call has alpha = 2, which graph engines do not serve, so it measures the legacy ones
+// alone. The next call has plain scales and measures the others.
 TEST(LegacyGraphEngines, AreMeasuredByTheFirstCallTheyMayServe) {
   const float two = 2;
   Options options = Planned();
@@ -319,7 +319,7 @@ TEST(LegacyGraphEngines, ServeOnlyTheScalesTheyHold) {
   }
 }
 
-// The measured times decide, whatever they are.
+// Which engine is faster depends on the machine, so the test expects what the measured times imply.
 TEST(LegacyGraphEngines, AreMeasuredBesideTheLegacyOnes) {
   for (const EngineSet engines : {EngineSet::kBoth, EngineSet::kLegacy}) {
     Options options = Planned();

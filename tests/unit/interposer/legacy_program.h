@@ -104,7 +104,7 @@ class Program {
     return store.Read(Problem(operation_), test::PlatformOf(functions))->rows;
   }
 
-  // What the interposer answers to a program that asks about its convolution.
+  // These return what the interposer answers to a program that asks about its convolution.
   size_t WorkspaceOf(int algorithm) {
     size_t bytes = 0;
     EXPECT_EQ(
@@ -141,7 +141,8 @@ class Program {
     call.workspace_bytes = bytes;
     return call;
   }
-  // The output of a call through the interposer; until then the output holds Before().
+  // Returns the output of a call through the interposer, after `change`. Before the call the output
+  // holds Before().
   Values Output(const std::function<void(cudnn::ConvolutionCall&)>& change) {
     return RunWith(
         [&](cudnn::ConvolutionCall call) {
@@ -152,7 +153,8 @@ class Program {
   }
   const Values& Before() const { return contents_[Written()]; }
   const Values& Expected() const { return expected_; }
-  // The output of a captured call, launched on `stream`; until then the output holds Before().
+  // Returns the output after `exec`, a captured call, ran on `stream`. Before that the output holds
+  // Before().
   Values Launched(CUgraphExec exec, CUstream stream) {
     return RunWith(
         [&](const cudnn::ConvolutionCall&) {
@@ -161,7 +163,7 @@ class Program {
         },
         0, 0);
   }
-  // The calls that wrote the caller's own output.
+  // Returns the calls that wrote the caller's own output.
   std::vector<Seen> OnCallersData() {
     const auto begin = reinterpret_cast<const char*>(buffers_[Written()]);
     std::vector<Seen> seen;

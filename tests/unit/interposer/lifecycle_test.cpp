@@ -33,10 +33,10 @@ class OutbidSteps : public Steps {
     return std::nullopt;
   }
 
-  int promises = 0;  // promises that were to be kept
+  int promises = 0;  // number of calls of Keep
 };
 
-// The first plan of the heuristics, which needs more than the user's limit.
+// Returns what is known of a heuristics list's first plan, which needs more than the user's limit.
 planning::Facts OverLimit() {
   planning::Facts facts;
   facts.problem = test::ProblemWith({.n = 8});

@@ -14,14 +14,14 @@ using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::SizeIs;
 
-// In seconds: enough to begin with one engine on a loaded machine, and used up once it has run
-// twice.
+// In seconds. Even a loaded machine begins with one engine; its two calls of kSlow use this up.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
-// No identity activation needs this algorithm, so any that is as exact may replace it.
+// Algorithm 1 alone serves identity activations, so any algorithm that is as exact may replace this
+// one.
 constexpr int kNamed = 2;
 
-// A sixth of the named algorithm's need.
+// Returns a sixth of the named algorithm's need.
 size_t Limit() {
   static const size_t limit = Program(Operation::kForward, Planned()).Need(kNamed, kImages) / 6;
   return limit;
@@ -49,7 +49,7 @@ TEST(LittleTime, IsSpentOnWhatKeepsTheLimit) {
   EXPECT_EQ(program.Fallbacks(), "[]");
 }
 
-// A call about which nobody asked runs as it is, and the report says why.
+// The program did not ask for the call's workspace beforehand, and there is no time to measure.
 TEST(LittleTime, ThatIsUsedUpIsSaid) {
   Options options = Hurried();
   options.tuning.kernel_seconds = 0;
@@ -72,6 +72,7 @@ TEST(LittleTime, ThatIsUsedUpIsSaid) {
 TEST(LittleTime, OfOneTurnIsFollowedByMoreAtLaterCalls) {
   Options options = Hurried();
   options.tuning.kernel_seconds = 1000;
+  // A turn takes an eighth of the time for measuring, here kTooLittle.
   options.tuning.process_seconds = 8 * kTooLittle / (1 - tuning::Budget::kComparingShare);
   options.tuning.after_calls = 0;
   Program program(Operation::kForward, options);

@@ -43,7 +43,8 @@ class NumberedKernel {
   cudnn::OwnedDescriptors descriptors_;
 };
 
-// The last field of a report. Parsing a report on 10,000 kernels takes seconds under ASan.
+// Returns the last field of a report as text: parsing a report on 10,000 kernels takes seconds
+// under ASan.
 std::string Fallbacks(Report& report) {
   const std::string json = report.Json("on", 0);
   return json.substr(json.rfind("\"fallbacks\":"));
@@ -74,7 +75,7 @@ TEST(ManyKernels, BeyondTheLastRememberedCallsRunAsAsked) {
 
   EXPECT_EQ(PiecesRun(setting, setting.Call()), size_t{kParts});
   EXPECT_EQ(PiecesRun(setting, last.Call()), size_t{kParts});
-  // This holds on a handle that never met this kernel, too.
+  // The last kernel is also divided on a handle that never called it.
   cudnnHandle_t another = nullptr;
   ASSERT_EQ(setting.interposer.sessions().Create(&another), CUDNN_STATUS_SUCCESS);
   cudnn::ConvolutionCall call = last.Call();
@@ -131,7 +132,8 @@ TEST(ManyKernels, BeyondTheLastAStrictLimitAndDeterminismAreKept) {
     cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
     setting.Plan(&finalized);
     EXPECT_EQ(finalized, CUDNN_STATUS_NOT_SUPPORTED) << strict;
-    // Graphs without a convolution are no concern of ucudnn's.
+    // A graph without a convolution is no kernel, so neither limit nor determinism is demanded of
+    // it.
     std::string json = setting.Json();
     const std::string convolution = "OPERATION_CONVOLUTION_FORWARD";
     json.replace(json.find(convolution), convolution.size(), "OPERATION_MATMUL");
@@ -140,7 +142,7 @@ TEST(ManyKernels, BeyondTheLastAStrictLimitAndDeterminismAreKept) {
   }
 }
 
-// Each shape comes once, and nothing is remembered about it.
+// Kernels that are called with an identity activation count, too, so their number is limited.
 TEST(ManyKernels, IdentityActivationsFillNoMemoryEither) {
   cudnn::Functions functions = test::RecordingFunctions();
   functions.cudnnGetActivationDescriptor = [](auto, auto* mode, auto* nan, double* coefficient) {

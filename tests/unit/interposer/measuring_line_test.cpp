@@ -35,7 +35,7 @@ class MeasuringLineTest : public ::testing::Test {
     problem_.w = {1, 3, 3};
     problem_.pad = {0, 1, 1};
   }
-  // A call of the program that waits for `duration` and tells every step meanwhile.
+  // Acts as a call of the program that waits for `duration` and calls Tell every 50 ms.
   void Wait(MeasuringLine& line, milliseconds duration) {
     const Waiting waiting(line);
     for (milliseconds past{0}; past < duration; past += milliseconds(50)) {

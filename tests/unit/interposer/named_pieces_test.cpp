@@ -48,7 +48,7 @@ struct Named : Program {
   }
 
   size_t Told() { return WorkspaceOf(kOnlyEngine); }
-  // The reason of the kernel that was reported first.
+  // Returns the reason of the kernel that was reported first.
   std::string Reason() { return ReportJson()["kernels"][0]["reason"]; }
   void ExpectPairs() {
     EXPECT_THAT(OnCallersData(),
@@ -132,8 +132,8 @@ TEST(NamedPieces, ServeScaledCalls) {
   program.ExpectPairs();
 }
 
-// The stand-in's only algorithm for pointers of any alignment needs no workspace. With this
-// function the named algorithm takes them, too, for pairs of images.
+// Makes the named algorithm take misaligned pairs of images, too: the stand-in takes misaligned
+// pointers only with an algorithm that needs no workspace.
 constexpr size_t kImageBytes = size_t{4} * 64 * sizeof(float);
 cudnnStatus_t ConvolveMisalignedPairs(cudnnHandle_t handle, const void* alpha,
                                       cudnnTensorDescriptor_t x_descriptor, const void* x,
@@ -271,7 +271,7 @@ TEST(NamedPieces, WhatAnIdentityActivationKeepsInsideTheLimitIsNoFallback) {
   EXPECT_EQ(program.Fallbacks(), "[]");
 }
 
-// A fourth of the total holds pairs of images, but not all images.
+// At most a fourth of a total may be assured: here that holds pairs of images, but not all images.
 size_t Total() { return 4 * NeedOfPairs(); }
 
 std::set<const void*> Workspaces() {

@@ -1,4 +1,4 @@
-// Tests native CUDA graphs of divided plans: their pieces are children in a row.
+// Tests native CUDA graphs of divided plans: the pieces are child graphs, one after the other.
 #include <gmock/gmock.h>
 
 #include <vector>
@@ -29,7 +29,7 @@ TEST(NativeGraphs, HoldThePieces) {
     GraphSetting setting({.operation = operation, .fused = operation == Operation::kForward});
     const auto plan = setting.Plan();
     const auto pack = setting.Pack();
-    // The pieces that run on a stream.
+    // Executes the pieces on a stream: the graph's pieces are compared with these.
     EXPECT_EQ(setting.interposer.graph().Execute(setting.handle, plan, pack), CUDNN_STATUS_SUCCESS);
     const std::vector<RecordedExecution> executed = Executions().calls;
     const auto expect_pieces = [&](const std::vector<CUgraph>& children) {
@@ -51,8 +51,8 @@ TEST(NativeGraphs, HoldThePieces) {
     expect_pieces({});
     const std::vector<CUgraph> children = cuda::ChildrenInARow(native.graph);
     ASSERT_THAT(children, SizeIs(executed.size()));
-    // Each piece is updated in its own child, also if the application made the graph another's
-    // child.
+    // Each piece is updated in its own child graph, also where the application has added the native
+    // graph to another graph.
     const NativeGraph outer;
     CUgraphNode node = nullptr;
     CUgraph inner = nullptr;
@@ -73,7 +73,7 @@ TEST(NativeGraphs, HoldThePieces) {
   }
 }
 
-// By then the plan has as many pieces, but of other sizes.
+// The division that the plan gets later has as many pieces, but of other sizes.
 TEST(NativeGraphs, KeepTheirDivisionWhenThePlanGetsAnother) {
   Options options = test::PlannedSetting::WithoutTime();
   options.policy = BatchSizePolicy::kAll;
@@ -132,8 +132,8 @@ TEST(NativeGraphs, AreOfAllPiecesOrUndivided) {
   setting.interposer.graph().Destroy(pack);
 }
 
-// The behaviour notes of `plan`'s engine. They are read as cudnn-frontend does: first their number,
-// then into an array with room for just that number, whatever room it claims.
+// Returns the behaviour notes of `plan`'s engine. They are read as cudnn-frontend does: first their
+// number, then into an array with room for just that number, whatever room it claims.
 std::vector<cudnnBackendBehaviorNote_t> NotesOf(GraphSetting& setting,
                                                 cudnnBackendDescriptor_t plan) {
   GraphPlans& graph = setting.interposer.graph();

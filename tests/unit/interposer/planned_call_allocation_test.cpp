@@ -1,4 +1,5 @@
-// Steady state: a planned call allocates nothing. A program of its own, because malloc is replaced.
+// Tests that a planned call allocates nothing. It is a program of its own because it replaces
+// malloc.
 #include <gtest/gtest.h>
 
 #include "convolution/partial_sums.h"

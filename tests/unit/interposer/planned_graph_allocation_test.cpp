@@ -1,4 +1,4 @@
-// Steady state of the graph API: an execution in pieces allocates nothing.
+// Tests that an execution of the graph API in pieces allocates nothing in steady state.
 #include <gtest/gtest.h>
 
 #include "graph_setting.h"

@@ -57,7 +57,7 @@ struct PlannedSetting {
     return ProblemWith({.n = kImages, .alignment = cudnn::kLegacyAlignment});
   }
   static Options WithPrimedSizes(Options options) {
-    // Policy auto would ask for other sizes.
+    // Policy kAuto would look for sizes that the store does not have.
     if (options.policy == BatchSizePolicy::kAuto) options.policy = BatchSizePolicy::kPowerOfTwo;
     return options;
   }

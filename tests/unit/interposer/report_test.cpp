@@ -193,9 +193,9 @@ TEST(Report, ADecisionTakenAnewTakesOverTheCalls) {
   const auto kernels = [&] { return json::parse(report.Json("on", 0))["kernels"]; };
   ASSERT_EQ(kernels().size(), 1u);
   EXPECT_EQ(kernels()[0]["reason"], "a faster engine that fits");
-  first->calls = 1;  // on another thread, which had the old decision in hand
+  first->calls = 1;  // counted by another thread, which still uses the old decision
   EXPECT_EQ(kernels().size(), 2u);
-  // The decision is as it was before: its record is still there, and counts.
+  // The next decision equals the first one, whose record is still there and takes over the calls.
   EXPECT_EQ(report.Record(DividedRecord(), second, fresh), first);
   EXPECT_FALSE(fresh);
   EXPECT_EQ(first->calls, 6);

@@ -27,7 +27,7 @@ Session* Open(SessionTable& table, uintptr_t number) {
                           [&](Session& session) { session.Open(nullptr, 0, Stream(number)); });
 }
 
-// A decision that no promise will overtake.
+// Returns a decision that no promise will overtake.
 std::unique_ptr<CallState> AsAsked() {
   static PromiseBook book;
   auto decision = std::make_unique<CallState>();

@@ -16,7 +16,7 @@ using ::testing::SizeIs;
 
 constexpr size_t kNeed = 2 * PlannedSetting::kPieceBytes;
 
-// Algorithm 0 needs a workspace.
+// Returns recording functions of which forward algorithm 0 alone needs a workspace.
 cudnn::Functions Needy() {
   cudnn::Functions functions = test::RecordingFunctions();
   functions.cudnnGetConvolutionForwardWorkspaceSize =
@@ -82,7 +82,7 @@ TEST(Unsettled, PiecesThatNothingReplacesDoNotRunBeforeTheyAreCompared) {
   kernel.Know({{{"legacy:0", 16, 2, kNeed, true}, 5, false},
                {{"legacy:0", 4, 1, PlannedSetting::kPieceBytes, true}, 5, false}});
   cudnn::ConvolutionCall call = kernel.Call(kNeed);
-  call.x = reinterpret_cast<void*>(0x10000008);  // only algorithm 0 may take it
+  call.x = reinterpret_cast<void*>(0x10000008);  // misaligned, so only algorithm 0 takes it
   ExpectUndividedInItsNeed(setting.Run(call));
 }
 
@@ -100,7 +100,7 @@ TEST(Unsettled, AFailedKernelRunsNoPiecesThatWereNotCompared) {
   ThisRecording().fail_at = 1;
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(3)) << "two pieces and what takes their place";
-  call.x = reinterpret_cast<void*>(0x10000008);  // only algorithm 0 may take it
+  call.x = reinterpret_cast<void*>(0x10000008);  // misaligned, so only algorithm 0 takes it
   ExpectUndividedInItsNeed(setting.Run(call));
 }
 
@@ -181,7 +181,7 @@ TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
   EXPECT_EQ(report["kernels"][0]["calls"], 129);
 }
 
-// A later call may know more, but not that the failed plan works.
+// The measurements of a later call do not prove that the failed plan works.
 TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
   PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::WithoutTime());
   OtherKernel kernel(setting);
@@ -197,7 +197,7 @@ TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
   EXPECT_EQ(run(-1), 4u);
   EXPECT_EQ(run(1), 3u) << "two pieces and what takes their place";
   for (int call = 3; call <= 100; ++call) EXPECT_EQ(run(-1), 1u) << call;
-  // Another handle does not use it either.
+  // Another handle does not run the failed plan, either.
   cudnnHandle_t other = nullptr;
   ASSERT_EQ(setting.interposer.sessions().Create(&other), CUDNN_STATUS_SUCCESS);
   cudnn::ConvolutionCall call = kernel.Call(PlannedSetting::kPieceBytes);
@@ -208,7 +208,7 @@ TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
               testing::HasSubstr("a piece of a plan failed"));
 }
 
-// In a capture nothing can be measured that would keep the limit; afterwards that is possible.
+// In a capture nothing can be measured, so no engine is known that keeps the limit.
 TEST(Unsettled, ARefusalInACaptureDoesNotOutliveIt) {
   Options options = PlannedSetting::WithoutTime();
   options.workspace_limit = PlannedSetting::kPieceBytes;

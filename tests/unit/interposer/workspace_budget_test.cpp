@@ -1,5 +1,5 @@
-// Tests a network's memory by itself, on the stand-in's driver: which owner has which segment, and
-// that no segment is lost when its owner goes.
+// Tests WorkspaceBudget by itself, on the stand-in's driver: which owner has which segment, and
+// that no segment is lost when its owner leaves.
 #include "interposer/budget/workspace_budget.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ namespace {
 
 using Known = KernelSequence::Known;
 
-// A different kernel for each `number`.
+// Returns a different kernel for each `number`.
 BudgetKernel Kernel(int number) {
   BudgetKernel kernel;
   kernel.problem.n = 1;
@@ -31,7 +31,7 @@ BudgetKernel Kernel(int number) {
   return kernel;
 }
 
-// A slow choice without workspace, and a fast one with `bytes`.
+// Returns a slow choice without workspace, and a fast one with `bytes`.
 std::vector<Configuration> Choices(size_t bytes) {
   return {{{{{"legacy:0", 1, 10, 0, true}, 1}}}, {{{{"legacy:1", 1, 1, bytes, true}, 1}}}};
 }
@@ -73,10 +73,10 @@ class WorkspaceBudgetTest : public test::DeviceTest {
     owner.capturable = true;
     return owner;
   }
-  // Runs the kernels of `calls` until their network is known, and divides.
   struct Call {
     int handle = 0, stream = 0, kernel = 0;
   };
+  // Runs the kernels of `calls` until their network is known, and divides. Kernel i needs bytes[i].
   void Learn(const std::vector<Call>& calls, const std::vector<size_t>& bytes) {
     Known known = Known::kNotYet;
     for (int iteration = 0; iteration < 300 && known == Known::kNotYet; ++iteration) {
@@ -97,7 +97,8 @@ class WorkspaceBudgetTest : public test::DeviceTest {
     const Status status = budget->Divide(kernels, std::move(choices), known);
     ASSERT_TRUE(status.ok()) << status.message();
   }
-  // Kernels 0 and 1 share one segment of 1000 bytes in `copies`; kernel 2 has another of 300.
+  // Makes a budget that follows a workspace plan: kernels 0 and 1 share one segment of 1000 bytes
+  // in `copies`, kernel 2 has another of 300.
   void Follow(size_t budget_bytes, size_t copies) {
     budget.reset();
     plan = {};
@@ -125,15 +126,15 @@ class WorkspaceBudgetTest : public test::DeviceTest {
   const char handles[kHandles] = {};
   OrderedHandles ordered;
   std::map<const void*, const void*> order;
-  planning::WorkspacePlan plan;  // outlives the network
+  planning::WorkspacePlan plan;  // outlives `budget`
   std::unique_ptr<WorkspaceBudget> budget;
 };
 
-// What was taken, and the lane that took it: calls that the program knows to be in order.
+// A segment, and the lane that took it: calls that the program knows to be in order.
 struct Taken {
   WorkspaceBudget::Segment segment;
   std::pair<int, int> lane;  // a declared group, or a handle and a stream
-  int kernel = 0;            // of those that the network planned for; -1: met later
+  int kernel = 0;            // its number in the division; -1: met later
 
   bool Shares(const Taken& other) const {
     const auto* const begin = static_cast<const char*>(segment.memory.data);
@@ -205,8 +206,8 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
     }
     ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     Learn(calls, bytes);
-    // A segment for each kernel may be faster if lanes that share a kernel would need segments of
-    // one size, but never if each lane has its own kernels.
+    // A segment for each kernel may be the faster division where lanes share a kernel, but never
+    // where each lane has its own kernels.
     const bool own = budget->SlotOwner({}, 0).kernel == 0;
     const bool in_common = std::any_of(calls.begin(), calls.end(), [&](const Call& one) {
       return std::any_of(calls.begin(), calls.end(), [&](const Call& other) {
@@ -219,7 +220,7 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
       EXPECT_LE(own, in_common);
       (own ? apart : together) += in_common;
     }
-    // More calls come later.
+    // Adds calls that were not made while the network was learned.
     for (int call = any(0, 6); call > 0; --call) {
       calls.push_back({any(0, kHandles - 1), any(0, kStreams - 1), any(0, kernels - 1)});
     }
@@ -229,7 +230,8 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
         held = false;
         ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
       }
-      // These calls' work is held up: nobody else gets yet what an owner gives up among them.
+      // An owner that takes a larger segment gives up its old one. While the streams are held up,
+      // no other owner can get that one.
       held = true;
       for (const CUstream stream : streams) {
         ASSERT_EQ(cuLaunchHostFunc(stream, wait, &held), CUDA_SUCCESS);
@@ -336,8 +338,8 @@ TEST_F(WorkspaceBudgetTest, KernelsThatAreMetLaterRunInWhatIsLeftOneAfterTheOthe
   }
 }
 
-// Whichever comes first, neither the segment that captures may need, nor kernels that the file
-// lacks, nor further streams take a copy that belongs to another stream.
+// Neither the segment that captures may need, nor kernels that the file lacks, nor a third stream
+// take a copy that is kept for another stream, whichever of them comes first.
 TEST_F(WorkspaceBudgetTest, CopiesOfAFilesSegmentAreKeptForTheirStreams) {
   for (const size_t left : {size_t{0}, size_t{400}, size_t{1000}}) {
     SCOPED_TRACE(left);
@@ -355,7 +357,7 @@ TEST_F(WorkspaceBudgetTest, CopiesOfAFilesSegmentAreKeptForTheirStreams) {
     EXPECT_EQ(Take({0, 2, 0}, 1000).memory.data, nullptr) << "a third stream";
     EXPECT_NE(Take({0, 2, 2}, 300).memory.data, nullptr) << "another segment";
     EXPECT_EQ(budget->bytes(), 2300 + left);
-    // Copies that nobody has any more are kept again.
+    // Once a handle is destroyed, the copies that it had are kept for the file's kernels again.
     Destroy(0);
     EXPECT_EQ(budget->bytes(), 0u);
     EXPECT_EQ(Take({1, 0, 9}, 1).memory.data != nullptr, left > 0);

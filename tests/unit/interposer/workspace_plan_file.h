@@ -14,7 +14,8 @@
 
 namespace ucudnn::test {
 
-// Micro-batches of an engine of an API.
+// What a workspace plan says of a kernel: the API and engine of its micro-batches, their images and
+// workspace (bytes).
 struct PinnedPieces {
   const char* api = "legacy";
   std::string engine = "legacy:1";
@@ -72,7 +73,7 @@ inline Options Following(const nlohmann::json& file) {
   Options options;
   options.policy = BatchSizePolicy::kPowerOfTwo;
   options.workspace_plan = Written(file);
-  options.lock_folder = "/dev/null";  // no file: other tests measure on the same device
+  options.lock_folder = "/dev/null";  // no lock file can be made there
   return options;
 }
 

@@ -190,12 +190,12 @@ TEST(PlanFile, IsFollowedOnceTheLibraryAnswers) {
   EXPECT_THAT(TheCalls(), Each(Field(&Seen::algorithm, 1)));
 }
 
-// The kernels in the file have their part of the budget before they come.
+// The file's kernels have their part of the budget before they run.
 TEST(PlanFile, KernelsThatItDoesNotHaveGetWhatItLeaves) {
   const size_t need = NeedOfPairs(Operation::kForward);
   for (const size_t left : {size_t{0}, need}) {
     nlohmann::json file = Totalled(PlanFile(Operation::kForward, need), 2 * need);
-    file["kernels"][0]["problem"]["k"] = 7;  // another kernel
+    file["kernels"][0]["problem"]["k"] = 7;  // another kernel than the program's
     file["total_bytes"] = need + left;
     Program program(Operation::kForward, Following(file));
     program.StorePairs();

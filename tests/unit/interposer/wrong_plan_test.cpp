@@ -16,7 +16,7 @@ constexpr std::pair<Operation, Wrong::How> kWrongs[] = {
     {Operation::kForward, Wrong::How::kOffByOneImage},
     {Operation::kBackwardFilter, Wrong::How::kIgnoresBeta}};
 
-// Stores that algorithm 1 in pairs of images, which is wrong, is the fastest.
+// Makes pieces of algorithm 1 wrong, and stores that its pairs of images are the fastest.
 void StoreWrongPlan(Program& program, Wrong::How how) {
   TheWrong() = {1, how};
   program.Store(0, kImages, 100);
@@ -87,7 +87,8 @@ TEST(WrongPlan, IsNeverUsedThroughAPromise) {
       StoreWrongPlan(program, how);
       const Told told = ask(program, *options.workspace_limit);
       EXPECT_EQ(told.bytes, *options.workspace_limit);
-      // Gradients of the filter need no more for all images, so that size alone promises no pieces.
+      // The filter gradient's algorithm 1 needs no more for all images than for pairs, so the size
+      // alone promises no pieces.
       const bool whole = told.bytes == program.Need(1, kImages);
       if (whole && std::string(name) == "GetWorkspaceSize") continue;
       for (int i = 0; i < 2; ++i) {

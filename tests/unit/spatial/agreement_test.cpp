@@ -67,8 +67,8 @@ TEST(Claims, HostileBytesAreRefusedOrReadAsTheyAre) {
       other[random() % other.size()] = static_cast<char>(random());
     }
     const Result<Claim> read = DecodeClaim(other);
-    // A claim that can be read is encoded again in the same way, except for how numbers were
-    // written.
+    // A claim that can be read keeps its meaning when it is encoded again; only numbers may be
+    // written in another way.
     if (!read.ok()) continue;
     const Result<Claim> again = DecodeClaim(EncodeClaim(*read));
     ASSERT_TRUE(again.ok()) << "seed " << seed << ", case " << i;
@@ -314,8 +314,7 @@ TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
   EXPECT_EQ(records.ahead(), 0U);
 }
 
-// Programs whose extents change with every call need no more memory, and nothing searches their
-// extents.
+// Programs whose extents change with every call need no more memory.
 TEST(Records, ExtentsAreKeptNoLongerThanTheirCalls) {
   const uint64_t most = CallRecords::MostAhead(2);
   CallRecords records(0, 2);
@@ -330,7 +329,7 @@ TEST(Records, ExtentsAreKeptNoLongerThanTheirCalls) {
   }
   EXPECT_TRUE(all[most - 1].expired());
   EXPECT_FALSE(all[most].expired());
-  // Without agreed extents all ranks have this rank's.
+  // Without agreed extents (null) all ranks are expected to have this rank's.
   const uint64_t next = 2 * most + 1;
   EXPECT_EQ(records.Add(RecordOf(next, {1, 5, 6}), nullptr), std::nullopt);
   ExpectContainsAll(records.AddOf(1, BytesOf(RecordOf(next, {1, 4, 6}))).value_or(""),
@@ -341,7 +340,8 @@ TEST(Records, RankThatIsTooFarAheadIsRefused) {
   CallRecords records(0, 2);
   uint64_t call = 0;
   while (!records.AddOf(1, BytesOf(RecordOf(call + 1, {1, 7, 6})))) ++call;
-  // Both ranks may be as far ahead as is allowed, one after the other.
+  // CallRecords has room for 2 * MostAhead records of a rank that this rank's own calls have not
+  // reached.
   EXPECT_GE(call, CallRecords::MostAhead(2));
   EXPECT_LE(call, 2 * CallRecords::MostAhead(2));
   for (uint64_t own = 1; own <= call; ++own) {

@@ -30,7 +30,8 @@ class Graph {
   CUgraphExec exec_ = nullptr;
 };
 
-// Gives `use` two calls at once: `first` of the rank on a's tensors, and `second` on b's.
+// Calls `use` with two calls: `first`'s on tensors of layer `a`, and `second`'s on tensors of layer
+// `b`.
 template <class First, class Second>
 std::pair<StripeResult, StripeResult> WithBoth(
     First& first, const SplitLayer& a, Second& second, const SplitLayer& b,

@@ -119,7 +119,7 @@ TEST_F(ExchangeTimesTest, CallsWithoutAFreeEventAreNotTimed) {
   EXPECT_EQ(Read(2).step.calls.size(), ExchangeTimes::kEvents / (2 * kSpans));
   Call(0, static_cast<int>(ExchangeTimes::kMostSpans) + 1);
   Steps(static_cast<int>(ExchangeTimes::kPeriod) - 2, 1);
-  // One call has too many spans.
+  // The first of these two calls has too many spans.
   Call(0, static_cast<int>(ExchangeTimes::kMostSpans) + 1);
   Call(0);
   EXPECT_EQ(Read(2).kernels[0].times.calls, 1u);

@@ -46,8 +46,8 @@ double Pick(const std::vector<double>& values, std::mt19937& random) {
   return values[static_cast<size_t>(Draw(0, static_cast<int>(values.size()) - 1, random))];
 }
 
-// One to five slices of one to four rows. In one of three cases a row has a single element, so that
-// slices of one row have one element per channel.
+// Returns a case of one to five slices of one to four rows. In one of three cases a row has a
+// single element, so that slices of one row have one element per channel.
 NormCase RandomCase(DataType type, std::mt19937& random) {
   std::vector<int64_t> heights(static_cast<size_t>(Draw(1, 5, random)));
   int64_t height = 0;
@@ -122,7 +122,7 @@ TEST_F(NormAlgebra, ResultsMayTakeThePlaceOfWhatTheyAreMadeOf) {
   });
 }
 
-// Slices that are equal and constant round nothing, however uneven they are.
+// In channels that are constant nothing rounds, however unequal the slices are.
 TEST_F(NormAlgebra, ConstantChannelsGiveTheBias) {
   OnRandomCases(20261129, 20, [&](NormCase whole, std::mt19937& random) {
     const size_t in_channel =

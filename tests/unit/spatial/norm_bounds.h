@@ -1,7 +1,7 @@
 // Bounds on how far batch normalisation of slices may differ from batch normalisation of the whole
-// on the stand-in, whose sums are fp64. The bounds are of first order, with u the unit roundoff of
-// statistics (fp64 for fp64 tensors, otherwise fp32) and t the unit roundoff of 16-bit tensors
-// (otherwise 0), which counts like u.
+// on the stand-in, whose sums are fp64. The bounds are of first order in u, the unit roundoff of
+// statistics (of fp64 for fp64 tensors, otherwise of fp32), and in t, the unit roundoff of 16-bit
+// tensors (otherwise 0).
 #pragma once
 
 #include <algorithm>
@@ -29,16 +29,17 @@ struct NormBounds {
                      : of.type == DataType::kBfloat16 ? 0x1p-8
                                                       : 0;
     const double slices = static_cast<double>(of.slices.size());
-    const double n = of.type == DataType::kDouble ? of.count() : 0;  // sums round, too
+    const double n = of.type == DataType::kDouble ? of.count() : 0;  // fp64 sums round, too
     const double x = Largest(of.x), i = Largest(inverses), scale = Largest(of.scale);
     const double alpha = std::abs(of.alpha), beta = std::abs(of.beta);
 
-    // A slice's mean, and the whole's, is off by `one`. Differences of means are at most 2 x; their
-    // weighted sum has a product and a sum for each slice.
+    // A slice's mean, and the whole's, is off by `one` at most. Differences of means are at most 2
+    // x; their weighted sum has a product and a sum for each slice.
     const double one = (1 + n) * u * x;
     const double shift = 2 * one + (2 * slices + 6) * u * x;
     mean = 2 * one + shift + u * x;
-    // Deviations of means are at most 2 x, biased variances at most x^2, of squares up to 4 x^2.
+    // Deviations of means are at most 2 x. Biased variances are at most x^2; they are sums of
+    // squares of at most 4 x^2.
     const double deviation = 2 * one + shift + 4 * u * x;
     const double own_variance = (n + 7) * 4 * u * x * x;
     variance = 5 * x * deviation + (12 + 10 * slices) * u * x * x + 2 * own_variance;
@@ -55,7 +56,7 @@ struct NormBounds {
         6 * u * (of.factor * unbiased * x * x + std::abs(1 - of.factor) * Largest(of.variance));
 
     // A gradient uses the saved statistics of the whole. Normalised numbers are at most `normal`,
-    // so dscale_r / c_r is at most slope normal and dbias_r / c_r at most slope.
+    // so the dscale of c elements is at most c slope normal, and their dbias at most c slope.
     const double slope = Largest(of.dy), normal = 2 * x * i;
     const double summing = (slices + 3 + 2 * n) * u;
     const double sums = std::abs(of.parameter_alpha) * of.count() * slope;
@@ -67,7 +68,8 @@ struct NormBounds {
     dx = (slices + 10 + 2 * n) * 2 * u * terms + 8 * u * (3 * terms + before) +
          4 * t * (terms + before);
     if (of.is_saved) return;
-    // Statistics that are found again change normalised numbers, and the factor of all of them.
+    // Statistics that nobody saved are computed again. Their errors move normalised numbers and
+    // stretch dx.
     const double moved = mean * i + 2 * x * inverse, stretched = inverse / i;
     dscale += sums * moved;
     dx += terms * stretched + alpha * scale * i * slope * 3 * normal * moved;

@@ -17,7 +17,7 @@
 
 namespace ucudnn::test {
 
-// The slices of a tensor that is cut along h alone.
+// Returns the slices of a tensor that is cut along h alone.
 inline std::vector<Box3> SlicesAlongHeight(const Spatial& extents,
                                            const std::vector<int64_t>& heights) {
   std::vector<Box3> slices;
@@ -34,7 +34,8 @@ struct NormCase {
   cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
   int spatial_rank = 2;
   std::vector<Box3> slices;  // by rank; together they are the whole
-  // Outputs hold what is read if beta is not 0 or factor is below 1.
+  // y, dx, mean, variance, dscale and dbias hold what is read of them if a beta is not 0 or factor
+  // is below 1.
   HostTensor x, y, dy, dx;
   HostTensor scale, bias, mean, variance, dscale, dbias;
   double alpha = 1, beta = 0, parameter_alpha = 1, parameter_beta = 0;
@@ -44,7 +45,7 @@ struct NormCase {
   HostTensor saved_mean, saved_inverse;
 
   NormCase() = default;
-  // Fills tensors with multiples of 1/16, around whole numbers in each channel, which every type
+  // Fills tensors with multiples of 1/16 around a whole number for each channel, which every type
   // holds. Cuts slices along h, with `heights` rows each, unless others are set later.
   NormCase(DataType of_type, int64_t n, int64_t c, const Spatial& extents,
            const std::vector<int64_t>& heights, std::mt19937& random)
@@ -239,8 +240,8 @@ struct NormRank {
       EXPECT_EQ(cuMemFree(scratch), CUDA_SUCCESS);
     }
   }
-  // Fills scratch memory like an earlier call might have. The default stream does it, and other
-  // streams do not wait for that stream.
+  // Fills scratch memory with NaN, as an earlier call might leave it. The memset runs on the
+  // default stream, for which other streams do not wait.
   void SpoilScratch() const {
     EXPECT_EQ(cuMemsetD8(scratch, 0xFF, statistics->scratch_bytes()), CUDA_SUCCESS);
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
@@ -313,8 +314,8 @@ class NormJob {
       ExpectOk(rank.statistics->FinishStatistics(rank.tensors->Gradient(handle_), rank.scratch));
     }
   }
-  // Copies messages: statistics, or sums of gradients. Makes the unbiased variance of a single
-  // element NaN, like a division by 0.
+  // Copies each rank's message, statistics or sums of gradients, to all ranks. Makes the unbiased
+  // variance of a slice of one element NaN, like a division by 0.
   void Exchange(bool is_statistics) {
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     const std::vector<int64_t> counts = whole_.Counts();

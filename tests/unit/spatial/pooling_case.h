@@ -29,7 +29,7 @@ struct WholePooling {
   ConvolutionProblem problem;  // of the whole, in its operation
   PoolingKind kind = kMax;
   double alpha = 1, beta = 0;
-  HostTensor x, y, dy, before;  // before: what beta reads
+  HostTensor x, y, dy, before;  // `before` is the output's content, which beta reads
 
   WholePooling(const ConvolutionProblem& of, const PoolingKind& kind_of, std::mt19937& random,
                int most)
@@ -136,7 +136,7 @@ inline void FillResult(WholePooling& whole) {
   whole.y = UndividedPooling(forward);
 }
 
-// Each rank chooses its tensors' layout and gaps itself.
+// Gives the tensors of each rank a random layout and gaps of their own.
 inline void LayAnyhow(std::vector<Stripe>& stripes, std::mt19937& random) {
   for (Stripe& stripe : stripes) {
     ConvolutionProblem& p = stripe.problem;
@@ -174,7 +174,7 @@ inline void ExpectItsPart(RankState& rank, const CutPooling& cut, const Stripe& 
       << Describe(cut.whole.problem);
 }
 
-// Expects this of every rank, in the pooling of its group.
+// Expects that each rank's call, made `times` times, gives its part of its group's pooling.
 inline void ExpectPartsOf(RankJob& job, const std::vector<CutPooling>& groups, int times = 1) {
   job.OnAll([&](RankState& rank) {
     const CutPooling& cut = groups[static_cast<size_t>(job.grid().GroupOf(rank.rank))];

@@ -18,14 +18,14 @@ inline void SetType(ConvolutionProblem& problem, DataType type) {
   problem.compute = type == DataType::kDouble ? type : DataType::kFloat;
 }
 
-// The grid of one group; the ranks of each group share images of their own.
+// Returns the grid of one group; the ranks of each group share images of their own.
 inline SpatialGrid OfOneGroup(SpatialGrid grid) {
   grid.n = 1;
   return grid;
 }
 
-// Parts whose extents and whose sum are powers of two, and uneven if possible. Axes that the grid
-// does not cut have the extents of `uncut`.
+// Returns parts whose extents and whose sum are powers of two, and uneven if possible. Axes that
+// the grid does not cut have the extents of `uncut`.
 inline AxisExtents PowersOfTwo(const SpatialGrid& grid, const Spatial& uncut) {
   const std::vector<std::vector<int64_t>> rows = {{},        {},           {2, 2},
                                                   {1, 1, 2}, {1, 1, 2, 4}, {1, 1, 2, 2, 2}};
@@ -37,8 +37,8 @@ inline AxisExtents PowersOfTwo(const SpatialGrid& grid, const Spatial& uncut) {
   return parts;
 }
 
-// Random extents of the parts along each axis that `grid` cuts; other axes keep the problem's
-// extents.
+// Returns random extents of the parts along each axis that `grid` cuts; other axes keep the
+// problem's extents.
 inline AxisExtents PartsOf(const SpatialGrid& grid, const ConvolutionProblem& problem, int least,
                            int most, std::mt19937& random) {
   AxisExtents extents;
@@ -52,7 +52,7 @@ inline AxisExtents PartsOf(const SpatialGrid& grid, const ConvolutionProblem& pr
   return extents;
 }
 
-// The slice of each rank of `grid`; `parts` are the extents of the parts along each axis.
+// Returns the slice of each rank of `grid`; `parts` are the extents of the parts along each axis.
 inline std::vector<Box3> SlicesOf(const SpatialGrid& grid, const AxisExtents& parts) {
   std::vector<Box3> slices;
   for (int rank = 0; rank < grid.Ranks(); ++rank) {
@@ -68,7 +68,7 @@ inline std::vector<Box3> SlicesOf(const SpatialGrid& grid, const AxisExtents& pa
   return slices;
 }
 
-// A layer with three taps along each axis that the grid cuts, in two or three dimensions.
+// Returns a layer with three taps along each axis that the grid cuts, in two or three dimensions.
 inline ConvolutionProblem SameOf(Operation operation, const SpatialGrid& grid, DataType type) {
   ConvolutionProblem problem = Layer(operation, 1);
   if (grid.d > 1) {
@@ -80,7 +80,7 @@ inline ConvolutionProblem SameOf(Operation operation, const SpatialGrid& grid, D
   return problem;
 }
 
-// Strides with gaps behind every row, plane, channel and image, in the order of `layout`.
+// Returns strides with gaps behind every row, plane, channel and image, in the order of `layout`.
 inline Strides WithGaps(Layout layout, const Extents5& extents, std::mt19937& random) {
   const std::array<size_t, 5> order = layout == Layout::kNchw
                                           ? std::array<size_t, 5>{4, 3, 2, 1, 0}
@@ -104,7 +104,8 @@ inline void AddGaps(SplitLayer& layer, std::mt19937& random) {
   }
 }
 
-// With eight channels in x and y every image begins at a multiple of 16 bytes in 16-bit types, too.
+// Returns a layer with eight channels in x and y, so that every image begins at a multiple of 16
+// bytes in 16-bit types, too.
 inline ConvolutionProblem OfAlignedImages(Operation operation, int images, DataType type) {
   ConvolutionProblem problem = Layer(operation, 1);
   problem.n = images;

@@ -28,11 +28,12 @@ struct JobOptions {
   bool times_exchanges = false;
   Transport transport = Transport::kAuto;
   bool exchanges_as_processes = false;  // through shared memory, although ranks are threads
-  std::string cudnn_file;               // NCCL is beside it; empty: unknown
+  std::string cudnn_file;               // NCCL is in this file's folder; empty: unknown
   // The tables of the ranks' split calls, which the caller keeps alive; null: the stand-in's.
   const cudnn::Functions* functions = nullptr;
   const cuda::Driver* driver = nullptr;
-  // Puts a channel of the test before the rank's; empty: none.
+  // Wraps the channel of the rank with this number in one of the test's; empty: no channel is
+  // wrapped.
   std::function<std::unique_ptr<transport::Channel>(int, std::unique_ptr<transport::Channel>)> wrap;
 };
 
@@ -44,12 +45,12 @@ struct RankState {
   cudnnHandle_t handle = nullptr;
   std::unique_ptr<spatial::GradientSums> sums;  // of this rank alone, as if it were a process
   std::unique_ptr<spatial::SplitCalls> calls;
-  transport::Ranks* ranks = nullptr;  // of `calls`
-  spatial::Declared declared;         // of the next calls
+  transport::Ranks* ranks = nullptr;  // owned by `calls`
+  spatial::Declared declared;         // what the next calls declare
 
   // Makes the call through the rank's split calls; the rank's own call is the stand-in's.
   cudnnStatus_t Run(const ConvolutionProblem& problem, const cudnn::ConvolutionCall& call);
-  // Runs the rank's stripe of the case in this way.
+  // Calls Run for `stripe` of `whole`.
   StripeResult RunStripe(const WholeCase& whole, const Stripe& stripe);
 };
 
@@ -80,7 +81,7 @@ class RankJob {
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
-// The stripes of a case, by rank, from the extents of the parts along each axis. Returns none if
+// Returns the stripes of a case, by rank, from the extents of the parts along each axis; none if
 // the case cannot be split like this.
 std::optional<std::vector<Stripe>> CutInto(const ConvolutionProblem& whole, const SpatialGrid& grid,
                                            const AxisExtents& extents);

@@ -27,7 +27,7 @@ void ExpectExact(RankJob& job, const WholeCase& whole, const std::vector<Stripe>
   }
 }
 
-// Random extents of parts: 1 to 4 times the stride along axes that the grid cuts.
+// Returns random extents of parts: 1 to 4 times the stride along axes that the grid cuts.
 AxisExtents RandomExtents(const SpatialGrid& grid, const ConvolutionProblem& problem,
                           std::mt19937& random) {
   AxisExtents extents;
@@ -59,7 +59,7 @@ ConvolutionProblem RandomSplittable(Operation operation, const SpatialGrid& grid
     p.dilation[axis] = pick(1, 2);
     p.stride[axis] = pick(1, 3);
     const int window = (p.w[axis] - 1) * p.dilation[axis] + 1;
-    // The window is transparent where the grid cuts: window - stride <= 2 pad <= window - 1.
+    // Convolutions can be cut along an axis where window - stride <= 2 pad <= window - 1.
     p.pad[axis] = std::max(0, (window - 1) / 2);
     p.x[axis] = window + pick(0, 4);
   }
@@ -70,15 +70,15 @@ ConvolutionProblem RandomSplittable(Operation operation, const SpatialGrid& grid
   return p;
 }
 
-// Returns whether the exchange of one image surely fits, with room for what small convolutions
-// need.
+// Returns whether the exchange of one image surely fits `bytes`, with room for what small
+// convolutions need.
 bool FitsOneImage(const std::vector<Stripe>& stripes, size_t bytes) {
   for (const Stripe& stripe : stripes) {
     ConvolutionProblem one = stripe.problem;
     one.n = 1;
     const size_t tensors =
         cudnn::ImageBytes(one) + cudnn::OutputBytes(one) + cudnn::FilterBytes(one);
-    // Results that are kept are results of all images.
+    // A result that is kept has all images, even if they are exchanged one at a time.
     const size_t kept = cudnn::OutputBytes(stripe.problem) + cudnn::ImageBytes(stripe.problem);
     if (3 * tensors + kept + 3000 > bytes) return false;
   }

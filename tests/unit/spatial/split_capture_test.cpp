@@ -11,12 +11,12 @@
 namespace ucudnn::test {
 namespace {
 
-// Each cause is reported once in a process.
+// Each cause is reported once in a process, so one test looks for all of them.
 TEST(SplitCaptureRefusals, AreToldInWords) {
   const SplitLayer layer(Operation::kForward, 4, 3), other(Operation::kBackwardData, 4, 3);
   testing::internal::CaptureStderr();
   {
-    RankJob job;  // whose ranks are threads on one device
+    RankJob job;  // its ranks are threads on one device
     ExpectExactOnAll(job, layer);
     job.OnAll([&](RankState& rank) {
       EXPECT_EQ(RunInGraph(rank, layer, 0).status, kRefused);
@@ -269,7 +269,7 @@ TEST_P(SplitCapture, ARankThatEndsLeavesNoOtherInALaunch) {
     EXPECT_TRUE(HasNan(result.output));
     EXPECT_TRUE(IsRightOrNan(result.output, layer.Part(rank.rank)));
   });
-  // The rank that ended hears no more.
+  // Rank 1, which ended, learns of no failure.
   ExpectContains(job.rank(0).ranks->Failure().value_or(""),
                  {"rank 1 ended after its device had begun 0 split calls",
                   "that of rank 0 waits in one more, split call 2"});
@@ -329,7 +329,7 @@ TEST_P(SplitCapture, MemoryOfAGraphIsTheNextOnesWhereItIsDestroyed) {
     With(rank, layer, [&](const RunCall& run_layer) {
       const Graph graph(rank, [&] { EXPECT_EQ(run_layer(), kFine); });
       graph.LaunchAndWait();
-      run(rank);  // beside a graph that lives
+      run(rank);  // the first graph still exists
       graph.LaunchAndWait();
       return kFine;
     });
@@ -367,13 +367,13 @@ cudnn::Functions CountingDescriptors() {
   return functions;
 }
 
-// The layer with 8 * `number` more elements between its images.
+// Returns `layer` with 8 * `number` more elements between its images.
 SplitLayer InLayout(SplitLayer layer, int number) {
   for (Stripe& stripe : layer.stripes) stripe.problem.x_strides[0] += 8 * number;
   return layer;
 }
 
-// A rank keeps a kernel for 16 layouts. A kernel may hold what was compiled for its layout.
+// A rank keeps a kernel for 16 layouts at most. A kernel may hold what was compiled for its layout.
 TEST_P(SplitCapture, AKernelLivesAsLongAsAGraphHasIt) {
   constexpr int kKept = 16;
   descriptors = 0;
@@ -525,7 +525,7 @@ TEST_P(SplitCapture, OrderIsComparedUpToTheEnd) {
       rank.calls->Leave();
     });
   });
-  // A rank that has left hears no more.
+  // A rank that has left learns of no failure, so the failures of both ranks are joined.
   std::string heard;
   for (int rank = 0; rank < job.size(); ++rank) {
     heard += job.rank(rank).ranks->Failure().value_or("");
@@ -560,7 +560,7 @@ TEST_P(SplitCapture, ACallMayWaitBehindManyLaunches) {
         EXPECT_EQ(run(), kFine);
         Sleep<100>(rank.stream);
       });
-      for (int i = 0; i < 60; ++i) graph.Launch();  // 6 s
+      for (int i = 0; i < 60; ++i) graph.Launch();  // 60 x 100 ms, more than the timeout
       return run();
     });
     ExpectPart(rank, layer, result);

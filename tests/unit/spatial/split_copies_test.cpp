@@ -98,7 +98,7 @@ TEST(SplitOnes, StripWithoutAFilterAlongItRunsEitherWay) {
   }
 }
 
-// A call on a whole image, of whatever extent, on every rank.
+// Returns a call that every rank makes on a whole image.
 ConvolutionProblem WholeOnEachRank(Operation operation) { return Layer(operation, 5); }
 
 TEST(SplitReplicated, CallsOnWholeTensorsRunAsTheyAre) {
@@ -170,7 +170,7 @@ TEST(SplitReplicated, OtherExtentsOnOneRankAreRefused) {
   EXPECT_EQ(statuses, Statuses(2, kRefused));
 }
 
-// Returns what the job's first call says about equal values.
+// Returns what is logged by a job whose ranks make one call twice, each on values of its own seed.
 std::string ToldOf(const std::vector<unsigned>& seeds) {
   RankJob job;
   testing::internal::CaptureStderr();

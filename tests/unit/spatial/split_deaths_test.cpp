@@ -86,8 +86,8 @@ struct Scenario {
   int victim;
 };
 
-// Lets a surviving rank call until a call is an error. Even the first call may be an error, since
-// the victim may have finished that call before.
+// Lets a surviving rank call until a call is an error. Even the first call may be one, since the
+// victim may be dead by then.
 void Survive(RankState& rank, const SplitLayer& layer) {
   const auto deadline = TestClock::now() + kBound;
   for (;;) {
@@ -102,8 +102,8 @@ void Survive(RankState& rank, const SplitLayer& layer) {
   }
 }
 
-// Lets a surviving rank launch a graph with the call, as all ranks do. What never came is NaN: rows
-// of a rank beside the victim, and every sum.
+// Lets a surviving rank launch a graph with the call, as all ranks do. Rows that never came to a
+// rank beside the victim are NaN, and so is every sum.
 void SurviveLaunch(RankState& rank, const SplitLayer& layer, int victim) {
   EXPECT_TRUE(layer.IsExactOn(rank));
   // The victim may die before this rank knows that all ranks have come here.
@@ -148,7 +148,7 @@ int Live(const Scenario& scenario, int number, const std::string& file) {
       return RunReal(call);
     });
     death.At(Stage::kAfterCall);
-    return kWrong;  // it did not die
+    return kWrong;  // the victim did not die
   }
   if (death.is_in_launch()) {
     SurviveLaunch(rank, layer, scenario.victim);
@@ -168,7 +168,7 @@ pid_t Start(const Scenario& scenario, int number, const std::string& file) {
   _exit(Live(scenario, number, file));
 }
 
-// The file in which a job meets, the only file that it has while it runs.
+// Returns the file in which the ranks of a job meet. While a job runs, it has no other file.
 std::string OwnFile(int job) {
   return testing::TempDir() + "ucudnn-deaths-" + std::to_string(getpid()) + "-" +
          std::to_string(job);
@@ -176,7 +176,7 @@ std::string OwnFile(int job) {
 
 // Runs a job for each scenario, all at once.
 void ExpectErrorsFollow(const std::vector<Scenario>& scenarios) {
-  // The children would inherit the failure.
+  // Children would inherit a failure of an earlier job and count it as theirs.
   if (testing::Test::HasFailure()) return;
   static int jobs = 0;
   std::vector<std::array<pid_t, kRanks>> children(scenarios.size());

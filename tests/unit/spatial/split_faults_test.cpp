@@ -64,7 +64,7 @@ TEST(SplitRefusals, CallThatOneRankCannotRunIsRefusedOnAll) {
       job, SplitLayer(Layer(Operation::kBackwardData, 1), job.grid(), {{{1}, {3, 4, 5}, {6}}}));
 }
 
-// Set: this thread's next wait for a stream returns an error of the device.
+// If set, this thread's next wait for a stream returns an error of the device.
 thread_local bool a_wait_fails = false;
 
 cuda::Driver DriverWhoseWaitsFail() {
@@ -109,7 +109,7 @@ TEST(SplitFaults, CallThatThrowsWhereItIsTriedLeavesNoDeviceMemory) {
   ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 3));
   const size_t before = FreeBytesOf(job);
   SplitLayer layer(Operation::kBackwardData, 4, 3);
-  layer.whole.beta = 1;  // its trial must not write to the caller's result
+  layer.whole.beta = 1;  // the call's trial must not write to the caller's result
   job.OnAll([&](RankState& rank) {
     const auto run = [&](const cudnn::ConvolutionCall& call) {
       if (rank.rank == 0) throw std::bad_alloc();
@@ -210,7 +210,7 @@ TEST(SplitAgreementEach, KernelThatIsNewOnOneRankIsMadeOnAll) {
   }
 }
 
-// There are more sizes than are kept.
+// 70 sizes are more than KernelTable keeps of one convolution (kMostExtents, 64).
 TEST(SplitAgreementEach, ManySizesAreExact) {
   RankJob job({.agrees_each_time = true});
   for (const int64_t rows : {3, 70, 3}) {
@@ -457,7 +457,7 @@ TEST(SplitFaults, LocalCallThatFailsLaterReturnsItsOwnError) {
     for (const int rank : {0, 2}) {
       const StripeResult& result = results[static_cast<size_t>(rank)];
       EXPECT_TRUE(result.status == kFine || result.status == kBroken);
-      // Rows were sent all the same, but a sum over ranks lacks a part.
+      // Rank 1 sent its rows although its own call failed, but the sum over ranks lacks its part.
       if (result.status == kFine && operation != Operation::kBackwardFilter) {
         EXPECT_EQ(result.output, layer.Part(rank));
       } else {
@@ -471,7 +471,7 @@ TEST(SplitFaults, LocalCallThatFailsLaterReturnsItsOwnError) {
   }
 }
 
-// Leaves the stream like an exchange that was ended: the stream runs on, and nothing has come.
+// Behaves like an exchange that was aborted: the stream runs on, and nothing has come.
 class LosingChannel : public CountingChannel {
  public:
   LosingChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic,
@@ -486,7 +486,7 @@ class LosingChannel : public CountingChannel {
   const std::atomic<bool>& loses_;
 };
 
-// The ReLU turns NaN into 0.
+// A ReLU turns NaN into 0, so NaN must be written behind it.
 TEST(SplitFaults, RowsThatNeverCameAreNanBehindAReluToo) {
   std::atomic<bool> loses = false;
   Traffic traffic;
@@ -588,7 +588,7 @@ TEST(SplitFaults, DeviceThatDoesNotComeToACallIsAnErrorOnAll) {
     for (const int rank : {0, 1}) {
       const StripeResult& result = results[static_cast<size_t>(rank)];
       EXPECT_TRUE(result.is_intact);
-      // Rows that came all the same are right.
+      // Rows may have arrived in spite of the failure; then the result is right.
       EXPECT_TRUE(result.output == layer.Part(rank) || HasNan(result.output)) << "rank " << rank;
     }
     ExpectContains(FailureOf(job), {"whose device lags behind", "split call 2"});
@@ -626,7 +626,8 @@ TEST(SplitFaults, DeviceThatComesLateToEachOfManyCallsIsWaitedFor) {
   ExpectExactOnAll(job, layer);
 }
 
-// Fails when `fails` is set, long after its calls have returned, as NCCL may.
+// A channel whose Check fails once `fails` is set, long after its calls have returned, as NCCL's
+// may.
 class FailingChannel : public CountingChannel {
  public:
   FailingChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic,
@@ -657,7 +658,7 @@ TEST(SplitFaults, ErrorOfAnExchangeThatHasReturnedIsToldAndEndsAll) {
   ExpectAllFailFromNowOn(job);
 }
 
-// The trial measures beside an exchange that is ready.
+// A channel takes device memory, so it must be there before the trial measures the rank's own call.
 TEST(SplitOrder, ChannelIsOpenBeforeARanksOwnCallIsTried) {
   std::array<std::atomic<bool>, 2> is_open = {false, false}, tried = {false, false};
   JobOptions options;
@@ -689,7 +690,7 @@ TEST(SplitSteady, CallsAllocateNothingAndMoveTheLeast) {
     const size_t free_before = FreeBytesOf(job);
     for (int i = 0; i < 10; ++i) ExpectExactOnAll(job, layer);
     EXPECT_EQ(FreeBytesOf(job), free_before);
-    // Each way one row of all images and channels travels.
+    // Each way one row of all images and channels travels: 2 images, 6 columns, 4 bytes.
     const int channels = operation == Operation::kForward ? 2 : 3;
     const int64_t row_bytes = int64_t{2} * channels * 6 * 4;
     EXPECT_EQ(before, 2 * row_bytes);

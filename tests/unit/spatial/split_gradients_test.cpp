@@ -137,7 +137,7 @@ TEST(SameGradient, RowsAreReceivedOnceForBothCalls) {
   }
 }
 
-// An equal pointer proves nothing.
+// An equal address does not prove equal values.
 TEST(SameGradient, OtherValuesAtTheSameAddressAreExchanged) {
   RankJob job;
   const GradientPair pair(job);
@@ -198,7 +198,7 @@ TEST(SameGradient, WhereImagesAreExchangedInSlicesEachCallExchangesItsOwn) {
   EXPECT_EQ(traffic.exchanges, 2 * both);
 }
 
-// The first and the last rank exchange rows, the ranks between them do not.
+// Taps are 12 rows apart, so only the first and the last rank exchange rows.
 TEST(SameGradient, RanksThatExchangeNothingAgreeWithThoseThatDo) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h4"}, traffic));
@@ -213,7 +213,8 @@ TEST(SameGradient, RanksThatExchangeNothingAgreeWithThoseThatDo) {
   }
 }
 
-// The image's layout is private to a rank: it makes its part anew, between the two calls.
+// In the second call one rank's tensor has a layout that is new to this rank, so it makes its
+// kernel anew. It must still have the rows of the first call.
 TEST(SameGradient, RowsAreKeptWhereOneRanksTensorLiesAsNeverBefore) {
   Traffic traffic;
   RankJob job(Counted({}, traffic));
@@ -255,7 +256,7 @@ TEST(SplitSlices, TravelTwoAtATime) {
   std::atomic<int> began = 0;
   job.OnAll([&](RankState& rank) {
     const StripeResult result = RunGiven(rank, layer, [&](const cudnn::ConvolutionCall& call) {
-      // Neither rank goes on before both have come here.
+      // Each rank waits here for the other.
       ++began;
       while (began < 2) std::this_thread::yield();
       if (rank.rank == 0) {
@@ -351,7 +352,7 @@ TEST(Deferred, CallsThatFollowAreExact) {
   }
 }
 
-// An optimizer's own thread waits for sums while the next calls come; it makes no calls.
+// An optimizer's own thread, which makes no calls, waits for sums while ranks make the next calls.
 TEST(Deferred, AnotherThreadMayAwait) {
   RankJob job;
   const SplitLayer layer = GradientPair(job).filter;
@@ -385,7 +386,7 @@ TEST(Deferred, AnotherThreadMayAwait) {
   for (std::thread& thread : waiting) thread.join();
 }
 
-// What the program says replaces what the options say, until a gradient has run.
+// Until a gradient has run, sums->Set() replaces what the options say about summing gradients.
 TEST(SplitReduce, HoldsFromBeforeTheFirstGradient) {
   Traffic traffic;
   RankJob job(Counted({}, traffic));
@@ -417,8 +418,8 @@ TEST(SplitReduce, OfGradientsThatAreSummedIsNotTakenBack) {
   }
 }
 
-// Sums cannot be left to the program while ranks agree on the first gradient, either. The refusal
-// waits for no call, since a call of another rank in this process may wait for the same thread.
+// Set(false) is also refused while ranks agree on the first gradient. The refusal waits for no
+// call, since a call of another rank in this process may wait for the same thread.
 TEST(SplitReduce, IsRefusedAtOnceWhileTheFirstGradientIsAgreedOn) {
   RankJob job;
   std::promise<void> agrees, said;

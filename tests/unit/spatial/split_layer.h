@@ -27,7 +27,7 @@ using TestClock = std::chrono::steady_clock;
 constexpr cudnnStatus_t kFine = CUDNN_STATUS_SUCCESS;
 constexpr cudnnStatus_t kRefused = CUDNN_STATUS_NOT_SUPPORTED;
 constexpr cudnnStatus_t kBroken = CUDNN_STATUS_EXECUTION_FAILED;
-// Much less than the default timeout of a job, which would end everything.
+// Much less than a job's default timeout (20 s), which would end whatever hangs.
 constexpr milliseconds kSoon{8000};
 
 inline ConvolutionProblem Layer(Operation operation, int height, int filter = 3) {
@@ -41,7 +41,7 @@ inline ConvolutionProblem Layer(Operation operation, int height, int filter = 3)
   return p;
 }
 
-// The extents of the image that is cut into parts of these extents.
+// Returns the extents of the image that is cut into parts of these extents.
 inline Spatial WholeOf(const AxisExtents& parts) {
   Spatial whole = {};
   for (size_t axis = 0; axis < 3; ++axis) {
@@ -56,7 +56,7 @@ inline void SetWhole(ConvolutionProblem& problem, const AxisExtents& parts) {
   SetPackedStrides(problem);
 }
 
-// Returns what `run` returns on each rank, at once.
+// Runs `run` on all ranks at once, and returns its results by rank.
 template <class Run>
 auto OnEach(RankJob& job, const Run& run) {
   std::vector<std::invoke_result_t<Run, RankState&>> results(static_cast<size_t>(job.size()));
@@ -82,7 +82,7 @@ struct OwnHandle {
   OwnHandle& operator=(const OwnHandle&) = delete;
 };
 
-// The part of an operation's whole output that the rank with `stripe` has.
+// Returns the part of an operation's whole output that the rank with `stripe` has.
 inline HostTensor PartOf(const HostTensor& output, Operation operation, const Stripe& stripe) {
   if (operation == Operation::kBackwardFilter) return output;
   return output.Box(operation == Operation::kForward ? stripe.windows : stripe.elements);
@@ -170,7 +170,8 @@ inline void ExpectExactOnAll(RankJob& job, const SplitLayer& layer) {
   }
 }
 
-// The line of the job's failure, if all ranks have the same one soon; otherwise empty.
+// Returns the line of the job's failure, if all ranks have the same one soon; otherwise an empty
+// text.
 inline std::string FailureOf(RankJob& job) {
   std::string line;
   const auto is_on_all = [&] {
@@ -254,7 +255,7 @@ class SilentChannel : public CountingChannel {
   }
 };
 
-// Puts a Channel before each rank's channel; `more` are its arguments behind `traffic`.
+// Wraps each rank's channel in a Channel, whose further arguments are `traffic` and `more`.
 template <class Channel = CountingChannel, class... More>
 JobOptions Counted(JobOptions options, Traffic& traffic, More&... more) {
   options.wrap = [&traffic, &more...](int, std::unique_ptr<transport::Channel> channel) {

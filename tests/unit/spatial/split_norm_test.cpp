@@ -188,7 +188,7 @@ void FillExactly(HostTensor& x, const Box3& slice, int64_t channel, std::mt19937
   }
 }
 
-// A case of whole numbers whose sums and weighted means are all exact.
+// Returns a case of whole numbers whose sums and weighted means are all exact.
 NormCase ExactCase(const SpatialGrid& grid, DataType type, std::mt19937& random) {
   const AxisExtents parts = PowersOfTwo(grid, {1, 2, 4});
   const Spatial extents = WholeOf(parts);
@@ -223,7 +223,6 @@ void ExpectToTheLastBit(const NormCase& whole, const std::vector<NormResult>& tr
   }
 }
 
-// No sum rounds here.
 TEST_P(SplitNorm, OfWholeNumbersIsThatOfTheWholeImageToTheLastBit) {
   RankJob job({.grid = GetParam(), .agrees_each_time = true});
   std::mt19937 random(21);
@@ -255,7 +254,7 @@ TEST(SplitNormPublished, DiHydrogensListIsThatOfTheWholeImage) {
     RankJob job({.grid = grid, .agrees_each_time = true});
     int64_t images = 4, channels = 1;
     for (const int64_t extent : {16, 15, 63, 99}) {
-      // Larger extents are tested only if one axis is cut, which takes no time.
+      // Where several axes are cut, larger extents would take long.
       if (extent > 16 && std::max(job.grid().h, job.grid().w) < job.size()) continue;
       AxisExtents parts;
       Spatial extents = {};

@@ -113,7 +113,8 @@ struct Passed {
   explicit Passed(int ranks) : calls(static_cast<size_t>(ranks)) {}
   std::mutex mutex;
   std::vector<std::vector<std::string>> calls;
-  std::map<std::pair<int, int>, uint64_t> gathers;  // by rank and listener
+  // The number of the latest gather, by rank and listener.
+  std::map<std::pair<int, int>, uint64_t> gathers;
 };
 
 class RecordingChannel : public CountingChannel {

@@ -7,7 +7,7 @@
 namespace ucudnn::test {
 namespace {
 
-// A pooling's problem, with one channel of y for each of x.
+// Returns a pooling's problem, with one channel of y for each of x.
 ConvolutionProblem Pooled(int images, int channels, const Spatial& x, const Spatial& w) {
   ConvolutionProblem p;
   p.n = images;
@@ -18,7 +18,8 @@ ConvolutionProblem Pooled(int images, int channels, const Spatial& x, const Spat
   return p;
 }
 
-// A random window. Along axes that `grid` cuts, w - stride <= 2 * pad < w, as a cut requires.
+// Returns a random window. Along axes that `grid` cuts, w - stride <= 2 * pad < w, as a cut
+// requires.
 ConvolutionProblem RandomWindow(const SpatialGrid& grid, std::mt19937& random) {
   ConvolutionProblem p;
   p.operation = Draw(0, 1, random) == 0 ? Operation::kForward : Operation::kBackwardData;
@@ -59,7 +60,7 @@ std::optional<CutPooling> RandomPooling(const SpatialGrid& grid, const PoolingKi
 class SplitPooling : public testing::TestWithParam<const char*> {};
 
 TEST_P(SplitPooling, IsThatOfTheWholeImage) {
-  // The rows of one rank may be new while another rank's are not.
+  // A kernel may be new on one rank while it is not on the others, so ranks agree at each call.
   RankJob job({.grid = GetParam(), .agrees_each_time = true, .ones = SpatialOnes::kSplit});
   const unsigned seed = 20261125;
   std::mt19937 random(seed);
@@ -253,7 +254,8 @@ struct GlobalCase {
   }
 };
 
-// A rank's own problem of a global pooling, but for the axes that `grid` cuts.
+// Returns a rank's problem of a global pooling. Along h and w its window covers `x` where `grid`
+// does not cut; GlobalCase sets it along the axes that `grid` cuts.
 ConvolutionProblem LocalOf(const SpatialGrid& grid, Operation operation, int images, int channels,
                            const Spatial& x) {
   ConvolutionProblem local = Pooled(images, channels, x, {1, 1, 1});
@@ -265,7 +267,7 @@ ConvolutionProblem LocalOf(const SpatialGrid& grid, Operation operation, int ima
   return local;
 }
 
-// Sums have another order, and each rank divides: (ranks + 2) roundings of the largest number.
+// Expects equality within `error` times the largest expected number.
 void ExpectNear(const HostTensor& actual, const HostTensor& expected, double error) {
   ASSERT_EQ(actual.extents, expected.extents);
   double largest = 0;
@@ -289,8 +291,8 @@ double RoundingOf(DataType type) {
   return 0x1p-53;
 }
 
-// A pooling over all of random parts of one group; none if its type cannot hold so many numbers.
-// All numbers differ, since cuts decide which of two equal maxima has the gradient.
+// Returns a pooling over all of random parts of one group; none if its type cannot hold so many
+// numbers. All numbers differ, since cuts decide which of two equal maxima has the gradient.
 std::optional<GlobalCase> RandomGlobal(const SpatialGrid& grid, const PoolingKind& kind,
                                        Operation operation, std::mt19937& random) {
   const int images = Draw(1, 3, random), channels = Draw(1, 4, random);
@@ -354,7 +356,7 @@ TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
       EXPECT_EQ(results[static_cast<size_t>(rank)], results[static_cast<size_t>(first)]);
     }
   }
-  // dy is rightly the same on all ranks, so no warning says so.
+  // dy must be equal on all ranks here, so no warning is logged.
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
@@ -381,8 +383,8 @@ TEST_P(GlobalPooling, OfWholeNumbersOverPowersOfTwoIsThatOfTheWholeImageToTheLas
   }
 }
 
-// The first element of `box` with the largest number of the channel; `largest` is set to that
-// number.
+// Returns the first element of `box` with the largest number of the channel, and sets `largest` to
+// that number.
 Extents5 FirstLargest(const HostTensor& x, int64_t n, int64_t c, const Box3& box, double& largest) {
   Extents5 first = {n, c, box[0].begin, box[1].begin, box[2].begin};
   largest = x.At(first);
@@ -570,7 +572,6 @@ TEST(SplitPoolingReplicated, OnOneRankAloneIsAnErrorOnAll) {
   EXPECT_EQ(RunWindows(job, {local, local}, kMax), Statuses({kBroken, kBroken}));
 }
 
-// If one rank's library fails, the other ranks have NaN.
 TEST(SplitPoolingFault, AStripeThatCannotBePooledIsNanOnTheOthers) {
   RankJob job({.grid = "h2", .ones = SpatialOnes::kReplicated});
   ConvolutionProblem local = Window(4, 4, 4);
@@ -607,8 +608,8 @@ TEST(SplitPoolingTraffic, IsTheLeast) {
     Operation operation;
     int64_t rows;  // each of two ranks receives them, with 4 columns, 2 channels, 2 images
   };
-  // With 3 rows, stride 1 and pad 1 a rank receives one row of x or of dy, and for a maximum two
-  // more of x.
+  // With windows of 3 rows, stride 1 and pad 1 a rank receives one row of x or of dy, and for a
+  // maximum two more of x. A message of a maximum also has an arrival number of 4 bytes.
   for (const Row& row :
        {Row{kKinds[2], Operation::kForward, 1}, Row{kKinds[3], Operation::kBackwardData, 1},
         Row{kMax, Operation::kForward, 1}, Row{kMax, Operation::kBackwardData, 3}}) {

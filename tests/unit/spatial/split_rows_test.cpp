@@ -6,7 +6,7 @@
 namespace ucudnn::test {
 namespace {
 
-// A random problem that ReadRowsBeside accepts. Its extents are the whole image's.
+// Returns a random problem that ReadRowsBeside accepts. Its extents are the whole image's.
 ConvolutionProblem RandomRows(const SpatialGrid& grid, std::mt19937& random) {
   const auto pick = [&](int least, int most) {
     return std::uniform_int_distribution<int>(least, most)(random);
@@ -25,7 +25,7 @@ ConvolutionProblem RandomRows(const SpatialGrid& grid, std::mt19937& random) {
   return p;
 }
 
-// The box of `whole` that is `elements`, extended by `pad` on every side, with zeros outside the
+// Returns the box `elements` of `whole`, extended by `pad` on every side, with zeros outside the
 // whole.
 HostTensor Padded(const HostTensor& whole, const Box3& elements, const Spatial& pad) {
   Extents5 extents = whole.extents;
@@ -49,7 +49,7 @@ HostTensor Padded(const HostTensor& whole, const Box3& elements, const Spatial& 
   return padded;
 }
 
-// Packed strides with `gap` more elements between rows.
+// Returns packed strides with `gap` more elements between rows.
 Strides WithGaps(const Extents5& extents, int64_t gap) {
   Strides strides;
   strides[4] = 1;

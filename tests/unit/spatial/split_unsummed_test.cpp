@@ -18,7 +18,8 @@ HostTensor SumOf(const std::vector<StripeResult>& results) {
   return sum;
 }
 
-// Each rank has its own part, and the program sums them. beta counts on every rank.
+// Each rank has its own part, and the program sums the parts. Every rank adds beta times the old
+// value.
 TEST(SplitUnsummed, PartsOfGradientsAddUpToTheWhole) {
   for (const char* const grid : {"h2", "h3", "h2w2"}) {
     Traffic traffic;
@@ -51,7 +52,8 @@ TEST(SplitUnsummed, PartsOfGradientsAddUpToTheWhole) {
   }
 }
 
-// The program's sum counts each copy once: the parts of the other ranks are 0.
+// Several ranks have copies of the same tensors. The parts of all but one are 0, so that the
+// program's sum counts a copy once.
 TEST(SplitUnsummed, PartsOfCopiesAddUpToTheWhole) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h2w2", .ones = SpatialOnes::kReplicated, .sums_gradients = false},

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMargin = 512;
 constexpr unsigned char kPattern = 0xA5;
 
-// Converts whole numbers that the type holds.
+// Returns the bits of a whole number that fp16 holds.
 uint16_t HalfOf(double value) {
   if (value == 0) return 0;
   int exponent = 0;
@@ -216,7 +216,8 @@ WholeCase WholeCase::Random(const ConvolutionProblem& problem, std::mt19937& ran
   whole.x = RandomTensor(ImageExtents(problem), 1, random);
   whole.w = RandomTensor(FilterExtents(problem), 1, random);
   whole.y = RandomTensor(OutputTensorExtents(problem), 1, random);
-  for (double& value : whole.Output().values) value *= 2;  // half of it is whole
+  // Even, so that results are whole with a beta of 0.5, too.
+  for (double& value : whole.Output().values) value *= 2;
   whole.fused.z = RandomTensor(OutputTensorExtents(problem), 1, random);
   whole.fused.bias = RandomTensor({1, problem.k, 1, 1, 1}, 3, random);
   return whole;

@@ -41,7 +41,7 @@ struct Scalar {
   }
 };
 
-// A tensor of random whole numbers from -most to most.
+// Returns a tensor of random whole numbers from -most to most.
 HostTensor RandomTensor(const Extents5& extents, int most, std::mt19937& random);
 
 // A tensor in device memory with any strides, between margins. Gaps and margins hold a pattern.
@@ -54,7 +54,7 @@ class DeviceTensor {
 
   void* data() const;
   HostTensor Read() const;
-  // Returns whether nothing but elements was written.
+  // Returns whether gaps and margins still hold the pattern.
   bool IsIntact() const;
 
  private:
@@ -94,7 +94,7 @@ struct Stripe {
   ConvolutionProblem problem;  // the rank's own, with its strides
   Box3 elements, windows;
 };
-// The stripe of a rank that has all of the image.
+// Returns the stripe of a rank that has all of the image.
 Stripe WholeStripe(const ConvolutionProblem& whole);
 
 // What a run of a stripe left behind.

@@ -1,5 +1,5 @@
-// Tests channels that are given up: nothing hangs, and nothing that was not received looks as if it
-// was.
+// Tests channels that are aborted: nothing hangs, and memory that received nothing does not look as
+// if it had.
 #include <dirent.h>
 #include <pthread.h>
 
@@ -69,7 +69,7 @@ TEST_P(AbortedChannels, ARankThatWaitsForOneThatNeverComesIsLetGo) {
       EXPECT_EQ(self.device.Download<unsigned char>(data + 64, 64),
                 std::vector<unsigned char>(64, 0xff));
     }
-    // The other rank, which has not come to the exchange, sees the abort, too.
+    // Rank 1, which did not call Exchange again, must learn of the abort, too.
     EXPECT_TRUE(Fails(channel));
     EXPECT_FALSE(channel.Exchange({&send, 1}, {&receive, 1}, self.device.stream).ok());
     EXPECT_FALSE(channel.AllReduce(data, 4, Element::kFloat32, self.device.stream).ok());
@@ -92,7 +92,7 @@ TEST_P(AbortedChannels, WhatIsReceivedWhileOneRankAbortsIsRightOrNan) {
         rounds.emplace_back(self.device, plan, round, self.rank, kSize);
       }
       ASSERT_EQ(cuStreamSynchronize(self.device.stream), CUDA_SUCCESS);
-      // All ranks abort, as the control plane makes them, one of them first.
+      // Rank 0 aborts first; the control plane would make the others abort soon after.
       const auto moment =
           std::chrono::microseconds(self.rank == 0 ? random() % 4000 : 4000 + random() % 2000);
       std::thread aborting([&] {
@@ -303,7 +303,7 @@ size_t SharedMappings() {
 }
 
 TEST(LoopbackChannel, LeavesNothingBehind) {
-  // The stand-in's devices have files of their own.
+  // Opens the files of the stand-in's devices before files are counted.
   RunRanks(3, 3, [](RankThread& self) { self.device.Allocate(4000); });
   const size_t files = OpenFiles();
   for (const bool aborted : {false, true}) {

@@ -272,7 +272,7 @@ TEST_P(Channels, RefuseAReductionWithoutRoom) {
     const CUdeviceptr data = self.device.Allocate(4000);
     self.device.Fill(data, 0, 4000);
     EXPECT_FALSE(channel.AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
-    // The buffer does not look like a sum.
+    // The buffer holds NaN, so that nobody takes it for a sum.
     EXPECT_EQ(self.device.Download<unsigned char>(data, 4000),
               std::vector<unsigned char>(4000, 0xff));
   });
@@ -290,7 +290,6 @@ TEST_P(Channels, FailOnAllRanksWhereOneHasNoRoom) {
   });
 }
 
-// The room that was agreed on before remains usable.
 TEST_P(Channels, KeepTheRoomThatTheyHadWhereThereIsNoMore) {
   Run(3, [&](RankThread& self, Channel& channel) {
     ASSERT_TRUE(channel.Reserve(100, 4000).ok());

@@ -25,7 +25,7 @@ const std::vector<Place> kProcessesWithGpus = {{"a", "1", "x"}, {"a", "2", "y"},
 const std::vector<Place> kProcessesOnOneGpu = {{"a", "1", "x"}, {"a", "2", "y"}, {"a", "3", "x"}};
 const std::vector<Place> kThreadsWithGpus = {{"a", "1", "x"}, {"a", "1", "y"}};
 const std::vector<Place> kThreadsOnOneGpu = {{"a", "1", "x"}, {"a", "1", "x"}};
-// Process numbers of different hosts mean nothing to each other.
+// Equal process numbers on different hosts are different processes.
 const std::vector<Place> kHosts = {{"a", "1", "x"}, {"b", "1", "y"}};
 const std::vector<Place> kContainersOnOneGpu = {{"a", "1", "x"}, {"b", "1", "x"}};
 const std::vector<Place> kMixed = {{"a", "1", "x"}, {"a", "1", "y"}, {"a", "2", "z"}};

@@ -18,14 +18,14 @@ using ::testing::HasSubstr;
 
 std::string RankText(int rank) { return "rank " + std::to_string(rank); }
 
-// Joins the ranks of `job` beside rank `victim`, which is `child`.
+// Joins the ranks of `job` but `victim`, and expects that `child`, which is the victim, has joined.
 std::vector<std::unique_ptr<Ranks>> JoinOthers(const Job& job, int victim, const Child& child) {
   auto joined = JoinAll(job, victim);
   EXPECT_EQ(child.Heard(), "joined");
   return joined;
 }
 
-// The failure, which must be the same on all ranks.
+// Returns the failure, which must be the same on all ranks.
 std::string FailureOfAll(const std::vector<std::unique_ptr<Ranks>>& joined) {
   for (const auto& one : joined) EXPECT_EQ(FailureOf(*one), FailureOf(*joined.front()));
   return FailureOf(*joined.front());
@@ -223,7 +223,7 @@ TEST_P(Deaths, OfAParentWhoseChildHoldsTheSocketsAreFoundByTheirSilence) {
   int life[2] = {};
   ASSERT_EQ(pipe(life), 0);
   Child child(RankThat(job.Of(victim()), [&](Ranks&, const Child::Tell& tell) {
-    if (fork() == 0) {  // ends when the test does
+    if (fork() == 0) {  // ends once the test closes the pipe
       close(life[1]);
       char byte;
       _exit(static_cast<int>(read(life[0], &byte, 1)));
@@ -242,7 +242,7 @@ TEST_P(Deaths, OfAParentWhoseChildHoldsTheSocketsAreFoundByTheirSilence) {
 TEST(DeathsInJoin, OfARankZeroThatListensAndIsStopped) {
   Job job(2);
   Child child(RankThat(job.Of(0), [](Ranks&, const Child::Tell&) {}));
-  // Rank 0 listens once it answers.
+  // Rank 0 listens as soon as a connection to its port succeeds.
   EXPECT_TRUE(Becomes([&] {
     return static_cast<bool>(
         ConnectTo(LoopbackAddress(job.meeting.place.port), Clock::now() + kLong).socket);

@@ -99,7 +99,7 @@ inline int WithChannel(RankProcess& self, Open open, const std::function<int(Cha
   return status;
 }
 
-// Kills this process in a while that depends on `seed`.
+// Kills this process after up to 20 ms, as `seed` says.
 inline void KillSelfLater(unsigned seed) {
   std::thread([time = std::chrono::microseconds(seed % 20000)] {
     std::this_thread::sleep_for(time);

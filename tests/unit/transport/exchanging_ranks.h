@@ -71,7 +71,7 @@ class RankDevice {
     EXPECT_EQ(cuMemcpyHtoDAsync(to, values.data(), values.size() * sizeof(Value), stream),
               CUDA_SUCCESS);
   }
-  // Reads after everything on the stream.
+  // Returns the values at `from` after everything on the stream has run.
   template <class Value>
   std::vector<Value> Download(CUdeviceptr from, size_t count) {
     std::vector<Value> values(count);
@@ -118,8 +118,8 @@ void Add(void* to, const void* from, size_t count) {
   }
 }
 
-// An addition on the processor, in the form in which the layer above passes it. It may be captured
-// like a kernel.
+// Adds on the processor, in the place of ChannelSetup::add. The addition may be captured like a
+// kernel.
 inline Status AddOnHost(CUdeviceptr to, CUdeviceptr from, size_t count, Element element,
                         CUstream stream) {
   void* const sum = hostgpuHostAlias(reinterpret_cast<void*>(to));
@@ -136,7 +136,8 @@ inline Status AddOnHost(CUdeviceptr to, CUdeviceptr from, size_t count, Element 
 
 // ---- Messages ----------------------------------------------------------------------------------
 
-// What rank `from` sends to `to` in a round. No byte is 0xff, which stands for what nobody sent.
+// Returns what rank `from` sends to `to` in a round. No byte is 0xff, which stands for what nobody
+// sent.
 inline std::vector<unsigned char> Content(int round, int from, int to, size_t bytes) {
   std::vector<unsigned char> content(bytes);
   uint32_t value = round * 7919 + from * 101 + to * 13 + 1;
@@ -171,7 +172,7 @@ class Plan {
   std::vector<std::vector<size_t>> bytes_;
 };
 
-// The buffers of one rank for one round of a plan, filled and enqueued on its stream.
+// The buffers of one rank for one round of a plan, whose contents are enqueued on its stream.
 struct Round {
   Round(RankDevice& device, const Plan& plan, int round, int rank, int size) {
     for (int peer = 0; peer < size; ++peer) {
@@ -235,7 +236,7 @@ void ExchangeAndSum(Rank& self, Channel& channel, const Plan& plan, unsigned see
 
 // ---- Ranks as threads --------------------------------------------------------------------------
 
-// Gathers between threads. A failure lets all ranks go, now and later.
+// Gathers between threads. Fail() ends all gathers, those that wait and later ones.
 class ThreadMeeting {
  public:
   explicit ThreadMeeting(int size) : size_(size), texts_(size), gatherers_(size) {

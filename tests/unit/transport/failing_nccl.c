@@ -1,4 +1,4 @@
-// An NCCL that moves nothing, fails or waits where it is told to, and counts what must be balanced.
+// An NCCL that moves nothing, fails or waits on demand, and counts open groups and communicators.
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>

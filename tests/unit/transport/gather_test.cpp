@@ -1,5 +1,5 @@
-// Tests gathers of ranks that are threads: their results, in which groups, and ranks that do not
-// come.
+// Tests gathers of ranks that are threads: their results in one group and in several, and ranks
+// that do not come.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,8 @@ TEST(Gather, GivesEveryRanksContributionInTheGroupsOrder) {
 TEST(Gather, GroupsMayBeInterleaved) {
   std::vector<Meeting> meetings = Meetings(Job(4));
   for (int rank = 0; rank < 4; ++rank) {
-    meetings[rank].membership = {rank, 4, rank % 2, 1 - rank / 2, 2};  // and in reverse order
+    // Each group numbers its ranks in reverse order.
+    meetings[rank].membership = {rank, 4, rank % 2, 1 - rank / 2, 2};
   }
   const auto joined = JoinThese(meetings);
   OnThreads(4, [&](int rank) {

@@ -47,8 +47,8 @@ class Graph {
   CUgraphExec exec_ = nullptr;
 };
 
-// Exchanges with all other ranks, and sums. Their content says in which round they took place; the
-// buffers stay the same.
+// One rank's exchanges with all other ranks, and its sums. Contents tell the round; all rounds use
+// the same buffers.
 class Traffic {
  public:
   template <class Rank>
@@ -147,7 +147,7 @@ struct GraphWay {
   int size;
 
   bool is_nccl() const { return open == OpenNccl; }
-  // NCCL is there only if its stand-in is.
+  // Returns false for NCCL if its stand-in was not built.
   bool IsThere() const { return !is_nccl() || access(HOST_DIR "/libnccl.so.2", R_OK) == 0; }
 };
 
@@ -610,7 +610,7 @@ TEST(LoopbackGraphs, RunBesideUncapturedCalls) {
   });
 }
 
-// No size has the word that means no message.
+// No size has the word 0, which means that there is no message.
 TEST(LoopbackGraphs, EverySizeHasAWord) {
   constexpr size_t kWords = size_t{1} << 32;
   EXPECT_EQ(SizeWord(1), 1U);
@@ -647,7 +647,7 @@ TEST(PeerGraphs, AreRefusedBeforeAnyRankIsWaitedFor) {
       });
       EXPECT_FALSE((*channel)->Check().ok());
       graph.Launch(stream);
-      // A buffer that was to be summed does not look like the sum.
+      // A buffer that was to be summed holds NaN, so that nobody takes it for the sum.
       const unsigned char expected = reduces ? 0xff : 0;
       EXPECT_EQ(self.device.Download<unsigned char>(data, 64),
                 std::vector<unsigned char>(64, expected));

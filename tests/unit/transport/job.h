@@ -26,7 +26,7 @@ using ucudnn::test::Becomes;
 
 inline constexpr Milliseconds kLong{60000};  // only a fault takes this long
 
-// A port that was free a moment ago.
+// Returns a port that was free a moment ago.
 inline uint16_t FreePort() {
   const Descriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address = {};
@@ -71,7 +71,7 @@ struct Job {
 
 using JoinResult = Result<std::unique_ptr<Ranks>>;
 
-// Runs `body` for all at the same time, each on a thread of its own.
+// Runs body(0) to body(count - 1) at the same time, each on a thread of its own.
 inline void OnThreads(int count, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
   for (int i = 0; i < count; ++i) threads.emplace_back([&body, i] { body(i); });
@@ -87,7 +87,7 @@ inline std::vector<std::unique_ptr<JoinResult>> JoinThese(const std::vector<Meet
   return joined;
 }
 
-// The meetings of all ranks of `job`, without that of `missing`.
+// Returns the meetings of all ranks of `job`, without that of `missing`.
 inline std::vector<Meeting> Meetings(const Job& job, int missing = -1) {
   std::vector<Meeting> all;
   for (int rank = 0; rank < job.size; ++rank) {
@@ -114,7 +114,7 @@ inline std::string JoinAndLeave(const Meeting& meeting) {
   return {};
 }
 
-// The failure that `ranks` learns of within the time that users are promised.
+// Returns the failure that `ranks` learns of within the time that users are promised.
 inline std::string FailureOf(const Ranks& ranks, Milliseconds most = Milliseconds(15000)) {
   EXPECT_TRUE(Becomes([&] { return ranks.Failure().has_value(); }, most));
   return ranks.Failure().value_or("none");
@@ -143,7 +143,7 @@ class Child {
     Kill();
     close(pipe_[0]);
   }
-  // The next line that the child tells, or "ended" if it tells no more.
+  // Returns the next line that the child tells, or "ended" if it tells no more.
   std::string Heard() const {
     std::string line;
     char byte;
@@ -166,8 +166,8 @@ class Child {
   pid_t pid_ = 0;
 };
 
-// What a rank in another process does: it joins, tells "joined" or the error, and goes on with
-// `body`.
+// Returns what a rank in another process does: it joins, tells "joined" or the error, and goes on
+// with `body`.
 inline std::function<void(const Child::Tell&)> RankThat(
     const Meeting& meeting, const std::function<void(Ranks&, const Child::Tell&)>& body) {
   return [meeting, body](const Child::Tell& tell) {

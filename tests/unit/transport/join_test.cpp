@@ -20,7 +20,7 @@ using namespace test;  // NOLINT
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// The line of ranks that must all fail with the same one.
+// Expects that all ranks fail with the same line, and returns the line.
 std::string LineOfAll(const std::vector<Meeting>& meetings) {
   const Clock::time_point begin = Clock::now();
   const auto joined = JoinThese(meetings);
@@ -261,7 +261,8 @@ TEST(Join, OfAJobOnThisHostAloneIsNotSeenByOthers) {
 TEST(Join, WithoutATokenAnotherHostIsRefusedWithWhatToSet) {
   Job job(2);
   job.meeting.token.clear();
-  job.meeting.place = {"192.0.2.1", 29999, {}};  // nobody's: reserved for documentation
+  // No host has this address, which is reserved for documentation.
+  job.meeting.place = {"192.0.2.1", 29999, {}};
   for (const int rank : {0, 1}) {
     EXPECT_THAT(Ranks::Join(job.Of(rank)).message(),
                 AllOf(HasSubstr("rank " + std::to_string(rank)),

@@ -1,4 +1,5 @@
-// Tests goodbyes: last texts, for whom ranks wait, and what is no failure any more.
+// Tests goodbyes: the last text of a rank, which ranks are waited for, and which ends are no
+// failures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 namespace ucudnn::transport::testing {
 namespace {
 
-// A function of the failing NCCL, which is loaded before the channel looks for one: it is the
-// process's own NCCL.
+// Returns a function of the failing NCCL. The first call loads that library, before a channel looks
+// for NCCL, so the channel finds it as the process's own.
 template <class Function>
 Function* OfFailingNccl(const char* name) {
   static void* const library = dlopen(FAILING_NCCL, RTLD_NOW | RTLD_LOCAL);
@@ -35,7 +35,7 @@ Result<std::unique_ptr<Channel>> OpenFailingNccl(const ChannelSetup& setup) {
 class NcclErrors : public ::testing::Test {
  protected:
   void SetUp() override { FailAt(""); }
-  // Threads of the channel may still be ending what failed.
+  // Threads of a channel that failed may still be destroying its communicator.
   void TearDown() override {
     EXPECT_TRUE(Becomes([] { return LivingCommunicators() == 0; }, milliseconds(10000)));
     EXPECT_EQ(OpenGroups(), 0);
@@ -131,7 +131,7 @@ TEST_F(NcclErrors, WithoutMoreRoomAReductionHasWhatItHad) {
   });
 }
 
-// NCCL does not say that it reduced nothing, but the buffer no longer holds its old numbers.
+// The failing NCCL reports success but reduces nothing. The buffer must not keep its old numbers.
 TEST_F(NcclErrors, AReductionThatNeverHappensLeavesNan) {
   RunChannels(1, 1, OpenFailingNccl, [](RankThread& self, Channel& channel) {
     ASSERT_TRUE(channel.Reserve(0, 4000).ok());

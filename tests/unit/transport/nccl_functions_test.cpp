@@ -1,4 +1,4 @@
-// Tests finding NCCL, and that one that is too old is refused by its name.
+// Tests where NCCL is found, and that a release that is too old is refused with its name and place.
 #include "transport/nccl_functions.h"
 
 #include <gtest/gtest.h>

@@ -176,7 +176,7 @@ TEST_F(NcclChannels, Threads_OpeningEndsInTime) {
       std::vector<std::string> answers;
       Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view) override {
         const std::string text(mine);
-        // The other rank has a version, and all goes well.
+        // The other rank answers with the same version, and with "+" where all goes well.
         return std::vector<std::string>{text,
                                         text == "+" ? text : text.substr(0, text.find('\n') + 1)};
       }

@@ -1,4 +1,4 @@
-// Tests posts: their order, also among gathers, what they cost, and who keeps them.
+// Tests posts: their order, also among gathers, what they cost, and how they wait for a listener.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -115,7 +115,7 @@ TEST(Posts, OneThatIsHeardAllocatesNothingOnAnyThread) {
 TEST(Posts, ThatTheOthersCannotTakeFastEnoughWaitInTheirOrder) {
   const Job job(3);
   const auto all = JoinAll(job);
-  constexpr int kPosts = 300;  // 30 MB
+  constexpr int kPosts = 300;  // 300 x 100,000 bytes = 30 MB
   std::atomic<int> wrong = 0, heard = 0;
   for (size_t rank = 1; rank < 3; ++rank) {
     all[rank]->OnPost([&, next = 0](int, std::string_view record) mutable {
@@ -160,7 +160,7 @@ TEST(Posts, ThoseToOneRankReachItAloneInOrderWithThoseToAll) {
   }
   for (int i = 0; i < 50; ++i) {
     all[4]->Post("a" + std::to_string(i));
-    all[4]->Send(2, "o" + std::to_string(i));  // rank 5 of the job
+    all[4]->Send(2, "o" + std::to_string(i));  // rank 2 of its group is rank 5 of the job
     all[0]->Send(1, "h" + std::to_string(i));
   }
   EXPECT_TRUE(Becomes([&] { return count[5] == 100 && count[3] == 50 && count[1] == 50; }));

@@ -74,7 +74,7 @@ int ExchangeUntilFailure(RankProcess& self, Channel& channel, unsigned seed) {
                           .AllReduce(sums + round * kCount * sizeof(float), kCount,
                                      Element::kFloat32, self.device.stream)
                           .ok();
-    // No rank runs ahead of the others for ever.
+    // Waits now and then, so that no rank runs far ahead of the others.
     if (round % 8 == 7 && good) cuStreamSynchronize(self.device.stream);
     if (!good || !channel.Check().ok()) break;
   }

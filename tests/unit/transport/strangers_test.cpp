@@ -111,8 +111,8 @@ TEST_F(StrangersTest, OneWithAnotherTokenLearnsThatAndNoMore) {
 }
 
 TEST_F(StrangersTest, AGreetingIsNoFurtherReadWithoutItsToken) {
-  // The beginning is right and the token is not: what follows is not read, even if it could not be
-  // understood.
+  // The hello begins correctly, but its token is wrong. Rank 0 must decide without the rest, which
+  // is cut off here.
   std::string body = PackHello(job_.Of(1), "wrong");
   body.resize(8 + kLongestToken);
   const Descriptor socket = ConnectedTo(job_);
@@ -128,7 +128,7 @@ TEST_F(StrangersTest, CrowdsOfThemDoNotKeepTheRanksOut) {
   ASSERT_TRUE(joined.ok()) << joined.message();
   first_.join();
   EXPECT_TRUE(joined.value()->Failure() == std::nullopt);
-  // The destructor needs a job that waits.
+  // The destructor of StrangersTest needs a job that waits for rank 1.
   ranks_.reset();
   first_ = std::thread([this] { ranks_ = std::move(Ranks::Join(job_.Of(0)).value()); });
 }
