@@ -187,9 +187,7 @@ TEST(PublishedTables, DividedIsNeverSlowerThanWholeAndMoreRoomOrSizesNeverSlowDo
       }
     }
   }
-  EXPECT_GT(
-      faster,
-      1000);  // of 258 * 3 * 5 kernels and limits; shows that the two sides are not simply equal
+  EXPECT_GT(faster, 1000);  // of 258 * 3 * 5, so the two sides are not simply equal
 }
 
 TEST(PublishedTables, DesirableSetsAreWhatNoDivisionBeats) {
