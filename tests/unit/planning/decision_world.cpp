@@ -6,8 +6,7 @@
 namespace ucudnn::planning {
 namespace {
 
-constexpr size_t kMostSubstitutes =
-    3;  // Decide times at most so many substitutes against each other
+constexpr size_t kMostSubstitutes = 3;  // at most so many are timed against each other
 
 bool IsAmong(const std::vector<PieceName>& pieces, const EngineId& engine, int number) {
   return std::find(pieces.begin(), pieces.end(), PieceName(engine, number)) != pieces.end();

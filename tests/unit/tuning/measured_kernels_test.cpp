@@ -279,8 +279,7 @@ TEST_F(MeasuredKernelsTest, ThreadsShareOneMeasurement) {
 TEST_F(MeasuredKernelsTest, AKernelTooSlowToCompareIsNotComparedForEver) {
   Tuning bounds;
   bounds.kernel_seconds = 1e-7;
-  MeasuredKernels kernels(nullptr, bounds,
-                          "/no such folder");  // without a lock that other processes share
+  MeasuredKernels kernels(nullptr, bounds, "/no such folder");  // shares no lock
   const MicroConfiguration undivided = {"legacy:0", 8, 1, 0, true};
   const Configuration configuration = {{{{"legacy:0", 4, 1, 0, true}, 2}}};
   const Trust first = kernels.Verify(device_, Problem(), {configuration, undivided, Proof::kOnce});
