@@ -298,7 +298,7 @@ def write_caffe():
             return name
 
         x = conv("conv1", "data", 64, 7, 2)
-        # This rounds as torch does; Caffe's own rounding would give 57 rows.
+        # FLOOR rounds as torch does; Caffe's own rounding would give 57 rows.
         net.layer("pool1", "Pooling", [x], ["pool1"], "pooling_param { pool: MAX kernel_size: 3 stride: 2 pad: 1 round_mode: FLOOR }")
         x = "pool1"
         for stage, k in enumerate((64, 128, 256, 512), 2):

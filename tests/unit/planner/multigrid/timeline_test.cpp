@@ -1,4 +1,4 @@
-// Tests timelines of cycles: which steps ran on which lane, in which order.
+// Tests timelines of cycles: which steps ran on which lane, and in which order.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -11,7 +11,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// A timed solve of a chain over a ring.
+// Solves a RingChain and records its timeline.
 struct TimedSolve {
   explicit TimedSolve(int lane_count)
       : hierarchy(*Hierarchy::Make(35, {4}, 3)),
@@ -22,7 +22,7 @@ struct TimedSolve {
     system.emplace(std::move(*BlockSystem::Make(timed, hierarchy, lanes, Storage::kAll, first)));
   }
 
-  // Ends each cycle, as a solve on the host does.
+  // `watch` ends each cycle of the timeline, as solves on the host do.
   void Solve(int cycles) {
     SolveOptions options = {.cycles = cycles};
     options.watch = [&](int, double) {
@@ -40,7 +40,7 @@ struct TimedSolve {
   RingChain chain{1};
   TimedPropagator timed;
   std::optional<BlockSystem> system;
-  std::vector<std::vector<int64_t>> stepped;  // by cycle and level
+  std::vector<std::vector<int64_t>> stepped;  // number of steps, by cycle and level
 };
 
 TEST(Timeline, HasEveryStepOfACycleOnce) {
