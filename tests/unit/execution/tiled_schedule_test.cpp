@@ -279,8 +279,7 @@ TEST_F(TiledRuns, ComputeWhatTheWholeDoes) {
   EXPECT_GT(fused_, cases / 20);
 }
 
-// Runs `right` with a call that `spoil` has changed, so that it computes something else than its
-// part.
+// Changes `call` so that a piece which should compute `part` computes something else.
 using Spoil = void (*)(const ConvolutionProblem& part, cudnn::ConvolutionCall& call);
 
 class SpoiltPiece : public cudnn::Piece {

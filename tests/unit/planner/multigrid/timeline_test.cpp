@@ -77,18 +77,19 @@ TEST(Timeline, SpansOfALaneFollowEachOther) {
   EXPECT_LE(timeline.MeanConcurrency(), 3);
 }
 
-// The finest level is relaxed three times: the F-points of 9 blocks, where the last block has 3
-// steps and no C-point after them.
+// Two cycles relax the finest level three times. It has 9 blocks of F-points; the last has 3 steps
+// and no C-point behind it.
 TEST(Timeline, ABlocksFPointsAreOneSpan) {
   TimedSolve solve(2);
   solve.Solve(2);
-  std::map<std::pair<int, int>, int> times;  // by first step and number of steps
+  std::map<std::pair<int, int>, int> times;  // number of spans, by first step and number of steps
   for (const StepSpan& span : solve.timed.Timeline().spans) {
     if (span.level == 0) ++times[{span.first, span.steps}];
   }
   std::map<std::pair<int, int>, int> expected;
   for (int block = 0; block < 8; ++block) {
-    // The first F-relaxation of the second cycle is the one that ended the first cycle.
+    // The F-relaxation that ends the first cycle also begins the second, so it is not in the second
+    // cycle's timeline.
     expected[{4 * block, 3}] = 2;
     expected[{4 * block + 3, 1}] = 2;
   }
@@ -103,7 +104,7 @@ TEST(Timeline, TheCoarsestLevelIsSolvedInOneSpan) {
   for (const StepSpan& span : solve.timed.Timeline().spans) {
     if (span.level == 2) coarsest.emplace_back(span.first, span.steps);
   }
-  // Its two steps are made for the right sides, and then solved.
+  // One span steps for the right sides, the other solves.
   EXPECT_EQ(coarsest, (std::vector<std::pair<int, int>>{{0, 2}, {0, 2}}));
 }
 
