@@ -19,8 +19,8 @@ using test::Undivided;
 
 void Trial::Prepare() {
   Random random(call_.data_seed, {});
-  // If partial sums are rounded to the 8 bits of bfloat16, data of -1, 0 and 1 that are mostly 0
-  // keep them exact.
+  // Partial sums may be rounded to bfloat16, which has 8 significant bits. Data of -1, 0 and 1 that
+  // are mostly 0 keep the sums so small that bfloat16 holds them exactly.
   const bool partials = SumsPartials(call_.what.problem);
   convolution_.Fill([&]() -> double {
     if (partials) return random.Chance(75) ? 0 : static_cast<double>(random.Between(-1, 1));

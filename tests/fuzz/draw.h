@@ -29,7 +29,7 @@ struct Setting {
 };
 Setting DrawSetting(uint64_t seed, long number);
 
-// A number of bytes relative to a base, which is known only when the bytes are needed.
+// Is a number of bytes relative to a base, which is known only when the bytes are needed.
 struct Amount {
   enum class Base { kNothing, kTold, kNeed } base = Base::kNothing;
   int64_t difference = 0;
@@ -40,7 +40,7 @@ struct Amount {
 // Names the query by which the caller finds its algorithm and workspace.
 enum class Protocol { kNone, kWorkspaceSize, kGet, kFind, kFindEx };
 
-// What is wrong with the descriptors of a call.
+// Names what is wrong with the descriptors of a call.
 enum class Fault { kNone, kOutputBatch, kFilterChannels, kTypes };
 
 struct Call {
@@ -65,7 +65,7 @@ struct Call {
 Call DrawCall(uint64_t seed, long number, const Setting& setting,
               std::optional<int> images = std::nullopt);
 
-// Each returns one line.
+// Each of these returns one line.
 std::string Describe(const Setting& setting);
 std::string Describe(const Call& call);
 

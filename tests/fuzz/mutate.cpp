@@ -29,7 +29,7 @@ std::string Part(const std::string& bytes, Random& random) {
                                  0, random.Chance(80) ? std::min<int64_t>(most, 64) : most)));
 }
 
-// Replaces a number in a text by a number of this list.
+// Replaces a number in a text by a number that a reader may mishandle.
 void ChangeNumber(std::string& bytes, Random& random) {
   size_t begin = Place(bytes, random);
   while (begin < bytes.size() && !IsDigit(bytes[begin])) ++begin;

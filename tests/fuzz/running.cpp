@@ -162,7 +162,8 @@ void Trial::CheckFailure(cudnnStatus_t status, size_t bytes, int failing_piece,
   if (status != CUDNN_STATUS_EXECUTION_FAILED && status != real_) {
     return Wrong("a failing piece becomes status " + Text(status));
   }
-  // Pieces of only one algorithm may have no undivided engine to fall back on.
+  // A misaligned call and an identity activation are each served by one algorithm alone, whose
+  // pieces may have no undivided engine to fall back on.
   if (!aligned_ || call_.what.extra == Extra::kIdentity) return;
   // Nothing may run again if a piece may have changed the output that a rerun would read.
   if (failing_piece > 1 && call_.what.scales.beta != 0) return;

@@ -26,8 +26,8 @@ TEST(Offsets, AreThoseOfTheImagesBefore) {
   EXPECT_EQ(AtImage(problem, {}, 5).x, size_t{10} << 40);
 }
 
-// The last tile computes rows 3 to 5 of the output for the second half of the output channels.
-// These read rows 2 to 5 of the image.
+// The last tile computes rows 3 to 5 of the output for the second half of the output channels, from
+// rows 2 to 5 of the image.
 TEST(Offsets, OfATileAreThoseOfItsFirstElements) {
   const ConvolutionProblem whole =
       test::ProblemWith({.n = 1, .c = 3, .k = 4, .x = {1, 6, 8}, .type = DataType::kHalf});

@@ -51,7 +51,7 @@ std::vector<ConvolutionProblem> Layers() {
   layers.push_back(test::ProblemWith({.c = 32, .k = 32, .groups = 32, .x = {1, 28, 28}}));
   layers.push_back(test::ProblemWith(
       {.spatial_rank = 3, .c = 16, .k = 32, .x = {16, 24, 24}, .w = {3, 3, 3}, .pad = {1, 1, 1}}));
-  // TensorFlow pads strided convolutions at their ends alone.
+  // TensorFlow pads strided convolutions only at the end of each axis.
   ConvolutionProblem uneven = test::ProblemWith(
       {.c = 64, .k = 64, .x = {1, 56, 56}, .pad = {0, 0, 0}, .stride = {1, 2, 2}});
   uneven.extra_pad = {0, 1, 1};

@@ -88,8 +88,7 @@ class Harness {
     bias_ = {&alpha2_, call.descriptors.y, z, nullptr, bias, nullptr};
     call.bias = &bias_;
   }
-  // Makes `call` pass `operand` at `pointer`, as calls of graph plans do with what is fused behind
-  // the convolution.
+  // Makes `call` pass the fused operand `operand` at `pointer`, as calls of graph plans do.
   void SetFused(const cudnn::FusedOperand& operand, void* pointer) {
     fused_operand_ = operand;
     fused_.operands = {&fused_operand_, 1};

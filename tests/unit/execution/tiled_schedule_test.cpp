@@ -30,7 +30,7 @@ using Reads = FusedStep::Reads;
 
 using Bytes = std::vector<std::byte>;
 
-// Encodes `number` in `type`. Of a 16-bit type it may be -1, 0 or 1 alone.
+// Encodes `number` in `type`. In 16-bit types it must be -1, 0 or 1.
 void Encode(DataType type, int number, std::byte* to) {
   const auto narrow = static_cast<float>(number);
   if (type == DataType::kDouble) {
@@ -79,7 +79,7 @@ size_t ElementsOf(const ConvolutionProblem& problem, int64_t channels, const Spa
   return static_cast<size_t>(ViewSpan(problem.n, channels, extents, strides));
 }
 
-// Runs one plan of a whole convolution, with its operands, and its tiles.
+// Runs plans of whole convolutions, and the same convolutions in tiles.
 class TiledRuns : public test::DeviceTest {
  protected:
   TiledRuns() { EXPECT_EQ(functions_.cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS); }

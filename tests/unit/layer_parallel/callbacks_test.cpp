@@ -98,8 +98,8 @@ TEST(LayerParallelCallbacks, WhicheverCallFailsItsCodeComesBackAndTheSolverWorks
   }
 }
 
-// When a solve fails, the queues must be empty: a device would still use the memory of states that
-// is freed next.
+// The queues must be empty when a failed solve returns, because the program may free the memory of
+// states next.
 TEST(LayerParallelCallbacks, WhereQueuesFailNothingIsUnderWay) {
   for (const std::string name : {"combine", "squared_distance", "step", "join", "wait"}) {
     for (int call = 1; call < 200; call += 1 + call / 4) {

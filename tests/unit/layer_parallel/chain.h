@@ -22,8 +22,7 @@ constexpr double kTolerance = 1e-11;
 // gain of 1 over a time of 1. The factor 10 leaves room for it.
 constexpr double kError = 10 * kTolerance;
 
-// Keeps the work of lanes until somebody waits. Work that no join orders runs in the order that
-// shows a missing join.
+// Keeps the work of lanes until somebody waits, and runs it in an order that shows missing joins.
 class Queues {
  public:
   explicit Queues(int lanes) : given_(lanes) {}

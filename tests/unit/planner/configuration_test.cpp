@@ -116,7 +116,7 @@ TEST(Configurations, AreAllThatDivideTheOutput) {
       for (const bool uneven : {false, true}) {
         ConfigurationOptions options;
         options.uneven = uneven;
-        // Layers are grouped by shape, since deep networks repeat shapes often.
+        // Deep networks repeat shapes often, so CountLegal runs once for each shape.
         std::map<std::pair<std::string, int>, size_t> legal;
         for (const PlannedLayer& layer : graph.layers) {
           const auto configurations = LegalConfigurations(layer, devices, options);

@@ -1,5 +1,5 @@
-// Has the layers of well-known networks, and says which layers they read, without shapes, for tests
-// of the search. Layers are numbered so that inputs come first.
+// Lists the layers of well-known networks and, for each layer, the layers that it reads, for tests
+// of the search. Layers have no shapes, and are numbered so that inputs come first.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Tests constants of ONNX files: the extents, numbers and values that each operator gives them.
+// Tests constants of ONNX files: which extents and values each operator gives them, and how many
+// elements of the file the values come from.
 #include "planner/graph/formats/onnx_constants.h"
 
 #include <gmock/gmock.h>

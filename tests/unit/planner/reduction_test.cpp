@@ -173,7 +173,7 @@ TEST(Reduction, ClosedFormsOfAFullyConnectedLayer) {
   const DeePaPaperModel paper;
   EXPECT_DOUBLE_EQ(paper.ReductionMs(fc6, sums), 16 * 8 / (15.0 / 7));  // 512 x 4096 floats: 8 MiB
   EXPECT_EQ(paper.Transfer(fc7, 0, {&channels, 1}, {&sums, 1}).ms.front(), 0);
-  // The rule that nothing moves must not hold for more devices than have the channels.
+  // Sixteen devices have the channels, but 32 devices need them, so something must move.
   const ParallelConfiguration whole = {{.n = 1, .c = 16}}, behind = {{.n = 2, .r = 16}};
   EXPECT_GT(paper.Transfer(fc7, 0, {&whole, 1}, {&behind, 1}).ms.front(), 0);
   EXPECT_DOUBLE_EQ(paper.Compute(fc6, Reduced(16)).ms, 20.4 / 16);

@@ -96,9 +96,9 @@ TEST(AutoPolicy, OnlyTheWholeWhereNothingMayBeDivided) {
 
 TEST(AutoPolicy, FewSizesWhereNothingIsGainedByDividing) {
   EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kUnlimited)).asked, SizeIs(3));
-  // A cache of 24 MiB holds the workspace of 24 images, and half of it that of 12. Parts of 256
-  // images with at most 24 or 12 images have up to ceil(256 / 11) = 24 or ceil(256 / 22) = 12
-  // images.
+  // The workspace is 1 MiB for each image, so the cache of 24 MiB holds that of 24 images and half
+  // of the cache that of 12. At most 24 images in a part make ceil(256 / 24) = 11 parts of up to
+  // ceil(256 / 11) = 24 images; at most 12 make 22 parts of up to 12.
   EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kUnlimited, 1, 24 * kMiB)).asked,
               ElementsAre(16, 64, 256, 12, 24));
   // If a launch costs nothing, dividing may pay at any size between the measured ones. Policy auto
@@ -114,8 +114,8 @@ TEST(AutoPolicy, FindsPiecesThatFitTheCache) {
   });
   const Replay blind = ReplayAuto(table, Asking(256, kUnlimited, 1, 0));
   const Replay replay = ReplayAuto(table, Asking(256, kUnlimited, 1, 50 * kMiB));
-  // The workspace of 33 images fits 50 MiB, which makes 8 parts of 32 images. Half of 50 MiB holds
-  // 16 images.
+  // At 1.5 MiB for each image, 50 MiB hold the workspace of 33 images. So 256 images have 8 parts,
+  // of 32 images each. Half of 50 MiB holds the workspace of 16 images.
   EXPECT_THAT(replay.asked, IsSupersetOf({32, 16}));
   EXPECT_EQ(replay.division->Largest().micro_batch, 32);
   EXPECT_LE(replay.division->TimeMs(), blind.division->TimeMs());
@@ -181,7 +181,7 @@ TEST(AutoPolicy, OnlyTheLastPieceIsNoMultipleOfTheStep) {
   ASSERT_TRUE(replay.division);
   ExpectLegalDivision(*replay.division, 27, 4, 9 * kMiB);
   EXPECT_EQ(replay.division->Largest().engine, "legacy:1");
-  // 8 + 8 + 8 + 3, or 8 + 8 + 4 + 7.
+  // The pieces have 8, 8, 8 and 3 images, or 8, 8, 4 and 7.
   EXPECT_EQ(replay.division->Pieces(), 4);
 }
 
@@ -372,7 +372,8 @@ TEST(AutoPolicy, IsWithinOnePercentOfAllSizesOnKernelsWithoutNoise) {
   }
 }
 
-// Policy all picks the luckiest of n noisy times, which no search of fewer sizes can follow.
+// Policy all picks the luckiest of n noisy times. A search of fewer sizes cannot follow it, so it
+// may be 5 % slower.
 TEST(AutoPolicy, IsNotLedAstrayByNoiseAndWaves) {
   for (const int n : {32, 256}) {
     for (const size_t limit : {size_t{0}, kMiB, 8 * kMiB, 64 * kMiB, 512 * kMiB, kUnlimited}) {

@@ -13,7 +13,8 @@ namespace ucudnn::planning {
 // that cannot be read.
 World ReadWorld(std::string_view line);
 
-// Returns "RUNS; BYTES; WHY", and behind WHY what not every decision has.
+// Returns "RUNS; BYTES; WHY". A promise, when to look again and fallbacks stand behind WHY if there
+// are any.
 std::string Describe(const World& world, const Decision& decision);
 
 // Returns the name of an enumerator, without its k.

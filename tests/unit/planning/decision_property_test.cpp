@@ -137,7 +137,7 @@ class Drawing {
     for (int engine = 0; engine < engines; ++engine) {
       Candidate row;
       // The first engine is always of the caller's API. Engines that may replace a plan must be as
-      // exact as it is, so all engines of plans are kDirect.
+      // exact as the plan, so all engines of plans are kDirect.
       row.native = graph || engine == 0 || !Once(4);
       row.micro.engine = (row.native ? prefix : "graph:") + std::to_string(engine);
       row.numeric = graph ? NumericClass::kDirect : static_cast<NumericClass>(Int(0, 2));
@@ -287,8 +287,9 @@ class Drawing {
     plan.confirmed = std::move(confirmed);
   }
 
-  // Draws what was promised for a plan of the graph API before. Less than the need is promised only
-  // if the need exceeds the limit.
+  // Draws what was promised for a plan of the graph API before. It is less than the need only if
+  // the need exceeds the limit or a workspace plan gives the plan a share. It is more only for vast
+  // plans.
   void DrawPromised(World& world, Facts& facts, PlanFacts& plan) {
     const size_t limit = std::min(facts.user_limit, plan.need_bytes);
     const bool shrinks =
@@ -379,8 +380,8 @@ double TimeOf(const World& world, const Decision& decision, size_t room) {
   return decision.course == Course::kReal && suits && fits ? own->micro.time_ms : kNoTime;
 }
 
-// Expects no slower decision the more room `give` gives to a world. More room must help in some
-// cases.
+// Expects that no decision is slower when `give` gives its world more room, and that more room
+// helps in some cases.
 template <typename Draw, typename Give>
 void ExpectDecidesNoSlower(Draw draw, Give give) {
   const unsigned seed = std::random_device()();

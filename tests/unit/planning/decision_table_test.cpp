@@ -31,6 +31,7 @@
 //   told=B/E      B bytes were promised for a plan. If B is less than its need, engine E keeps the
 //                 promise in one piece (with E*, E may also run in place of pieces), and without E
 //                 only pieces of the plan's own engine keep it. If B is more, E is the plan's own
+//                 engine
 //   stored=B/E, rival=B/E  an earlier process promised B bytes; another process does so meanwhile
 //   others=E/B    engines that may replace a plan, the best guess first
 //   file=PLAN     what the workspace plan says; for calls ~WHOLE,WHOLE are the undivided engines

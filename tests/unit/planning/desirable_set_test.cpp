@@ -70,7 +70,7 @@ void Enumerate(const std::vector<MicroConfiguration>& measured, int begin, int n
   }
 }
 
-// Finds the front by Workspace Reuse, with every workspace that was measured as the limit.
+// Finds the front by Workspace Reuse, once with each measured workspace as the limit.
 std::vector<Point> FrontByWorkspaceReuse(const std::vector<MicroConfiguration>& measured, int n,
                                          int step) {
   std::map<size_t, std::pair<double, int>> best;

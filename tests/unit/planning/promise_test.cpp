@@ -107,8 +107,8 @@ TEST(Promise, APlanNeverMixesTransforms) {
 }
 
 TEST(Promise, TheLargestPieceIsTheLeastExact) {
-  // 4 direct images and 2 by FFT would be reported as direct, which is more exact than the FFT
-  // piece. 3 pieces of 2 by FFT are reported as FFT.
+  // 4 direct images and 2 by FFT would be reported as direct, because the direct piece is the
+  // largest, although the FFT piece is less exact. 3 pieces of 2 by FFT are reported as FFT.
   const std::vector<Candidate> measured = {Row(0, 6, 100, 0), Row(0, 4, 1, 0),
                                            Row(4, 2, 1, 0, kFft), Row(4, 6, 90, 0, kFft)};
   const auto promise = MakePromise(measured, Request(6, 0));
@@ -288,7 +288,7 @@ TEST(Promise, AForeignEngineNeedsAGainAndANativeOneBehindIt) {
 }
 
 // A caller who is told of a direct algorithm gets no Winograd engine, and a caller who is told of a
-// deterministic algorithm gets no other.
+// deterministic algorithm gets no engine that is not deterministic.
 TEST(Promise, AForeignEngineIsNoCoarserThanWhatIsReported) {
   const std::vector<Candidate> direct = {Row(0, 8, 8, 0), Row(1, 4, 2, 0),
                                          Foreign(8, 3, 0, kWinograd)};

@@ -1,5 +1,5 @@
-// Tests what is read from workspace plans, and that anything else in them is refused with its
-// place.
+// Tests what is read from workspace plans, and that anything else is refused with a message that
+// names its place in the file.
 #include "planning/workspace_plan.h"
 
 #include <gmock/gmock.h>

@@ -34,8 +34,8 @@ TEST(Grids, DoubleTheTilesAlongTheOutermostAxis) {
   }
 }
 
-// A part of d reads two more planes than it has, a part of h two more rows. Relative to 17 planes
-// that is much more than relative to 480 rows. Even tiles of two rows, of which 256 parts consist,
+// A part of d reads two more planes than it has, and a part of h two more rows. Two planes are a
+// larger share of 17 than two rows of 480. The last grid has 256 parts of one or two rows; even these
 // are no larger than tiles that are cut along both axes.
 TEST(Grids, CutTheAxisOfAVolumeThatGivesTheSmallestTiles) {
   const ConvolutionProblem video = ProblemWith(

@@ -30,8 +30,9 @@ cudnn::Functions Noting() {
   });
 }
 
-// Returns functions that count like Noting's. To descriptors with the default math type the library
-// answers FMA: what it lists as default for other descriptors, it does not list for these.
+// Returns Noting's functions, except that all engines of a descriptor with the default math type
+// are reported with FMA. Engines that other descriptors report with the default math type are
+// therefore never reported for that math type itself.
 cudnn::Functions SayingOtherwise() {
   cudnn::Functions functions = Noting();
   functions.cudnnGetConvolutionForwardAlgorithm_v7 =

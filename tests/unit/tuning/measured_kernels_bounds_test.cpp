@@ -104,7 +104,8 @@ TEST_F(MeasuredKernelsBoundsTest, WhatFitsTheUsersLimitComesFirst) {
       for (const auto& row : stored->rows) {
         if (everything) continue;
         EXPECT_LT(row.micro.workspace_bytes, largest);
-        // An engine that fits undivided is not measured in pieces, which could only be faster.
+        // An engine that fits undivided is not measured in pieces, which serve to fit and not to
+        // gain time.
         EXPECT_TRUE(row.micro.micro_batch == 8 || !whole.contains(row.micro.engine));
       }
       const auto known =
@@ -154,7 +155,8 @@ TEST_F(MeasuredKernelsBoundsTest, WithoutTimePiecesThatFitAreKnownBeforeTheWhole
   EXPECT_LE(answer.rows[0].workspace_bytes, needy / 2);
   EXPECT_FALSE(answer.settled);
   EXPECT_TRUE(answer.late);
-  // Without the user's limit a kernel needs a row of the whole, so the row of pieces is not told.
+  // Without the user's limit a kernel needs a row of the whole, so the row of pieces is not
+  // returned.
   question.must_fit.reset();
   question.may_measure = false;
   const MeasuredRows unlimited = kernels.Get(device_, question);

@@ -170,7 +170,7 @@ TEST_F(VerifyTest, GapsOfStridedTensorsStayUntouched) {
   problem.y_strides = {3000, 170, 170, 18, 1};
   const Verification verification = VerifyFaulty(
       problem, {2, [](const cudnn::ConvolutionCall& call) {
-                  WriteByte(static_cast<char*>(call.y) + 4 * 17);  // rows: 12 used of 18
+                  WriteByte(static_cast<char*>(call.y) + 4 * 17);  // a row has 18 elements, 12 used
                 }});
   EXPECT_EQ(verification.verdict, Verdict::kTrespassed);
   EXPECT_THAT(verification.message, HasSubstr("byte 48068 of the output"));

@@ -281,8 +281,8 @@ TEST_F(VerifyTileTest, AnEngineThatReadsOneFusedRowMoreOrWritesOneIsRejected) {
   }
 }
 
-// In place such an engine finds a finite number behind its tile, so its output is right. Tiles are
-// compared between NaNs to find it.
+// In place such an engine finds a finite number behind its tile, so its output is right. The fault
+// shows only because tiles are compared between NaNs.
 TEST_F(VerifyTileTest, AnEngineThatReadsOneRowMoreIsRejected) {
   for (const Operation operation : test::kOperations) {
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {

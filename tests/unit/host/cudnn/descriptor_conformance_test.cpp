@@ -4,8 +4,8 @@
 //
 // Some calls are left out, because the real library crashes or reads uninitialised memory there:
 // null arrays and result pointers, a two-dimensional NHWC tensor, a vector layout of fewer than two
-// dimensions, a derived descriptor of no image, reading an activation or an OpTensor descriptor
-// that was never set, dividing by a stride of 0 that a refused setter left behind.
+// dimensions, deriving a descriptor from a null one, reading an activation or an OpTensor
+// descriptor that was never set, dividing by a stride of 0 that a refused setter left behind.
 #include <functional>
 
 #include "tests/unit/host/cudnn/random_calls.h"

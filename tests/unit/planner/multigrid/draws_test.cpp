@@ -102,8 +102,8 @@ void ExpectTheSameWithOtherLanesAndStorage(const WeightedChain& chain, const Dra
                                            const Solution& solution) {
   SolveSetting other = draw.setting;
   other.lanes = draw.setting.lanes % 4 + 1;
-  // If the first relaxation is skipped, what remains between C-points and the first residual depend
-  // on the storage.
+  // If the first relaxation is skipped, both the states between C-points and the first residual
+  // depend on the storage.
   if (!draw.solve.options.skips_first_down) {
     other.storage = other.storage == Storage::kAll ? Storage::kCPoints : Storage::kAll;
   }

@@ -167,7 +167,7 @@ class PredictedSteps {
     const int64_t f_points = level.steps - level.blocks();
     if (!is_relaxed) steps_[number] += f_points;
     steps_[number] += sweeps * int64_t{level.steps} + level.blocks();
-    steps_[number + 1] += level.blocks();  // of which the right side is made
+    steps_[number + 1] += level.blocks();  // the steps that compute right sides
     Cycle(number + 1, false);
     steps_[number] += f_points;
   }

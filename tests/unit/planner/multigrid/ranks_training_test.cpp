@@ -191,9 +191,9 @@ TEST(TrainingOnRanks, ReplicasSumTheirGradientsInOrder) {
   }
 }
 
-// One mini-batch of all images has the same gradient except for the order of sums. The sum of a
-// weight has terms of all images and of at most 36 places, and each term is a product over as many
-// layers as there are.
+// One mini-batch of all images has the same gradient except for the order of sums. A weight's sum
+// has terms of all images and of at most 36 places. Each term is a product over at most 31 layers,
+// and is rounded at each.
 TEST(TrainingOnRanks, ReplicasTrainAsOneMiniBatchDoes) {
   const WeightedChain net = DrawnStages();
   const Examples examples = DrawnExamples(net, 12);

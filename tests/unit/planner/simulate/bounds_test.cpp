@@ -138,7 +138,7 @@ TEST(Bounds, NoMakespanIsBelowOrAboveWhatChainsAndWorkAllow) {
       work_ms = std::max({work_ms, timeline.resources[i].work_ms, rounds_ms});
       most_ms += timeline.resources[i].work_ms + rounds_ms;
     }
-    // Shares are rounded to multiples of 2^-32.
+    // Shares are rounded to multiples of 2^-32, hence the tolerance.
     EXPECT_GE(timeline.makespan_ms, std::max(chain_ms, work_ms) * (1 - 1e-8));
     // At any time a task of a chain runs at full speed, or its resource works at full speed, or all
     // slots of its resource do.
