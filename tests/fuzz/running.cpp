@@ -167,7 +167,7 @@ void Trial::CheckFailure(cudnnStatus_t status, size_t bytes, int failing_piece,
   if (!aligned_ || call_.what.extra == Extra::kIdentity) return;
   // Nothing may run again if a piece may have changed the output that a rerun would read.
   if (failing_piece > 1 && call_.what.scales.beta != 0) return;
-  // The call that failed may be the caller's own.
+  // If the caller's own undivided call was the last one and failed, nothing is left to run.
   if (calls.back().images == call_.what.problem.n && calls.back().algorithm == algorithm_) return;
   // If nothing undivided fits the workspace, only pieces can keep what is demanded, and nothing
   // replaces them.

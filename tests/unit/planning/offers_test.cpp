@@ -238,7 +238,8 @@ TEST(OfferFor, IsNoneWhereAnIdentityActivationCouldNotKeepIt) {
   EXPECT_EQ(least->workspace_bytes, 4u);
 }
 
-// Within 8 bytes nothing undivided is as exact, and no pieces of algorithm 3 fit.
+// The limit is 8 bytes. In `measured` neither the undivided engine nor the pieces of algorithm 3
+// fit.
 TEST(PiecesFor, AreOfAnotherAlgorithmThatIsAsExactAndAsDeterministic) {
   const ConvolutionProblem forward = ProblemOf(kForward);
   const auto ask = [&](const char* engine, const char* rows) {

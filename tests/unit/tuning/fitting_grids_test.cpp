@@ -35,8 +35,8 @@ TEST(Grids, DoubleTheTilesAlongTheOutermostAxis) {
 }
 
 // A part of d reads two more planes than it has, and a part of h two more rows. Two planes are a
-// larger share of 17 than two rows of 480. The last grid has 256 parts of one or two rows; even these
-// are no larger than tiles that are cut along both axes.
+// larger share of 17 than two rows of 480. The last grid has 256 parts of one or two rows; even
+// these are no larger than tiles that are cut along both axes.
 TEST(Grids, CutTheAxisOfAVolumeThatGivesTheSmallestTiles) {
   const ConvolutionProblem video = ProblemWith(
       {.spatial_rank = 3, .n = 1, .x = {17, 480, 832}, .w = {3, 3, 3}, .pad = {1, 1, 1}});

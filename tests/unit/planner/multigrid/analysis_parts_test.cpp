@@ -302,8 +302,9 @@ TEST(StandIn, WeightsThatAreGivenStayAsTheyAre) {
   EXPECT_EQ(stand_in.chain.Steps(), 128);
   EXPECT_THAT(std::vector<int>(stand_in.layers.begin(), stand_in.layers.begin() + 3),
               ElementsAre(0, 8, 16));
-  // With 3 taps, 46 of 48 taps at 16 positions read the map, and 10 of 12 at 4 positions. Two axes
-  // square this ratio, and h_factor has the square root.
+  // A window of 3 taps moves along one axis of the map. At 16 positions 46 of 48 taps read the map,
+  // and at 4 positions 10 of 12. h_factor has the square root of the ratio of these shares for each
+  // of two axes, which makes the ratio itself.
   EXPECT_NEAR(stand_in.h_factor, 8 * (46.0 / 48) / (10.0 / 12), 1e-12);
 }
 

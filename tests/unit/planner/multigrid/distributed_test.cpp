@@ -139,7 +139,9 @@ TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
   // it is linearised.
   constexpr int kRightSides = kSolves * kCycles;
   EXPECT_EQ(counting[1]->back, kOfCycles + 2 * kRightSides + kSolves);
-  // Rank 2, where the adjoint begins, sends its first state with the right side, and receives one.
+  // The adjoint begins on rank 2. In its cycles rank 2 sends the first state and a right side in
+  // one message of two states, which is not counted. Rank 0 answers it with one state, but answers
+  // the other ranks, and rank 2 in the forward solve, with two.
   EXPECT_EQ(counting[2]->other, kBroadcast + kRightSides + kSolves);
   EXPECT_EQ(counting[0]->other, kBroadcast + kSolves * kCycles);
   EXPECT_EQ(counting[2]->onwards + counting[0]->back, 0);
