@@ -52,8 +52,8 @@ void Trial::Execute() {
   }
   if (!RunReal(workspace)) return;
   for (int run = 0; run < call_.runs && wrong_.empty(); ++run) {
-    // With UCUDNN_CHECK a plan runs in ucudnn's own memory first. Another test covers failures of
-    // that.
+    // With UCUDNN_CHECK a plan runs in ucudnn's own memory first. Another test covers pieces that
+    // fail in that run.
     const bool may_fail = run == 0 && !setting_.options.check;
     RunOurs(workspace, may_fail ? call_.failing_piece : 0);
   }

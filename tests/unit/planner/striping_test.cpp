@@ -79,7 +79,8 @@ TEST(Striping, ResNetIsRefusedAt224AndExactAt256) {
 TEST(Striping, StripesOfMultiplesSplitWhatEqualOnesDoNot) {
   const Graph resnet = *BuildNetwork("resnet50");
   EXPECT_EQ(NextExactMultiple(resnet, *SpatialGrid::Parse("h2w2")), 32);
-  EXPECT_EQ(NextExactMultiple(resnet, *SpatialGrid::Parse("h8")), std::nullopt);  // 7 * 32 rows
+  // The image has 224 = 7 * 32 rows, so 8 parts cannot have 32 rows each.
+  EXPECT_EQ(NextExactMultiple(resnet, *SpatialGrid::Parse("h8")), std::nullopt);
   const auto striping = StripeNetwork(resnet, *SpatialGrid::Parse("h4"), 1, 32);
   ASSERT_TRUE(striping.ok()) << striping.message();
   EXPECT_EQ(striping->Worst(), Verdict::kExact);
@@ -250,9 +251,9 @@ std::vector<std::pair<int64_t, int64_t>> Connected(const Convolution& layer, siz
   return pairs;
 }
 
-// Counts the positions that are sent. If `of_elements`, they are those of x, sent to the ranks
-// whose windows read them, otherwise those of dy, sent to the ranks whose elements their windows
-// read.
+// Counts the positions that are sent. If `of_elements`, positions of x are sent to the ranks whose
+// windows read them. Otherwise positions of dy are sent to the ranks that own the elements of x
+// that their windows read.
 Moves Count(const Convolution& layer, const Tensor& x, const Tensor& y, bool of_elements) {
   const auto sum = [](const std::vector<int64_t>& extents) {
     return std::accumulate(extents.begin(), extents.end(), int64_t{0});
