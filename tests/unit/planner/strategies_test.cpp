@@ -147,7 +147,7 @@ TEST(Strategies, Names) {
 }
 
 // The layout is that of section 7.1.2 and Figure 9. The text and Table 2 give fc6 two workers,
-// because its row does not count the transfer of its output.
+// because the table's row of fc6 does not count the transfer of fc6's output.
 TEST(DeePaLayouts, AlexNetDividesImagesUntilTheFullyConnectedLayers) {
   const PlanningProblem alexnet = PaperProblem("alexnet");
   const auto deepa = MakeLayout(alexnet, 16, Strategy::kDeePa);
