@@ -496,7 +496,7 @@ TEST(Schedule, NumbersOfGroupsAreBroughtTogetherByDevicesThatShareThem) {
       {three, {1, 3, 1, 2}, {{0, 1}, {2, 3}, {4, 5}}, 2 * 8},
       {three, {2, 3}, {}, 0},
       {three, {1, 6}, {{0, 1}, {2, 3}, {4, 5}}, 2 * 8},  // each device has two channels of a group
-      {three, {1, 2, 1, 3}, {{0, 1, 2, 3, 4, 5}}, 2 * 8 * 3},  // all share group 2
+      {three, {1, 2, 1, 3}, {{0, 1, 2, 3, 4, 5}}, 2 * 8 * 3},  // all devices share the second group
       {{1, true}, {1, 2, 3}, {{0, 3}, {1, 4}, {2, 5}}, 2 * 8 * 2 * 6},
       {{1, true}, {1, 1, 3, 2}, {}, 0},
   };
