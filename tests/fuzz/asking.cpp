@@ -1,4 +1,4 @@
-// What a trial prepares, and what the caller asks before its call.
+// Prepares a trial and asks what the caller asks before its call.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,8 @@ using test::Undivided;
 
 void Trial::Prepare() {
   Random random(call_.data_seed, {});
-  // Partial sums that are rounded to 8 bits are whole numbers below 256.
+  // Partial sums may be rounded to bfloat16, which has 8 significant bits. Data of -1, 0 and 1 that
+  // are mostly 0 keep the sums so small that bfloat16 holds them exactly.
   const bool partials = SumsPartials(call_.what.problem);
   convolution_.Fill([&]() -> double {
     if (partials) return random.Chance(75) ? 0 : static_cast<double>(random.Between(-1, 1));
@@ -65,7 +66,7 @@ void Trial::BreakDescriptors() {
 bool Trial::MayBeServed(NumericClass numeric, bool deterministic, size_t limit,
                         std::optional<MathType> math) const {
   if (!on_ || !setting_.has_store) return false;
-  // Nobody knows how far a limit from free memory has fallen.
+  // A limit that follows free memory may have fallen to any value.
   if (setting_.options.workspace_limit_auto) limit = 0;
   return std::any_of(setting_.rows.begin(), setting_.rows.end(), [&](const auto& row) {
     const MicroConfiguration& micro = row.micro;
@@ -110,8 +111,8 @@ void Trial::AskForSize(int algorithm) {
       cudnn::WorkspaceBytes(ours_, operation_, convolution_.handle(), d, algorithm, &ours);
   const cudnnStatus_t ought =
       cudnn::WorkspaceBytes(Undivided(), operation_, convolution_.handle(), d, algorithm, &real);
-  // Only forward's algorithm 1 serves an identity activation, so it may not be replaced by one that
-  // needs less.
+  // Only forward's algorithm 1 serves an identity activation, so an algorithm that needs less may
+  // not replace it.
   const bool bound = operation_ == Operation::kForward && algorithm == 1;
   const bool must_be_deterministic =
       setting_.options.deterministic || IsDeterministic(operation_, algorithm);
@@ -145,7 +146,8 @@ void Trial::AskForAlgorithms(Question question) {
     return answer;
   };
   const test::Answer answer = ask(ours_);
-  // A real search takes long. If ucudnn answers, it suffices that the call is valid.
+  // A real search takes long, so it runs only if ucudnn may have passed the question on. Otherwise
+  // it suffices that the answer is valid.
   if (question == Question::kGet || answer.status != CUDNN_STATUS_SUCCESS ||
       call_.fault != Fault::kNone) {
     const test::Answer real = ask(Undivided());
@@ -184,7 +186,7 @@ void Trial::CheckAnswer(Question question, const test::Answer& answer, bool alig
   }
   const Options& options = setting_.options;
   const size_t lent = question == Question::kFindEx ? call_.lent : SIZE_MAX;
-  // The real library judges pointers that are not aligned to 16 bytes.
+  // Pointers that are not aligned to 16 bytes are left to the real library.
   const bool ours = (question != Question::kFindEx || aligned) &&
                     (options.workspace_limit || options.deterministic) &&
                     call_.fault == Fault::kNone;

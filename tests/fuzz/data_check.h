@@ -1,4 +1,4 @@
-// Checks what must be true of a reader of data whatever it is given. Thread-compatible.
+// Checks what a reader of data must fulfil, whatever file it is given. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 namespace ucudnn::fuzz {
 
 // Reads `bytes` as images, labels or arrays. An error must be one line that names the file. Images
-// must have as many bytes as they say, and be equal when they are compressed; labels must be
-// digits. Arrays must have unique names and as many values as their shapes say, come back from
-// another file to the bit, and be weights of a chain or be refused in a line. REQUIRES: `format` is
-// kImages, kLabels or kSafetensors.
+// must have as many bytes as their header says, and be the same when compressed; labels must be
+// digits. Arrays must have unique names and as many values as their shapes say, stay equal to the
+// bit when they are written and read again, and be weights of a chain or be refused in one line.
+// REQUIRES: `format` is kImages, kLabels or kSafetensors.
 ImportCheck CheckData(FileFormat format, const std::string& bytes);
 
 }  // namespace ucudnn::fuzz

@@ -1,13 +1,13 @@
-// Runs random convolutions through ucudnn's entry points and through the stand-in alone. Their bits
-// must be equal (Winograd: within a derived tolerance), and their statuses where the real call
-// fails; only the output and the workspace may be written, and promises must be kept. Prints what
-// differs, as small as it still does, and the command that shows it again.
+// Runs random convolutions through ucudnn's entry points and through the stand-in alone. Their
+// outputs must be equal to the bit (Winograd: within a derived tolerance), and their statuses where
+// the real call fails; only the output and the workspace may be written, and promises must be kept.
+// Prints the smallest problem that still differs, and the command that shows it again.
 //
 //   differential_fuzz [--seed N] [--count N] [--jobs N] [--only INDEX [--alone] [--images N]]
 //
 // A problem is one call. Calls of one setting follow each other in one session, so --only also runs
-// the calls before it, unless --alone is given. Child processes do the work, since a fault of
-// ucudnn's or of the stand-in's device ends its process.
+// the calls before it, unless --alone is given. Child processes do the work, because a fault of
+// ucudnn or of the stand-in's device ends its process.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -42,7 +42,8 @@ struct Arguments {
   std::optional<int> images;
 };
 
-// What a child tells its parent in memory that they share, since the child may end at any point.
+// A child writes its outcome to memory that it shares with its parent, because it may end at any
+// point.
 struct Outcome {
   Coverage coverage;
   long failed = -1;  // index of the problem, set while it runs
@@ -50,7 +51,7 @@ struct Outcome {
   char problem[16384] = {};
 };
 
-// Runs the calls `first` to `last` of a setting. Returns false if one went wrong.
+// Runs the calls `first` to `last` of setting `number`. Returns false if one went wrong.
 bool RunSetting(const Arguments& arguments, long number, long first, long last, Outcome& outcome) {
   const Setting setting = DrawSetting(arguments.seed, number);
   const std::string setting_text = Describe(setting);
@@ -76,7 +77,8 @@ bool RunSetting(const Arguments& arguments, long number, long first, long last, 
   return true;
 }
 
-// Runs the share of job `job`: whole kernels, so that the stand-in's engines are made ready once.
+// Runs the share of job `job`. Calls of one kernel have the same job, so that the stand-in makes
+// the kernel's engines ready once.
 void RunJob(const Arguments& arguments, long job, Outcome& outcome) {
   if (arguments.only) {
     const long number = *arguments.only / kCallsPerSetting;
@@ -133,8 +135,8 @@ Outcome Wait(const Child& child) {
 
 bool Fails(const Arguments& arguments) { return Wait(Start(arguments, 0, true)).failed >= 0; }
 
-// Returns the failing problem without the calls before it, and with fewer images, if it still fails
-// so.
+// Returns the smallest problem that still fails: without the calls before it and with fewer images,
+// if it fails so, too.
 Arguments Shrink(const Arguments& arguments, long index) {
   Arguments smallest = arguments;
   smallest.only = index;
@@ -164,8 +166,8 @@ void Explain(const Arguments& arguments, const Outcome& failure) {
               outcome.failed >= 0 ? outcome.problem : failure.problem);
 }
 
-// Returns whether every kind of problem occurs often enough; else the fuzzer no longer tries what
-// it says.
+// Returns whether every kind of trial occurred often enough. If not, the fuzzer no longer tests
+// what it claims to.
 bool Covers(const Coverage& c) {
   if (c.problems < 3000) return true;
   for (const long count : {c.divided, c.mixed, c.below_need, c.misaligned, c.refused, c.recovered,
@@ -212,8 +214,9 @@ int Main(const Arguments& arguments) {
   return failures > 0;
 }
 
-// No setting of the user's may steer ucudnn. The engines' threads are counted when the program is
-// loaded: one is enough for problems this small.
+// Runs the program again without UCUDNN_ variables of the user, which would steer ucudnn, and with
+// one thread for the engines, which suffices for problems this small. OpenMP reads the number of
+// threads when the program is loaded.
 void SettleEnvironment(char** argv) {
   if (std::getenv("UCUDNN_FUZZ_SETTLED") != nullptr) return;
   std::vector<std::string> names;

@@ -21,7 +21,8 @@ constexpr int kMaxImages = 20;
 constexpr int64_t kMaxElements = 20000;  // of image and output, over all images
 constexpr int kMeasuredSizes = 12;
 
-// A stream of random numbers belongs to one part of the drawing.
+// Each part of the drawing has a stream of random numbers of its own, so that the parts are
+// independent.
 enum Stream : uint64_t { kKernel, kSetting, kCost, kCall };
 
 // Draws one axis of image, filter and convolution; a filter larger than the image gets padding.
@@ -42,7 +43,7 @@ void DrawChannels(Random& random, ConvolutionProblem& problem) {
   if (shape <= 60) {
     problem.c = static_cast<int>(random.Between(1, random.Chance(15) ? 20 : 6));
     problem.k = static_cast<int>(random.Between(1, random.Chance(15) ? 20 : 6));
-  } else if (shape <= 75) {  // depthwise, with a multiplier
+  } else if (shape <= 75) {  // depthwise, with one or two filters for each channel
     problem.groups = problem.c = static_cast<int>(random.Between(2, 8));
     problem.k = problem.c * static_cast<int>(random.Between(1, 2));
   } else {
@@ -68,7 +69,7 @@ void MakeWinograd(Random& random, ConvolutionProblem& problem) {
   }
 }
 
-// Draws any order of the axes, with gaps; mostly, one image follows the other.
+// Draws strides with gaps, for any order of the axes. In 85 of 100 cases the images are outermost.
 Strides DrawStrides(Random& random, int images, int channels, const Spatial& extents, int rank) {
   std::vector<int> order = {1, 3, 4};  // fastest first
   if (rank == 3) order.push_back(2);
@@ -122,13 +123,13 @@ ConvolutionProblem DrawKernel(Random random) {
   return test::AsRead(problem);
 }
 
-// Random times make random plans: a size may be good in one engine and bad in another.
+// Draws times that make random plans: a size may be good in one engine and bad in another.
 test::Cost DrawCost(uint64_t seed, long number, int whole) {
   Random random(seed, {kCost, static_cast<uint64_t>(number)});
   const double exponent = random.OneOf({0.8, 1.0, 1.2, 1.5, 2.0, 2.0});
   const double spread = random.OneOf({1.0, 1.2, 2.0, 5.0});
-  const bool strange = random.Chance(3);  // a store that others wrote
-  const bool gaps = random.Chance(50);    // engines that could not be measured at some sizes
+  const bool strange = random.Chance(3);  // the store holds what other programs wrote
+  const bool gaps = random.Chance(50);    // engines could not be measured at some sizes
   return [=](int algorithm, int size) -> double {
     Random row(seed, {kCost, static_cast<uint64_t>(number), static_cast<uint64_t>(algorithm),
                       static_cast<uint64_t>(size)});
@@ -144,7 +145,7 @@ test::Cost DrawCost(uint64_t seed, long number, int whole) {
 std::vector<int> DrawSizes(Random& random, const Setting& setting) {
   const ConvolutionProblem& problem = setting.problem;
   const int step = LegalStep(problem);
-  // Policy auto may ask for any size.
+  // Policy auto may ask for any size, as policy all does.
   const BatchSizePolicy policy = setting.options.policy == BatchSizePolicy::kAuto
                                      ? BatchSizePolicy::kAll
                                      : setting.options.policy;
@@ -162,7 +163,7 @@ std::vector<int> DrawSizes(Random& random, const Setting& setting) {
   return sizes;
 }
 
-// Draws bytes around what some engine needs, none at all, or any number.
+// Draws bytes around what some engine needs, zero, or an arbitrary number.
 size_t DrawBytes(Random& random, const std::vector<size_t>& needs) {
   const size_t need = needs.empty() ? 0 : random.OneOf(needs);
   switch (random.Between(0, 6)) {
@@ -191,7 +192,7 @@ Placement DrawPlacement(Random& random, bool aligned, size_t element) {
 test::Scales DrawScales(Random& random, DataType type) {
   test::Scales scales = {random.OneOf({1.0, 1.0, 1.0, 2.0, -1.0, 0.5, 0.0}),
                          random.OneOf({0.0, 0.0, 0.0, 1.0, 1.0, -1.0, 2.0, 0.5})};
-  // A float cannot hold these scales, which are still exact in double sums.
+  // A float cannot hold these scales, but sums in double are still exact with them.
   if (type == DataType::kDouble && random.Chance(25)) scales.alpha = 1 + 0x1p-30;
   if (type == DataType::kDouble && random.Chance(15)) scales.beta = 1 - 0x1p-30;
   return scales;
@@ -214,7 +215,7 @@ Amount DrawWorkspace(Random& random, Protocol protocol, const std::vector<size_t
   }
 }
 
-// Draws mostly algorithms that the stand-in has; the others show its errors.
+// Draws mostly algorithms that the stand-in has; the others make it return errors.
 int DrawAlgorithm(Random& random, Operation operation) {
   if (random.Chance(5)) return static_cast<int>(random.Between(-1, test::kAlgorithms));
   const int winograd = operation == Operation::kForward        ? 6
@@ -264,7 +265,6 @@ Setting DrawSetting(uint64_t seed, long number) {
   options.mode = mode <= 2 ? Mode::kOff : mode <= 4 ? Mode::kObserve : Mode::kOn;
   options.log_level = LogLevel::kError;
   setting.has_store = random.Chance(97);
-  // A setting that measures for itself knows nothing before.
   const std::vector<int> sizes = DrawSizes(random, setting);
   setting.sizes = sizes;
   setting.rows = test::Offered(setting.problem, sizes, DrawCost(seed, number, setting.problem.n));
@@ -277,10 +277,12 @@ Setting DrawSetting(uint64_t seed, long number) {
   } else {
     options.workspace_limit_auto = random.Chance(30);
   }
-  const bool verified = random.Chance(80);  // else the rows are another machine's, or older ones
+  const bool verified = random.Chance(80);  // if not, the rows are another machine's, or older ones
   for (planning::Measurement& row : setting.rows) row.verified = verified || random.Chance(30);
+  // A setting that measures for itself begins without rows. Calls to graph engines are not
+  // recorded.
   if (options.tuning.on) {
-    options.engines = EngineSet::kLegacy;  // calls to graph engines are not recorded
+    options.engines = EngineSet::kLegacy;
     setting.rows.clear();
     setting.sizes.clear();
   }

@@ -1,6 +1,6 @@
-// Draws what the fuzzer tries: kernels, the settings in which a process meets them, and calls. All
-// of it follows from a seed and a number; what depends on workspace needs also follows from the
-// stand-in's.
+// Draws what the fuzzer tries: kernels, the settings in which a process meets them, and calls.
+// Everything follows from a seed and a number, and where it depends on workspace needs, also from
+// those of the stand-in.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,12 @@
 
 namespace ucudnn::fuzz {
 
-// A kernel is met in several settings, and called several times in each: making the stand-in's
-// engines ready costs more than running them.
+// A kernel is met in several settings, and called several times in each, because making the
+// stand-in's engines ready costs more than running them.
 constexpr long kCallsPerSetting = 16;
 constexpr long kSettingsPerKernel = 6;
 
-// What one process knows and was told: its options, and the measurements of its one kernel.
+// Holds what one process knows: its options, and the measurements of its one kernel.
 struct Setting {
   ConvolutionProblem problem;  // at its largest mini-batch, as ucudnn reads it
   Options options;
@@ -29,7 +29,7 @@ struct Setting {
 };
 Setting DrawSetting(uint64_t seed, long number);
 
-// A number of bytes, relative to one that is known only when the bytes are needed.
+// Is a number of bytes relative to a base, which is known only when the bytes are needed.
 struct Amount {
   enum class Base { kNothing, kTold, kNeed } base = Base::kNothing;
   int64_t difference = 0;
@@ -37,10 +37,11 @@ struct Amount {
   size_t Bytes(size_t told, size_t need) const;
 };
 
-// The way in which the caller finds its algorithm and workspace.
+// Names the query by which the caller finds its algorithm and workspace.
 enum class Protocol { kNone, kWorkspaceSize, kGet, kFind, kFindEx };
 
-enum class Fault { kNone, kOutputBatch, kFilterChannels, kTypes };  // a fault of the descriptors
+// Names what is wrong with the descriptors of a call.
+enum class Fault { kNone, kOutputBatch, kFilterChannels, kTypes };
 
 struct Call {
   test::Case what;
@@ -48,23 +49,23 @@ struct Call {
   test::Placements placements;
   test::Placement workspace_placement;
   Protocol protocol = Protocol::kNone;
-  int algorithm = 0;        // used where the protocol names none
-  int requested = 1;        // how many answers
-  size_t pick = 0;          // which answer is run
-  bool asks_again = false;  // for the size of the algorithm it picked
-  size_t lent = 0;          // to FindEx
-  Amount workspace;         // when it runs
+  int algorithm = 0;        // used if the protocol names none
+  int requested = 1;        // number of answers that a query asks for
+  size_t pick = 0;          // number of the answer that the call uses
+  bool asks_again = false;  // whether the caller then asks for the workspace of that algorithm
+  size_t lent = 0;          // bytes of workspace that FindEx may use
+  Amount workspace;         // workspace of the call itself
   bool null_workspace = false;
   bool spoiled = false;  // the output holds NaN before the call (beta is 0)
   int runs = 1;
-  int failing_piece = 0;  // of the first run; 0 if none fails
+  int failing_piece = 0;  // number of the piece that fails in the first run; 0 if none does
   Fault fault = Fault::kNone;
 };
 // If set, `images` replaces the drawn mini-batch.
 Call DrawCall(uint64_t seed, long number, const Setting& setting,
               std::optional<int> images = std::nullopt);
 
-// Each returns one line.
+// Each of these returns one line.
 std::string Describe(const Setting& setting);
 std::string Describe(const Call& call);
 

@@ -26,7 +26,7 @@ Result<Graph> Import(FileFormat format, const std::string& bytes, bool pass_thro
   return planner::ParseNetJson(bytes, kFuzzedFile);
 }
 
-// JSON is UTF-8, whereas names in other files are any bytes.
+// A graph comes back from JSON only if its names are UTF-8; names in other files may be any bytes.
 bool HasAsciiNames(const Graph& graph) {
   return std::all_of(graph.nodes.begin(), graph.nodes.end(), [](const planner::Node& node) {
     return std::all_of(node.name.begin(), node.name.end(),

@@ -1,4 +1,4 @@
-// Checks what must be true of an importer whatever it is given. Thread-compatible.
+// Checks what an importer must fulfil, whatever file it is given. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace ucudnn::fuzz {
 
-// Formats of networks, and of the data that multigrid reads: IDX files of images and of labels,
-// arrays.
+// The first three are formats of networks, the others of the data that multigrid reads: IDX files
+// of images and of labels, and arrays.
 enum class FileFormat { kOnnx, kCaffe, kJson, kImages, kLabels, kSafetensors };
 
-// The file's name that importers are told.
+// Importers are told that the file has this name.
 inline constexpr const char* kFuzzedFile = "fuzzed";
 
 struct ImportCheck {
@@ -20,13 +20,13 @@ struct ImportCheck {
 };
 
 // Imports `bytes`, networks both with and without passing unknown operators through. An error must
-// be one line that names the file. A graph must have shapes, layers and parameters, or one-line
-// errors in place of the latter two, and come back from JSON. data_check.h says what must be true
-// of data.
+// be one line that names the file. A graph must have shapes, and layers and parameters or one-line
+// errors instead, and must stay equal when it is written as JSON and read again. data_check.h says
+// what data must fulfil.
 ImportCheck CheckImport(FileFormat format, const std::string& bytes);
 
-// Returns nothing if the error is one line that names the file, else the fault, which begins with
-// `of`.
+// Returns an empty text if the error is one line that names the file, else the fault, which begins
+// with `of`.
 std::string CheckLine(const Status& status, const std::string& of,
                       const std::string& file = kFuzzedFile);
 

@@ -1,9 +1,10 @@
-// Runs the importers of networks, or the readers of data, on mutated files (import_check.h says
-// what must be true), the same ones every time. Prints the command that shows a failure again.
+// Runs the importers of networks, or the readers of data, on mutated files; import_check.h says
+// what they must fulfil. The same seed gives the same files. Prints the command that shows a
+// failure again.
 //
 //   import_fuzz [--of networks|data] [--seed N] [--count N] [--only INDEX [--output FILE]]
 //
-// A child process does the work, since a fault that is found may end it.
+// A child process does the work, because a fault of an importer may end it.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,10 +45,10 @@ struct Arguments {
   std::string output;
 };
 
-// Larger networks hold nothing that smaller ones lack, and take most of the time.
+// Larger networks have no operators that smaller ones lack, and would take most of the time.
 constexpr uintmax_t kLargestSeed = uintmax_t{64} << 10;
 
-// Reads the files of `folder` with one of these endings, by name.
+// Reads the files of `folder` whose endings `formats` has, in the order of their names.
 std::vector<Seed> ReadSeeds(const char* folder, const std::map<std::string, FileFormat>& formats) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -81,14 +82,14 @@ std::vector<Seed> DataSeeds() {
   std::string labels("\0\0\x8\1\0\0\0\x14", 8);
   for (int label = 0; label < 20; ++label) labels += static_cast<char>(label % 10);
   const size_t arrays = seeds.size();
-  while (seeds.size() < 2 * arrays) {  // half of all files
+  while (seeds.size() < 2 * arrays) {  // half of all seeds are arrays
     seeds.push_back({FileFormat::kImages, images});
     seeds.push_back({FileFormat::kLabels, labels});
   }
   return seeds;
 }
 
-// Returns file `index` of a run, a function of the seed and the index alone.
+// Returns file `index` of a run, which follows from the seed and the index alone.
 Seed Draw(const std::vector<Seed>& seeds, uint64_t seed, long index) {
   Random random(seed, {static_cast<uint64_t>(index)});
   const Seed& chosen = random.OneOf(seeds);
@@ -104,13 +105,14 @@ Seed Draw(const std::vector<Seed>& seeds, uint64_t seed, long index) {
   return {chosen.format, Mutate(chosen.bytes, other.bytes, random)};
 }
 
-// What the child tells its parent in memory that they share, since the child may end at any point.
+// The child writes its progress to memory that it shares with its parent, because it may end at any
+// point.
 struct Progress {
   long current;
   long read;
 };
 
-// Returns true if all files were as they must be.
+// Returns whether all files were handled as they must be.
 bool RunFiles(const Arguments& arguments, volatile Progress& progress) {
   const std::vector<Seed> seeds = arguments.of == "data" ? DataSeeds() : NetworkSeeds();
   for (const Seed& seed : seeds) {

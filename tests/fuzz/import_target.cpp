@@ -1,4 +1,5 @@
-// libFuzzer's entry, one program for each format of files (UCUDNN_FUZZED_FORMAT).
+// Is called by libFuzzer with each input. There is one program for each format of files
+// (UCUDNN_FUZZED_FORMAT).
 #include <cstdio>
 #include <cstdlib>
 

@@ -29,7 +29,7 @@ std::string Part(const std::string& bytes, Random& random) {
                                  0, random.Chance(80) ? std::min<int64_t>(most, 64) : most)));
 }
 
-// Replaces a number in a text by another one.
+// Replaces a number in a text by a number that a reader may mishandle.
 void ChangeNumber(std::string& bytes, Random& random) {
   size_t begin = Place(bytes, random);
   while (begin < bytes.size() && !IsDigit(bytes[begin])) ++begin;
@@ -54,14 +54,15 @@ std::pair<size_t, size_t> Word(const std::string& bytes, Random& random) {
   return {begin, end};
 }
 
-// Replaces a word, be it a type or a name, by another one of the file.
+// Replaces a word, such as a type or a name, by another word of the file.
 void ChangeWord(std::string& bytes, Random& random) {
   const auto [from, from_end] = Word(bytes, random);
   const auto [to, to_end] = Word(bytes, random);
   bytes.replace(to, to_end - to, bytes.substr(from, from_end - from));
 }
 
-// Replaces a byte by one that ends or begins numbers of protocol buffers, or structures of text.
+// Replaces a byte, in half of the cases by one that begins or ends numbers of protocol buffers or
+// structures of text.
 void ChangeByte(std::string& bytes, Random& random) {
   const size_t at = Place(bytes, random);
   if (at == bytes.size()) return;
@@ -92,7 +93,7 @@ void ChangeAttribute(AttributeProto& attribute, Random& random) {
   if (random.Chance(5)) attribute.set_s("SAME_LOWER");
 }
 
-// Makes `node` equal another one in one point.
+// Makes `node` equal to `other` in one point.
 void ChangeNode(NodeProto& node, const NodeProto& other, Random& random) {
   switch (random.Between(0, 4)) {
     case 0:

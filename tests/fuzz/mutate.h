@@ -1,4 +1,4 @@
-// Makes files that are almost right. Pure functions of what they are given.
+// Makes files that are almost right. The results depend on the arguments alone.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace ucudnn::fuzz {
 
-// Changes `bytes` in one to eight places: replaces numbers by ones at the edges and words by
-// others, changes bytes and bits, removes or repeats parts, or inserts parts of `other`.
+// Changes `bytes` in one to eight places: replaces numbers by extreme ones and words by other
+// words, changes bytes and bits, removes or repeats parts, or inserts parts of `other`.
 std::string Mutate(std::string bytes, const std::string& other, Random& random);
 
-// Returns the ONNX model in `bytes` with up to four changes of meaning: other operators, inputs,
-// attributes, and extents at the edges.
+// Returns the ONNX model in `bytes` with up to four changes of its meaning: other operators, inputs
+// or attributes, and extreme extents.
 std::string MutateOnnx(const std::string& bytes, Random& random);
 
 }  // namespace ucudnn::fuzz

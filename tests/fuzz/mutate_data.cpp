@@ -35,7 +35,7 @@ uint64_t EdgeOf(size_t width, Random& random) {
   return width == 8 ? any : any & ((uint64_t{1} << (8 * width)) - 1);
 }
 
-// Numbers in IDX files have their highest byte first.
+// IDX files store numbers with the highest byte first.
 void ChangeIdxHeader(std::string& bytes, Random& random) {
   const auto at = static_cast<size_t>(4 * random.Between(0, 3));
   if (bytes.size() < at + 4) return;
@@ -46,7 +46,7 @@ void ChangeIdxHeader(std::string& bytes, Random& random) {
                bytes.begin() + static_cast<ptrdiff_t>(at + 4));
 }
 
-// Replaces a number in a text by one near it, or at an edge.
+// Replaces a number in a text by a number near it, or by an extreme one.
 void ChangeDigits(std::string& text, Random& random) {
   constexpr const char* kDigits = "0123456789";
   std::vector<size_t> begins;

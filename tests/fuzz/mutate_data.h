@@ -1,4 +1,4 @@
-// Makes files of data that are almost right. Pure functions of what they are given.
+// Makes files of data that are almost right. The results depend on the arguments alone.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace ucudnn::fuzz {
 
-// Returns the IDX file in `bytes` with a number of its header at an edge, or changed anywhere. Now
-// and then the file is compressed, and perhaps changed once more.
+// Returns the IDX file in `bytes` with an extreme number in its header, or changed anywhere. Some
+// files are compressed afterwards, and some of these changed once more.
 std::string MutateIdx(std::string bytes, Random& random);
 
 // Returns the safetensors file in `bytes`, changed anywhere, or with a number or another part of
-// its header changed in a file that is otherwise right.
+// its header changed and the rest intact.
 std::string MutateSafetensors(std::string bytes, Random& random);
 
 }  // namespace ucudnn::fuzz

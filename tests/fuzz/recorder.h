@@ -1,5 +1,5 @@
-// Records every convolution of the real library, to compare what really ran with what callers were
-// told. Used by one thread.
+// Records every convolution of the real library, so that what really ran can be compared with what
+// callers were told. One thread alone may use it.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ struct RealCall {
   int images = 0;
   const void* x = nullptr;
   const void* y = nullptr;
-  size_t need = 0;  // workspace
+  size_t need = 0;  // bytes of workspace
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
 };
@@ -22,8 +22,7 @@ struct RealCall {
 // Returns test::Undivided() with convolutions recorded.
 const cudnn::Functions& Recording();
 
-// Returns what was called on `handle` since TakeRecorded ran last; it forgets calls on other
-// handles.
+// Returns the calls on `handle` since the last TakeRecorded, and forgets calls on other handles.
 std::vector<RealCall> TakeRecorded(cudnnHandle_t handle);
 
 }  // namespace ucudnn::fuzz

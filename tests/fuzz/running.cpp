@@ -1,4 +1,5 @@
-// Runs the call itself and checks its status, its output, and what really ran.
+// Runs the call itself and checks its status, its output, and which convolutions the real library
+// ran.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,14 +44,16 @@ void Trial::Execute() {
   const size_t need = RealNeed(convolution_, algorithm_).value_or(0);
   const size_t bytes = call_.workspace.Bytes(told_bytes_.value_or(need), need);
   const GuardedMemory workspace(call_.null_workspace ? 0 : bytes, call_.workspace_placement);
-  // If other algorithms misbehave with such pointers, the caller is to blame.
+  // Only algorithm 0 must accept pointers that are not aligned to 16 bytes, so other algorithms are
+  // not called with them.
   if (!Aligned(workspace)) {
     if (algorithm_ != 0) return;
     ++coverage_.misaligned;
   }
   if (!RunReal(workspace)) return;
   for (int run = 0; run < call_.runs && wrong_.empty(); ++run) {
-    // A checked plan runs in ucudnn's own memory first; another test covers its faults.
+    // With UCUDNN_CHECK a plan runs in ucudnn's own memory first. Another test covers pieces that
+    // fail in that run.
     const bool may_fail = run == 0 && !setting_.options.check;
     RunOurs(workspace, may_fail ? call_.failing_piece : 0);
   }
@@ -132,7 +135,8 @@ bool Trial::CheckRefusal(cudnnStatus_t status, const GuardedMemory& workspace,
 void Trial::CheckStatus(cudnnStatus_t status, size_t bytes, int failing_piece,
                         const std::vector<RealCall>& calls) {
   if (status == CUDNN_STATUS_SUCCESS) {
-    // ucudnn may help out only where there is less workspace than the algorithm needs.
+    // ucudnn may make a failing call succeed only if there is less workspace than the algorithm
+    // needs.
     if (real_ != CUDNN_STATUS_SUCCESS && real_ != CUDNN_STATUS_BAD_PARAM_SIZE_INSUFFICIENT) {
       Wrong("a call succeeds that is status " + Text(real_) + " in the real library");
     }
@@ -158,13 +162,15 @@ void Trial::CheckFailure(cudnnStatus_t status, size_t bytes, int failing_piece,
   if (status != CUDNN_STATUS_EXECUTION_FAILED && status != real_) {
     return Wrong("a failing piece becomes status " + Text(status));
   }
-  // The pieces of one algorithm may have no undivided engine to fall back on.
+  // A misaligned call and an identity activation are each served by one algorithm alone, whose
+  // pieces may have no undivided engine to fall back on.
   if (!aligned_ || call_.what.extra == Extra::kIdentity) return;
-  // Nothing may run again if a piece may have changed what it would read.
+  // Nothing may run again if a piece may have changed the output that a rerun would read.
   if (failing_piece > 1 && call_.what.scales.beta != 0) return;
-  // The caller's own call may be the one that failed.
+  // If the caller's own undivided call was the last one and failed, nothing is left to run.
   if (calls.back().images == call_.what.problem.n && calls.back().algorithm == algorithm_) return;
-  // Only pieces may keep what is demanded, if nothing undivided fits so little workspace.
+  // If nothing undivided fits the workspace, only pieces can keep what is demanded, and nothing
+  // replaces them.
   const size_t room = std::min(limit_, bytes);
   const bool own_is_deterministic = IsDeterministic(operation_, algorithm_);
   const bool own_call_keeps = RealNeed(convolution_, algorithm_).value_or(SIZE_MAX) <= room &&
@@ -213,8 +219,9 @@ void Trial::CheckCalls(const std::vector<RealCall>& calls, const GuardedMemory& 
   if (!on_ && calls.size() != 1) Wrong("pieces run with ucudnn off");
 }
 
-// A Winograd transform rounds a sum of L products of values up to 2 like a sum of magnitude 4 L, a
-// hundred times (the bound of the engines' own test). Then each side rounds to its own type.
+// Winograd transforms are allowed 100 times the rounding of a sum of magnitude 4 L, where L is the
+// number of products, each of two values up to 2 (the bound of the engines' own test). Then each
+// side rounds to its own type.
 double Trial::Tolerance(size_t element) const {
   const ConvolutionProblem& problem = call_.what.problem;
   const Spatial out = OutputExtents(problem);
@@ -229,7 +236,7 @@ double Trial::Tolerance(size_t element) const {
   const double rounding = 100 * 0x1p-24 * 4 * length * std::abs(call_.what.scales.alpha);
   const test::Operand& output = const_cast<test::Convolution&>(convolution_).output();
   const double value = std::abs(output.Get(expected_, element)) + rounding;
-  // A bias or z is added to a rounded value, which may be larger by their magnitude.
+  // The bias or z is added to a rounded value, so the result may be larger by their magnitude.
   const double extra = call_.what.extra == Extra::kNone ? 0 : 6;
   return rounding + 4 * type_unit * (value + extra);
 }

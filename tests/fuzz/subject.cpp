@@ -14,7 +14,7 @@ namespace {
 
 interposer::Interposer* current = nullptr;
 
-// Returns `name` as the drop-in answers it: the hook, or the real function.
+// Returns the function that the drop-in has under `name`: the hook, or the real function.
 void* Entry(const char* name, void* real) {
   for (const Hook& hook : Hooks()) {
     if (std::strcmp(hook.name, name) == 0) return hook.function;
@@ -34,7 +34,8 @@ cudnn::Functions Entries() {
 
 }  // namespace
 
-// These replace libucudnn's own, which join it to its process.
+// These replace the functions of libucudnn, which would return the process's own interposer and
+// options.
 interposer::Interposer* ProcessInterposer() { return current; }
 const Options& FixedOptions() { return ProcessOptions(); }
 

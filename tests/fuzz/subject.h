@@ -1,6 +1,5 @@
-// The subject of the fuzzer: ucudnn's own entry points, as the drop-in calls them, over an
-// interposer with the test's options and measurements. A process has one at a time, used by one
-// thread.
+// Gives access to ucudnn's own entry points, as the drop-in calls them, over an interposer with the
+// setting's options and measurements. A process has one Subject at a time, which one thread uses.
 #pragma once
 
 #include <memory>
@@ -21,8 +20,8 @@ class Subject {
 
   const cudnn::Functions& functions() const;
   cudnnHandle_t handle() const { return handle_; }
-  // Returns whether a comparison with the undivided engine found a plan wrong. No plan here is
-  // wrong.
+  // Returns whether a comparison with the undivided engine found a plan wrong. This must never
+  // happen, because no plan here is wrong.
   bool SuspectsAPlan();
 
  private:

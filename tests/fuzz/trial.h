@@ -1,5 +1,4 @@
-// One problem: compares what ucudnn makes of a call with what the real library makes of it
-// undivided.
+// Compares what ucudnn makes of one call with what the real library makes of it undivided.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +15,30 @@
 
 namespace ucudnn::fuzz {
 
-// How often each kind of trial occurred.
+// Counts how often each kind of trial occurred.
 struct Coverage {
   long problems = 0;
-  long divided = 0;     // ran in several pieces
-  long mixed = 0;       // ... of different engines
-  long below_need = 0;  // ran right in less workspace than the caller's algorithm needs
-  long misaligned = 0;  // pointers off 16 bytes
-  long refused = 0;     // failed as the real library does
-  long recovered = 0;   // a piece failed, the result was right
+  long divided = 0;     // run in several pieces
+  long mixed = 0;       // run in pieces of different engines
+  long below_need = 0;  // run right in less workspace than the caller's algorithm needs
+  long misaligned = 0;  // with pointers that are not aligned to 16 bytes
+  long refused = 0;     // failed like the real library's call
+  long recovered = 0;   // right although a piece failed
   long rounded = 0;     // compared within a tolerance
   long measured = 0;    // in settings that measure for themselves
   long compared = 0;    // divided, in settings whose rows were not all verified
-  long checked = 0;     // every piece compared with the undivided engine
+  long checked = 0;     // of which UCUDNN_CHECK compared every piece with the undivided engine
   long over_limit = 0;  // refused under a strict limit
 
   void Add(const Coverage& other);
 };
 
-// What callers of one setting were told earlier.
+// Holds what the caller was told in earlier calls of one setting.
 struct Told {
-  std::set<int> random_algorithms;  // told to be non-deterministic
+  std::set<int> random_algorithms;  // algorithms said to be non-deterministic
 };
 
-// cuDNN's documentation says so: implicit GEMM sums gradients in any order.
+// cuDNN documents that implicit GEMM, algorithm 0, sums gradients in any order.
 inline bool IsDeterministic(Operation operation, int algorithm) {
   return operation == Operation::kForward || algorithm != 0;
 }
@@ -64,15 +63,15 @@ class Trial {
     convolution_.UseHandle(subject.handle());
   }
 
-  // Returns what is wrong, or nothing. Called once.
+  // Returns what is wrong, or an empty text. REQUIRES: Run was not called before.
   std::string Run();
 
  private:
   void Wrong(const std::string& what) {
-    if (wrong_.empty()) wrong_ = what;  // what follows may be its consequence
+    if (wrong_.empty()) wrong_ = what;  // later faults may follow from the first
   }
 
-  // asking.cpp: before the call.
+  // asking.cpp defines these, which run before the call.
   void Prepare();
   void BreakDescriptors();
   void Ask();
@@ -81,13 +80,14 @@ class Trial {
   void CheckAnswer(test::Question question, const test::Answer& answer, bool aligned);
   void Pick(const cudnn::AlgorithmPerformance& picked);
 
-  // running.cpp: the call.
+  // running.cpp defines these, which make the call and check it.
   void Execute();
   bool RunReal(const test::GuardedMemory& workspace);
   void RunOurs(const test::GuardedMemory& workspace, int failing_piece);
   void CheckStatus(cudnnStatus_t status, size_t bytes, int failing_piece,
                    const std::vector<RealCall>& calls);
-  // Checks a refusal of ucudnn's own.
+  // Checks a refusal that ucudnn makes itself, under a strict limit. Returns false if the status is
+  // not such a refusal.
   bool CheckRefusal(cudnnStatus_t status, const test::GuardedMemory& workspace,
                     const test::Bytes& output);
   void CheckFailure(cudnnStatus_t status, size_t bytes, int failing_piece,
@@ -101,10 +101,11 @@ class Trial {
   bool Aligned(const test::GuardedMemory& workspace) const {
     return aligned_ && Offset(workspace.data()) == 0;
   }
-  // Returns whether the call must be served within limit and workspace, since a known engine can.
+  // Returns whether a known engine fits the limit and the workspace, so that ucudnn must serve the
+  // call.
   bool MustFit(const test::GuardedMemory& workspace) const;
-  // Returns whether a known undivided engine may serve within `limit`, so that ucudnn has no
-  // excuse. If `math` is set, it must be of calls with that math, by which measurements are filed.
+  // Returns whether the measurements have an undivided engine that serves within `limit`. If `math`
+  // is set, only measurements of calls with that math count.
   bool MayBeServed(NumericClass numeric, bool deterministic, size_t limit,
                    std::optional<MathType> math) const;
 
@@ -112,19 +113,19 @@ class Trial {
   const Call& call_;
   const cudnn::Functions& ours_;
   const bool on_;
-  const bool strict_;  // refuses what cannot be brought under the limit
+  const bool strict_;  // what cannot be brought under the limit is refused
   const size_t limit_;
   Told& told_;
   Coverage& coverage_;
   const Operation operation_;
   test::Convolution convolution_;
-  bool aligned_ = true;  // whether all operands are
+  bool aligned_ = true;  // whether all operands are aligned to 16 bytes
 
   int algorithm_ = 0;
   MathType math_;
-  std::optional<size_t> told_bytes_;  // the bytes in which the algorithm was said to run
-  bool deterministic_ = false;        // whether what runs must be
-  test::Bytes expected_;              // empty if nothing serves this call
+  std::optional<size_t> told_bytes_;  // workspace in which the algorithm was said to run
+  bool deterministic_ = false;        // whether the call must run deterministic engines
+  test::Bytes expected_;              // the right output; empty if nothing serves this call
   cudnnStatus_t real_ = CUDNN_STATUS_SUCCESS;
   std::string wrong_;
 };

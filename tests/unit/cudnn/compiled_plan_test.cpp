@@ -1,6 +1,6 @@
 // Tests plans whose kernels cuDNN compiles while it makes them, such as plans with a scale or a
-// dReLU behind the convolution. For another batch they are compiled anew and equal the plans that
-// the library itself makes. Uses the real library, without a GPU.
+// dReLU behind the convolution. BuildPart compiles the kernels anew for another batch, and its plan
+// equals the one that the library itself makes. Uses the real library, without a GPU.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -40,7 +40,7 @@ class CompiledPlans : public ::testing::TestWithParam<Case> {
   }
 };
 
-// The JSON of the plan, kernels included.
+// Returns the JSON of `plan` with the compiled kernels, which GraphTemplate::json lacks.
 std::string WholeJson(cudnnBackendDescriptor_t plan) {
   int64_t bytes = 0;
   EXPECT_EQ(
@@ -95,8 +95,9 @@ TEST_P(CompiledPlans, AtAnotherBatchIsTheNativePlan) {
             *PlanWorkspace(RealCudnn(), native->get()));
   EXPECT_EQ(*PlanJson(RealCudnn(), rebatched->get()), *PlanJson(RealCudnn(), native->get()));
 
-  // cuDNN silently accepts the kernels of one batch for another, and they would write all images of
-  // their own batch. The edited plan therefore has none.
+  // cuDNN would accept kernels of one batch in a plan of another, and they would write all images
+  // of their own batch. The plan that EditPlan makes of read->json has no kernels, so it cannot be
+  // built.
   const auto edited =
       EditPlan(read->json, read->convolution, test::AtBatch(read->convolution, kOtherBatch));
   ASSERT_TRUE(edited.ok()) << edited.message();

@@ -16,7 +16,7 @@ const Functions& Library() {
   return functions;
 }
 
-// No two extents are alike.
+// The extents of each tensor differ, so that swapped axes are noticed.
 constexpr test::SmallProblem kPlane = {.n = 3,
                                        .c = 4,
                                        .k = 6,
@@ -150,7 +150,8 @@ TEST_F(ReadProblemTest, GroupsThatDoNotMatchAreRefused) {
 }
 
 TEST_F(ReadProblemTest, VectorisedTypesAndLayoutsAreRefused) {
-  // A library may answer this for a vectorised filter, whether or not the stand-in has any.
+  // This table reports a vectorised filter, so that the test does not depend on whether the
+  // stand-in can make one.
   Functions vectorised = Library();
   vectorised.cudnnGetFilterNdDescriptor = [](const cudnnFilterDescriptor_t filter, int requested,
                                              cudnnDataType_t* type, cudnnTensorFormat_t* format,
@@ -192,7 +193,7 @@ TEST(TensorBytes, ReachBehindTheLastElement) {
   ConvolutionProblem problem = Problem2d();
   EXPECT_EQ(ImageBytes(problem), 3u * 4 * 9 * 11 * 4);
   EXPECT_EQ(FilterBytes(problem), 6u * 4 * 3 * 5 * 4);
-  problem.x_strides[0] += 10;  // between images, not behind the last
+  problem.x_strides[0] += 10;  // a gap of 10 elements between images, none behind the last
   EXPECT_EQ(ImageBytes(problem), (3u * 4 * 9 * 11 + 2 * 10) * 4);
 }
 

@@ -1,4 +1,5 @@
-// The reader meets files that nobody vouches for: whatever they contain, it answers or refuses.
+// ReadLibraryFile must answer or refuse whatever a damaged or hostile file contains, and never
+// crash.
 #include "cudnn/dynamic_section.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +73,8 @@ TEST_F(DamagedFile, RandomBytesNeverCrashTheReader) {
   std::mt19937 random(seed);
   for (int round = 0; round < 2000; ++round) {
     std::string bytes = sound_;
-    // The header, the segments and the dynamic section steer the reader.
+    // Half of the changed bytes lie in the ELF and program headers, the others in the second half
+    // of the file, which has the dynamic section.
     const size_t dynamic = bytes.size() / 2;
     for (int i = 0; i < 8; ++i) {
       const size_t range = i % 2 == 0 ? 1024 : bytes.size() - dynamic;

@@ -34,7 +34,7 @@ ConvolutionProblem Nhwc(DataType type, Operation operation = Operation::kForward
   return problem;
 }
 
-// The first plan that the library has for the graph.
+// Returns the first plan that the heuristics have for the graph.
 std::optional<BackendDescriptor> AnyPlan(const Graph& graph) {
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     auto plans = graph.HeuristicPlans(mode, 16);
@@ -102,7 +102,8 @@ TEST(FusedConvolution, ReadsWhateverTheLibraryPlans) {
     const auto convolution = ReadFusedConvolution(*json);
     ASSERT_TRUE(convolution.ok()) << convolution.message() << " " << Describe(problem) << " seed "
                                   << kSeed << " case " << i;
-    // Filters of one channel or one pixel have both layouts at once.
+    // A filter of one channel or one pixel has the same strides in both layouts, so its layout
+    // cannot be read.
     problem.layout = convolution->problem.layout;
     EXPECT_EQ(convolution->problem, problem)
         << Describe(problem) << " seed " << kSeed << " case " << i;
@@ -142,7 +143,7 @@ TEST(FusedConvolution, ReadsWhatIsFused) {
   EXPECT_EQ(convolution->y_uid, test::kUidY);
   const size_t image_bytes = size_t{64} * 28 * 28 * 2;
   Strides strides = problem.y_strides;
-  strides[2] = 0;  // a plane has no axis d
+  strides[2] = 0;  // convolutions of planes have no axis d
   const FusedOperand residual = {test::kUidResidual, DataType::kHalf, strides, image_bytes};
   const FusedOperand bias = {test::kUidBias, DataType::kHalf, {0, 1}, 64 * 2};
   EXPECT_EQ(convolution->operands, (std::vector<FusedOperand>{residual, bias}));
@@ -153,7 +154,7 @@ TEST(FusedConvolution, ReadsWhatIsFused) {
   EXPECT_THAT(ReadFusedConvolution(JsonOf(problem, options))->engine.Text(), HasSubstr("+bias"));
 }
 
-// Tests a part of the image's rows, such as a neighbour of a stripe has.
+// `rows` is a part of the image's rows, such as one rank of a split convolution computes.
 TEST(FusedConvolution, ThePlanAtOtherExtentsIsTheOneThatTheLibraryBuilds) {
   int built = 0;
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
@@ -249,7 +250,7 @@ TEST(FusedConvolution, PaddingMayDifferBehind) {
     const auto convolution = ReadFusedConvolution(json);
     ASSERT_TRUE(convolution.ok()) << convolution.message();
     EXPECT_EQ(convolution->problem, problem) << Describe(convolution->problem);
-    // If both forms are present, it is not known which one counts.
+    // If both `pad` and `pad_lower` are present, it is not known which one counts.
     EXPECT_THAT(Refusal(With(json, "\"pad_lower\":", "\"pad\":[1,1],\"pad_lower\":")),
                 HasSubstr("the padding"));
   }
@@ -349,7 +350,7 @@ TEST(PlanWords, NameOperationsAndExtents) {
   EXPECT_THAT(Refusal(statistics), HasSubstr("GEN_STATS"));
 }
 
-// The text may be anything, because only messages depend on the words.
+// PlanWords accepts any text, because its result appears in messages alone.
 TEST(PlanWords, AreOfAnyText) {
   const std::string json = JsonOf(Problem());
   for (size_t length = 0; length < json.size(); length += 11) {

@@ -27,7 +27,7 @@ GraphTemplate Template(const Graph& graph, int engine) {
   return std::move(*read);
 }
 
-// The first engine of the graph that needs more than 1 MiB of workspace.
+// Returns the first engine of the graph that needs more than 1 MiB of workspace.
 GraphTemplate WithWorkspace(const Graph& graph) {
   for (int engine = 0; engine < graph.EngineCount(); ++engine) {
     const auto plan = graph.Plan(engine);

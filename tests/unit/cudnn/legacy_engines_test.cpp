@@ -22,7 +22,8 @@ TEST(LegacyNumericClass, FollowsTheAlgorithmOfEachOperation) {
             NumericClass::kWinograd);
 }
 
-// The names are written apart from cuDNN's header, which convolution/ does not include.
+// convolution/engine_name has names of its own, because convolution/ does not include cuDNN's
+// header.
 TEST(EngineName, IsThatOfCudnnsHeader) {
   const auto expect = [](Operation operation, int algorithm, const std::string& name) {
     EXPECT_EQ(EngineName(operation, EngineId::Legacy{algorithm, std::nullopt}),

@@ -23,7 +23,7 @@ void AppendWord(std::string& bytes, uint32_t word) {
   bytes.append(reinterpret_cast<const char*>(&word), sizeof word);
 }
 
-// A cache in the layout of glibc's dl-cache.h: header, entries, strings.
+// Returns a cache in the layout of glibc's dl-cache.h: header, entries, strings.
 std::string Cache(const std::vector<Entry>& entries) {
   std::string strings;
   std::string table;
@@ -37,7 +37,7 @@ std::string Cache(const std::vector<Entry>& entries) {
     AppendWord(table, entry.flags);
     AppendWord(table, place(entry.name));
     AppendWord(table, place(entry.path));
-    table.append(12, '\0');  // osversion, hwcap
+    table.append(12, '\0');  // the fields osversion and hwcap
   }
   std::string bytes = "glibc-ld.so.cache1.1";
   AppendWord(bytes, static_cast<uint32_t>(entries.size()));
@@ -78,7 +78,7 @@ TEST(LoaderCache, AgreesWithThisMachinesOwnLoader) {
 TEST(LoaderCache, EveryTruncationIsRead) {
   const std::string bytes = Cache(kEntries);
   for (size_t length = 0; length < bytes.size(); ++length) {
-    // The copy has exactly that length, so that a sanitizer sees any read beyond it.
+    // `part` has exactly `length` bytes, so that a sanitizer sees any read beyond them.
     const std::vector<char> part(bytes.begin(),
                                  bytes.begin() + static_cast<std::ptrdiff_t>(length));
     const auto found = FindInLoaderCache({part.data(), part.size()}, "libcudnn.so.9");

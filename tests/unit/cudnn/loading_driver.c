@@ -1,12 +1,12 @@
-/* A libcuda.so.1 for a machine without a GPU. cuDNN compiles kernels for a described device, too,
-   and hands them to the driver while it makes a plan: this driver accepts them, and has no device
-   to launch them on. Functions omit arguments that they do not read, so no header that declares
-   them may be included. */
+/* A stand-in for libcuda.so.1 on a machine without a GPU. cuDNN compiles kernels for a described
+   device, too, and loads them with the driver while it makes a plan. This driver accepts the
+   kernels and reports that there is no device. Functions omit the parameters that they do not read,
+   so cuda.h, which declares them with all parameters, must not be included. */
 #include <stddef.h>
 
 enum { kSuccess = 0, kNotInitialized = 3, kNoDevice = 100 };
 
-/* Stores a pointer that is not null. */
+/* Stores an arbitrary pointer that is not null. */
 static int Give(void** out) {
   static int something;
   *out = &something;
@@ -36,7 +36,8 @@ int cuModuleUnload(void) { return kSuccess; }
 int cuKernelGetAttribute(int* value) { return GiveNumber(value, 0); }
 int cuKernelSetAttribute(void) { return kSuccess; }
 
-/* cuDNN looks these up when it loads the driver, and does not call them while it plans. */
+/* cuDNN looks up the functions below when it loads the driver, and does not call them while it
+   makes plans. */
 int cuCtxGetCurrent(void) { return kNotInitialized; }
 int cuCtxGetLimit(void) { return kNotInitialized; }
 int cuCtxPopCurrent(void) { return kNotInitialized; }

@@ -21,13 +21,13 @@ TEST(Offsets, AreThoseOfTheImagesBefore) {
   EXPECT_EQ(at.y, 3u * 300 * 2);
   EXPECT_EQ(at.fused[0], 0u);
   EXPECT_EQ(at.fused[1], 3u * 64);
-  // This offset does not fit 32 bits.
+  // The offset of image 5 is 5 * 2^40 elements of 2 bytes, which does not fit 32 bits.
   problem.x_strides[0] = int64_t{1} << 40;
   EXPECT_EQ(AtImage(problem, {}, 5).x, size_t{10} << 40);
 }
 
-// The last tile is rows 3 to 5 of the output, which read rows 2 to 5 of the image, and the second
-// half of what is cut by channels.
+// The last tile computes rows 3 to 5 of the output for the second half of the output channels, from
+// rows 2 to 5 of the image.
 TEST(Offsets, OfATileAreThoseOfItsFirstElements) {
   const ConvolutionProblem whole =
       test::ProblemWith({.n = 1, .c = 3, .k = 4, .x = {1, 6, 8}, .type = DataType::kHalf});
@@ -35,8 +35,8 @@ TEST(Offsets, OfATileAreThoseOfItsFirstElements) {
   ASSERT_TRUE(cut.ok()) << cut.message();
   const FusedOperand operands[] = {
       {7, DataType::kFloat, whole.y_strides, 4 * 48 * 4},  // like y
-      {8, DataType::kHalf, {0, 1}, 4 * 2},                 // a value for each channel
-      {9, DataType::kHalf, {0, 0, 0, 8, 1}, 48 * 2}};      // one for each place
+      {8, DataType::kHalf, {0, 1}, 4 * 2},                 // one value for each channel
+      {9, DataType::kHalf, {0, 0, 0, 8, 1}, 48 * 2}};      // one value for each pixel
   const Tile& last = cut->tiles.back();
   ASSERT_EQ(last.y[kAxisC], (Interval{2, 4}));
   ASSERT_EQ(last.y[kAxisH], (Interval{3, 6}));

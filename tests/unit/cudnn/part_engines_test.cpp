@@ -20,7 +20,7 @@ using test::GraphOptions;
 using test::ProblemWith;
 using test::RealCudnn;
 
-// x and y have 2^31 elements each.
+// x and y have 128 * 4096 * 4096 = 2^31 elements each.
 ConvolutionProblem Vast(Operation operation, DataType type = DataType::kBfloat16) {
   return ProblemWith({.operation = operation,
                       .n = 1,
@@ -38,7 +38,7 @@ GraphOptions Fused(bool fused) {
   return options;
 }
 
-// The only engine that the library has for the whole convolution.
+// Returns the only engine that the library has for `whole`.
 GraphTemplate OwnOf(const ConvolutionProblem& whole, const GraphOptions& options = {}) {
   const Graph graph(whole, options);
   std::optional<GraphTemplate> own;
@@ -83,7 +83,7 @@ TEST(PartEngines, ServeTilesOfWhatEngine0AloneServes) {
         for (const TileKind& kind : tiles.kinds) {
           const auto built = BuildPart(RealCudnn(), DescribedDevice(), engine, {kind.problem});
           ASSERT_TRUE(built.ok()) << engine.convolution.engine << ": " << built.message();
-          // An engine with this little workspace works in place.
+          // An engine that copied the tile first would need more workspace than 1 MiB.
           EXPECT_LE(*PlanWorkspace(RealCudnn(), built->get()), size_t{1} << 20);
           const auto& [index, knobs, fusion] = *engine.convolution.engine.graph();
           const auto native = Graph(kind.problem, options).Plan(static_cast<int>(index), knobs);

@@ -117,7 +117,8 @@ TEST(ProblemGraph, OtherNamesAreRefused) {
   }
 }
 
-// Measuring and execution make their pieces like this, whatever beta the calls have.
+// Measuring and execution make pieces of filter gradients with default PieceScales, whatever beta
+// the calls have.
 TEST(ProblemGraph, GradientsOfTheFilterAreReadyToAdd) {
   ConvolutionProblem problem = Problem(Operation::kBackwardFilter);
   const std::vector<GraphTemplate> engines = GraphOf(problem).Heuristics(1);

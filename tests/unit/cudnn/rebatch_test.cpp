@@ -1,5 +1,6 @@
-// A plan that is moved to another batch through its JSON is the plan that the library itself builds
-// there: same engine, same knobs, same workspace. Tested with the real library, without a GPU.
+// Tests that BuildPart, which moves a plan to another batch through its JSON, makes the plan that
+// the library itself builds for that batch: same engine, same knobs, same workspace. Uses the real
+// library, without a GPU.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -33,7 +34,7 @@ constexpr Kind kKinds[] = {{DataType::kFloat, Layout::kNchw},
                            {DataType::kHalf, Layout::kNhwc},
                            {DataType::kBfloat16, Layout::kNhwc}};
 
-// Different convolutions of networks, and grouped, depthwise and 3-D convolutions.
+// Returns the distinct convolutions of two networks, and grouped, depthwise and 3-D convolutions.
 std::vector<ConvolutionProblem> Layers() {
   std::vector<ConvolutionProblem> layers;
   std::set<std::string> seen;
@@ -50,7 +51,7 @@ std::vector<ConvolutionProblem> Layers() {
   layers.push_back(test::ProblemWith({.c = 32, .k = 32, .groups = 32, .x = {1, 28, 28}}));
   layers.push_back(test::ProblemWith(
       {.spatial_rank = 3, .c = 16, .k = 32, .x = {16, 24, 24}, .w = {3, 3, 3}, .pad = {1, 1, 1}}));
-  // TensorFlow pads strided convolutions like this, behind alone.
+  // TensorFlow pads strided convolutions only at the end of each axis.
   ConvolutionProblem uneven = test::ProblemWith(
       {.c = 64, .k = 64, .x = {1, 56, 56}, .pad = {0, 0, 0}, .stride = {1, 2, 2}});
   uneven.extra_pad = {0, 1, 1};
@@ -61,7 +62,8 @@ std::vector<ConvolutionProblem> Layers() {
 
 class Rebatching : public ::testing::Test {
  protected:
-  // Visits the layer's graph, if the library knows it, with those of the other batches.
+  // Calls `visit` with the layer's graph and the graphs of the other batches, if the library
+  // accepts the graph.
   template <typename Visit>
   static void WithGraphs(ConvolutionProblem problem, const Kind& kind, Operation operation,
                          const GraphOptions& options, const Visit& visit) {
@@ -81,7 +83,8 @@ class Rebatching : public ::testing::Test {
     visit(problem, graph, others);
   }
 
-  // Compares the plan of one engine at every batch. Returns false if the library does not build it.
+  // Compares the plans of one engine at all other batches. Returns false if the library has none at
+  // kBatch.
   bool Compare(const Graph& graph, const std::vector<Graph>& others, int engine,
                const Graph::Knobs& knobs, const GraphOptions& options,
                const ConvolutionProblem& problem) {
@@ -109,7 +112,7 @@ class Rebatching : public ::testing::Test {
       const size_t expected = *PlanWorkspace(RealCudnn(), native->get());
       const size_t workspace = *PlanWorkspace(RealCudnn(), rebatched->get());
       EXPECT_EQ(workspace, expected) << who;
-      // The JSON names engine, knobs and extents.
+      // The JSON holds the engine, its knobs and all extents.
       EXPECT_EQ(*PlanJson(RealCudnn(), rebatched->get()), *PlanJson(RealCudnn(), native->get()))
           << who;
       ++plans_;
@@ -117,13 +120,13 @@ class Rebatching : public ::testing::Test {
     return true;
   }
 
-  int cases_ = 0;   // engines, for each layer, type and operation
+  int cases_ = 0;   // engines compared, for each layer, type and operation
   int plans_ = 0;   // plans of these engines at another batch
-  int unlike_ = 0;  // plans built in one of the two ways only
+  int unlike_ = 0;  // plans that only one of the two ways builds
 };
 
 TEST_F(Rebatching, WorkspaceIsTheNativePlans) {
-  // Layers and kinds are paired in turns.
+  // Of all pairs of a layer and a kind, every `every`-th is tested.
   const int every = test::Cases(1, 3);
   int pairs = 0;
   const auto compare = [&](const auto& problem, const Graph& graph, const auto& others) {
@@ -156,7 +159,7 @@ TEST_F(Rebatching, KnobsThatHeuristicsChose) {
             std::pair{Operation::kBackwardFilter, false}}) {
         GraphOptions options;
         options.residual = options.bias = options.relu = fuses;
-        // Partial sums of a filter's gradient are added with this beta.
+        // Pieces of a filter's gradient add to w, so their plans have beta 1.
         options.beta = operation == Operation::kBackwardFilter ? 1 : 0;
         const auto compare = [&, fuses = fuses](const auto& problem, const Graph& graph,
                                                 const auto& others) {

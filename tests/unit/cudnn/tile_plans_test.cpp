@@ -1,6 +1,6 @@
-// The plan for a tile that is made through the JSON of the whole's plan is the one that the library
-// itself builds: same engine, knobs, workspace and text. Tested with the real library, without a
-// GPU.
+// Tests that BuildPart, which makes the plan of a tile from the JSON of the whole convolution's
+// plan, makes the plan that the library itself builds for the tile: same engine, knobs, workspace
+// and text. Uses the real library, without a GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,12 +33,12 @@ using test::RealCudnn;
 constexpr int kAlignment = 16;
 
 struct Case {
-  ConvolutionProblem whole;  // in any type, layout and operation
+  ConvolutionProblem whole;  // ForEachCut sets its type, layout and operation
   TileGrid grid;
 };
 
-// Tiles along h with strides and dilations, tiles along groups and k, and tiles of volumes along d
-// and h.
+// The cases have tiles along h with strides and dilations, tiles along groups and k, and tiles of
+// volumes along d and h.
 std::vector<Case> Cases() {
   return {
       {ProblemWith({.n = 1, .c = 64, .k = 64, .x = {1, 56, 56}}), {.spatial = {1, 4, 1}}},
@@ -78,7 +78,8 @@ constexpr Kind kKinds[] = {{DataType::kFloat, Layout::kNchw},
 
 class TilePlans : public ::testing::Test {
  protected:
-  // Visits each case, in each type, layout and operation in which it can be cut, with its tiles.
+  // Calls `visit` with each case and its tiles, in each type, layout and operation in which it can
+  // be cut.
   template <typename Visit>
   void ForEachCut(const Visit& visit) {
     for (const Case& one : Cases()) {
@@ -97,8 +98,8 @@ class TilePlans : public ::testing::Test {
     }
   }
 
-  // Compares the plans of one engine for each kind of tile. Returns false if the library has none
-  // for the whole.
+  // Compares the plan that BuildPart makes for each kind of tile with the library's own. Returns
+  // false if the library has no plan of this engine for the whole.
   bool Compare(const Graph& whole, const Tiles& cut, const std::vector<Graph>& tiles, int engine,
                const Graph::Knobs& knobs, const GraphOptions& options) {
     const auto plan = whole.Plan(engine, knobs);
@@ -127,7 +128,8 @@ class TilePlans : public ::testing::Test {
     return true;
   }
 
-  // Notes the engine if it takes the tile packed although it refuses the view.
+  // Adds the engine to refuse_views_ if it refuses the tile as a view of the whole tensors, but
+  // accepts it packed.
   void NoteIfPackedServes(const GraphTemplate& whole, ConvolutionProblem tile) {
     SetPackedStrides(tile);
     tile.alignment = kAlignment;
@@ -138,7 +140,7 @@ class TilePlans : public ::testing::Test {
     EXPECT_EQ(*PlanWorkspace(RealCudnn(), packed->get()), 0u);
   }
 
-  // The graphs that a program would make for each kind of tile.
+  // Returns the graphs that a program would make for each kind of tile.
   static std::vector<Graph> GraphsOf(const ConvolutionProblem& whole, const Tiles& cut,
                                      const GraphOptions& options) {
     std::vector<Graph> graphs;
@@ -159,7 +161,7 @@ class TilePlans : public ::testing::Test {
   }
 
   int plans_ = 0;
-  int refused_ = 0;  // by the library, in both ways
+  int refused_ = 0;  // plans that the library refuses in both ways
   std::set<std::string> refuse_views_;
 };
 
@@ -177,10 +179,9 @@ TEST_F(TilePlans, OfEveryEngineAreTheNativeOnes) {
               refused_);
   EXPECT_GE(engines, 500);
   EXPECT_GE(plans_, 1500);
-  // These are engines that refuse padding on one side alone.
+  // Some engines refuse padding on one side alone, which tiles at the border have.
   EXPECT_GT(refused_, 0);
-  // The one engine that takes tiles only when packed needs no workspace, so no limit ever excludes
-  // it.
+  // The one engine that accepts only packed tiles needs no workspace, so no limit ever excludes it.
   EXPECT_EQ(refuse_views_, std::set<std::string>{"backward_data graph:2"});
 }
 
@@ -188,8 +189,8 @@ TEST_F(TilePlans, KeepTheKnobsThatHeuristicsChose) {
   int chosen = 0;
   ForEachCut([&](const ConvolutionProblem& whole, const Tiles& cut) {
     for (const bool fuses : {false, true}) {
-      // In a native tile along k or groups, an operand with one value per channel has other
-      // strides.
+      // In the library's own plan for a tile along k or groups, an operand with one value per
+      // channel has other strides.
       if (fuses && (whole.operation != Operation::kForward || cut.kinds[0].problem.k != whole.k)) {
         continue;
       }
@@ -268,7 +269,8 @@ TEST_F(TilePlans, OfNetworksWithOneImageAreTheNativeOnes) {
   EXPECT_GE(plans_, 5000);
 }
 
-// What is measured on little memory needs the workspace of what runs on all of it.
+// Tiles are measured as their SlackTwin, on less memory than the whole tensors take. The measured
+// workspace must be the one that the tile needs.
 TEST_F(TilePlans, NeedTheWorkspaceOfTheirSlackTwins) {
   int packed_differ = 0;
   ForEachCut([&](const ConvolutionProblem& whole, const Tiles& cut) {

@@ -1,5 +1,5 @@
-// Tests gradients of 16-bit filters in pieces, on the stand-in's arithmetic, against sums in fp64:
-// they are within the bound that convolution/partial_sums.h states.
+// Computes gradients of 16-bit filters in pieces with the stand-in's arithmetic, and tests that
+// they differ from sums in fp64 by no more than the bound in convolution/partial_sums.h.
 #include <cuda.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ double Decode(DataType type, uint16_t bits) {
   return bits >> 15 != 0 ? -magnitude : magnitude;
 }
 
-// Encodes a number that the type holds, normal or zero.
+// Encodes a value that `type` represents exactly, as a normal number or zero.
 uint16_t Encode(DataType type, double value) {
   const auto narrow = static_cast<float>(value);
   uint32_t bits;
@@ -53,8 +53,8 @@ uint16_t Encode(DataType type, double value) {
          static_cast<uint16_t>(exponent << 10 | (bits >> 13 & 1023));
 }
 
-// y has 8 x 8 elements, whose rows keep an alignment of 16 bytes. Without padding along h the
-// legacy API can run it in tiles.
+// y has 8 x 8 elements, so each row has 16 bytes and keeps the alignment. With `pad_h` = 0 the
+// legacy API can compute it in tiles of rows.
 ConvolutionProblem Problem(DataType type, int images, int pad_h = 1) {
   return test::ProblemWith({.operation = Operation::kBackwardFilter,
                             .n = images,
@@ -65,12 +65,12 @@ ConvolutionProblem Problem(DataType type, int images, int pad_h = 1) {
                             .alignment = 16});
 }
 
-// A part of the images, and of the rows of y.
+// Selects some of the images and some rows of y.
 struct Part {
   Interval images, rows;
 };
 
-// The exact sum of x * dy over a part: the filter's gradient as k, c, h, w.
+// Returns the exact sum of x * dy over `part`: the filter's gradient in the order k, c, h, w.
 Values Gradient(const ConvolutionProblem& p, const Values& x, const Values& y, const Part& part) {
   Values w(size_t(p.k) * p.c * 9);
   const Spatial outputs = OutputExtents(p);
@@ -118,7 +118,8 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
   }
   ~PartialSumsBound() override { functions_.cudnnDestroy(handle_); }
 
-  // `engine` with its needs for a partial of `problem`; none if it does not serve the part.
+  // Returns `engine` with what it needs to compute `part` as a partial of `problem`; nullopt if it
+  // does not serve `part`.
   std::optional<MicroConfiguration> Partial(const ConvolutionProblem& problem,
                                             const std::string& engine,
                                             const ConvolutionProblem& part) {
@@ -130,7 +131,8 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     return AsPartial(problem, {engine, part.n, 1, choice->workspace_bytes, true}, 0);
   }
 
-  // `engine` in pieces of `sizes`; no runs if it does not serve one of them.
+  // Returns a plan of `engine` in pieces of `sizes` images; it has no runs if the engine does not
+  // serve one of them.
   Configuration Plan(const std::string& engine, const std::vector<int>& sizes) {
     Configuration configuration;
     for (const int size : sizes) {
@@ -143,7 +145,8 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     return configuration;
   }
 
-  // `engine` on `parts` parts of the rows of y; no runs if it does not serve them.
+  // Returns a plan of `engine` on `parts` parts of the rows of y; it has no runs if the engine does
+  // not serve them.
   Division Rows(const ConvolutionProblem& problem, const std::string& engine, int parts) {
     auto cut = CutIntoTiles(problem, {.spatial = {1, parts, 1}});
     EXPECT_TRUE(cut.ok()) << cut.message();
@@ -158,7 +161,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     return division;
   }
 
-  // Runs `division` on a filter that holds `before` and begins on an odd element. Returns the
+  // Runs `division` on a filter that holds `before` and begins at an odd element. Returns the
   // result.
   Bits Run(const ConvolutionProblem& problem, const Division& division, const Values& x,
            const Values& y, float alpha, float beta, const Bits& before) {
@@ -175,7 +178,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     guarded.insert(guarded.begin(), kGuard);
     guarded.push_back(kGuard);
     w_memory.Upload(guarded);
-    // The stand-in faults at the byte behind it.
+    // The stand-in reports a fault if a piece touches the byte behind the workspace.
     Memory workspace(division.configuration.WorkspaceBytes());
     cudnn::OwnedDescriptors descriptors(functions_);
     EXPECT_TRUE(descriptors.Create(problem).ok());
@@ -202,7 +205,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
     return {after.begin() + 1, after.end() - 1};
   }
 
-  // Numbers are multiples of 1/64 up to 1: every sum is exact in fp32, so engines round only their
+  // The data are multiples of 1/64 up to 1: every sum is exact in fp32, so engines round only their
   // results. `parts` are the division's parts, in any order.
   void CheckBound(const ConvolutionProblem& problem, const Division& division,
                   const std::vector<Part>& parts) {
@@ -225,7 +228,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
       }
       Bits before(sum.size());
       for (uint16_t& bits : before) {
-        // If beta is 0, the old content is not even read.
+        // With beta = 0 the old content is not read, so it may be NaN, which 0x7fff encodes.
         bits = beta == 0 ? 0x7fff : Encode(type, 8 * draw());
       }
       const Bits after = Run(problem, division, x, y, alpha, beta, before);
@@ -271,7 +274,7 @@ TEST_P(PartialSumsBound, HoldsForAnyAlphaAndBeta) {
     }
   }
   EXPECT_GE(plans, 3);
-  // The bound is not far too large.
+  // The largest error reaches a fifth of the bound, so the bound is not far too large.
   EXPECT_GT(largest_, 0.2);
 }
 

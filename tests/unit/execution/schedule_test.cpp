@@ -30,7 +30,8 @@ MicroConfiguration Micro(int algorithm, int micro_batch, size_t workspace_bytes)
   return {"legacy:" + std::to_string(algorithm), micro_batch, 1, workspace_bytes, true};
 }
 
-// 4 + 4 + 2 images. `beside` bytes of each piece's workspace do not belong to its engine.
+// Returns a plan of 4 + 4 + 2 images. `beside` bytes of each piece's workspace do not belong to its
+// engine.
 Configuration ThreePieces(size_t beside = 0) {
   return {{{Micro(1, 4, beside + kPlannedBytes), 2}, {Micro(2, 2, beside + 100), 1}}};
 }
@@ -48,7 +49,8 @@ ConvolutionProblem Problem(Operation operation, DataType type = DataType::kFloat
 void* Pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
 uintptr_t Address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-// One call of `problem`, on addresses that lie far apart and that nothing dereferences.
+// Makes and runs one call of `problem`, on addresses that lie far apart and that nothing
+// dereferences.
 class Harness {
  public:
   explicit Harness(const ConvolutionProblem& problem,
@@ -86,7 +88,7 @@ class Harness {
     bias_ = {&alpha2_, call.descriptors.y, z, nullptr, bias, nullptr};
     call.bias = &bias_;
   }
-  // Lets what a graph plan fuses behind the convolution read `operand` at `pointer`.
+  // Makes `call` pass the fused operand `operand` at `pointer`, as calls of graph plans do.
   void SetFused(const cudnn::FusedOperand& operand, void* pointer) {
     fused_operand_ = operand;
     fused_.operands = {&fused_operand_, 1};
@@ -117,7 +119,8 @@ class Harness {
 constexpr DataType kTypes[] = {DataType::kFloat, DataType::kHalf, DataType::kBfloat16,
                                DataType::kDouble};
 
-// Expects every piece at the place of its images, in the plan's order, with its own workspace size.
+// Expects every piece at the offset of its images, in the plan's order, with its own workspace
+// size.
 void ExpectThreePieces(const ConvolutionProblem& problem) {
   SCOPED_TRACE(Describe(problem));
   const bool sums = SumsPartials(problem);
@@ -193,7 +196,7 @@ TEST(Schedule, BackwardFilter_BetaAppliesOnce) {
   }
 }
 
-// A gradient of a 16-bit filter in three pieces.
+// Computes a gradient of a 16-bit filter in three pieces.
 class Summed : public Harness {
  public:
   explicit Summed(const ConvolutionProblem& problem = Problem(Operation::kBackwardFilter,
@@ -206,7 +209,8 @@ class Summed : public Harness {
   static const std::vector<test::RecordedSum>& sums() { return ThisRecording().sums; }
 };
 
-// Each piece's partial is added in fp32 after the piece; alpha and beta apply to the sum alone.
+// Each piece's partial is added in fp32 after the piece. Alpha and beta apply to the finished sum
+// alone.
 TEST(Schedule, PartialsOfSixteenBitsAreSummedApart) {
   for (const DataType type : {DataType::kHalf, DataType::kBfloat16}) {
     const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, type);
@@ -239,7 +243,7 @@ TEST(Schedule, PartialsOfSixteenBitsAreSummedApart) {
   }
 }
 
-// The steps that a visit sees, as "piece 0", "sum 0 adds", "store".
+// Returns the steps that ForEach visits, as "piece 0", "sum 0 adds", "store".
 std::vector<std::string> StepsOf(const Schedule& schedule, size_t first) {
   std::vector<std::string> steps;
   schedule.ForEach(
@@ -329,7 +333,7 @@ TEST(Schedule, APlanWithoutWorkspaceNeedsNoPointer) {
   EXPECT_EQ(harness.outcome, Outcome::kPlanned);
 }
 
-// Expects the pieces up to the failed one, then the whole by the undivided algorithm.
+// Expects the pieces up to the failed one, then the whole convolution by the undivided algorithm.
 void ExpectUndividedAfter(int failed, const Harness& harness, cudnnStatus_t status) {
   EXPECT_EQ(status, CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(harness.outcome, Outcome::kUndivided);
@@ -506,11 +510,12 @@ TEST(Schedule, WithoutAnUndividedAlgorithmTheErrorIsTheRealOne) {
     Harness harness(Problem(Operation::kForward), ThreePieces(), MicroConfiguration{});
     EXPECT_FALSE(harness.schedule().has_undivided());
     ThisRecording().fail_at = k;
-    // Whatever runs next writes all of the output again.
+    // With beta = 0 a rerun overwrites all of the output, so the call counts as not attempted.
     const cudnnStatus_t status = harness.Run();
     ExpectFailedAt(k, harness, status, Outcome::kNotAttempted);
   }
-  // That does not help if it reads what pieces have changed.
+  // With beta = 1 a rerun would read what the pieces have changed, so the call counts as failed
+  // once a piece has run.
   const float adds = 1;
   for (int k = 0; k < 3; ++k) {
     Harness harness(Problem(Operation::kForward), ThreePieces(), MicroConfiguration{});

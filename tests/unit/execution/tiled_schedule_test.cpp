@@ -1,5 +1,5 @@
-// Tests tiles on the stand-in's arithmetic against the plan of the whole. Numbers are whole, so
-// every bit of the output is the same, and nothing else in memory changes.
+// Compares tiles with the plan of the whole convolution, in the stand-in's arithmetic. The data are
+// small integers, so every bit of the output must be the same, and no other memory may change.
 #include <cuda.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ using Reads = FusedStep::Reads;
 
 using Bytes = std::vector<std::byte>;
 
-// Encodes the number in a type that holds it.
+// Encodes `number` in `type`. In 16-bit types it must be -1, 0 or 1.
 void Encode(DataType type, int number, std::byte* to) {
   const auto narrow = static_cast<float>(number);
   if (type == DataType::kDouble) {
@@ -45,7 +45,7 @@ void Encode(DataType type, int number, std::byte* to) {
   }
 }
 
-// Device memory of a tensor between zones that nobody may write.
+// Holds a tensor in device memory, between zones that nobody may write.
 class Memory {
  public:
   explicit Memory(Bytes content) : content_(std::move(content)) {
@@ -79,13 +79,13 @@ size_t ElementsOf(const ConvolutionProblem& problem, int64_t channels, const Spa
   return static_cast<size_t>(ViewSpan(problem.n, channels, extents, strides));
 }
 
-// One plan of the whole with its operands.
+// Runs plans of whole convolutions, and the same convolutions in tiles.
 class TiledRuns : public test::DeviceTest {
  protected:
   TiledRuns() { EXPECT_EQ(functions_.cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS); }
   ~TiledRuns() override { EXPECT_EQ(functions_.cudnnDestroy(handle_), CUDNN_STATUS_SUCCESS); }
 
-  // Random -1, 0 and 1: every type holds them, and sums of hundreds of their products.
+  // Draws -1, 0 and 1, mostly 0: every type holds them, and sums of hundreds of their products.
   Bytes Numbers(DataType type, size_t elements) {
     const size_t element = ElementBytes(type);
     Bytes bytes(elements * element);
@@ -95,7 +95,7 @@ class TiledRuns : public test::DeviceTest {
     return bytes;
   }
 
-  // The plan of a random engine; none if the stand-in has none, or if the engine rounds.
+  // Returns the plan of a random engine; nullopt if the stand-in has none, or if the engine rounds.
   std::optional<cudnn::GraphTemplate> PlanOf(const ConvolutionProblem& problem,
                                              const GraphOptions& options) {
     const Graph graph(problem, options, functions_, {handle_, nullptr});
@@ -103,7 +103,8 @@ class TiledRuns : public test::DeviceTest {
     const auto plan = graph.Plan(grids_.Draw(0, graph.EngineCount() - 1));
     if (!plan) return std::nullopt;
     auto read = cudnn::ReadTemplate(functions_, plan->get());
-    // With one image and one channel an operand for all images is as large as the output.
+    // With one image and one channel, an operand that all images share is as large as the output,
+    // so ReadTemplate may refuse the plan.
     EXPECT_TRUE(read.ok() || (problem.n == 1 && (problem.c == 1 || problem.k == 1)))
         << read.message();
     if (!read.ok() || read->numeric != NumericClass::kDirect) return std::nullopt;
@@ -133,8 +134,8 @@ class TiledRuns : public test::DeviceTest {
     return options;
   }
 
-  // One run for each kind of tile, in exactly the workspace that its piece needs; no runs if a kind
-  // has no engine.
+  // Returns one run for each kind of tile, in exactly the workspace that its piece needs. It has no
+  // runs if a kind has no engine.
   Configuration RunsOf(const cudnn::GraphTemplate& plan, const Tiles& cut) {
     const ConvolutionProblem& whole = plan.convolution.problem;
     cudnn::GraphEngines engines(functions_, {handle_, nullptr}, {&plan});
@@ -155,8 +156,8 @@ class TiledRuns : public test::DeviceTest {
     return configuration;
   }
 
-  // Compares the whole with its tiles. Returns whether the case could be run. `most_span` is that
-  // of CutIntoTiles.
+  // Compares the whole with its tiles. Returns whether the case could be run. `most_span` is passed
+  // to CutIntoTiles.
   bool Check(const ConvolutionProblem& problem, const TileGrid& grid, int64_t most_span) {
     const GraphOptions options = RandomOptions(problem);
     const auto plan = PlanOf(problem, options);
@@ -175,7 +176,7 @@ class TiledRuns : public test::DeviceTest {
     };
     const auto tiled = made(division);
     if (!tiled.ok()) {
-      // The plan reads tensors beside a packed output.
+      // A plan with fused operands cannot run in tiles whose output is packed.
       EXPECT_TRUE(packs(*tiles) && !plan->convolution.operands.empty()) << tiled.message();
       return false;
     }
@@ -278,7 +279,7 @@ TEST_F(TiledRuns, ComputeWhatTheWholeDoes) {
   EXPECT_GT(fused_, cases / 20);
 }
 
-// A piece that computes something else than its part: `spoil` changes its call.
+// Changes `call` so that a piece which should compute `part` computes something else.
 using Spoil = void (*)(const ConvolutionProblem& part, cudnn::ConvolutionCall& call);
 
 class SpoiltPiece : public cudnn::Piece {
@@ -298,7 +299,7 @@ class SpoiltPiece : public cudnn::Piece {
   const Spoil spoil_;
 };
 
-// Engines that spoil one kind of tile.
+// These engines spoil the pieces of one kind of tile, whose problem is `spoilt`.
 class SpoiltEngines : public cudnn::GraphEngines {
  public:
   SpoiltEngines(const cudnn::Functions& functions, cudnnHandle_t handle,
@@ -354,7 +355,8 @@ class TiledFaults : public TiledRuns {
   }
 };
 
-// The comparison runs tile by tile what executes later.
+// Verify compares the whole with the same pieces that a Schedule executes later, so a wrong kind of
+// tile must be noticed.
 TEST_F(TiledFaults, AreFoundInEveryKindOfTile) {
   using tuning::Verdict;
   for (const Operation operation : test::kOperations) {

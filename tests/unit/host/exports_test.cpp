@@ -1,6 +1,6 @@
 // Tests that each stand-in exports what the real library exports, under the same version node, so
-// that a binary linked with one starts with the other; that what is not implemented says so; and
-// that texts of errors are the real library's.
+// that a binary linked with one runs with the other. Also tests that functions which are not
+// implemented return an error, and that the texts of errors are the real library's.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,11 +17,11 @@ namespace {
 using Names = std::set<std::string>;
 
 struct StandIn {
-  const char* folder;  // of its sources
+  const char* folder;  // folder of the stand-in's sources
   const char* soname;
   const char* real;
-  const char* node;  // behind each export's name
-  // An export that is not implemented, and what it returns, as a number and by name.
+  const char* node;  // version node behind each export's name
+  // Names an export that is not implemented, and what it returns, as a number and by name.
   const char* missing;
   int answer;
   const char* answer_name;
@@ -47,7 +47,7 @@ void ForEachLine(const std::string& command, const Body& body) {
   while (pipe && std::fgets(line.data(), line.size(), pipe.get()) != nullptr) body(line.data());
 }
 
-// Exported functions with their version nodes; without what the stand-ins share among themselves.
+// Returns the exported functions with their version nodes, but not those that only stand-ins call.
 Names ExportsOf(const std::string& library) {
   Names names;
   ForEachLine("nm -D --defined-only '" + library + "'", [&](const char* line) {

@@ -1,5 +1,5 @@
-// What the tests of the stand-ins share: checks of statuses, and streams, events, graphs and memory
-// that end themselves. The handles of the runtime and of the driver are the same.
+// Provides the stand-ins' tests with checks of statuses, and with streams, events, graphs and
+// memory that destroy themselves. The runtime's handles are the driver's handles.
 #pragma once
 
 #include <cuda.h>
@@ -10,13 +10,13 @@
 #include <memory>
 #include <mutex>
 
-// In each of the libraries the status 0 is success.
+// Success is 0 in each of the libraries.
 #define EXPECT_OK(call) EXPECT_EQ(static_cast<int>(call), 0)
 #define ASSERT_OK(call) ASSERT_EQ(static_cast<int>(call), 0)
 
 namespace hostgpu::test {
 
-// An object of the current device.
+// Owns an object of the current device.
 template <class Handle, auto kCreate, auto kDestroy, unsigned kFlags>
 class Owned {
  public:
@@ -33,7 +33,7 @@ using Stream =
     Owned<cudaStream_t, cudaStreamCreateWithFlags, cudaStreamDestroy, cudaStreamNonBlocking>;
 using Event = Owned<cudaEvent_t, cudaEventCreateWithFlags, cudaEventDestroy, cudaEventDefault>;
 
-// An empty graph, or one of what `record` enqueues on a stream.
+// Owns an empty graph, or a graph of what `record` enqueues on a stream.
 class Graph {
  public:
   Graph() { EXPECT_OK(cudaGraphCreate(&graph_, 0)); }
@@ -64,7 +64,7 @@ class Executable {
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
   ~Executable() { EXPECT_OK(cudaGraphExecDestroy(exec_)); }
-  // Launches it, and waits for the stream.
+  // Launches the graph, and waits for the stream.
   void Run(cudaStream_t stream) const {
     EXPECT_OK(cudaGraphLaunch(exec_, stream));
     EXPECT_OK(cudaStreamSynchronize(stream));
@@ -75,14 +75,14 @@ class Executable {
   cudaGraphExec_t exec_ = nullptr;
 };
 
-// An executable graph of what `record` enqueues on `stream`.
+// Returns an executable graph of what `record` enqueues on `stream`.
 template <class Record>
 Executable Captured(cudaStream_t stream, const Record& record,
                     cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal) {
   return Executable(Graph(stream, record, mode));
 }
 
-// Memory of the current device; null for no bytes.
+// Owns memory of the current device; `data` is null for no bytes.
 struct DeviceMemory {
   explicit DeviceMemory(size_t bytes) {
     if (bytes > 0) {
@@ -101,7 +101,7 @@ struct DeviceMemory {
   void* data = nullptr;
 };
 
-// Holds each stream that it is launched on until it is opened, at the latest by its destructor.
+// Holds each stream that it is launched on until Open() is called, at the latest by the destructor.
 class Gate {
  public:
   ~Gate() { Open(); }
@@ -115,7 +115,7 @@ class Gate {
   }
 
  private:
-  // Shared, because a stream may still be leaving when the gate itself is gone.
+  // The state is shared, because a stream may still be inside Run when the gate is destroyed.
   struct State {
     std::mutex mutex;
     std::condition_variable changed;

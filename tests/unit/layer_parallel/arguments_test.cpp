@@ -1,4 +1,4 @@
-// Tests every argument that is refused, and the words of the refusal.
+// Tests that every wrong argument is refused, and the words of each refusal.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Expects `expected` and returns the words of the refusal.
+// Expects `expected` as the status, and returns the words of the refusal.
 std::string Refusal(ucudnnLayerParallelStatus_t status,
                     ucudnnLayerParallelStatus_t expected = UCUDNN_LAYER_PARALLEL_BAD_PARAM) {
   EXPECT_EQ(status, expected);
@@ -22,7 +22,7 @@ std::string Refusal(ucudnnLayerParallelStatus_t status,
 
 // --- Create --------------------------------------------------------------------------------------
 
-// The arguments of Create.
+// Holds the arguments of Create.
 struct Given : ucudnnLayerParallelOptions_t {
   ucudnnLayerParallelCallbacks_t callbacks;
   int layers;

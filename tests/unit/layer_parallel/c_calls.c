@@ -90,7 +90,7 @@ int CheckLayerParallelInC(void) {
   CHECK(ucudnnLayerParallelSolveAdjoint(solver, &gradient, &solve, &result) == 0);
   CHECK(ucudnnLayerParallelGetAdjoint(solver, 0, &reached) == 0);
   CHECK(fabs(*(const double*)reached - product) < 1e-9);
-  /* The derivative of the last state by a factor of 1 that all slopes share. */
+  /* `sum` must be the derivative of the last state by a common factor of all slopes. */
   CHECK(ucudnnLayerParallelVisitLayers(solver, visit, &sum) == 0);
   double expected = 0;
   for (int layer = 0; layer < LAYERS; ++layer) {

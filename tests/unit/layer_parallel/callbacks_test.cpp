@@ -1,5 +1,5 @@
-// Tests callbacks that fail, on any lane: their code comes back, nothing leaks, and the solver can
-// be used again. Also tests solvers on several threads.
+// Tests callbacks that fail on any lane: the solve returns their code, nothing leaks, and the
+// solver can be used again. Also tests solvers on several threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,8 @@ TEST(LayerParallelCallbacks, AStateThatIsANullPointerLeavesNoSolver) {
                "ucudnnLayerParallelCreate: the create callback made a null pointer for state 0");
 }
 
-// Lets later and later calls of each callback of a solve fail, until a call is not reached.
+// Makes later and later calls of each callback of a solve fail, until a solve does not reach the
+// call.
 TEST(LayerParallelCallbacks, WhicheverCallFailsItsCodeComesBackAndTheSolverWorksOn) {
   for (const std::string name : {"combine", "squared_distance", "step", "adjoint_step"}) {
     for (const int lanes : {1, 3}) {
@@ -97,7 +98,8 @@ TEST(LayerParallelCallbacks, WhicheverCallFailsItsCodeComesBackAndTheSolverWorks
   }
 }
 
-// Memory of states that a device still uses must not be freed.
+// The queues must be empty when a failed solve returns, because the program may free the memory of
+// states next.
 TEST(LayerParallelCallbacks, WhereQueuesFailNothingIsUnderWay) {
   for (const std::string name : {"combine", "squared_distance", "step", "join", "wait"}) {
     for (int call = 1; call < 200; call += 1 + call / 4) {
@@ -125,7 +127,8 @@ TEST(LayerParallelCallbacks, AFailedStepSaysItsLayers) {
   Solver solver(chain, options);
   chain.Fail({"step", 4, 9});
   EXPECT_EQ(solver.TryForward(), UCUDNN_LAYER_PARALLEL_CALLBACK_FAILED);
-  // The first block has three F-points; the fourth step is layer 4, in the second block.
+  // F-relaxation runs layers 0 to 2 of the first block, so the fourth step is layer 4 in the second
+  // block.
   EXPECT_STREQ(
       ucudnnLayerParallelGetLastError(),
       "ucudnnLayerParallelSolveForward: the step callback returned 9 for layer 4 of level 0");
@@ -153,7 +156,8 @@ TEST(LayerParallelCallbacks, OfSeveralLanesTheFirstIsHeard) {
   }
 }
 
-// No handler of the program is reached, and nothing goes on without a handler: the header says so.
+// The header says that an exception ends the program, so even a program that catches everything
+// must not catch it.
 TEST(LayerParallelCallbacks, AnExceptionEndsTheProgram) {
   Chain chain(Short());
   Solver solver(chain, ThreeLevels(1));
@@ -184,7 +188,7 @@ TEST(LayerParallelCallbacks, AVisitEndsWithTheVisitorsCode) {
   EXPECT_EQ(visited, 21);
 }
 
-// A step that is run to read a state may fail as well; the next reading tries again.
+// Reading a state may run a step, which may fail as well. The next reading tries again.
 TEST(LayerParallelCallbacks, AStateThatCannotBeComputedIsNotRead) {
   Chain chain(Short());
   Solver solver(chain, ThreeLevels(1));

@@ -115,7 +115,7 @@ ucudnnLayerParallelCallbacks_t Chain::ForwardCallbacks() {
   return callbacks;
 }
 
-// The callbacks as C functions.
+// Has the callbacks as C functions.
 struct Chain::Call {
   static Chain& Of(void* user) { return *static_cast<Chain*>(user); }
   static Vector& Written(void* state) { return *static_cast<Vector*>(state); }
@@ -125,7 +125,7 @@ struct Chain::Call {
     if (const int code = chain.Enter("create", 0)) return code;
     if (chain.fault_.callback == "null") return 0;
     ++chain.created;
-    // A state that is read before it is written is NaN.
+    // A state that is read before it is written shows as NaN.
     *state = new Vector(chain.shape_.size, std::numeric_limits<double>::quiet_NaN());
     return 0;
   }
@@ -214,7 +214,8 @@ ucudnnLayerParallelCallbacks_t Chain::QueuedCallbacks(Queues& queues) {
 
 void Queues::Wait() {
   ++waits_;
-  // Runs one lane after the other from the last one on, as far as joins allow.
+  // The last lane runs first, as far as joins allow, so that work which should have waited for
+  // another lane reads wrong values.
   for (int epoch = 0; epoch <= epoch_; ++epoch) {
     for (size_t lane = given_.size(); lane-- > 0;) {
       std::deque<Work>& work = given_[lane];

@@ -1,5 +1,5 @@
-// A program whose own chain is solved through the C API: u + h tanh(W_n u + b_n) with dense
-// matrices and states on the heap. It counts its callbacks and lets them fail on request.
+// A Chain is a program whose layers are solved through the C API: u + h tanh(W_n u + b_n) with
+// dense matrices, and states on the heap. It counts its callbacks and lets them fail on request.
 #pragma once
 
 #include <atomic>
@@ -18,12 +18,11 @@ namespace ucudnn::layer_parallel_test {
 using Vector = std::vector<double>;
 
 constexpr double kTolerance = 1e-11;
-// An error of a state is at most the residual's times the amplification by the layers, which is e
-// for the tested gain of 1 over a time of 1.
+// A state's error is at most the residual times the amplification by the layers, e for the tested
+// gain of 1 over a time of 1. The factor 10 leaves room for it.
 constexpr double kError = 10 * kTolerance;
 
-// Work that lanes are given and do only when somebody waits. Work that nothing orders is done in
-// the order in which a mistake would show.
+// Keeps the work of lanes until somebody waits, and runs it in an order that shows missing joins.
 class Queues {
  public:
   explicit Queues(int lanes) : given_(lanes) {}
@@ -49,50 +48,51 @@ class Chain {
     int layers = 64;
     int size = 3;
     double h = 1.0 / 64;
-    double gain = 1;  // of the matrices
+    double gain = 1;  // scale of the matrices
     unsigned seed = 1;
   };
   explicit Chain(const Shape& shape);
 
-  // Callbacks for a solver of this chain; their `user` is this.
+  // Returns callbacks for a solver of this chain; their `user` is this object.
   ucudnnLayerParallelCallbacks_t Callbacks();
-  // Callbacks that give their work to `queues`, which must outlive the solver.
+  // Returns callbacks that give their work to `queues`, which must outlive the solver.
   ucudnnLayerParallelCallbacks_t QueuedCallbacks(Queues& queues);
-  // Callbacks without adjoint_step.
+  // Returns callbacks without adjoint_step.
   ucudnnLayerParallelCallbacks_t ForwardCallbacks();
 
   int layers() const { return shape_.layers; }
-  Vector First() const;  // a state to start from, and a gradient to end with
+  Vector First() const;  // a state to start from; Last is a gradient to end with
   Vector Last() const;
-  // Adds `change` to every number of the matrices.
+  // Adds `change` to every element of the matrices.
   void Change(double change);
 
-  // u_0 to u_N, and lambda_0 to lambda_N at those states, computed one layer after the other.
+  // Serial returns u_0 to u_N, SerialAdjoint lambda_0 to lambda_N at those states, both computed
+  // one layer after the other.
   std::vector<Vector> Serial(const Vector& first) const;
   std::vector<Vector> SerialAdjoint(const std::vector<Vector>& states, const Vector& last) const;
   Vector Step(int layer, const Vector& state) const;
-  // The gradient of b_n from u_n and lambda_n+1: h tanh'(W_n u + b_n) lambda.
+  // Returns the gradient of b_n, given u_n and lambda_n+1: h tanh'(W_n u + b_n) lambda.
   Vector BiasGradient(int layer, const Vector& state, const Vector& adjoint) const;
 
-  // A fault: the `call`-th call (from 1) of the callback with this name returns `code`, or throws
-  // if `code` is 0. With `for_ever` all later calls do so, too.
+  // The `call`-th call (from 1) of the callback with this name returns `code`, or throws if `code`
+  // is 0. With `for_ever` all later calls do so, too.
   struct Fault {
     std::string callback;
     int call = 1;
     int code = 7;
     bool for_ever = false;
-    bool code_is_lane = false;  // the code is 100 + lane
+    bool code_is_lane = false;  // the callback returns 100 + lane instead of `code`
   };
   void Fail(const Fault& fault);
   void FailNothing() { Fail({"", 0}); }
 
-  // Every range that a step and an adjoint step were called with, in some order.
+  // Hold every range that a step or an adjoint step was called with, in some order.
   std::vector<ucudnnLayerParallelRange_t> steps, adjoint_steps;
   bool records = false;
 
   std::atomic<int> created = 0, destroyed = 0;
-  std::atomic<uint64_t> lanes_seen = 0;  // a bit for each
-  std::atomic<int> misuses = 0;          // an argument that the header rules out
+  std::atomic<uint64_t> lanes_seen = 0;  // one bit for each lane
+  std::atomic<int> misuses = 0;          // arguments that the header rules out
 
   static void* StateOf(const Vector& vector) { return const_cast<Vector*>(&vector); }
   static const Vector& VectorOf(const void* state) { return *static_cast<const Vector*>(state); }
@@ -102,12 +102,13 @@ class Chain {
   int Enter(const char* callback, int lane);
   void Record(const ucudnnLayerParallelRange_t& range,
               std::vector<ucudnnLayerParallelRange_t>& ranges);
-  // out += factor * h * F_layer(in); AddAdjoint uses the transposed Jacobian at `state`.
+  // AddLayer computes out += factor * h * F_layer(in); AddAdjoint uses the transposed Jacobian at
+  // `state`.
   void AddLayer(int layer, double factor, const Vector& in, Vector& out) const;
   void AddAdjoint(int layer, double factor, const Vector& state, const Vector& in,
                   Vector& out) const;
 
-  // Does `work` now, or gives it to the lane's queue.
+  // Runs `work` now, or gives it to the lane's queue.
   int Do(int lane, std::function<void()> work);
 
   Shape shape_;
@@ -116,10 +117,10 @@ class Chain {
   std::vector<double> biases_;   // [layer, row]
   Fault fault_;
   std::atomic<int> calls_of_faulty_ = 0;
-  std::mutex mutex_;  // guards the records
+  std::mutex mutex_;  // guards `steps` and `adjoint_steps`
 };
 
-// Structs with their size and defaults.
+// These return structs with their size and defaults.
 inline ucudnnLayerParallelOptions_t Options() {
   return {.struct_size = sizeof(ucudnnLayerParallelOptions_t)};
 }
@@ -127,7 +128,7 @@ inline ucudnnLayerParallelSolveOptions_t SolveOptions(double tolerance = 0) {
   return {.struct_size = sizeof(ucudnnLayerParallelSolveOptions_t), .tolerance = tolerance};
 }
 
-// A solver of a chain. Ends the test if the solver cannot be made.
+// Owns a solver of a chain. Ends the test if the solver cannot be made.
 class Solver {
  public:
   using VisitFunction = int (*)(void* user, int layer, const void* state, const void* adjoint,
@@ -142,7 +143,7 @@ class Solver {
 
   ucudnnLayerParallelSolver_t get() const { return solver_; }
 
-  // These return what a call with the chain's own first or last state returns.
+  // These return the status of a solve from the chain's own first or last state.
   ucudnnLayerParallelStatus_t TryForward(const ucudnnLayerParallelSolveOptions_t* options = nullptr,
                                          ucudnnLayerParallelResult_t* result = nullptr) {
     return ucudnnLayerParallelSolveForward(solver_, Chain::StateOf(chain_.First()), options,
@@ -165,7 +166,7 @@ class Solver {
   }
   Vector State(int number) { return Read(&ucudnnLayerParallelGetState, number); }
   Vector AdjointState(int number) { return Read(&ucudnnLayerParallelGetAdjoint, number); }
-  // u_0 to u_N, and lambda_0 to lambda_N.
+  // These return u_0 to u_N, and lambda_0 to lambda_N.
   std::vector<Vector> States() { return ReadAll(&ucudnnLayerParallelGetState); }
   std::vector<Vector> AdjointStates() { return ReadAll(&ucudnnLayerParallelGetAdjoint); }
   void Visit(VisitFunction visit, void* user);
@@ -183,10 +184,10 @@ class Solver {
   ucudnnLayerParallelSolver_t solver_ = nullptr;
 };
 
-// The number of states that a solver with these options keeps. Fails the test if it is not told.
+// Returns the number of states that a solver with these options keeps.
 int64_t StateCount(int layers, const ucudnnLayerParallelOptions_t& options, bool with_adjoint);
 
-// The largest difference of two numbers.
+// Returns the largest difference of two elements.
 double Difference(const std::vector<Vector>& a, const std::vector<Vector>& b);
 
 }  // namespace ucudnn::layer_parallel_test

@@ -1,4 +1,4 @@
-// Tests solving through the C API: states and adjoints equal those computed one layer after the
+// Tests that states and adjoints solved through the C API equal those computed one layer after the
 // other.
 #include <gtest/gtest.h>
 
@@ -137,7 +137,7 @@ TEST(LayerParallelSolve, ReachesTheAdjointsOfSerialPropagation) {
   }
 }
 
-// Checks the tests' own transposed Jacobians against central differences.
+// Central differences also check the transposed Jacobians that Chain gives.
 TEST(LayerParallelSolve, AdjointIsTheGradient) {
   Chain chain(OfTime(1, 16));
   Solver solver(chain, Options());
@@ -226,7 +226,7 @@ TEST(LayerParallelSolve, LanesThatAreQueuesChangeNoBit) {
       EXPECT_EQ(other.lanes_seen, (uint64_t{1} << lanes) - 1);
       EXPECT_EQ(queued.States(), solver.States());
       EXPECT_EQ(queued.AdjointStates(), solver.AdjointStates());
-      // A lane's queue reads what is visited, so not before the states are there.
+      // The queue of a lane reads the states only when it runs, so Visit must have waited for them.
       QueuedVisits found(queues, of.layers);
       queued.Visit(&QueuedVisits::Visit, &found);
       EXPECT_TRUE(queues.AreEmpty());
@@ -264,7 +264,7 @@ TEST(LayerParallelSolve, ResidualsAreThoseOfEachCycle) {
   EXPECT_GT(result.residuals[result.cycles - 1], kTolerance);
   options.measures_start = 1;
   result = solver.Forward(chain.First(), options);
-  // All states are the first one, so each residual is what its layer adds.
+  // Before the first cycle all states are the first one, so each residual is what its layer adds.
   double squares = 0;
   for (int layer = 0; layer < chain.layers(); ++layer) {
     const Vector step = chain.Step(layer, chain.First());
@@ -285,7 +285,8 @@ TEST(LayerParallelSolve, LargestStateIsItsNorm) {
     for (const double number : state) squares += number * number;
     largest = std::max(largest, std::sqrt(squares));
   }
-  // The norm is taken over C-points alone. The last state is one of them, and states differ little.
+  // The norm is taken at C-points only. The last state is a C-point, and neighbouring states differ
+  // little.
   EXPECT_NEAR(result.largest_state, largest, 0.01 * largest);
 }
 
@@ -370,9 +371,9 @@ TEST(LayerParallelSolve, SolvesAgainFromAnotherFirstState) {
 
 // --- Layers that steps are asked for -------------------------------------------------------------
 
-using Layers = std::vector<std::pair<int, int>>;  // (first layer, number of layers)
+using Layers = std::vector<std::pair<int, int>>;  // pairs of a first layer and a number of layers
 
-// The ranges of one level, without repetition, in order.
+// Returns the ranges of one level in order, each once.
 Layers LayersOf(const std::vector<ucudnnLayerParallelRange_t>& ranges, int level, double factor) {
   Layers layers;
   for (const ucudnnLayerParallelRange_t& range : ranges) {
@@ -389,9 +390,9 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
   struct Expected {
     ucudnnLayerParallelCoarse_t coarse;
     double factor;
-    Layers layers;  // of level 1, the same for steps and for adjoint steps
+    Layers layers;  // those of level 1, the same for steps and for adjoint steps
   };
-  // Ten layers in blocks of four: 0-3 and 4-7.
+  // Ten layers have two whole blocks of four, 0 to 3 and 4 to 7.
   const std::vector<Expected> all = {{kInject, 4, {{0, 1}, {4, 1}}}, {kSum, 1, {{0, 4}, {4, 4}}}};
   Layers each;
   for (int layer = 0; layer < 10; ++layer) each.emplace_back(layer, 1);
@@ -408,7 +409,7 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
     solver.Adjoint(chain.Last());
     EXPECT_EQ(LayersOf(chain.adjoint_steps, 0, 1), each);
     EXPECT_EQ(LayersOf(chain.adjoint_steps, 1, expected.factor), expected.layers);
-    EXPECT_TRUE(chain.steps.empty());  // all states are kept
+    EXPECT_TRUE(chain.steps.empty());  // all states are kept, so none is computed again
   }
 }
 

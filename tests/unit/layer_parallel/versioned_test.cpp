@@ -1,5 +1,5 @@
-// Tests structs that grow: members that an older program's struct lacks are read as 0 and not
-// written.
+// Tests structs that later versions have extended: members that an older program's struct lacks are
+// read as 0 and not written.
 #include "layer_parallel/versioned.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(LayerParallelVersions, ASizeThatNoVersionHadIsRefused) {
   }
 }
 
-// Programs that were compiled with version 0.1 of the header have these sizes and offsets in them.
+// Programs that were compiled with version 0.1 of the header have these sizes and offsets.
 static_assert(sizeof(ucudnnLayerParallelOptions_t) == 48);
 static_assert(offsetof(ucudnnLayerParallelOptions_t, coarse) == 24);
 static_assert(UCUDNN_LAYER_PARALLEL_COARSE_SUM == 2);

@@ -168,8 +168,8 @@ TEST(Caffe, ImagesOfDataLayersCanBeGiven) {
             "net.prototxt: it has no data layer whose images could be given");
 }
 
-// Returns the nodes after the input and the number of trained parameters, or the error that follows
-// "net.prototxt: ".
+// Returns the nodes behind the input and the number of trained parameters, or what the error says
+// behind "net.prototxt: ".
 std::string WhatIsReadOf(const std::string& layers) {
   const Result<Graph> graph = Import(layers);
   if (!graph.ok()) return graph.message().substr(std::string("net.prototxt: ").size());
@@ -182,7 +182,7 @@ std::string WhatIsReadOf(const std::string& layers) {
 
 struct Reading {
   std::string layers;
-  std::string expected;  // a part of it where it begins with "..."
+  std::string expected;  // what WhatIsReadOf must return, or behind "..." a part of it
 };
 
 void ExpectReadings(const std::vector<Reading>& readings) {
@@ -250,7 +250,7 @@ TEST(CaffeLayers, PoolingRoundsAsCaffeDoes) {
       {OnePooling("kernel_size: 2 stride: 2 round_mode: FLOOR"), "y: pooling 2x4x4x4(data); 0"},
       {OnePooling("kernel_size: 2 round_mode: FLOOR ceil_mode: true"),
        "...round_mode and ceil_mode"},
-      // A last window outside the image stays where there is no pad.
+      // Without a pad, a last window that begins outside the image is kept, as Caffe does.
       {OnePooling("kernel_size: 1 stride: 3 pad: 0"), "y: pooling 2x4x4x4(data); 0"},
       {OnePooling("kernel_size: 2 stride: 3 pad: 1"), "y: pooling 2x4x4x4(data); 0"},
       {OnePooling("kernel_size: 10 stride: 2"), "y: pooling 2x4x1x1(data); 0"},

@@ -22,12 +22,13 @@ Device Limited(double tflops, double memory_gb_per_s) {
 TEST(Roofline, ArithmeticDecidesWhereMemoryIsFast) {
   const LayerGraph alexnet = Network("alexnet", 512);
   const Roofline roofline(Limited(2, 1e6));
-  const double followers_ms = 2 * 2 * 2 * 512.0 * 4096 * 4 / 1e12;  // relu6 and drop6
+  // relu6 and drop6 read and write 512 x 4096 floats, forward and backward.
+  const double followers_ms = 2 * 2 * 2 * 512.0 * 4096 * 4 / 1e12;
   EXPECT_NEAR(roofline.Compute(LayerOf(alexnet, "fc6"), {}).ms,
               3 * 2.0 * 512 * 9216 * 4096 / 2e9 + followers_ms, 1e-9);
   EXPECT_NEAR(roofline.Compute(LayerOf(alexnet, "fc6"), {4, 4}).ms,
               (3 * 2.0 * 512 * 9216 * 4096 / 2e9 + followers_ms) / 16, 1e-9);
-  // conv1 has no gradient of the data; relu1 follows.
+  // conv1 computes no gradient of the data, hence 2 passes in place of 3; relu1 follows it.
   EXPECT_NEAR(
       roofline.Compute(LayerOf(alexnet, "conv1"), {}).ms,
       2 * 2.0 * 512 * 64 * 55 * 55 * 3 * 121 / 2e9 + 2 * 2 * 512.0 * 64 * 55 * 55 * 4 / 1e12, 1e-6);
@@ -76,8 +77,9 @@ TEST(ComputeTable, FaultsAreNamed) {
   EXPECT_EQ(fault(",1,2\n"), "t.csv:2: expected a layer and its time_ms");
 }
 
-// Every problem costs a fixed time and a time by size, and the faster engine a workspace by size.
-// The measurements of the operation `missing` are not there.
+// Knows two engines of every problem: "fast" takes a fixed time and a time by size, and 1 MiB for
+// each image; "slow" takes twice the time and no workspace. It lacks all measurements of the
+// operation `missing`.
 class KnownStore : public planning::MeasurementStore {
  public:
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
@@ -125,7 +127,7 @@ TEST(MeasuredCompute, IsTheFastestDivisionOfAWorkersShare) {
   EXPECT_EQ(store.asked[2].operation, Operation::kBackwardFilter);
   EXPECT_EQ(Describe(store.asked[0]), "forward 128x512x7x14 -> 256, 3x3 pad 1x1 fp32 nchw");
   EXPECT_TRUE(cost.measured);
-  EXPECT_EQ(cost.workspace_bytes, 8 << 20);  // micro-batches of the fast engine, 8 images each
+  EXPECT_EQ(cost.workspace_bytes, 8 << 20);  // micro-batches of 8 images on "fast"
   EXPECT_NEAR(cost.ms, 3 * (16 * 0.001 + 128e-9 * 256 * 512 * 7 * 14), 1e-9);
 }
 

@@ -47,7 +47,7 @@ TEST(LayerGraph, OperationsAreTwoAMultiplyAdd) {
   EXPECT_EQ(ForwardOperations(LayerOf(caffe, "conv2")), 2.0 * 256 * 27 * 27 * 48 * 25);
 }
 
-// A dense block of `layers` convolutions, each of which reads all before it.
+// Returns a dense block of `layers` convolutions, each of which reads the outputs of all before it.
 LayerGraph DenseBlock(int layers) {
   GraphBuilder builder("dense");
   const NodeId data = builder.Add("data", Input{3, {1, 8, 8}, 2}, {});
@@ -89,7 +89,7 @@ TEST(LayerGraph, ANetworkWithoutLayersIsRefused) {
 }
 
 // Counts the legal tuples of degrees up to `devices` by trying each. `whole` is the number of
-// channel parts that are never divided, or 0 where channels are.
+// attention heads, none of which is divided, or 0 if channels may be divided freely.
 size_t CountLegal(const Shape& output, int devices, bool uneven, int whole) {
   size_t count = 0;
   const auto divides = [&](int parts, int extent) {
@@ -116,7 +116,7 @@ TEST(Configurations, AreAllThatDivideTheOutput) {
       for (const bool uneven : {false, true}) {
         ConfigurationOptions options;
         options.uneven = uneven;
-        // Layers are grouped by shape, since deep networks repeat shapes often.
+        // Deep networks repeat shapes often, so CountLegal runs once for each shape.
         std::map<std::pair<std::string, int>, size_t> legal;
         for (const PlannedLayer& layer : graph.layers) {
           const auto configurations = LegalConfigurations(layer, devices, options);
@@ -143,7 +143,7 @@ TEST(Configurations, SixteenDevicesHaveSeventyOfALargeImage) {
   EXPECT_EQ(Describe(connected[0].degrees), "{n=16, c=1, h=1, w=1}");
   EXPECT_EQ(Describe(connected[1].degrees), "{n=8, c=2, h=1, w=1}");
   EXPECT_EQ(connected[14].degrees, Degrees{});
-  // 55 rows are odd; by option they are divided all the same.
+  // conv1 has 55 rows, which 2 does not divide; `uneven` allows such degrees.
   const LayerGraph alexnet = Network("alexnet", 512);
   EXPECT_EQ(LegalConfigurations(LayerOf(alexnet, "conv1"), 16, {}).size(), 15u);
   ConfigurationOptions uneven;

@@ -1,4 +1,5 @@
-// Compares every value of DeePa's Tables 2 and 3 to its printed digit, and ratios that need no fit.
+// Compares every value of DeePa's Tables 2 and 3 to its printed digit, and ratios that no fitted
+// bandwidth can change.
 #include "planner/cost/deepa_paper.h"
 
 #include <gtest/gtest.h>
@@ -81,8 +82,8 @@ TEST(DeePaPaper, Table3) {
   }
 }
 
-// The ratios hold for any bandwidth: the update of 16 replicas and the transfer to 16 parts are as
-// W| / |X| = 4096 outputs / 512 images, and both are proportional to their degree.
+// The ratios hold for any bandwidth: the update of 16 replicas and the transfer to 16 parts have
+// the ratio |W| / |X| = 4096 outputs / 512 images = 8, and both are proportional to their degree.
 TEST(DeePaPaper, RatiosOfTable2NeedNoBandwidth) {
   const LayerGraph alexnet = *BuildLayerGraph(*BuildNetwork("alexnet"), 512);
   const auto cost = [&](const Degrees& degrees) { return CostOf(alexnet, {"fc6"}, {16}, degrees); };
@@ -92,8 +93,8 @@ TEST(DeePaPaper, RatiosOfTable2NeedNoBandwidth) {
   EXPECT_DOUBLE_EQ(cost({1, 1}).compute_ms, 16 * cost({4, 4}).compute_ms);
 }
 
-// The best degrees come from the text of section 7.1.2 and from the least printed total; the
-// table's label is one row too high.
+// The best degrees come from the text of section 7.1.2 and from the least printed total; the table
+// marks a row that is one too high.
 TEST(DeePaPaper, TwoWorkersAreBestForTable2AndFourForTable3) {
   const DeePaPaperModel model;
   const auto best = [&](const std::string& network, const std::vector<std::string>& names) {
@@ -102,7 +103,7 @@ TEST(DeePaPaper, TwoWorkersAreBestForTable2AndFourForTable3) {
     Degrees least;
     double least_ms = 1e9;
     for (const ParallelConfiguration& candidate : LegalConfigurations(layer, 16, {})) {
-      if (candidate.degrees.c > 1 && names.size() > 1) continue;  // not among the table's rows
+      if (candidate.degrees.c > 1 && names.size() > 1) continue;  // the table has no such rows
       const double ms = CostOf(graph, names, {16}, candidate.degrees).Total();
       if (ms < least_ms) {
         least_ms = ms;

@@ -1,4 +1,5 @@
-// Compares spelled-out layouts with brute force over every element, and with their modelled cost.
+// Compares the boxes of elements that devices compute and receive with brute force over every
+// element, and with the modelled cost of transfers.
 #include "planner/layout/device_boxes.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,6 @@ PlanningProblem Problem(const std::string& network, int batch, int devices,
                                DeePaPaperModel(), options);
 }
 
-// Picks a random configuration for every layer.
 Assignment RandomAssignment(const PlanningProblem& problem, std::mt19937& random) {
   Assignment assignment;
   for (const auto& configurations : problem.configurations) {
@@ -77,8 +77,8 @@ bool Holds(const Box& box, const std::array<int64_t, kTensorAxes>& element) {
   return true;
 }
 
-// Every element of a small tensor is computed once. Where it is needed and not held, it arrives
-// exactly once, from the device that holds it.
+// Every element of a small tensor must be computed once. Where it is needed and not held, it must
+// arrive exactly once, from the device that holds it.
 TEST(DeviceBoxes, EveryElementArrivesOnceWhereItIsNeeded) {
   std::mt19937 random(5);
   GraphBuilder builder("small");

@@ -1,4 +1,4 @@
-// Enumerates every assignment of a small search problem.
+// Lists every assignment of a small search problem.
 #pragma once
 
 #include <utility>

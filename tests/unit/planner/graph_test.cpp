@@ -70,7 +70,7 @@ TEST(Graph, OtherOperatorsGiveTheirShapes) {
   EXPECT_EQ(Describe(*After(transposed, 9)), "3x4x18x16");
 }
 
-// A convolution of what the transposed convolution gives has the original shape again.
+// A convolution of the transposed convolution's output has the original shape again.
 TEST(Graph, ATransposedConvolutionUndoesTheShapeOfAConvolution) {
   for (int32_t window = 1; window <= 4; ++window) {
     for (int32_t stride = 1; stride <= 3; ++stride) {
@@ -106,7 +106,8 @@ TEST(Graph, AGateMultipliesEveryPixel) {
             "a pixel");
 }
 
-// Caffe and PyTorch define it so: the last window must start inside the image or its left padding.
+// Returns the number of windows as Caffe and PyTorch define it: the last window must start inside
+// the image or its left padding.
 int PooledRoundingUp(int x, int window, int stride, int pad) {
   int count = 0;
   for (int start = -pad;; start += stride, ++count) {
@@ -194,7 +195,8 @@ TEST(Graph, LayersTakeTypeAndLayout) {
   EXPECT_EQ(layers->front(), (Layer{"conv", expected}));
 }
 
-// The legacy API pads both ends of an axis alike, so an image with different ends is padded before.
+// The legacy API pads both ends of an axis alike, so an image whose ends are padded differently is
+// padded before the convolution.
 TEST(Graph, LayersPadTheirImageWhereEndsDiffer) {
   const auto problem = [](const Operator& op) {
     GraphBuilder builder("net");
@@ -241,7 +243,7 @@ TEST(GraphRefusal, NamesTheNodeAndWhatWasExpected) {
   EXPECT_THAT(After(Conv(4, 3, 1, 1), 0).message(), HasSubstr("node 'data': shape 1x8x0x0"));
   EXPECT_THAT(After(FullyConnected{0, true}, 9).message(), HasSubstr("0 features; expected"));
   EXPECT_THAT(After(Activation{}, 2147483647).message(), HasSubstr("fits 63 bits"));
-  GraphBuilder large("net");  // one image, whose bytes are too many before the batch is counted
+  GraphBuilder large("net");  // a single image has more bytes than 63 bits count
   large.Add("data", Input{2147483647, {1, 2147483647, 1}, 2}, {});
   EXPECT_THAT(large.Build().message(), HasSubstr("fits 63 bits"));
   EXPECT_THAT(After(FullyConnected{2147483647, true}, 2000).message(),

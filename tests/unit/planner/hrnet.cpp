@@ -9,7 +9,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// Both are indexed by branch: the channels of the stages, and a quarter of the head's channels.
+// kChannels[b] is the number of channels of branch b, kHeadFilters[b] a quarter of its channels in
+// the head.
 constexpr int32_t kChannels[] = {16, 32, 64, 128};
 constexpr int32_t kHeadFilters[] = {32, 64, 128, 256};
 
@@ -35,8 +36,8 @@ NodeId Bottleneck(Chain& net, const std::string& name, NodeId input, int32_t fil
   return net.last();
 }
 
-// Returns what branch `to` takes from branch `from`, brought to the channels and resolution of
-// `to`.
+// Appends layers that give `input`, the output of branch `from`, the channels and resolution of
+// branch `to`. Returns the last of them.
 NodeId Brought(Chain& net, const std::string& name, NodeId input, size_t from, size_t to) {
   net.ContinueFrom(input);
   if (from > to) {
@@ -55,7 +56,8 @@ NodeId Brought(Chain& net, const std::string& name, NodeId input, size_t from, s
   return net.last();
 }
 
-// Puts two blocks on every branch; then every branch takes the sum of all.
+// Appends two blocks to every branch. Afterwards every branch is the sum of what it takes from all
+// branches.
 void AppendStage(Chain& net, const std::string& name, std::vector<NodeId>& branches) {
   for (size_t branch = 0; branch < branches.size(); ++branch) {
     for (const char* block : {"0", "1"}) {

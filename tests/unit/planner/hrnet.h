@@ -1,6 +1,6 @@
-// A network whose branches of several resolutions exchange all with all: HRNet-W18-C-Small v1 (Wang
-// et al., "Deep high-resolution representation learning", and its authors' classification models).
-// Weighted min-fill eliminates its layers with six times the operations that good orders take.
+// Builds HRNet-W18-C-Small v1 (Wang et al., "Deep high-resolution representation learning", and its
+// authors' classification models), whose branches of several resolutions all read each other.
+// Weighted min-fill eliminates its layers with six times as many operations as good orders need.
 #pragma once
 
 #include "base/status.h"

@@ -32,8 +32,8 @@ TEST(ImageScaler, OnePixelFillsAnImage) {
   EXPECT_THAT(Scaled({1, 1}, {3, 4}, 255, {51}), Each(0.2));
 }
 
-// Two pixels scaled to four have their centres at -1/4, 1/4, 3/4 and 5/4; the outer ones are held
-// at the edge.
+// Two pixels scaled to four have their centres at -1/4, 1/4, 3/4 and 5/4; the outer two are moved
+// to the edge pixels.
 TEST(ImageScaler, TwiceThePixelsLieOnTheLineBetweenTheirs) {
   EXPECT_THAT(Scaled({1, 2}, {1, 4}, 16, {0, 16}), ElementsAre(0, 0.25, 0.75, 1));
   EXPECT_THAT(Scaled({2, 1}, {4, 1}, 16, {0, 16}), ElementsAre(0, 0.25, 0.75, 1));
@@ -44,8 +44,8 @@ TEST(ImageScaler, HalfThePixelsAreMeansOfPairs) {
   EXPECT_THAT(Scaled({1, 4}, {1, 2}, 1, {0, 1, 1, 0}), ElementsAre(0.5, 0.5));
 }
 
-// The definition uses hat functions: every pixel's weight is one minus its distance, where
-// positive.
+// The expected pixels come from hat functions: the weight of a pixel is one minus its distance,
+// where that is positive.
 TEST(ImageScaler, AgreesWithHatFunctionsForAnySize) {
   const ImageSize from = {5, 7};
   std::vector<uint8_t> image;
@@ -67,8 +67,8 @@ TEST(ImageScaler, AgreesWithHatFunctionsForAnySize) {
                         image[static_cast<size_t>(r * from.columns + c)] / 255.0;
           }
         }
-        // Places are below 8, and each of the two weights has the error of rounding a place in a
-        // few operations; the results are at most 1.
+        // Each of the two weights is off by the error of a place below 8 after about 4 roundings.
+        // Pixels are at most 1.
         const double tolerance = 2 * 4 * 8 * std::numeric_limits<double>::epsilon();
         EXPECT_NEAR(scaled[static_cast<size_t>(i * to.columns + j)], expected, tolerance)
             << to.rows << "x" << to.columns << " at " << i << ", " << j;
@@ -77,7 +77,7 @@ TEST(ImageScaler, AgreesWithHatFunctionsForAnySize) {
   }
 }
 
-// make_arrays.py computed the file by NumPy's interpolation.
+// make_arrays.py has computed the file with NumPy's interpolation.
 TEST(ImageScaler, DigitsAreAsNumPyScalesThem) {
   const auto digits = LoadDataSet(PLANNER_TEST_FOLDER "/digits");
   const auto file = DataFile::Open(PLANNER_TEST_FOLDER "/safetensors/scaled_digits.safetensors");

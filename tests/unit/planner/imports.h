@@ -1,4 +1,4 @@
-// Helpers with which tests of importers inspect graphs. Used from one thread.
+// Helps tests of importers to inspect graphs. One thread may use it.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace ucudnn::planner {
 
-std::string DataFile(const std::string& name);  // the file's path
+std::string DataFile(const std::string& name);  // returns the file's path
 Result<Graph> LoadData(const std::string& name);
 
-// Returns the convolutions at batch 16, in words and sorted: independent of names and order.
+// Returns the convolutions at batch 16, in words and sorted, so that names and order do not matter.
 std::vector<std::string> SortedConvolutions(const Graph& graph);
 
 // Returns "name: operator shape(inputs)" for every node, at batch 2.

@@ -31,7 +31,7 @@ const std::string& SmallImages() {
   return *bytes;
 }
 
-// Returns the error of reading these bytes, with the file called `name` in it.
+// Returns the error of `read` for a file of these bytes, with `name` in place of the file's path.
 std::string ErrorOf(const std::string& bytes, const auto& read, const std::string& name) {
   const test::MadeFile file(bytes);
   const std::string message = read(file.path()).message();
@@ -98,7 +98,7 @@ TEST(IdxFile, ACompressedSizeThatCannotBeIsRefused) {
 
 TEST(IdxFile, CompressedDataThatIsDamagedIsRefused) {
   std::string bytes = test::GzipOf(SmallImages());
-  // The data ends before its checksum, before its length, and within its length.
+  // The data ends before the checksum, before the length, and within the length.
   for (const size_t missing : {8, 4, 1}) {
     EXPECT_EQ(ImageError(bytes.substr(0, bytes.size() - missing)),
               "images: its compressed data is truncated");
@@ -117,7 +117,7 @@ TEST(IdxFile, ALabelBeyondNineIsRefused) {
             "labels: label 10 of image 1; expected 0 to 9");
 }
 
-// Makes a folder and removes it with its contents.
+// Makes a folder with a small data set, and removes it with its contents.
 class DataSetTest : public ::testing::Test {
  protected:
   DataSetTest() {
@@ -178,8 +178,7 @@ TEST_F(DataSetTest, ImagesWithoutALitPixelAreRefused) {
   EXPECT_EQ(Error(), folder_ + ": every pixel of the training images is 0; expected images");
 }
 
-// The published facts about the digits are their number, how often each occurs, and the largest
-// pixel.
+// The number of the digits, how often each occurs, and the largest pixel are published.
 TEST(Digits, AreAllOfThePublishedOnes) {
   const auto data = LoadDataSet(PLANNER_TEST_FOLDER "/digits");
   ASSERT_TRUE(data.ok()) << data.message();

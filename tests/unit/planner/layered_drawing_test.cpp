@@ -1,4 +1,4 @@
-// Tests drawings: rows go downwards, and nothing overlaps.
+// Tests that in drawings of graphs edges lead downwards and nothing overlaps.
 #include "planner/report/layered_drawing.h"
 
 #include <gtest/gtest.h>
@@ -75,12 +75,12 @@ TEST(LayeredDrawing, RandomGraphsAreDrawnSoundly) {
     const LayeredDrawing drawing = Arrange(nodes, edges);
     ExpectSound(drawing, nodes, edges);
     ExpectWaysAroundNodes(drawing);
-    ExpectSound(Arrange(nodes, edges, 0), nodes, edges);  // straight edges
+    ExpectSound(Arrange(nodes, edges, 0), nodes, edges);  // no edge may have bends
   }
   EXPECT_EQ(Arrange(0, {}).rows, 0);
 }
 
-// Returns everything that stands in `text` between `before` and `after`.
+// Returns all texts that stand in `text` between `before` and `after`.
 std::set<std::string> Between(const std::string& text, const std::string& before,
                               const std::string& after) {
   std::set<std::string> found;

@@ -1,4 +1,4 @@
-// The layers of a built-in network, by name.
+// Builds built-in networks and finds their layers by name.
 #pragma once
 
 #include <gtest/gtest.h>

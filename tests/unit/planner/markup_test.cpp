@@ -1,4 +1,4 @@
-// Tests markup: whatever a text holds, it stays text.
+// Tests that any text, escaped for markup, is shown as it is.
 #include "planner/report/markup.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(Markup, WhatIsNoCharacterIsReplaced) {
   EXPECT_EQ(Escaped("\xC3<"), "\xEF\xBF\xBD&lt;");
 }
 
-// nlohmann's UTF-8 reader is the independent implementation.
+// nlohmann's reader, an independent implementation, says whether a text is valid UTF-8.
 TEST(Markup, RandomBytesBecomeTextThatReadsBack) {
   std::mt19937 random(7);
   const std::string alphabet = "a<>&\"'\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\xFF\xED\xA0";

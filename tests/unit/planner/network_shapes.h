@@ -1,5 +1,5 @@
-// The layers of well-known networks and which layers they read, without shapes, for tests of the
-// search. Layers are numbered so that inputs come first.
+// Lists the layers of well-known networks and, for each layer, the layers that it reads, for tests
+// of the search. Layers have no shapes, and are numbered so that inputs come first.
 #pragma once
 
 #include <string>
@@ -28,8 +28,8 @@ NetworkShape NasNetShape(int cells);  // normal cells per stage
 NetworkShape EfficientNetB0Shape();
 NetworkShape UNetShape();
 
-// Draws costs from [0, 1) ms for `configurations` of every layer; a seed always gives the same
-// ones.
+// Draws costs from [0, 1) ms for `configurations` configurations of every layer. A seed always
+// gives the same costs.
 SearchProblem WithRandomCosts(const NetworkShape& shape, int configurations, unsigned seed);
 
 }  // namespace ucudnn::planner

@@ -48,9 +48,9 @@ TEST_P(NetworkParameters, AreAsPublished) {
   EXPECT_EQ(*ParameterCount(*graph), GetParam().parameters);
 }
 
-// Trained numbers are those that torchvision and Caffe count. nasnet-a counts as pretrained-models
-// and Keras do, U-Net as its re-implementations in torch and Keras, unet-3d as MLPerf's, and the
-// decoders as diffusers' AutoencoderKL and AutoencoderKLHunyuanVideo.
+// The numbers are the trained parameters that torchvision and Caffe count. Those of nasnet-a are
+// from pretrained-models and Keras, U-Net's from re-implementations in torch and Keras, unet-3d's
+// from MLPerf, and the decoders' from diffusers' AutoencoderKL and AutoencoderKLHunyuanVideo.
 INSTANTIATE_TEST_SUITE_P(
     Networks, NetworkParameters,
     ::testing::Values(Published{"alexnet", 61'100'840}, Published{"alexnet-footnote", 61'838'248},
@@ -63,21 +63,21 @@ INSTANTIATE_TEST_SUITE_P(
                       Published{"unet-3d", 31'190'243}, Published{"vae-decoder", 49'490'179},
                       Published{"video-vae", 146'136'067}, Published{"kirby-3m", 3'248'534},
                       Published{"kirby-3m-nobias", 3'248'524}, Published{"kirby-2b", 2'071'328'150},
-                      // Keras also trains biases of the stem, the projections and each block's last
-                      // convolution.
+                      // Keras also trains biases of the stem, of the projections and of each
+                      // block's last convolution, which are subtracted here.
                       Published{"resnet50-v2", 25'568'360 - 19'008},
                       Published{"resnet101-v2", 44'577'896 - 36'416},
                       Published{"resnet152-v2", 60'236'904 - 51'776},
-                      // torchvision has v1, whose normalisations have 896 channels more.
+                      // torchvision has v1, whose normalisations have 896 more channels.
                       Published{"resnet18-v2", 11'689'512 - 2 * 896},
                       Published{"resnet34-v2", 21'797'672 - 2 * 896},
-                      // A class has a weight for each input of the last layer, and a bias.
+                      // Each class has a weight for each input of the last layer, and a bias.
                       Published{"alexnet-22k", 61'100'840 + 20'841 * 4097},
                       Published{"vgg16-22k", 138'357'544 + 20'841 * 4097},
                       Published{"inception-v3-22k", 23'834'568 + 20'841 * 2049}));
 
-// The paper (Huang 2016, table 2) gives 1.0 M for 12 filters a layer. For 40 filters the sum is
-// computed here.
+// The paper (Huang 2016, table 2) gives 1.0 M for 12 filters in each layer. For 40 filters the test
+// computes the sum.
 TEST(Networks, DenseNet40Parameters) {
   const auto published = DenseNet40("densenet40", 12, DenseJoin::kChain);
   EXPECT_EQ(*ParameterCount(*published), 1'019'722);
@@ -94,8 +94,7 @@ TEST(Networks, DenseNet40Parameters) {
   }
 }
 
-// The number of nodes as DeePa counts them: convolutions, pooling, fully connected layers and joins
-// of branches.
+// DeePa counts convolutions, poolings, fully connected layers and joins of branches as nodes.
 struct Counted {
   const char* network;
   int nodes;
@@ -172,7 +171,8 @@ TEST(Networks, ResNet18) {
   EXPECT_EQ(ShapeOf("resnet18", "pool5"), "2x512x1x1");
 }
 
-// The convolutions equal the network's with activations after them; only the normalisations differ.
+// The convolutions are those of the network with activations behind sums; only the normalisations
+// differ.
 TEST(Networks, PreActivationMovesNoConvolution) {
   for (const std::string name : {"resnet18", "resnet50", "resnet152"}) {
     std::vector<std::string> before = Convolutions(name + "-v2", 32);
@@ -311,8 +311,8 @@ TEST(Networks, ATransposedConvolutionIsAskedForAsAGradient) {
   EXPECT_EQ(layers[11], "up4.conv1 forward 4x1024x56x56 -> 512, 3x3 pad 0x0 fp32 nchw");
 }
 
-// A convolution that is causal in time sees two frames of padding before the first and none after
-// the last, so cuDNN's legacy API is given a padded image.
+// A convolution that is causal in time reads two frames of padding before the first frame and none
+// behind the last. cuDNN's legacy API pads both ends alike, so it is given a padded image.
 TEST(Networks, CausalConvolutionsReadNoLaterFrame) {
   const std::vector<std::string> layers = Convolutions("video-vae", 1);
   EXPECT_EQ(layers.front(), "conv_in forward 1x16x7x60x104 -> 512, 3x3x3 pad 0x1x1 fp32 nchw");

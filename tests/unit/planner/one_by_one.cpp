@@ -10,7 +10,7 @@ namespace ucudnn::planner {
 namespace {
 
 using Index = std::array<int, kTensorAxes>;
-using Loads = std::map<std::pair<size_t, int>, int64_t>;  // by level and port
+using Loads = std::map<std::pair<size_t, int>, int64_t>;  // number of elements, by level and port
 
 std::array<int, kTensorAxes> Extents(const Shape& shape) {
   return {shape.n, shape.c, shape.extents[0], shape.extents[1], shape.extents[2]};
@@ -50,7 +50,8 @@ int WorkerOf(const Index& at, const Shape& shape, const Degrees& degrees, int su
   return (((n * degrees.c + c) * degrees.r + sum) * degrees.h + h) * degrees.w + w;
 }
 
-// Returns the worker that adds up the sums of element `at`: each keeps an r-th of its channels.
+// Returns the worker that adds up the partial sums of element `at`: each of the r workers that
+// computed them adds up an r-th of the channels.
 int KeeperOf(const Index& at, const Shape& shape, const Degrees& degrees) {
   const int part = PartOf(at[1], shape.c, degrees.c);
   int before = 0;
@@ -62,7 +63,7 @@ int KeeperOf(const Index& at, const Shape& shape, const Degrees& degrees) {
   return WorkerOf(at, shape, degrees, PartOf(at[1] - before, channels, degrees.r));
 }
 
-// Returns the elements from the first to the last tap of output `at`, cut to the image.
+// Returns the half-open range from the first to the last tap of output `at`, cut to the image.
 std::array<int, 2> Taps(int at, int window, int stride, int pad, int dilation, int image) {
   const int begin = at * stride - pad;
   return {std::max(0, begin), std::min(image, begin + (window - 1) * dilation + 1)};
@@ -145,7 +146,7 @@ std::array<std::array<int, 2>, kTensorAxes> Reads(const PlannedLayer& layer, int
   return range;
 }
 
-// The smallest box around what each worker's output elements read, as [axis][begin, end).
+// Is the smallest box around what a worker's output elements read, as [axis][begin, end).
 using Hull = std::array<std::array<int, 2>, kTensorAxes>;
 std::vector<Hull> NeededHulls(const PlannedLayer& layer, int input, const Degrees& degrees) {
   std::vector<Hull> hulls(static_cast<size_t>(degrees.Workers()));
@@ -169,7 +170,7 @@ std::vector<Hull> NeededHulls(const PlannedLayer& layer, int input, const Degree
   return hulls;
 }
 
-// Counts an element that moves between devices on the ports that it passes.
+// Counts an element that moves from one device to another on each port that it passes.
 void Carry(const Machine& machine, int from, int to, Loads& in, Loads& out) {
   for (size_t level = 0; level < machine.levels.size(); ++level) {
     const int size = machine.PortDevices(static_cast<int>(level));

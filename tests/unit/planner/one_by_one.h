@@ -10,18 +10,19 @@
 
 namespace ucudnn::planner {
 
-// Numbers are in elements; the members have the same meaning as in Traffic.
+// All numbers are in elements. The members have the same meaning as in Traffic.
 struct Counted {
   int64_t moved = 0;
   int64_t most_received = 0;
   std::vector<int64_t> busiest;
 };
 
-// Counts input `input` of `layer` on its way from where `from` has it to where `to` needs it.
+// Counts the elements of input `input` of `layer` that move from the workers that have them by
+// `from` to the workers that need them by `to`.
 Counted CountOneByOne(const Machine& machine, const PlannedLayer& layer, int input,
                       const ParallelConfiguration& from, const ParallelConfiguration& to);
 
-// Counts partial sums of the output on their way to the devices that add them up.
+// Counts the partial sums of the output that move to the devices which add them up.
 Counted CountPartialSums(const Machine& machine, const PlannedLayer& layer,
                          const ParallelConfiguration& configuration);
 

@@ -1,5 +1,5 @@
-// Tests how the ONNX reader follows tokens: views, attentions, and fused linears that compute
-// queries, keys and values at once.
+// Tests how the ONNX reader follows tokens: through views, attentions, and fused linear layers that
+// compute queries, keys and values at once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ TEST(OnnxAttention, ASumOverQueriesIsNone) {
                                          "y: opaque 2x1x16x12(weights, x)"));
 }
 
-// Returns a linear of 36 outputs that is cut into queries, keys and values.
+// Returns a model with a linear layer of 36 outputs that are split into queries, keys and values.
 OnnxModel Fused() {
   OnnxModel model = Tokens();
   model.Weight("w", {12, 36}).Weight("b", {36}).Node("MatMul", {"x", "w"}, "product");
@@ -105,8 +105,8 @@ TEST(OnnxAttention, AFusedLinearStaysWhereItIsReadOtherwise) {
   }
 }
 
-// Cuts an image of 8 x 8 into windows of 4 x 4 positions, as swin does, or of every second
-// position, as maxvit's grid does.
+// Returns a model that cuts an image of 8 x 8 into windows of 4 x 4 adjacent positions, as swin
+// does, or of every second position, as maxvit's grid does.
 OnnxModel Windows(bool is_grid) {
   OnnxModel model({12, 8, 8});
   model.Node("Transpose", {"x"}, "last").With("perm", {0, 2, 3, 1});
@@ -162,7 +162,8 @@ TEST(OnnxAttention, AClassTokenIsAnEdgeWithParameters) {
   EXPECT_EQ(*ParameterCount(graph), 12) << "copies for each image are no numbers of their own";
 }
 
-// Gathers means of channels by 4 x image + channel, as torch's as_strided is exported.
+// Returns a model that gathers means of channels at index step * image + channel, as exporters
+// write torch's as_strided.
 OnnxModel Strided(int64_t step) {
   OnnxModel model;
   model.Numbers("all", {-1}).Numbers("step", {step}).Numbers("axes", {1, 2, 3}).Numbers("0", {0});
@@ -182,7 +183,8 @@ TEST(OnnxView, IndicesThatCountAllNumbersMoveNone) {
   EXPECT_THAT(Refusal(Strided(5)), HasSubstr("unsupported operators: 'Gather' (node 'same'"));
 }
 
-// Patches of 2 x 2 positions become channels, which a linear reads along the last axis.
+// A model makes channels of patches of 2 x 2 positions, and a linear layer reads them along the
+// last axis.
 TEST(OnnxView, PatchesBecomeChannels) {
   OnnxModel model({12, 8, 8});
   model.Node("Transpose", {"x"}, "last").With("perm", {0, 2, 3, 1});

@@ -1,6 +1,6 @@
-// Tests small ONNX models that are easily misread: what mixes images, sums of tensors of different
-// ranks, layers that several nodes read, resizes and edges. The expected shapes are
-// onnx.reference's.
+// Tests small ONNX models that are easily misread: models that mix images, sums of tensors of
+// different ranks, layers that several nodes read, resizes and edge cases. The expected shapes are
+// from onnx.reference.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ TEST(OnnxCases, RanksMeetFromTheLastAxis) {
     sum.Node("Add", {"flat", "mean"}, "y");
     EXPECT_THAT(Refusal(sum), HasSubstr("'Add' (node 'y': "));
   }
-  // Only the gate of one image fits the rows, so it runs along the columns.
+  // With a batch of 1, `flat` has the shape [1, 8] and is broadcast along the columns of x.
   OnnxModel gate = OfBatch(1, {8, 16, 8});
   gate.Node("GlobalAveragePool", {"x"}, "mean").Node("Flatten", {"mean"}, "flat");
   gate.Node("Mul", {"x", "flat"}, "y");
@@ -187,7 +187,7 @@ TEST(OnnxCases, NormalizationsByPositionHaveTheirNumbers) {
   EXPECT_EQ(*ParameterCount(*model.Import()), 2 * 256);
 }
 
-// These files contain what no exporter writes.
+// No exporter writes such files.
 TEST(OnnxCases, HostileFilesAreRefused) {
   const int64_t most = std::numeric_limits<int64_t>::max();
   OnnxModel twice;
@@ -215,7 +215,7 @@ TEST(OnnxCases, HostileFilesAreRefused) {
   EXPECT_THAT(Refusal(constant), HasSubstr("no layers; expected a network"));
 }
 
-// The model has chains and sums over 4,096 numbers, which are more than shapes need.
+// The model has chains and sums over 4,096 numbers, more than shapes have.
 TEST(OnnxCases, ConstantsThatCostMuchAreNotComputed) {
   OnnxModel model;
   model.Numbers("many", std::vector<int64_t>(4096, 1)).Weight("w", {2, 4, 3, 3});

@@ -1,4 +1,5 @@
-// Tests constants of ONNX files: the extents, numbers and values that each operator gives them.
+// Tests constants of ONNX files: which extents and values each operator gives them, and how many
+// elements of the file the values come from.
 #include "planner/graph/formats/onnx_constants.h"
 
 #include <gmock/gmock.h>
@@ -66,8 +67,8 @@ struct Case {
   std::vector<OnnxConstant> inputs;
   std::vector<Attribute> attributes;
   Dims dims;
-  int64_t numbers;             // at most as many as the file has
-  std::vector<double> values;  // empty: not computed
+  int64_t numbers;             // elements of the file that the values come from, at most
+  std::vector<double> values;  // empty if they are not computed
   const char* equation = "";
 };
 
@@ -166,7 +167,7 @@ TEST(OnnxConstants, NumbersAreRoundedAsTheirTypeHasThem) {
     return (*Fold("Floor", {product})[0].values)[0];
   };
   EXPECT_EQ(scaled(1), 21);
-  EXPECT_EQ(scaled(11), 20);  // in 64-bit floats
+  EXPECT_EQ(scaled(11), 20);  // 20.99... as a double
   EXPECT_EQ(scaled(10), 21);
 }
 

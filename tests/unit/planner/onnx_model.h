@@ -1,4 +1,4 @@
-// A small ONNX model for tests of the reader. Used from one thread.
+// Builds small ONNX models for tests of the reader. One thread may use it.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace ucudnn::planner {
 
-// An ONNX model of an image x with 4 channels and 8 x 8 pixels, put together node by node.
+// Is an ONNX model of an image x with 4 channels and 8 x 8 pixels, to which tests add nodes.
 class OnnxModel {
  public:
   explicit OnnxModel(const std::vector<int64_t>& extents = {4, 8, 8},
@@ -23,7 +23,7 @@ class OnnxModel {
   }
 
   onnx::GraphProto& graph() { return *model_.mutable_graph(); }
-  // The node is named after its output.
+  // Adds a node, which is named after its output.
   OnnxModel& Node(const std::string& type, const std::vector<std::string>& inputs,
                   const std::string& output) {
     node_ = graph().add_node();
@@ -53,7 +53,7 @@ class OnnxModel {
     attribute->set_s(text);
     return *this;
   }
-  // Weight adds a constant with a shape, and Numbers one of whole numbers.
+  // Weight adds a constant of which only the shape is known, Numbers a constant of integers.
   OnnxModel& Weight(const std::string& name, const std::vector<int64_t>& dims) {
     auto* tensor = graph().add_initializer();
     tensor->set_name(name);
@@ -69,7 +69,7 @@ class OnnxModel {
     return *this;
   }
 
-  // Names another output of the last node.
+  // Adds another output to the last node.
   OnnxModel& And(const std::string& output) {
     node_->add_output(output);
     return *this;
@@ -78,7 +78,7 @@ class OnnxModel {
     model_.add_opset_import()->set_version(version);
     return *this;
   }
-  // Declares the file's output.
+  // Declares an output of the file.
   OnnxModel& Output(const std::string& name) {
     graph().add_output()->set_name(name);
     return *this;

@@ -32,7 +32,7 @@ TEST(Onnx, TorchsNetworksAreTheBuiltInOnes) {
   }
 }
 
-// Both of torch's exporters wrote the files (data/README.md).
+// torch's two exporters have written the files (data/README.md).
 TEST(Onnx, WhatTorchWroteIsTheBuiltInNetwork) {
   const struct {
     const char* file;
@@ -52,8 +52,8 @@ TEST(Onnx, WhatTorchWroteIsTheBuiltInNetwork) {
   }
 }
 
-// tf2onnx folded normalisations into filters and wrote equal biases once. The numbers in the file
-// count, each once.
+// tf2onnx has folded normalisations into filters, and has written equal biases only once. The
+// expected numbers are those that the file has.
 TEST(Onnx, WhatTf2onnxWroteOfKeras) {
   const struct {
     const char* file;
@@ -106,11 +106,11 @@ TEST(Onnx, WhatManyNodesMakeOfAConstantTakesNoMemory) {
 }
 
 TEST(Onnx, TheBatchIsWhateverTheFileSays) {
-  EXPECT_EQ(LoadData("torch_resnet50.onnx")->nodes.size(), 175u);    // one image
-  EXPECT_EQ(LoadData("torch_alexnet.onnx")->name, "torch_alexnet");  // any number of images
+  EXPECT_EQ(LoadData("torch_resnet50.onnx")->nodes.size(), 175u);    // batch of one image
+  EXPECT_EQ(LoadData("torch_alexnet.onnx")->name, "torch_alexnet");  // batch of any size
 }
 
-// The two nodes of swish become one, the gate multiplies every pixel, and a view is no node.
+// The two nodes of swish become one, the gate multiplies every pixel, and a view is not a node.
 TEST(Onnx, GatesAndViewsOfTorch) {
   const auto graph = LoadData("torch_gated.onnx");
   ASSERT_TRUE(graph.ok()) << graph.message();
@@ -136,7 +136,7 @@ TEST(Onnx, GatesAndViewsOfTorch) {
   EXPECT_EQ(std::get<Convolution>(graph->nodes[4].op).groups, 16);
 }
 
-// The model moves channels last and back, pads SAME, and has biases that are nodes.
+// The model moves channels to the last axis and back, pads SAME, and has nodes that add biases.
 TEST(Onnx, TensorFlowsResidual) {
   const auto graph = LoadData("tf_residual.onnx");
   ASSERT_TRUE(graph.ok()) << graph.message();
@@ -235,7 +235,7 @@ TEST(Onnx, ConstantsAreBiasesScalesOrNothing) {
   EXPECT_EQ(std::get<Activation>(graph->nodes[2].op).kind, ActivationKind::kHardSwish);
 }
 
-// Exporters write x.view(...) of features with the batch of the export, or without it.
+// Exporters write x.view(...) of features with the batch of the export or with a placeholder.
 TEST(Onnx, FeaturesBecomeAnImage) {
   for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
            {-1, 4, 8, 8}, {1, 4, 8, 8}, {0, 4, 8, 8}, {1, 4, -1, 8}, {0, -1, 8, 8}}) {

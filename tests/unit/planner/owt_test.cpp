@@ -10,10 +10,10 @@
 namespace ucudnn::planner {
 namespace {
 
-// The tower of footnote 1 (64, 192, 384, 384, 256 filters) has 1.560 GFLOP an image in convolutions
-// and 0.1172 in fully connected layers. The time of an image follows from Table 1's hours for 90
-// epochs of 1,281,167 images on one device, where matrix products take what a device of 2 TFLOP/s
-// needs.
+// The tower of footnote 1 (64, 192, 384, 384, 256 filters) has 1.560 GFLOP for each image in
+// convolutions and 0.1172 in fully connected layers. The time of an image follows from Table 1:
+// 98.05 hours for 90 epochs of 1,281,167 images on one device. Fully connected layers take the time
+// that 2 TFLOP/s give.
 constexpr double kImageMs = 98.05 * 3600e3 / 90 / 1281167;
 OwtNetwork Tower() {
   OwtNetwork tower;
@@ -39,7 +39,7 @@ double Speedup(int workers, const OwtOptions& options) {
 }
 
 TEST(Owt, Footnote4) {
-  // 4096 x 512 x 2 operations at 2 TFLOP/s, and 4096 floats at 6 GB/s.
+  // The footnote has 4096 x 512 x 2 operations at 2 TFLOP/s, and 4096 floats at 6 GB/s.
   const Machine& machine = K20x8();
   EXPECT_NEAR(4096.0 * 512 * 2 / (machine.device.tflops * 1e6), 2.09, 0.01);
   EXPECT_NEAR(4096 * 4 / SharedRate(machine, 4) * 1e3, 2.73, 0.005);
@@ -60,7 +60,8 @@ TEST(Owt, SchemeAWaitsForEverything) {
 
 TEST(Owt, SchemesBAndCHideAllButTheFirstStep) {
   for (const int workers : {2, 4, 8}) {
-    // A step of (b) with multicast takes 6 ms, half a step's computation more.
+    // A step of (b) with multicast sends 6,000 bytes at 1,000 a ms: 6 ms. It computes for 20 K / (2
+    // K) = 10 ms, which hide all but the first exchange in each direction.
     const OwtExchange turns =
         Exchange(OwtScheme::kTurns, workers, 6'000, 1'000, 20.0 * workers, true);
     EXPECT_DOUBLE_EQ(turns.exposed_ms, 2 * 6);
@@ -76,7 +77,7 @@ TEST(Owt, SchemesBAndCHideAllButTheFirstStep) {
   EXPECT_DOUBLE_EQ(Exchange(OwtScheme::kShares, 4, 6'000, 1'000, 0, false).hidden_ms, 0);
 }
 
-// Section 4 says that against computation, communication grows with K in (b) and not in (c).
+// Section 4 says that communication, relative to computation, grows with K in (b) and not in (c).
 TEST(Owt, TheRatioOfSchemeCIsConstant) {
   const auto step_ms = [](OwtScheme scheme, int workers) {
     const OwtExchange exchange = Exchange(scheme, workers, 6'000, 1'000, 0, false);
@@ -102,8 +103,8 @@ TEST(Owt, OneWorkerExchangesNothing) {
   }
 }
 
-// An independent program computed these values by the same model and the machine's nominal rates,
-// with nothing fitted.
+// The expected values are from an independent program with the same model and the machine's nominal
+// rates. Nothing is fitted.
 TEST(Owt, SpeedupsOfTheTower) {
   const auto speedups = [](OwtScheme scheme, bool multicast) {
     OwtOptions options;
@@ -121,8 +122,8 @@ TEST(Owt, SpeedupsOfTheTower) {
 }
 
 // Table 1 (scheme b) has 1.95, 3.74 and 6.25 times, and 1.93, 3.66 and 6.16 with variable batches.
-// The nominal rates are within 5 % up to four devices. At eight the paper lies between a sender
-// that serves seven ports in turn and one whose switch copies.
+// The model with nominal rates is within 5 % of it up to four devices. At eight the paper lies
+// between a sender that serves seven ports in turn and a switch that copies.
 TEST(Owt, TrendOfTable1) {
   struct Row {
     int workers;
@@ -141,7 +142,7 @@ TEST(Owt, TrendOfTable1) {
       EXPECT_GT(Speedup(row.workers, copied), row.fixed);
     }
     const double efficiency = Speedup(row.workers, copied) / row.workers;
-    EXPECT_LT(efficiency, least_efficiency);  // not quite linear, and less so with every doubling
+    EXPECT_LT(efficiency, least_efficiency);  // not quite linear, and less so with more devices
     least_efficiency = efficiency;
     OwtOptions variable = copied;
     variable.variable_batch = true;

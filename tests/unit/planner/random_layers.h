@@ -78,7 +78,7 @@ class RandomLayers {
           const Reshape image = {Draw(1, 6), {1, Draw(1, 4), Draw(1, 4)}, 2};
           const int32_t features = image.channels * image.extents[1] * image.extents[2];
           NodeId flat = builder.Add("flat", FullyConnected{features, true}, {first});
-          if (Draw(0, 1) == 0) {  // from an image, too
+          if (Draw(0, 1) == 0) {  // the image may be reshaped twice
             flat = builder.Add("other",
                                Reshape{image.extents[1], {1, image.extents[2], image.channels}, 2},
                                {flat});

@@ -1,5 +1,5 @@
-// Compares layers divided along their input channels with counts element by element, closed forms
-// and the enumeration of every plan.
+// Compares layers that are divided along their input channels with counts element by element, with
+// closed forms and with the enumeration of every plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -89,8 +89,8 @@ TEST(Reduction, MovesWhatACountOneByOneFinds) {
   }
 }
 
-// The product of a layer's output channels and input channels is divided, and each part of it is
-// computed where its parameters are.
+// Each pair of an output channel and an input channel must be computed once, on the device that has
+// its parameters.
 TEST(Reduction, EveryProductIsComputedOnce) {
   GraphBuilder builder("small");
   const NodeId data = builder.Add("data", Input{5, {1, 4, 4}}, {});
@@ -144,7 +144,7 @@ TEST(Reduction, DividesParametersUpdatesAndMemory) {
   EXPECT_EQ(LayerMemoryBytes(fc6, {}, momentum, 7), 4 * (3 * parameters + output) + 7);
   EXPECT_EQ(LayerMemoryBytes(fc6, {1, 16}, momentum, 7),
             4 * (3 * parameters / 16 + output / 16) + 7);
-  // The partial sum has all channels before each device keeps its own.
+  // A device has a partial sum of all channels before it keeps its own.
   EXPECT_EQ(LayerMemoryBytes(fc6, Reduced(16), momentum, 7),
             4 * (3 * parameters / 16 + output / 16 + output) + 7);
   EXPECT_EQ(LayerMemoryBytes(fc6, {2, 2, 1, 1, 4}, momentum, 7),
@@ -156,12 +156,12 @@ TEST(Reduction, ClosedFormsOfAFullyConnectedLayer) {
   const Machine machine = MadeMachine({{"bus", 16, 8, 10}});
   const Roofline roofline(machine.device);
   const MachineCostModel model(machine, UpdateModel::kRing, roofline);
-  // Every port carries 15/16 of the output forward and of its gradient back.
+  // Every port carries 15/16 of the output forward, and as much of its gradient backward.
   EXPECT_DOUBLE_EQ(model.ReductionMs(fc6, {Reduced(16), 0}),
                    2 * (15.0 / 16 * 512 * 4096 * 4 / 8e6 + 0.01));
   EXPECT_EQ(model.ReductionMs(fc6, {{4, 4}, 0}), 0);
   EXPECT_DOUBLE_EQ(LargestShare(fc6, {2, 2, 1, 1, 4}), 1.0 / 16);
-  EXPECT_DOUBLE_EQ(LargestShare(fc6, Reduced(3)), 86.0 / 256);  // channels of 256x6x6
+  EXPECT_DOUBLE_EQ(LargestShare(fc6, Reduced(3)), 86.0 / 256);  // of fc6's 256 input channels
   // Each device reads the channels that it holds, so nothing moves.
   const PlannedLayer& fc7 = LayerOf(AlexNet(), "fc7");
   const ParallelConfiguration channels{{1, 16}, 0};
@@ -169,17 +169,18 @@ TEST(Reduction, ClosedFormsOfAFullyConnectedLayer) {
   EXPECT_EQ(model.Transfer(fc7, 0, {&channels, 1}, {&sums, 1}).ms.front(), 0);
   EXPECT_EQ(model.Transfer(fc7, 0, {&sums, 1}, {&sums, 1}).ms.front(), 0);
   EXPECT_GT(model.Transfer(fc7, 0, {&channels, 1}, {&channels, 1}).ms.front(), 0);
-  // The paper counts every worker in turn.
+  // The paper's server serves one worker after the other.
   const DeePaPaperModel paper;
-  EXPECT_DOUBLE_EQ(paper.ReductionMs(fc6, sums), 16 * 8 / (15.0 / 7));  // 8 MiB
+  EXPECT_DOUBLE_EQ(paper.ReductionMs(fc6, sums), 16 * 8 / (15.0 / 7));  // 512 x 4096 floats: 8 MiB
   EXPECT_EQ(paper.Transfer(fc7, 0, {&channels, 1}, {&sums, 1}).ms.front(), 0);
-  // This holds for more devices than the paper had, too.
+  // Sixteen devices have the channels, but 32 devices need them, so something must move.
   const ParallelConfiguration whole = {{.n = 1, .c = 16}}, behind = {{.n = 2, .r = 16}};
   EXPECT_GT(paper.Transfer(fc7, 0, {&whole, 1}, {&behind, 1}).ms.front(), 0);
   EXPECT_DOUBLE_EQ(paper.Compute(fc6, Reduced(16)).ms, 20.4 / 16);
 }
 
-// Computes equation 1 by the cost model alone. A gradient that is not computed does not move.
+// Computes equation 1 by the cost model alone. If a layer's gradient is not computed, it does not
+// move.
 double Evaluate(const PlanningProblem& problem, const CostModel& model,
                 const Assignment& assignment) {
   double ms = 0;
@@ -230,8 +231,8 @@ TEST(Reduction, TheSearchFindsWhatEnumerationFinds) {
   EXPECT_GT(reducing, 10);
 }
 
-// A layer of many inputs and few outputs, such as a bottleneck's first, has partial sums that are
-// less data than what every device would be sent otherwise.
+// A layer with many inputs and few outputs, such as a bottleneck's first, has partial sums of less
+// data than the inputs that every device would be sent otherwise.
 TEST(Reduction, PaysWhereInputsAreMoreThanOutputs) {
   GraphBuilder builder("narrow");
   const NodeId data = builder.Add("data", Input{2048, {1, 1, 1}}, {});
@@ -252,7 +253,7 @@ TEST(Reduction, PaysWhereInputsAreMoreThanOutputs) {
   EXPECT_EQ(ShortText(ConfigurationOf(with, after.assignment, 1).degrees), "r8");
   const LayoutCost& cost = after.cost;
   EXPECT_NEAR(cost.total_ms, TotalMs(with.search, after.assignment), 1e-9 * cost.total_ms);
-  // A limit of exactly the memory that it needs admits it again.
+  // A limit of exactly the memory that the layout needs must admit it.
   const auto limited =
       MakeLayout(with, 8, Strategy::kDeePa, {}, TotalBytes(with.search, after.assignment));
   ASSERT_TRUE(limited.ok()) << limited.message();

@@ -1,5 +1,5 @@
-// Compares the search with the enumeration of every assignment, and its dual bound with
-// elimination.
+// Compares the search with the enumeration of every assignment, and its dual bound with the result
+// of elimination.
 #include "planner/search/search.h"
 
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ constexpr int kGraphs = 2'500;
 const char* const kFamilies[] = {"residual", "concat", "several inputs", "disconnected",
                                  "irreducible"};
 
-// Draws small graphs of one family, with up to 3 configurations a layer and sometimes two edges
-// between the same layers. Costs are whole numbers, so that sums are exact and ties happen.
+// Draws small graphs of one family, with up to 3 configurations in each layer and sometimes two
+// edges between the same layers. Costs are whole numbers, so that sums are exact and ties occur.
 class RandomProblems {
  public:
   explicit RandomProblems(unsigned seed) : random_(seed) {}
@@ -76,7 +76,8 @@ class RandomProblems {
     net.Add(inputs);
     net.Add({first});
   }
-  // Every pair of layers may be joined: beyond what node and edge elimination reduce.
+  // Any two layers may have an edge, so that node and edge elimination alone do not reduce the
+  // graph.
   void Dense(NetworkShape& net) {
     const int layers = Draw(4, 7);
     for (int layer = 0; layer < layers; ++layer) {
@@ -117,7 +118,7 @@ class RandomProblems {
   std::mt19937 random_;
 };
 
-// Calls `check` for every random problem with all its assignments.
+// Calls `check` with every random problem and all its assignments.
 void ForRandomProblems(
     const std::function<void(const SearchProblem&, const std::vector<Assignment>&,
                              RandomProblems&)>& check) {
@@ -147,7 +148,7 @@ TEST(Search, FindsTheLeastOfAllAssignments) {
     ASSERT_EQ(result->plans.size(), 1u);
     EXPECT_TRUE(result->optimal);
     EXPECT_EQ(result->plans[0].total_ms, Least(problem, all));
-    EXPECT_EQ(result->lower_bound_ms, result->plans[0].total_ms);  // eliminated: sums are exact
+    EXPECT_EQ(result->lower_bound_ms, result->plans[0].total_ms);  // sums are exact
     EXPECT_EQ(TotalMs(problem, result->plans[0].assignment), result->plans[0].total_ms);
   });
 }
@@ -192,7 +193,7 @@ TEST(Search, TheBestPlansComeInOrderAndOnce) {
       });
 }
 
-// Without room for tables, only the dual bound proves anything.
+// Without room for tables, nothing but the dual bound can prove optimality.
 TEST(Search, WithoutRoomItBounds) {
   int bounded = 0;
   ForRandomProblems([&](const SearchProblem& problem, const std::vector<Assignment>& all, auto&) {
@@ -214,13 +215,13 @@ TEST(Search, WithoutRoomItBounds) {
   EXPECT_GT(bounded, kGraphs / 100);
 }
 
-// Calls `check` for graphs of every family with costs of every kind, drawn from `seed`.
+// Calls `check` with graphs of every family and costs of every kind, drawn from `seed`.
 void ForPricedProblems(const std::function<void(const SearchProblem&, RandomProblems&)>& check) {
   constexpr unsigned kSeed = 11;
   RandomProblems random(kSeed);
   for (int graph = 0; graph < kGraphs; ++graph) {
     const int kind = graph % 4;
-    // The last family, where the bound is least often tight, gives every second graph.
+    // Half of the graphs are of the last family, for which the bound is least often tight.
     constexpr int kLast = static_cast<int>(std::size(kFamilies)) - 1;
     const int family = graph / 4 % 2 == 0 ? kLast : graph / 8 % kLast;
     SCOPED_TRACE("seed " + std::to_string(kSeed) + ", graph " + std::to_string(graph) + ", " +
@@ -228,20 +229,20 @@ void ForPricedProblems(const std::function<void(const SearchProblem&, RandomProb
     SearchProblem problem = random.Next(family);
     const auto draw = [&](double& cost) {
       switch (kind) {
-        case 0:  // few values: many ties
+        case 0:  // few values, so that there are many ties
           cost = random.Draw(0, 2);
           break;
         case 1:
           cost = random.Draw(0, 1'000'000) / 7e4;
           break;
-        case 2:  // as good as forbidden
+        case 2:  // so large that a plan should avoid them
           if (random.Draw(0, 2) == 0) cost = 1e15 * random.Draw(1, 9);
           break;
         default:
           cost = random.Draw(0, 20);
       }
     };
-    // The bound is seldom tight, too, where layers have no costs of their own.
+    // The bound is also seldom tight if layers have no costs of their own.
     const bool free_layers = graph / 32 % 2 == 0;
     for (auto& layer : problem.layers) {
       std::for_each(layer.ms.begin(), layer.ms.end(), draw);
@@ -292,7 +293,7 @@ TEST(SearchByDual, TheBestPlansAreThoseOfElimination) {
   });
 }
 
-// The bounds hold after any number of passes, with costs cut or not.
+// The bounds must hold after any number of passes, whether costs are cut at `2 * least` or not.
 TEST(DualAscent, BoundsHoldForEveryConfiguration) {
   ForPricedProblems([](const SearchProblem& problem, RandomProblems& random) {
     SearchOptions options;
@@ -313,7 +314,8 @@ TEST(DualAscent, BoundsHoldForEveryConfiguration) {
   });
 }
 
-// Where the relaxation is tight, the bound is the least total, and what it decodes attains it.
+// On trees the relaxation is tight: the bound is the least total, and the decoded assignment has
+// it.
 TEST(DualAscent, OnTreesTheBoundIsTheLeast) {
   RandomProblems random(3);
   for (int tree = 0; tree < 200; ++tree) {
@@ -329,7 +331,8 @@ TEST(DualAscent, OnTreesTheBoundIsTheLeast) {
   }
 }
 
-// Both ways give them: marginals, and, without room for these, a search with each configuration.
+// BestTotals uses marginals or, if there is no room for their tables, a search for each
+// configuration. Both must give the same totals.
 TEST(BestTotals, AreTheMarginalsOfOneLayer) {
   int unknown = 0;
   ForPricedProblems([&](const SearchProblem& problem, RandomProblems& random) {
@@ -441,7 +444,7 @@ TEST(SearchWithin, AnImpossibleLimitIsNamed) {
 TEST(TimeMemoryFrontier, IsThatOfAllAssignments) {
   ForRandomProblems([&](const SearchProblem& problem, const std::vector<Assignment>& all,
                         RandomProblems& random) {
-    if (random.Draw(0, 9) > 0) return;  // one in ten: it searches often
+    if (random.Draw(0, 9) > 0) return;  // one problem in ten, since each takes many searches
     const auto frontier = TimeMemoryFrontier(problem, 1'000);
     ASSERT_TRUE(frontier.ok()) << frontier.message();
     std::set<std::pair<double, int64_t>> points;
@@ -460,7 +463,7 @@ TEST(TimeMemoryFrontier, IsThatOfAllAssignments) {
   });
 }
 
-// An independent program found these values with 70 configurations of each layer.
+// The values are from an independent program, with 70 configurations of each layer.
 struct KnownGraph {
   NetworkShape shape;
   int layers, edges, kernel_nodes, kernel_edges, width;
@@ -523,8 +526,7 @@ TEST(EliminationOrder, ChanceFindsCheaperOnesWhereBranchesExchange) {
     EXPECT_EQ(layers[layer], static_cast<int>(layer));
   }
   EXPECT_EQ(CheapestElimination(problem, 1e11).layers, cheapest.layers);
-  EXPECT_EQ(CheapestElimination(problem, 1).layers, greedy.layers);  // a limit of 1 leaves the
-                                                                     // greedy order
+  EXPECT_EQ(CheapestElimination(problem, 1).layers, greedy.layers);  // no room for better orders
 }
 
 TEST(EliminationOrder, LogsDeePasNames) {
@@ -572,7 +574,7 @@ TEST(Search, ADenseBlockIsBoundedWithItsGap) {
   EXPECT_LT(result->lower_bound_ms, result->plans[0].total_ms);
 }
 
-// Sums of finite costs may be infinite: then every plan is as good as another.
+// Sums of finite costs may be infinite. Then all plans are equally good.
 TEST(Search, TotalsMayOverflow) {
   SearchProblem problem;
   for (int layer = 0; layer < 3; ++layer) {

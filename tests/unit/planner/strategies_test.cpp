@@ -1,4 +1,4 @@
-// Compares layouts with each other, and with what DeePa states about them.
+// Compares layouts with each other, and with what DeePa states about layouts.
 #include "planner/layout/strategies.h"
 
 #include <gtest/gtest.h>
@@ -46,10 +46,10 @@ TEST(Strategies, FollowTheirRules) {
   EXPECT_EQ(DegreesOf(alexnet, model.assignment, "conv1"), (Degrees{1, 16}));
   EXPECT_EQ(DegreesOf(alexnet, owt.assignment, "pool5"), Degrees{16});
   EXPECT_EQ(DegreesOf(alexnet, owt.assignment, "fc6"), (Degrees{1, 16}));
-  EXPECT_EQ(DegreesOf(alexnet, owt.assignment, "fc8"), (Degrees{1, 8}));  // of 1000 outputs
+  EXPECT_EQ(DegreesOf(alexnet, owt.assignment, "fc8"), (Degrees{1, 8}));  // 16 divides no 1000
 }
 
-// Returns two convolutions of one filter, between others that would be best divided differently.
+// Returns two convolutions with one filter, between layers for which different divisions are best.
 Graph SharedFilter() {
   GraphBuilder builder("shared");
   const NodeId data = builder.Add("data", Input{64, {1, 16, 16}, 2}, {});
@@ -136,7 +136,7 @@ TEST(Strategies, ABatchThatDevicesDoNotDivideIsNamed) {
             "strategy image: layer 'conv1' with output 24x64x55x55 has no configuration that "
             "divides images by 16");
   const auto layouts = CompareLayouts(*problem, 16);
-  ASSERT_EQ(layouts->size(), 2u);  // model and deepa
+  ASSERT_EQ(layouts->size(), 2u);  // those of model and deepa
   EXPECT_EQ(layouts->back().strategy, Strategy::kDeePa);
 }
 
@@ -146,8 +146,8 @@ TEST(Strategies, Names) {
             "'data' is no strategy; expected one of image, model, owt, deepa");
 }
 
-// Section 7.1.2 and Figure 9 divide so. The text and Table 2 give fc6 two workers by its own row,
-// which does not count what leaves it.
+// The layout is that of section 7.1.2 and Figure 9. The text and Table 2 give fc6 two workers,
+// because the table's row of fc6 does not count the transfer of fc6's output.
 TEST(DeePaLayouts, AlexNetDividesImagesUntilTheFullyConnectedLayers) {
   const PlanningProblem alexnet = PaperProblem("alexnet");
   const auto deepa = MakeLayout(alexnet, 16, Strategy::kDeePa);
@@ -179,9 +179,9 @@ TEST(DeePaLayouts, Vgg16UsesFourWorkersForItsLastConvolutions) {
   }
 }
 
-// Figure 8 and its text: OWT moves 1.05 to 8.4 times less than image parallelism, DeePa 1.2 to 2.7
-// times less than OWT ("3 times" for AlexNet, 7.1.2) and up to 23 times less than image
-// parallelism.
+// According to Figure 8 and its text, OWT moves 1.05 to 8.4 times less than image parallelism,
+// DeePa 1.2 to 2.7 times less than OWT ("3 times" for AlexNet, 7.1.2) and up to 23 times less than
+// image parallelism.
 TEST(DeePaLayouts, BytesMovedAreInTheOrderOfFigure8) {
   for (const std::string name : {"alexnet", "vgg16", "inception-v3"}) {
     const auto layouts = CompareLayouts(PaperProblem(name), 16);
@@ -190,16 +190,17 @@ TEST(DeePaLayouts, BytesMovedAreInTheOrderOfFigure8) {
     const auto deepa = static_cast<double>(MovedBytes((*layouts)[3]));
     EXPECT_GE(image / owt, 1.05) << name;
     EXPECT_LE(image / owt, 8.4) << name;
-    EXPECT_GE(owt / deepa, 1.15) << name;  // 1.19 for Inception-v3, printed as 1.2
-    // The paper's own range and its text differ for AlexNet. One device for all fully connected
-    // layers saves a little more than two for the first of them.
+    EXPECT_GE(owt / deepa, 1.15) << name;  // Inception-v3 has 1.19, printed as 1.2
+    // For AlexNet the paper's range and text differ. Here one device for all fully connected layers
+    // saves a little more than two devices for the first of them.
     EXPECT_LE(owt / deepa, name == "alexnet" ? 3.7 : 2.7) << name;
     EXPECT_LE(image / deepa, 23) << name;
   }
 }
 
-// Appendix A.3 says of VGG-16 with batch 128 on four devices that images move 4 GB and DeePa 490
-// MB. The latter divides images by four and has two devices in the fully connected layers.
+// Appendix A.3 says of VGG-16 with batch 128 on four devices that image parallelism moves 4 GB and
+// DeePa 490 MB. DeePa's layout divides images by four, and puts the fully connected layers on two
+// devices.
 TEST(DeePaLayouts, Vgg16OnFourDevicesMovesWhatAppendixA3Says) {
   const auto problem =
       BuildPlanningProblem(*BuildLayerGraph(*BuildNetwork("vgg16"), 128), 4, DeePaPaperModel());
@@ -217,13 +218,14 @@ TEST(DeePaLayouts, Vgg16OnFourDevicesMovesWhatAppendixA3Says) {
   const LayoutCost cost = CostOf(*problem, stated);
   const double mib = static_cast<double>(cost.transfer_bytes + cost.update_bytes) / (1 << 20);
   EXPECT_NEAR(mib, 490, 5);
-  // Convolutions are updated by a parameter server. Both ways, each of two devices receives three
-  // quarters of fc6's input and half of fc7's and fc8's.
+  // A parameter server updates the convolutions. Forward and backward, each of two devices receives
+  // three quarters of fc6's input and half of fc7's and fc8's.
   EXPECT_EQ(cost.update_bytes, int64_t{2} * 4 * 4 * 14'714'688);
   EXPECT_EQ(cost.transfer_bytes, int64_t{2} * 4 * 128 * (2 * 25088 * 3 / 4 + 2 * 4096));
 }
 
-// By appendix A.4, 21,841 classes add 5 to 10 GB by images, and 40 MB by DeePa.
+// According to appendix A.4, 21,841 classes add 5 to 10 GB with image parallelism, and 40 MB with
+// DeePa.
 TEST(DeePaLayouts, ManyClassesCostImageParallelismGigabytes) {
   for (const std::string name : {"alexnet", "vgg16", "inception-v3"}) {
     const auto few = CompareLayouts(PaperProblem(name), 16);
@@ -246,8 +248,9 @@ TEST(DeePaLayouts, InceptionV3IsReducedToTwoOf120Nodes) {
   EXPECT_EQ(OrderElimination(inception.search).width, 2);
 }
 
-// By Figure 2 under image parallelism, the third layer of Inception-v3 (C7 of Table 1, conv3) is
-// fastest on 16 devices, and the last one (C8: 3x3 from 448 to 384 channels on 8 x 8 pixels) on 4.
+// According to Figure 2, with image parallelism the third layer of Inception-v3 (C7 of Table 1,
+// conv3) is fastest on 16 devices, and the last one (C8: 3x3 from 448 to 384 channels on 8 x 8
+// pixels) on 4.
 class Figure2 : public testing::Test {
  protected:
   static const PlannedLayer& Layer(const std::string& name) {
@@ -268,7 +271,8 @@ class Figure2 : public testing::Test {
     return least;
   }
 
-  // Returns a device as fast as Table 3's convolution was (3x3, stride 1, like C7 and C8).
+  // Returns a device on which C7 and C8 have the rate of Table 3's convolution, which is also 3x3
+  // with stride 1.
   static Device AtTheRateOfTable3() {
     const LayerGraph vgg = *BuildLayerGraph(*BuildNetwork("vgg16"), 512);
     const PlannedLayer& layer = vgg.layers[static_cast<size_t>(vgg.Find("conv5_1"))];
@@ -281,8 +285,8 @@ class Figure2 : public testing::Test {
   const Device device_ = MachineByName("k80x16")->device;
 };
 
-// The model has no measurement of C8 and assumes a roofline: a direct convolution at the peak of
-// half a K80, 4.37 TFLOP/s. By it 8 devices beat 4, by 6 %.
+// The paper's model has no measurement of C8 and assumes a roofline: a direct convolution at the
+// peak of half a K80, 4.37 TFLOP/s. At that rate 8 devices are 6 % faster than 4.
 TEST_F(Figure2, TheModelsRooflineStopsAtEightDevices) {
   const Roofline roofline(device_);
   EXPECT_EQ(Best(Layer("conv3"), roofline), 16);
@@ -298,11 +302,12 @@ TEST_F(Figure2, TheModelsRooflineStopsAtEightDevices) {
   EXPECT_NEAR(four / eight, 1.06, 0.02);
 }
 
-// The paper measured faster times: Table 3's convolution does 16.7 TFLOP/s, beyond the peak, as
-// Winograd's algorithm can. At that rate the crossing is the paper's. A layer that takes t ms on
-// one device and u ms a replica to update is best on 4 where 8 u < t < 32 u. For C8 that is from
-// 5.2 to 20.7 TFLOP/s, which no direct convolution reaches. The model still keeps its roofline,
-// since at that rate AlexNet's convolutions would leave the 16 devices on which Figure 9 has them.
+// The paper measured a higher rate: Table 3's convolution does 16.7 TFLOP/s, beyond the peak, which
+// Winograd's algorithm can reach. At that rate 4 devices are best, as in the paper. A layer that
+// takes t ms on one device and u ms for each replica's update is best on 4 devices if 8 u < t < 32
+// u, for C8 from 5.2 to 20.7 TFLOP/s, which no direct convolution reaches. The model keeps the
+// roofline nevertheless, because at 16.7 TFLOP/s AlexNet's convolutions would not use the 16
+// devices that Figure 9 gives them.
 TEST_F(Figure2, AtTheRateThatTable3MeasuredTheLastLayerIsBestOnFour) {
   const Device measured = AtTheRateOfTable3();
   EXPECT_NEAR(measured.tflops, 16.7, 0.05);
@@ -316,8 +321,8 @@ TEST_F(Figure2, AtTheRateThatTable3MeasuredTheLastLayerIsBestOnFour) {
   EXPECT_LT(device_.tflops, operations / (32 * update_ms));
 }
 
-// Section 7.1.4 states 30 % less data transfer in InceptionE1 and E2 and 20 % less overall; both
-// are met within 5 points. What E1 receives from another configuration counts as E1's.
+// Section 7.1.4 states 30 % less data transfer in InceptionE1 and E2 and 20 % less overall. Both
+// hold within 5 points. Data that E1 receives from another configuration count as E1's.
 TEST(DeePaLayouts, InceptionV3MovesAFifthLess) {
   const PlanningProblem inception = PaperProblem("inception-v3");
   const auto layouts = CompareLayouts(inception, 16);
@@ -350,7 +355,8 @@ TEST(DeePaLayouts, InceptionV3MovesAFifthLess) {
   EXPECT_NEAR(1 - moved_by_e(deepa) / moved_by_e(image), 0.30, 0.05);
 }
 
-// The dense blocks that exporters write exceed exact tables until their concats form chains.
+// The dense blocks that exporters write need tables that are too large for an exact search, until
+// their concats are chained.
 TEST(DeePaLayouts, DenseNetsAreExactInChains) {
   LayerGraph graph = *BuildLayerGraph(*BuildNetwork("densenet40-nary"), 64);
   EXPECT_GT(ChainConcats(graph), 0);
@@ -417,7 +423,7 @@ TEST(OwtCostModel, TheSearchTakesTheSchemeThatHidesMost) {
   EXPECT_EQ(schemes.Scheme(layer, 0, images, channels), OwtScheme::kShares);
   EXPECT_EQ(schemes.Scheme(layer, 0, images, images), std::nullopt);
   EXPECT_EQ(schemes.Scheme(layer, 0, {{4}, 0}, channels), std::nullopt);
-  // The totals differ by just what the chosen scheme saves.
+  // The totals must differ by exactly what the chosen scheme saves.
   const double assembled = plain.Transfer(layer, 0, {&images, 1}, {&channels, 1}).ms.front();
   const double shared = schemes.Transfer(layer, 0, {&images, 1}, {&channels, 1}).ms.front();
   EXPECT_NEAR(before.cost.total_ms - after.cost.total_ms, assembled - shared, 1e-6);

@@ -49,7 +49,7 @@ std::vector<int64_t> RowsOf(const StripedOperator& made) {
   return made.judgement.output.axes[1].extents;
 }
 
-// Returns a network of one operator after a convolution that exchanges nothing.
+// Returns a network of one operator behind a convolution that exchanges nothing.
 Graph Net(const Operator& op, int32_t height, int32_t width) {
   GraphBuilder builder("net");
   const NodeId data = builder.Add("data", Input{3, {1, height, width}, 2}, {});
@@ -79,7 +79,8 @@ TEST(Striping, ResNetIsRefusedAt224AndExactAt256) {
 TEST(Striping, StripesOfMultiplesSplitWhatEqualOnesDoNot) {
   const Graph resnet = *BuildNetwork("resnet50");
   EXPECT_EQ(NextExactMultiple(resnet, *SpatialGrid::Parse("h2w2")), 32);
-  EXPECT_EQ(NextExactMultiple(resnet, *SpatialGrid::Parse("h8")), std::nullopt);  // 7 * 32 rows
+  // The image has 224 = 7 * 32 rows, so 8 parts cannot have 32 rows each.
+  EXPECT_EQ(NextExactMultiple(resnet, *SpatialGrid::Parse("h8")), std::nullopt);
   const auto striping = StripeNetwork(resnet, *SpatialGrid::Parse("h4"), 1, 32);
   ASSERT_TRUE(striping.ok()) << striping.message();
   EXPECT_EQ(striping->Worst(), Verdict::kExact);
@@ -210,16 +211,17 @@ TEST(Striping, MemoryIsOfTheRankThatHasMost) {
   same.window = {1, 3, 3};
   same.pad = {0, 1, 1};
   const Striping striping = Stripe(Net(same, 10, 6), "n2h4", 4);
-  // A device has both convolutions' outputs of 4 images; a rank has 3 of 10 rows, of 2 images.
+  // A device has the outputs of both convolutions for 4 images; a rank has 3 of 10 rows, for 2
+  // images.
   EXPECT_EQ(striping.device_activation_bytes, 4 * (4 + 8) * 10 * 6 * 4);
   EXPECT_EQ(striping.rank_activation_bytes, 2 * (4 + 8) * 3 * 6 * 4);
   EXPECT_EQ(striping.parameter_bytes, ((3 + 1) * 4 + (4 * 9 + 1) * 8) * 4);
   EXPECT_EQ(striping.largest_exchange_bytes, 2 * 8 * 2 * 6 * 4);  // dy: a row from each side
 }
 
-// A tensor's positions as (h, w), and their owners.
+// Gives the owners of a tensor's positions (h, w).
 struct Tensor {
-  std::vector<int64_t> h, w;  // by part
+  std::vector<int64_t> h, w;  // extents of the parts
 
   std::vector<int> Owners(const std::vector<int64_t>& extents) const {
     std::vector<int> owners;
@@ -236,7 +238,7 @@ struct Tensor {
 
 using Moves = std::map<std::pair<int, int>, std::set<std::pair<int64_t, int64_t>>>;
 
-// Returns the pairs (element, window) of positions that one axis's windows connect.
+// Returns the pairs (element, window) of positions that the windows of one axis connect.
 std::vector<std::pair<int64_t, int64_t>> Connected(const Convolution& layer, size_t axis,
                                                    int64_t elements, int64_t windows) {
   std::vector<std::pair<int64_t, int64_t>> pairs;
@@ -249,8 +251,9 @@ std::vector<std::pair<int64_t, int64_t>> Connected(const Convolution& layer, siz
   return pairs;
 }
 
-// Counts what travels, position by position: x goes to whoever computes a window that reads it, or
-// dy to whoever owns an element that its window reads.
+// Counts the positions that are sent. If `of_elements`, positions of x are sent to the ranks whose
+// windows read them. Otherwise positions of dy are sent to the ranks that own the elements of x
+// that their windows read.
 Moves Count(const Convolution& layer, const Tensor& x, const Tensor& y, bool of_elements) {
   const auto sum = [](const std::vector<int64_t>& extents) {
     return std::accumulate(extents.begin(), extents.end(), int64_t{0});
@@ -318,8 +321,8 @@ TEST_P(HaloBytes, AreThosePositionByPosition) {
 INSTANTIATE_TEST_SUITE_P(
     Convolutions, HaloBytes,
     ::testing::Values(Case{3, 1, 1, 1, 12, 7, "h2"}, Case{3, 1, 1, 1, 13, 7, "h3"},
-                      Case{5, 1, 2, 1, 8, 5, "h4"},  // windows reach over a neighbour's rows
-                      Case{5, 1, 4, 2, 6, 4, "h6"},  // and over several
+                      Case{5, 1, 2, 1, 8, 5, "h4"},  // windows reach beyond a neighbour's rows
+                      Case{5, 1, 4, 2, 6, 4, "h6"},  // windows reach over several neighbours
                       Case{7, 2, 3, 1, 16, 16, "h2w2"}, Case{3, 2, 1, 1, 16, 12, "w2"},
                       Case{3, 1, 2, 2, 9, 11, "h3w2"}, Case{4, 2, 1, 1, 12, 12, "h2w3"}));
 
@@ -332,10 +335,10 @@ TEST(HaloBytesOf, TheNetworksOwnInputNeedsNoGradient) {
   EXPECT_THAT(passes, ElementsAre(Pass::kForward, Pass::kBackwardFilter));
 }
 
-// A 3x3 window with stride 2 and pad 1 goes over 128 rows, 64 on each rank. The second rank reads
-// the first one's last row. This row lies in a window of the first rank and in the second one's
-// first window, whose maximum the first rank finds with two rows of the second. The second rank
-// needs the first one's last row again.
+// A 3x3 window with stride 2 and pad 1 moves over 128 rows, 64 on each rank. The first window of
+// the second rank also reads the first rank's last row. To find its maximum, the first rank needs
+// two rows of x and one row of gradients from the second rank. The second rank needs the first
+// rank's last row again.
 TEST(HaloBytesOf, GradientsOfMaximaNeedRowsOfBothTensors) {
   const StripedOperator pool = Find(Stripe(At("resnet18", 256), "h2"), "pool1");
   constexpr int64_t kRow = 2 * 64 * 128 * 4, kGradientRow = 2 * 64 * 64 * 4;

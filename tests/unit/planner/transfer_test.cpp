@@ -1,4 +1,4 @@
-// Compares volumes with a count of elements one by one.
+// Compares volumes of transfers with counts element by element.
 #include "planner/cost/transfer.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ Traffic Between(const Machine& machine, const PlannedLayer& layer, const Degrees
   return counter.Count(OutputParts(layer.inputs[0].shape, from), 0, NeededParts(layer, 0, to), 0);
 }
 
-// In DeePa's Table 3, from n=16 every target moves 15/16 of the input, but for halos.
+// In DeePa's Table 3, from n=16 every target moves 15/16 of the input, apart from halos.
 TEST(Transfer, ResidentElementsAreCredited) {
   const LayerGraph vgg = *BuildLayerGraph(*BuildNetwork("vgg16"), 512);
   const PlannedLayer& layer = LayerOf(vgg, "conv5_1");
@@ -82,7 +82,7 @@ TEST(Transfer, ResidentElementsAreCredited) {
   EXPECT_EQ(Between(machine, layer, {16}, {1, 1, 2, 2}).moved, needed - resident);
 }
 
-// In DeePa's appendix A.3, VGG-16's fully connected layers are on two of four devices.
+// As in DeePa's appendix A.3, VGG-16's fully connected layers are on two of four devices.
 TEST(Transfer, ModelParallelLayersReceiveWhatTheyLack) {
   const LayerGraph vgg = *BuildLayerGraph(*BuildNetwork("vgg16"), 128);
   const Machine machine = MadeMachine({{"bus", 4, 1, 0}});

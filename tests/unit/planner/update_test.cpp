@@ -14,7 +14,7 @@ constexpr int64_t kBytes = 12'345'678;
 const Machine kFlat = MadeMachine({{"bus", 16, 8, 10}});
 constexpr double kFlatRate = 8e6;
 constexpr double kFlatLatency = 0.01;
-// Four nodes of four devices.
+// Has four nodes of four devices.
 const Machine kNodes = MadeMachine({{"inner", 4, 80, 5}, {"outer", 4, 10, 20}});
 
 double Ms(const Machine& machine, UpdateModel model, const Degrees& degrees) {
@@ -56,7 +56,7 @@ TEST(Update, ImagesAndRowsReplicateAndChannelsDivide) {
     EXPECT_EQ(UpdateBytes(model, {2, 1, 2, 2}, kBytes), UpdateBytes(model, {8}, kBytes));
     EXPECT_EQ(UpdateBytes(model, {4, 4}, kBytes), UpdateBytes(model, {4}, kBytes));
   }
-  // Rings of different channels use different ports; the paper's server serves one ring after the
+  // Rings of different channels use different ports. The paper's server serves one ring after the
   // other.
   EXPECT_DOUBLE_EQ(Ms(kFlat, UpdateModel::kRing, {4, 4}),
                    2.0 * 3 / 4 * (kBytes / 4.0) / kFlatRate + 6 * kFlatLatency);
@@ -73,14 +73,14 @@ TEST(Update, OverNodesThePortsOfTheNodesDecide) {
                    2.0 * 3 / 4 * inner + 6 * 0.005 + 2.0 * 3 / 4 * outer + 6 * 0.02);
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kTree, {16}),
                    2 * 2 * (inner + 0.005) + 2 * 2 * (outer + 0.02));
-  // Twelve of each device's sixteen parts go to other nodes, through one port for four devices.
+  // Each device sends 12 of its 16 parts to other nodes, and four devices share a node's port.
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kOwner, {16}), 2 * 4 * 12.0 / 16 * outer + 2 * 0.02);
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kParameterServer, {16}), 32 * outer + 2 * 0.02);
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kParameterServer, {4}), 8 * inner + 2 * 0.005);
 }
 
-// Channels are divided over the devices of a node and images over the nodes, so four rings of a
-// quarter each share every node's port.
+// Channels are divided over the devices of a node and images over the nodes, so each node's port is
+// shared by four rings of a quarter of the parameters.
 TEST(Update, RingsOfAllChannelsShareANodesPort) {
   const double outer = kBytes / 10e6;
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kRing, {4, 4}), 2.0 * 3 / 4 * outer + 6 * 0.02);

@@ -29,7 +29,7 @@ std::vector<Place> PlacesOf(const Digits& digits) {
   return places;
 }
 
-// Returns all ways to write `product` as `count` factors.
+// Returns all ways to write `product` as a product of `count` factors.
 std::vector<std::vector<int64_t>> Factors(int64_t product, int count) {
   if (count == 1) return {{product}};
   std::vector<std::vector<int64_t>> all;
@@ -43,7 +43,8 @@ std::vector<std::vector<int64_t>> Factors(int64_t product, int count) {
   return all;
 }
 
-// Returns whether a cut above `inner` positions falls between digits, or divides one evenly.
+// Returns whether a cut above `inner` positions lies between two digits, or divides one digit
+// evenly.
 bool Cuts(const Digits& digits, int64_t inner) {
   int64_t below = 1;
   for (size_t at = digits.size(); at-- > 0; below *= digits[at].size) {
@@ -129,7 +130,7 @@ TEST(View, AlignedDigitsCorrespondOneToOne) {
   EXPECT_GT(made, 300);
 }
 
-// The digits of c12 = {3, 2, 2} and of h4 = {2, 2} are taken, any of them dropped, in any order.
+// Tests every subset of the digits of c = 3 * 2 * 2 and h = 2 * 2, in every order.
 TEST(View, WhatIsLeftOfANodeKeepsItsOrderAlongEachAxis) {
   const Digits digits = {{ViewAxis::kChannel, 3, 4},
                          {ViewAxis::kChannel, 2, 2},
@@ -173,7 +174,7 @@ TEST(View, WhatIsLeftOfANodeKeepsItsOrderAlongEachAxis) {
   }
 }
 
-// Two positions meet if they differ in mixed digits alone.
+// Two positions meet if they differ in no digits but the mixed ones.
 TEST(View, SeparateChannelsRowsAndColumnsAreThoseThatNeverMeet) {
   const NodeExtents extents = {2, 12, 1, 4, 2};
   Digits candidates;
@@ -190,7 +191,7 @@ TEST(View, SeparateChannelsRowsAndColumnsAreThoseThatNeverMeet) {
       const Digits mixed = {one, other};
       const bool are_apart = one.axis != other.axis || other.stride % (one.stride * one.size) == 0;
       if (!are_apart) continue;
-      // The least position that each position meets.
+      // Groups positions that meet, under the least of them.
       std::map<Place, std::set<Place>> met;
       for (const Place& place : PlacesOf(AllOf(PlainView(extents, 4)))) {
         Place least = place;

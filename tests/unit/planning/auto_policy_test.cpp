@@ -35,7 +35,7 @@ struct Curve {
   double workspace_bytes;
 };
 
-// Adds one engine at every size up to n.
+// Adds one engine at every size from 1 to n.
 void AddEngine(std::vector<Candidate>& table, const std::string& engine, int n,
                const std::function<Curve(int size)>& curve) {
   for (int size = 1; size <= n; ++size) {
@@ -50,7 +50,8 @@ void Remove(std::vector<Candidate>& table,
   std::erase_if(table, [&](const Candidate& row) { return is(row.micro); });
 }
 
-// A slow engine without workspace, and one whose time per image is a third, with 1 MiB per image.
+// Returns a slow engine without workspace, and one that takes a third of the time per image and 1
+// MiB of workspace per image.
 std::vector<Candidate> SlowAndFast(int n, double launch_ms = 1) {
   std::vector<Candidate> table;
   AddEngine(table, "legacy:0", n, [&](int size) { return Curve{launch_ms + 0.3 * size, 0}; });
@@ -95,11 +96,13 @@ TEST(AutoPolicy, OnlyTheWholeWhereNothingMayBeDivided) {
 
 TEST(AutoPolicy, FewSizesWhereNothingIsGainedByDividing) {
   EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kUnlimited)).asked, SizeIs(3));
-  // 24 MiB and half of it hold 24 and 12 images; these become the sizes 24 and 12 of parts of 256.
+  // The workspace is 1 MiB for each image, so the cache of 24 MiB holds that of 24 images and half
+  // of the cache that of 12. At most 24 images in a part make ceil(256 / 24) = 11 parts of up to
+  // ceil(256 / 11) = 24 images; at most 12 make 22 parts of up to 12.
   EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kUnlimited, 1, 24 * kMiB)).asked,
               ElementsAre(16, 64, 256, 12, 24));
-  // If a launch costs nothing, a valley between the measured sizes may be worth dividing. At most
-  // 13 sizes are 1.5 times the nine sizes of policy powerOfTwo.
+  // If a launch costs nothing, dividing may pay at any size between the measured ones. Policy auto
+  // still measures no more than 1.5 * 9 = 13 sizes; powerOfTwo measures 9.
   EXPECT_LE(ReplayAuto(SlowAndFast(256, 0), Asking(256, kUnlimited)).asked.size(), 13u);
 }
 
@@ -111,7 +114,8 @@ TEST(AutoPolicy, FindsPiecesThatFitTheCache) {
   });
   const Replay blind = ReplayAuto(table, Asking(256, kUnlimited, 1, 0));
   const Replay replay = ReplayAuto(table, Asking(256, kUnlimited, 1, 50 * kMiB));
-  // 50 MiB hold 33 images, so there are 8 parts of 32; half of it holds 16.
+  // At 1.5 MiB for each image, 50 MiB hold the workspace of 33 images. So 256 images have 8 parts,
+  // of 32 images each. Half of 50 MiB holds the workspace of 16 images.
   EXPECT_THAT(replay.asked, IsSupersetOf({32, 16}));
   EXPECT_EQ(replay.division->Largest().micro_batch, 32);
   EXPECT_LE(replay.division->TimeMs(), blind.division->TimeMs());
@@ -177,7 +181,7 @@ TEST(AutoPolicy, OnlyTheLastPieceIsNoMultipleOfTheStep) {
   ASSERT_TRUE(replay.division);
   ExpectLegalDivision(*replay.division, 27, 4, 9 * kMiB);
   EXPECT_EQ(replay.division->Largest().engine, "legacy:1");
-  // 8 + 8 + 8 + 3, or 8 + 8 + 4 + 7.
+  // The pieces have 8, 8, 8 and 3 images, or 8, 8, 4 and 7.
   EXPECT_EQ(replay.division->Pieces(), 4);
 }
 
@@ -212,7 +216,7 @@ TEST(AutoPolicy, TransformsThatMayNotServeAreNotRefined) {
   EXPECT_EQ(ReplayAuto(table, request).division->Pieces(), 7);
 }
 
-// Checks what holds for every search, whatever is measured.
+// Checks what holds for every search, whatever was measured.
 void ExpectSoundSearch(const std::vector<Candidate>& table, const AutoRequest& request,
                        std::mt19937& random) {
   const int n = request.promise.n, step = request.promise.step;
@@ -221,7 +225,8 @@ void ExpectSoundSearch(const std::vector<Candidate>& table, const AutoRequest& r
   std::vector<Candidate> known;
   while (true) {
     const std::vector<int> next = NextSizes(known, asked, request);
-    // The answer depends neither on the order nor on rows beyond those asked for.
+    // The answer must depend neither on the order of the rows and sizes nor on rows of sizes that
+    // were not asked for.
     std::vector<Candidate> shuffled = table;
     std::shuffle(shuffled.begin(), shuffled.end(), random);
     std::vector<int> reversed(asked.rbegin(), asked.rend());
@@ -268,8 +273,8 @@ TEST(AutoPolicy, IsSoundWhateverIsMeasured) {
   }
 }
 
-// If time and workspace are straight lines, the search sees everything: its result is slower than
-// the optimum over all sizes by at most kDoubt, 0.5 %.
+// If time and workspace are linear in the size, the division is slower than the optimum over all
+// sizes by at most kDoubt = 0.5 %.
 TEST(AutoPolicy, FindsTheOptimumOfStraightLines) {
   test::SeededRandom random;
   const auto uniform = [&](double low, double high) {
@@ -298,7 +303,8 @@ TEST(AutoPolicy, FindsTheOptimumOfStraightLines) {
   }
 }
 
-// Kernels like real ones: a launch, a rate, waves of tiles that fill the chip in steps, and noise.
+// Draws a kernel like real ones: each engine has a launch time, a rate, waves of tiles that fill
+// the chip in steps, and noise.
 std::vector<Candidate> RealisticTable(std::mt19937& random, int n, double noise, bool waves) {
   const auto uniform = [&](double low, double high) {
     return std::uniform_real_distribution<double>(low, high)(random);
@@ -332,8 +338,8 @@ std::vector<Candidate> RealisticTable(std::mt19937& random, int n, double noise,
   return table;
 }
 
-// Sums over kernels under one limit; `times` adds, for each kernel, its time over policy all's
-// optimum.
+// Holds sums over kernels under one limit. `times` is the sum of each kernel's time divided by its
+// time under policy all.
 struct Sum {
   double times = 0;
   int kernels = 0;
@@ -366,7 +372,8 @@ TEST(AutoPolicy, IsWithinOnePercentOfAllSizesOnKernelsWithoutNoise) {
   }
 }
 
-// Policy all picks the luckiest of n noisy times, which no search of fewer sizes can follow.
+// Policy all picks the luckiest of n noisy times. A search of fewer sizes cannot follow it, so it
+// may be 5 % slower.
 TEST(AutoPolicy, IsNotLedAstrayByNoiseAndWaves) {
   for (const int n : {32, 256}) {
     for (const size_t limit : {size_t{0}, kMiB, 8 * kMiB, 64 * kMiB, 512 * kMiB, kUnlimited}) {

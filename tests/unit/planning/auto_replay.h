@@ -1,5 +1,5 @@
-// Batch-size policies replayed on a full table of measurements: which rows each policy would look
-// at, and which division it would find.
+// Replays batch-size policies on a full table of measurements, to see which rows each policy would
+// look at, and which division it would find.
 #pragma once
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// In the order of Because.
+// kBecauses[i] is the name of the i-th enumerator of Because.
 const char* const kBecauses[] = {"Observed",
                                  "DoesNotServe",
                                  "NotMeasured",
@@ -47,7 +47,7 @@ const char* const kBecauses[] = {"Observed",
                                  "PlanFileWrong"};
 static_assert(std::size(kBecauses) == static_cast<size_t>(Because::kWorkspacePlanWrong) + 1);
 
-// In the order of Cause.
+// kCauses[i] is the name of the i-th enumerator of Cause.
 const char* const kCauses[] = {"NotMeasuredOverLimit",
                                "NotMeasuredNotDeterministic",
                                "OverLimit",
@@ -119,7 +119,7 @@ std::string RunsOf(const World& world, const Decision& decision) {
   return whole == plan ? plan : plan + " else " + whole;
 }
 
-// The engine in "IMPLICIT_PRECOMP_GEMM (legacy:1)" or in a text without a name.
+// Returns the engine in "IMPLICIT_PRECOMP_GEMM (legacy:1)" or in a text without a name.
 EngineId NamedEngine(const std::string& name) {
   const size_t open = name.find(" (");
   return open == std::string::npos ? name : name.substr(open + 2, name.size() - open - 3);

@@ -1,5 +1,5 @@
-// Lines of text that describe a kernel with its world, and what was decided, so that a table of
-// them is a specification. decision_table_test.cpp explains the words.
+// Reads and writes lines of text that describe a kernel, its world and the decision about it, so
+// that tests can be tables of such lines. decision_table_test.cpp explains the words.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ namespace ucudnn::planning {
 // that cannot be read.
 World ReadWorld(std::string_view line);
 
-// Returns "RUNS; BYTES; WHY", followed by whatever is unusual.
+// Returns "RUNS; BYTES; WHY". A promise, when to look again and fallbacks stand behind WHY if there
+// are any.
 std::string Describe(const World& world, const Decision& decision);
 
 // Returns the name of an enumerator, without its k.

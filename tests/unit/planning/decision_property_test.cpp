@@ -1,4 +1,4 @@
-// Tests what every decision keeps, whatever the facts: random kernels, programs and worlds.
+// Tests on random kernels, programs and worlds that every decision keeps the invariants.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace {
 constexpr int kMostBytes = 9;
 constexpr int kImageBytes = 64;
 
-// Draws worlds that the interposer may meet: a program was told what the library answers, and a
-// store may hold anything.
+// Draws worlds that the interposer may meet. A program was told only what ucudnn may have answered,
+// but a store may hold anything.
 class Drawing {
  public:
   explicit Drawing(unsigned seed) : random_(seed) {}
@@ -30,8 +30,8 @@ class Drawing {
   bool Once(int in) { return Int(1, in) == 1; }
   size_t Bytes() { return static_cast<size_t>(Int(0, kMostBytes)); }
 
-  // With `only_rows` a decision depends only on the kernel, its rows and its limits, which the
-  // caller sets again.
+  // With `only_rows` a decision depends only on the kernel, its rows and its limits; the test sets
+  // the limits afterwards.
   World Call(bool only_rows = false) {
     World world;
     Facts& facts = world.facts;
@@ -60,7 +60,7 @@ class Drawing {
     const bool in_budget = Once(4);
     if (in_budget) facts.user_limit = 0;
     if (in_budget && any_engine && !facts.observes) facts.share = {Bytes(), Bytes()};
-    // Some rows are not measured.
+    // One time in three, some of the rows are not measured.
     if (Once(3)) std::erase_if(world.rows, [&](const Candidate&) { return Once(3); });
     if (!facts.observes && Once(2)) DrawTold(all, in_budget, facts, call);
     if (!facts.observes && Once(5)) call.confirmed = DrawConfirmed(all, facts);
@@ -128,16 +128,16 @@ class Drawing {
     world.late = !world.settled && Once(3);
   }
 
-  // Draws two to four engines, each with the whole and some pieces. In every other case times are
-  // nearly linear, so that gains are about as large as the hysteresis.
+  // Draws two to four engines, each with the whole and some pieces. One time in two, times are
+  // nearly linear in the size, so that gains are about as large as the hysteresis.
   std::vector<Candidate> DrawRows(int n, const std::string& prefix, bool own_deterministic) {
     std::vector<Candidate> rows;
     const bool graph = prefix == "graph:", linear = Once(2);
     const int engines = Int(2, 4);
     for (int engine = 0; engine < engines; ++engine) {
       Candidate row;
-      // The first engine is always of the caller's API. Engines that may replace a plan are as
-      // exact.
+      // The first engine is always of the caller's API. Engines that may replace a plan must be as
+      // exact as the plan, so all engines of plans are kDirect.
       row.native = graph || engine == 0 || !Once(4);
       row.micro.engine = (row.native ? prefix : "graph:") + std::to_string(engine);
       row.numeric = graph ? NumericClass::kDirect : static_cast<NumericClass>(Int(0, 2));
@@ -192,7 +192,8 @@ class Drawing {
     }
   }
 
-  // Draws what a program was told about the algorithm it names when less or more was measured.
+  // Draws what a program was told about the algorithm that it names, at a time when other rows were
+  // measured.
   void DrawTold(std::vector<Candidate> rows, bool in_budget, Facts& facts, CallFacts& call) {
     std::erase_if(rows, [&](const Candidate&) { return Once(5); });
     const size_t limit = in_budget ? Bytes() : std::min(facts.user_limit, Bytes());
@@ -213,7 +214,8 @@ class Drawing {
           offers, [&](const Offer& offer) { return offer.promise.reported.engine != facts.asked; });
       if (!offers.empty()) told = offers[Int(0, static_cast<int>(offers.size()) - 1)].promise;
     } else if (call.need_bytes && *call.need_bytes > (in_budget ? 0 : limit)) {
-      // No program is told that an algorithm needs less than it does if it fits.
+      // An algorithm that fits is told with its own need, so the promise of another engine requires
+      // a need above the limit.
       NamedOffer offer{{facts.problem, facts.asked, facts.numeric, in_budget ? 0 : limit,
                         facts.deterministic, in_budget},
                        *call.need_bytes};
@@ -230,7 +232,7 @@ class Drawing {
       if (!told) told = PiecesFor(offer, rows);
     }
     if (!told || told->workspace_bytes > call.passed_bytes) return;
-    // Another device may have no room for what was told.
+    // On another device less may be set aside than the promise needs.
     facts.assured_bytes = Once(8) ? Bytes() : AssuredBytes(*told);
     told->provisional |= Once(4);
     if (call.kind != CallKind::kIdentity) {
@@ -242,7 +244,8 @@ class Drawing {
     call.was_told = true;
   }
 
-  // Returns a workspace plan's division, and every undivided engine in the order of their times.
+  // Draws the division that a workspace plan has, and lists every undivided engine in the order of
+  // the times.
   std::optional<ConfirmedLegacyKernel> DrawConfirmed(const std::vector<Candidate>& all,
                                                      const Facts& facts) {
     ConfirmedLegacyKernel confirmed;
@@ -267,7 +270,8 @@ class Drawing {
     confirmed.limit_bytes = facts.share ? std::min(facts.share->bytes, facts.share->limit_bytes)
                                         : std::min(facts.user_limit, plan.need_bytes);
     std::vector<Candidate> rows = all;
-    // Other engines run only in place of the first plan of a list.
+    // An engine other than the plan's own may run only in place of the first plan of a heuristics
+    // list.
     std::erase_if(rows, [&](const Candidate& row) {
       return row.micro.engine != facts.asked && !plan.is_heuristics_first;
     });
@@ -283,8 +287,9 @@ class Drawing {
     plan.confirmed = std::move(confirmed);
   }
 
-  // Draws what was promised for a plan of the graph API before. Less than the need is promised only
-  // if the need exceeds the limit.
+  // Draws what was promised for a plan of the graph API before. It is less than the need only if
+  // the need exceeds the limit or a workspace plan gives the plan a share. It is more only for vast
+  // plans.
   void DrawPromised(World& world, Facts& facts, PlanFacts& plan) {
     const size_t limit = std::min(facts.user_limit, plan.need_bytes);
     const bool shrinks =
@@ -326,7 +331,8 @@ class Drawing {
   std::mt19937 random_;
 };
 
-// Adds 1 to `divided` if the decision runs pieces.
+// Expects that the decision breaks no invariant and is the same when taken again. Adds 1 to
+// `divided` if it runs pieces.
 void ExpectKeepsItsWord(World world, int& divided) {
   World again = world;
   const std::optional<Decision> decision = DecideIn(world);
@@ -338,7 +344,7 @@ void ExpectKeepsItsWord(World world, int& divided) {
   divided += decision->course == Course::kSchedule && decision->configuration.Pieces() > 1;
 }
 
-// There are fewer cases where a sanitizer looks for races, since one thread has none, and where
+// Sanitizers and debug builds draw fewer cases: one thread has no races for TSan to find, and
 // asserts and little optimisation make each case many times slower.
 #ifdef __SANITIZE_THREAD__
 constexpr int kFewer = 20;
@@ -347,7 +353,7 @@ constexpr int kFewer = 5;
 #else
 constexpr int kFewer = 1;
 #endif
-const int kCases = test::Cases(100000, 25000) / kFewer;  // calls, and as many plans
+const int kCases = test::Cases(100000, 25000) / kFewer;  // the number of calls, and of plans
 
 TEST(DecisionProperty, EveryDecisionKeepsTheInvariants) {
   const unsigned seed = std::random_device()();
@@ -363,7 +369,8 @@ TEST(DecisionProperty, EveryDecisionKeepsTheInvariants) {
   EXPECT_GT(plans, kCases / 30);
 }
 
-// The time of a call: the time of its schedule, or of the engine that was asked for, if that fits.
+// Returns the time of a call: that of its schedule, or that of the engine that was asked for, if
+// its workspace fits `room`.
 double TimeOf(const World& world, const Decision& decision, size_t room) {
   const Facts& facts = world.facts;
   if (decision.course == Course::kSchedule) return decision.configuration.TimeMs();
@@ -373,7 +380,8 @@ double TimeOf(const World& world, const Decision& decision, size_t room) {
   return decision.course == Course::kReal && suits && fits ? own->micro.time_ms : kNoTime;
 }
 
-// `give` gives a world more room, which must help in some cases.
+// Expects that no decision is slower when `give` gives its world more room, and that more room
+// helps in some cases.
 template <typename Draw, typename Give>
 void ExpectDecidesNoSlower(Draw draw, Give give) {
   const unsigned seed = std::random_device()();
@@ -416,7 +424,8 @@ TEST(DecisionProperty, ACallIsNoSlowerUnderALargerLimit) {
                         });
 }
 
-// The caller passes no workspace: a call that needs some does not count if it runs as asked.
+// The caller passes no workspace. TimeOf counts a call that runs as asked only if its engine fits
+// the share.
 TEST(DecisionProperty, ACallIsNoSlowerWithALargerShareOfTheBudget) {
   ExpectDecidesNoSlower(
       [](Drawing& drawing) {

@@ -16,7 +16,7 @@ namespace {
   throw std::invalid_argument("'" + std::string(word) + "' " + why);
 }
 
-// Reads one text from its beginning.
+// Reads the parts of one text from left to right.
 class Reader {
  public:
   Reader(std::string_view text, bool graph) : whole_(text), text_(text), graph_(graph) {}
@@ -59,8 +59,8 @@ class Reader {
     Expect("@");
     return {engine, Int()};
   }
-  // Reads "ENGINE#TILES:MS/BYTES+ENGINE:MS/BYTES", the tiles that an image is cut into. If the
-  // second part is there, two of the tiles are edges, and it says what each of them takes.
+  // Reads "ENGINE#TILES:MS/BYTES+ENGINE:MS/BYTES", the tiles that an image is cut into. With the
+  // part behind the +, two of the tiles are edges, and that part says what each of them takes.
   Tiling Tiles(int n) {
     Tiling tiling;
     Candidate tile = Engine();
@@ -155,7 +155,7 @@ constexpr std::pair<std::string_view, CallKind> kKinds[] = {
     {"scaled", CallKind::kScaled},         {"activation", CallKind::kActivation},
     {"misaligned", CallKind::kMisaligned}, {"identity", CallKind::kIdentity}};
 
-// Reads the words of a line.
+// Reads a whole line into a World.
 class WorldReader {
  public:
   World Read(std::string_view line) {
@@ -187,7 +187,8 @@ class WorldReader {
  private:
   bool graph() const { return call_ == nullptr; }
 
-  // The rows of one grid list its kinds in the same order.
+  // Adds the engines of `tiling` to the tiling of the same grid, if there is one. All rows of one
+  // grid list its kinds in the same order.
   void AddTiles(Tiling tiling) {
     for (Tiling& known : world_.tilings.measured) {
       if (known.grid != tiling.grid || known.kinds.size() != tiling.kinds.size()) continue;
@@ -282,7 +283,7 @@ class WorldReader {
     } else if (name == "n") {
       facts.problem.n = value.Int();
     } else if (name == "step") {
-      // One image takes 64 bytes.
+      // An image takes 64 bytes, so with this alignment pieces begin at multiples of the step.
       facts.problem.alignment = 64 * value.Int();
     } else if (name == "tiles") {
       facts.tiles = value.Skip("fit") ? TileUse::kToFit : TileUse::kToGain;
@@ -319,7 +320,8 @@ class WorldReader {
     }
   }
 
-  // Reads "PLAN~WHOLE": what runs, and what replaces it if that is another engine.
+  // Reads "PLAN~WHOLE": PLAN runs, and WHOLE may replace it. Without ~WHOLE the first run of PLAN
+  // is the replacement.
   Promise ReadPromise(Reader& value) {
     Promise promise;
     promise.configuration = value.PlanOf(world_.facts.problem.n);
@@ -452,8 +454,8 @@ class WorldReader {
   }
 
   World world_;
-  CallFacts* call_ = nullptr;  // set for the legacy API...
-  PlanFacts* plan_ = nullptr;  // ...or set for the graph API
+  CallFacts* call_ = nullptr;  // set for a call of the legacy API, else null
+  PlanFacts* plan_ = nullptr;  // set for a plan of the graph API, else null
   size_t need_ = 0, room_ = 0;
   std::optional<size_t> passes_;
   bool refuses_ = false, provisional_ = false, from_file_ = false, pieces_alone_ = false,

@@ -15,28 +15,30 @@
 //   need=B        the need of that engine; `refuses`: the library refuses it
 //   passes=B      what a call passes; its need if absent
 //   limit=B       what the user allows
-//   tiles=fit, tiles=gain  the kernel may be cut into tiles to fit; to fit or to gain time
+//   tiles=fit, tiles=gain  tiles may be used to fit the limit; to fit it or to gain time
 //   vast          the tiles of this plan may run other engines
 //   tiles-need=B, no-tiles=WHY  if no tiles fit: the least that any tiles need; what prevents tiles
 //   n=I, step=I   the images, 8 if absent; pieces begin at multiples of the step
 //   with-graph    engines of the graph API may serve the call
 //   told=PLAN~WHOLE  what a call was told: PLAN, perhaps of tiles, runs, and WHOLE may replace it
-//   room=B, provisional, from-file  the told promise is B bytes, more than it needs; was given
-//                 before everything was measured; is from a workspace plan
+//   room=B, provisional, from-file  the told promise has B bytes, more than it needs; it was given
+//                 before everything was measured; it is from a workspace plan
 //   serves=PLAN   within the told promise, pieces for calls that only the named algorithm serves
 //   pieces-alone  nothing replaces the told pieces: they ran here, compared with WHOLE
 //   alone=PLAN~WHOLE  what was told for calls that only the named algorithm serves, and with what
 //                 it was compared
 //   was-told      the program was told of more than it passes
-//   told=B/E      B bytes were promised for a plan. Less than its need: engine E keeps that in one
-//                 piece (E*: and may do so in place of pieces), without E only pieces of the plan's
-//                 own engine keep it. More than its need: E is the plan's own engine and keeps it
-//   stored=B/E, rival=B/E  an earlier process promised that; another process does so meanwhile
+//   told=B/E      B bytes were promised for a plan. If B is less than its need, engine E keeps the
+//                 promise in one piece (with E*, E may also run in place of pieces), and without E
+//                 only pieces of the plan's own engine keep it. If B is more, E is the plan's own
+//                 engine
+//   stored=B/E, rival=B/E  an earlier process promised B bytes; another process does so meanwhile
 //   others=E/B    engines that may replace a plan, the best guess first
 //   file=PLAN     what the workspace plan says; for calls ~WHOLE,WHOLE are the undivided engines
-//   file=own:PLAN, file=whole:PLAN, file=not:WHY  for plans: PLAN runs the plan's own engine;
-//                 dividing gains nothing; the workspace plan does not hold
-//   file-waits, file-later  what the file says is known only when the plan runs; at a later call
+//   file=own:PLAN, file=whole:PLAN, file=not:WHY  for plans: PLAN runs the plan's own engine; PLAN
+//                 is undivided, since dividing gains nothing; the workspace plan does not hold
+//   file-waits, file-later  what the file says is known only when the plan runs; only at a later
+//                 call
 //   share=B/B     what a budget has for this kernel, and at most for any kernel
 //   assured=B     what ucudnn sets aside for any call; told pieces that nothing replaces use it
 //   divided, ran, lost  pieces run until now; no pieces do; the budget took the kernel's share away
@@ -45,12 +47,14 @@
 // of two edges takes instead.
 // ELSE says what else holds:
 //   observes, deterministic, strict  the user demands it
-//   untuned, unsettled, store  nothing is measured here; more will be known; others may measure
+//   untuned, unsettled, store  nothing is measured here; more will be known; other processes may
+//                 measure
 //   late          measuring found no time for more
 //   capturing, more-outside  a stream is captured; the capture hides facts
 //   failed        a piece failed before
 //   tiles-unsettled, tiles-late  more will be known about tiles; there was no time to measure more
-//   wrong=E@I, uncompared=E@I  these pieces are found wrong; are not compared now; E#I names tiles
+//   wrong=E@I, uncompared=E@I  these pieces (E#I: these tiles) are found wrong; cannot be compared
+//                 now
 //   slower=E#I    in place these tiles are slower than the whole
 //   too-large     the whole exceeds the memory for measuring, so tiles are compared one by one
 //   no-pieces, no-whole  pieces cannot be built; nothing undivided can be built
@@ -699,18 +703,20 @@ TEST(DecisionTable, NamesTheFastestUndividedEnginesWithinTheLimit) {
       {"plain need=8 | 1@8:4/8 0@8:9/0 |", "legacy:1", "legacy:1"},
       {"plain need=8 | |", "", ""},
       {"plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | |", "legacy:0", "legacy:0"},
-      // The graph API's engine runs, waits for a division to beat it, is slower, does not fit.
+      // In these four rows graph:5 runs, may be beaten by its own pieces, is slower than legacy:1,
+      // and does not fit.
       {"plain need=8 with-graph | 1@8:6/8 0@8:9/0 g5@8:4/8 |", "legacy:1", "graph:5"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:4/8 g5@4:1/8 |", "legacy:1", "graph:5"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:7/8 |", "legacy:1", "legacy:1"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:4/9 |", "legacy:1", "legacy:1"},
-      // No undivided engine of the legacy API could replace one that is so much coarser.
+      // A Winograd engine is so much coarser that no undivided engine of the legacy API could be
+      // told in its place.
       {"plain need=8 with-graph | 1@8:6/8 g5w@8:4/8 |", "legacy:1", "legacy:1"},
       {"plan need=8 | 1@8:4/8 1@4:1/4 |", "graph:1", "graph:1"},
       {"first need=8 limit=4 others=2/0 | 1@4:3/4 2@8:5/0 |", "graph:2", "graph:2"},
       {"first need=8 limit=4 others=2/0 | 1@4:3/4 |", "", ""},
-      // Nothing undivided can replace these pieces: the engine that they are compared with does not
-      // fit.
+      // Nothing undivided can replace these pieces: WHOLE, with which they are compared, needs 8
+      // bytes, and 4 are passed.
       {"plain need=8 passes=4 told=1@4:3/4x2~1@8:4/8 pieces-alone | |", "", ""},
       {"plain need=8 passes=4 | 1@8:4/8 1@4:3/4 |", "", ""},
   };
@@ -750,7 +756,7 @@ TEST(DecisionTable, TellsWhyItWaitsOrGivesUp) {
   EXPECT_EQ(none.notes[0].detail, "no engine as exact and deterministic fits 4 B");
 }
 
-// Causes that only the interposer reports.
+// Decide never reports these causes; the interposer does.
 const std::set<Cause> kOfOthers = {Cause::kCannotBeMeasured,
                                    Cause::kWorkspacePlanUnanswered,
                                    Cause::kWorkspacePlanLacksIt,

@@ -6,7 +6,7 @@
 namespace ucudnn::planning {
 namespace {
 
-constexpr size_t kMostSubstitutes = 3;  // substitutes that are timed against each other
+constexpr size_t kMostSubstitutes = 3;  // at most so many are timed against each other
 
 bool IsAmong(const std::vector<PieceName>& pieces, const EngineId& engine, int number) {
   return std::find(pieces.begin(), pieces.end(), PieceName(engine, number)) != pieces.end();
@@ -28,7 +28,7 @@ bool Fits(const Tiling& tiling, size_t limit_bytes) {
   });
 }
 
-// Removes the engines of `configuration` from its grid.
+// Removes the engines of `configuration` from the tiling of its grid.
 void Drop(const Configuration& configuration, std::vector<Tiling>& tilings) {
   for (Tiling& tiling : tilings) {
     if (tiling.grid != configuration.grid) continue;
@@ -40,7 +40,7 @@ void Drop(const Configuration& configuration, std::vector<Tiling>& tilings) {
   }
 }
 
-// Adds to the world's facts the answer to each question.
+// Answers each question of Decide by adding the answer to the world's facts.
 struct Answerer {
   World& world;
 
@@ -111,7 +111,8 @@ struct Answerer {
                HasAny(question.configuration, {{row.micro.engine, row.micro.micro_batch}});
       });
       if (question.configuration.IsTiled()) Drop(question.configuration, world.tilings.measured);
-      // The wrong pieces are no longer among the measurements.
+      // The facts still hold the wrong pieces, so Decide must ask for measurements and tilings
+      // again.
       world.facts.measured.Clear();
       world.facts.tilings.Clear();
     } else if (!question.faster_than.engine.empty() &&
@@ -136,7 +137,8 @@ struct Answerer {
   void operator()(const Decision&) {}
 };
 
-// Returns false if another process promised first; its promise is a fact from now on.
+// Returns whether the decision's promise is the one that is kept. If another process promised
+// first, adds its promise to the facts and returns false.
 bool IsKept(const Decision& decision, World& world) {
   if (!decision.gives_promise || decision.replaces_promise || !world.rival) return true;
   const KeptPromise rival = *std::exchange(world.rival, std::nullopt);

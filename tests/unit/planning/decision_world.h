@@ -1,5 +1,5 @@
-// A world that answers the questions of Decide: what was measured, what may replace a plan, which
-// pieces are wrong, what cannot be built. Plain values.
+// A World knows the answers to the questions of Decide: what was measured, what may replace a plan,
+// which pieces are wrong, what cannot be built. It is a plain value.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace ucudnn::planning {
 
-// An engine and the number of images of its piece or, if negative, the number of its tiles.
+// Names an engine and the number of images of its piece or, if negative, the number of its tiles.
 using PieceName = std::pair<EngineId, int>;
 
 struct World {
@@ -23,19 +23,21 @@ struct World {
   std::vector<PieceName> wrong;            // pieces that are compared and found wrong
   std::vector<PieceName> uncompared;       // pieces that cannot be compared now
   std::vector<PieceName> slower;           // tiles that are slower in place than the whole
-  bool is_too_large = false;               // the whole, so its tiles cannot be compared with it
-  bool breaks_pieces = false;              // no plan in pieces can be built
-  bool breaks_whole = false;               // nothing undivided can be built
-  std::optional<KeptPromise> rival;        // another process promises it first
+  bool is_too_large = false;         // the whole cannot be compared, so tiles are compared alone
+  bool breaks_pieces = false;        // no plan in pieces can be built
+  bool breaks_whole = false;         // nothing undivided can be built
+  std::optional<KeptPromise> rival;  // what another process promises first
 
-  // What was found wrong on the way to the decision, and the decision's own notes.
+  // These are the causes that DecideIn met on the way to the decision, and the decision's own
+  // notes.
   std::vector<Note> fallbacks;
   int steps = 0;
 };
 
-// Answers what Decide asks until it decides, as the interposer's life cycle does: wrong pieces
-// leave the rows and clear what was measured, and Decide starts from another process's promise if
-// that came first. Returns none if kMostSteps steps lead to no decision.
+// Answers the questions of Decide until it decides, as Lifecycle::Decide does. Wrong pieces are
+// removed from the rows, and what was measured is asked for again. If another process promised
+// first, Decide begins again with that promise. Returns nullopt if kMostSteps steps lead to no
+// decision.
 std::optional<Decision> DecideIn(World& world);
 
 }  // namespace ucudnn::planning

@@ -39,8 +39,8 @@ std::vector<Point> Points(const std::vector<Configuration>& set) {
   return points;
 }
 
-// The points that no other beats, by definition: for every workspace the least time in the fewest
-// pieces, if it is faster than every point with less workspace.
+// Returns the points that no other point beats, by definition: for every workspace the least time
+// in the fewest pieces, if it is faster than every point with less workspace.
 std::vector<Point> Front(const std::map<size_t, std::pair<double, int>>& best) {
   std::vector<Point> front;
   for (const auto& [workspace_bytes, cost] : best) {
@@ -70,7 +70,7 @@ void Enumerate(const std::vector<MicroConfiguration>& measured, int begin, int n
   }
 }
 
-// Finds the front by Workspace Reuse, once for every workspace that was measured.
+// Finds the front by Workspace Reuse, once with each measured workspace as the limit.
 std::vector<Point> FrontByWorkspaceReuse(const std::vector<MicroConfiguration>& measured, int n,
                                          int step) {
   std::map<size_t, std::pair<double, int>> best;
@@ -107,8 +107,8 @@ TEST(DesirableSet, EqualsWorkspaceReuseAtEveryWorkspace) {
   }
 }
 
-// Times resemble an engine's: a fixed cost, a rate and a little noise. They are whole numbers, so
-// sums are exact.
+// Draws times that resemble an engine's: a fixed cost, a rate and a little noise. They are whole
+// numbers, so sums are exact.
 std::vector<MicroConfiguration> Kernel(std::mt19937& random, const std::vector<int>& sizes,
                                        int engines) {
   std::vector<MicroConfiguration> measured;

@@ -38,16 +38,16 @@ size_t Bytes(std::span<const Choices> kernels, const std::vector<size_t>& chosen
   return bytes;
 }
 
-// Rounds times up to 64ths of a millisecond: totals are exact, and unequal totals differ by more
-// than GLPK ignores (1e-7 of them).
+// Rounds times up to 64ths of a millisecond: totals are exact, and unequal totals differ by at
+// least 1/64 ms, which is more than the 1e-7 of a total that GLPK ignores.
 void CoarsenTimes(std::vector<Choices>& network) {
   for (Choices& choices : network) {
     for (Choice& choice : choices) choice.time_ms = std::ceil(choice.time_ms * 64) / 64;
   }
 }
 
-// Sizes are whole MiB, so both solvers get the same problem. Returns whether GLPK proved its
-// answer, or that there is none.
+// The sizes must be whole MiB, the unit of the plug-in, so that both solvers get the same problem.
+// Returns whether GLPK proved its answer, or that there is none.
 bool ExpectEqualTimes(DivisionSolver& glpk, const std::vector<Choices>& network, size_t budget) {
   const Result<Selection> exact = KnapsackSolver().Solve(network, budget);
   const Result<Selection> other = glpk.Solve(network, budget);
@@ -67,7 +67,7 @@ bool ExpectEqualTimes(DivisionSolver& glpk, const std::vector<Choices>& network,
 
 TEST(Glpk, AgreesWithTheExactSolverOnThousandsOfNetworks) {
   test::SeededRandom random;
-  // Some networks would keep GLPK searching for minutes.
+  // Some networks would keep GLPK searching for minutes, so it stops after 2 s.
   const auto glpk = Glpk(std::chrono::seconds(2));
   constexpr int kNetworks = 2500;
   int unproved = 0;

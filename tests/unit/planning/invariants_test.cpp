@@ -27,7 +27,7 @@ std::string Broken(const Judged& spoilt) {
   return broken != nullptr ? broken : "";
 }
 
-// The number of the one invariant that `spoil` breaks, or '-'.
+// Returns the number of the one invariant that `spoil` breaks, or '-'.
 char Number(const std::string& line, const Spoil& spoil) {
   Judged decided = Judge(line);
   EXPECT_EQ(Broken(decided), "") << line;

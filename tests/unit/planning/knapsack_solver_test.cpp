@@ -41,7 +41,8 @@ void Enumerate(std::span<const Choices> kernels, size_t budget_bytes, const Tota
   }
 }
 
-// The least totals, found from all totals that no other beats, kernel by kernel, without any bound.
+// Returns the least totals, found without any bound: kernel by kernel it keeps all totals that no
+// other beats.
 Totals FullDynamicProgram(std::span<const Choices> kernels, size_t budget_bytes) {
   std::map<size_t, double> front = {{0, 0}};
   for (const Choices& choices : kernels) {
@@ -75,7 +76,7 @@ size_t Least(std::span<const Choices> kernels) {
   return least;
 }
 
-// Whole numbers make sums exact and ties frequent.
+// Draws whole numbers, so that sums are exact and ties frequent.
 std::vector<Choices> SmallNetwork(std::mt19937& random, int kernels) {
   std::vector<Choices> network(kernels);
   for (Choices& choices : network) {
@@ -133,7 +134,7 @@ TEST(KnapsackSolver, EqualsAFullDynamicProgramOnNetworks) {
 }
 
 // The time saved is proportional to the bytes spent: every selection that fills the budget is
-// equally good, and the relaxation's bound says nothing until one is found.
+// equally good, so the relaxation's bound excludes nothing until one is found.
 TEST(KnapsackSolver, ProportionalChoicesAreSolved) {
   test::SeededRandom random;
   for (int i = 0; i < 100 && !::testing::Test::HasFailure(); ++i) {

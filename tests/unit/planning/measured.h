@@ -1,4 +1,4 @@
-// Random measurements, and checks that hold for every division of a mini-batch.
+// Draws random measurements, and checks what holds for every division of a mini-batch.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ inline MicroConfiguration Micro(int micro_batch, double time_ms, size_t workspac
   return {engine, micro_batch, time_ms, workspace_bytes, true};
 }
 
-// A configuration of one piece with one image.
+// Returns a configuration of one piece with one image.
 inline Configuration One(size_t workspace_bytes, double time_ms) {
   return {{{Micro(1, time_ms, workspace_bytes), 1}}};
 }
@@ -31,7 +31,7 @@ inline int Draw(std::mt19937& random, int low, int high) {
   return std::uniform_int_distribution<int>(low, high)(random);
 }
 
-// Whole milliseconds add without rounding, so equal times are ties. One time in twelve is invalid.
+// Whole milliseconds add without rounding, so equal times are ties. Three times in 36 are invalid.
 inline double RandomTime(std::mt19937& random) {
   switch (Draw(random, 0, 35)) {
     case 0:
@@ -55,7 +55,8 @@ inline MicroConfiguration RandomMicro(std::mt19937& random, int algorithm, int m
           RandomWorkspace(random), Draw(random, 0, 1) == 1};
 }
 
-// Some sizes are absent, others have several engines, in any order; some sizes fit nowhere.
+// Draws rows in any order. Some sizes are absent, others have several engines, and the sizes 0, n +
+// 1 and n + 2 fit no division.
 inline std::vector<MicroConfiguration> RandomMeasured(std::mt19937& random, int n, int engines) {
   std::vector<MicroConfiguration> measured;
   const int present = Draw(random, 1, 4);

@@ -24,7 +24,7 @@ Times TimesOf(const KernelTable& table) {
   return times;
 }
 
-// The table of the same kernel on the same device, or null.
+// Returns the table of the same kernel on the same device, or null.
 const KernelTable* Find(const std::vector<KernelTable>& tables, const KernelTable& kernel) {
   const auto found = std::find_if(tables.begin(), tables.end(), [&](const KernelTable& table) {
     return table.device == kernel.device && table.problem == kernel.problem;

@@ -1,4 +1,4 @@
-// Full tables of measurements, recorded once, and comparisons of policies on them.
+// Reads full tables of measurements, recorded once, and compares policies on them.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace ucudnn::planning {
 
-// One kernel on one device, measured at some or all sizes up to its mini-batch, problem.n.
+// Holds one kernel on one device, measured at some or all sizes up to its mini-batch, problem.n.
 struct KernelTable {
   std::string device;
   ConvolutionProblem problem;
@@ -22,18 +22,19 @@ struct KernelTable {
 // without a device are from the CPU stand-in.
 Result<std::vector<KernelTable>> ReadKernelTables(const std::string& path);
 
-// Sums over the kernels that can be composed within a limit: milliseconds of the division that each
-// policy finds, and the number of rows, engines times sizes, that the policy looks at.
+// Holds sums over the kernels that have a division within a limit: milliseconds of the division
+// that each policy finds, and the number of rows, engines times sizes, that the policy looks at.
 struct Comparison {
   int kernels = 0;
   double auto_ms = 0, powers_ms = 0, all_ms = 0;
   size_t auto_rows = 0, powers_rows = 0, all_rows = 0;
-  double worst = 0;  // the largest ratio, for one kernel, of auto's time to all's
+  double worst = 0;  // the largest ratio of auto_ms to all_ms of one kernel
   std::string worst_kernel;
 };
 
-// Finds divisions in `tables` and times them in `judges`: the same tables, or the same kernels
-// measured again, where no division profits from luck. Leaves out kernels that `judges` lacks.
+// Finds divisions in `tables` and times them in `judges`. These are the same tables, or a second
+// recording of the same kernels, in which no division profits from lucky times of the first. Leaves
+// out kernels that `judges` lacks.
 Comparison Compare(const std::vector<KernelTable>& tables, const std::vector<KernelTable>& judges,
                    size_t limit_bytes, size_t l2_bytes);
 

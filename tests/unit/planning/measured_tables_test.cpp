@@ -1,5 +1,5 @@
 // Tests policy auto on times of real engines: full tables of the CPU stand-in (tables/README.md).
-// The second recording of a network judges what was found in the first.
+// Divisions that were found in one recording of a network are timed in its second recording.
 #include "measured_tables.h"
 
 #include <gtest/gtest.h>
@@ -33,8 +33,8 @@ TEST_P(MeasuredTables, AutoIsWithinOnePercentOfAllWhereLuckDoesNotCount) {
   }
 }
 
-// Single runs differ by more than 6 %: judging in both directions halves what luck one judge
-// leaves.
+// Two recordings of one time may differ by more than 6 %. Judging in both directions halves the
+// error that such a difference causes.
 TEST_P(MeasuredTables, AutoIsWithinOnePercentOfAllOnNetworksItWasNotMadeWith) {
   const std::pair<std::string, int> networks[] = {
       {"alexnet-32", 15}, {"resnet18-32", 33}, {"vgg16-32", 27}};

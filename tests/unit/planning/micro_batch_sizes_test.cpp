@@ -59,7 +59,7 @@ TEST(MicroBatchSizes, AreRisingAndComposeEveryBatch) {
         std::vector<MicroConfiguration> measured;
         for (const int size : sizes) {
           EXPECT_TRUE(size % step == 0 || size == n || size == n % step) << size;
-          // Small pieces are fastest, so that the plan uses every kind of size there is.
+          // Small pieces are fastest, so the fastest division has as many pieces as `step` allows.
           measured.push_back({"legacy:0", size, 1.0 * size * size, 0, true});
         }
         const auto configuration = OptimizeWorkspaceReuse(measured, n, step, 0);

@@ -1,5 +1,5 @@
-// Tests that more room never gives a slower plan: promises under rising limits, and against an
-// enumeration of every division that may be promised.
+// Tests that more room never gives a slower plan. Promises are compared under rising limits, and
+// with an enumeration of every division that may be promised.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,14 +20,14 @@ constexpr size_t kMostRoom = 9 * kMiB;
 
 std::string EngineText(int engine) { return "legacy:" + std::to_string(engine); }
 
-// A kernel's candidates, and a request for them under any limit.
+// Holds a kernel's candidates and a request for them, whose limit the test sets.
 struct Case {
   std::vector<Candidate> measured;
   PromiseRequest request;
 };
 
-// All times are whole milliseconds, so that sums are exact. In every other case times are nearly
-// linear, so that gains are about as large as the hysteresis.
+// All times are whole milliseconds, so that sums are exact. One time in two they are nearly linear
+// in the size, so that gains are about as large as the hysteresis.
 Case RandomCase(std::mt19937& random, int most_images, int engines) {
   Case drawn;
   drawn.request.n = Draw(random, 1, most_images);
@@ -60,8 +60,8 @@ double TimeOf(const std::optional<Configuration>& configuration) {
   return configuration ? configuration->TimeMs() : kNoTime;
 }
 
-// `find` answers a request under each of the rising limits. Counts in `helped` the limits that
-// help.
+// Calls `find` under rising limits and expects no slower division. Adds to `helped` the number of
+// limits that make it faster.
 template <typename Find>
 void ExpectNoSlowerWithMoreRoom(const Case& drawn, double hysteresis, Find find, int& helped) {
   double fastest_ms = kNoTime;
@@ -107,7 +107,7 @@ bool IsExactAs(NumericClass engine, NumericClass asked) {
   return engine == NumericClass::kDirect || engine == asked;
 }
 
-// Tries every division of a mini-batch into allowed pieces, piece by piece.
+// Tries every division of a mini-batch into allowed pieces, one piece after the other.
 class Enumeration {
  public:
   explicit Enumeration(const Case& drawn)
@@ -166,7 +166,7 @@ class Enumeration {
   double fastest_divided_ms_ = kNoTime;
 };
 
-// The fastest division if any piece may follow any other.
+// Returns the time of the fastest division in which any piece may follow any other.
 double MixedMs(const Case& drawn) {
   std::vector<MicroConfiguration> rows;
   for (const Candidate* candidate : AllowedCandidates(drawn.measured, drawn.request)) {

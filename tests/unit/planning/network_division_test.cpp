@@ -70,7 +70,8 @@ TEST(NetworkDivision, AKernelOnTwoLanesCountsTwice) {
   }
 }
 
-// If both lanes had slots of one size, the first kernel would get no workspace.
+// Divided by lane, each of the two lanes would have 12 / 2 = 6 bytes, fewer than the 10 that the
+// first kernel needs.
 TEST(NetworkDivision, LanesThatShareAKernelAreDividedByKernelWhereThatIsFaster) {
   const std::vector<NetworkKernel> kernels = {{{One(0, 9), One(10, 1)}, 1, {0}},
                                               {{One(0, 9), One(1, 1)}, 1, {0, 1}}};
@@ -85,7 +86,7 @@ TEST(NetworkDivision, LanesThatShareAKernelAreDividedByKernelWhereThatIsFaster) 
   }
 }
 
-// Chooses as the exact solver does, but claims no optimum if it is given `of` kernels.
+// Chooses as KnapsackSolver does, but claims no optimum if it is given `of` kernels.
 class UnsureSolver : public KnapsackSolver {
  public:
   explicit UnsureSolver(size_t of) : of_(of) {}
@@ -102,7 +103,7 @@ class UnsureSolver : public KnapsackSolver {
 TEST(NetworkDivision, IsProvenWhereBothWaysAre) {
   const std::vector<NetworkKernel> kernels = {{{One(0, 9), One(10, 1)}, 1, {0}},
                                               {{One(0, 9), One(1, 1)}, 1, {0, 1}}};
-  for (const size_t unsure : {1, 2}) {  // by lanes 1 choice is made, by kernels 2
+  for (const size_t unsure : {1, 2}) {  // Solve gets 1 item if divided by lane, 2 if by kernel
     UnsureSolver solver(unsure);
     for (const size_t budget : {12, 20}) {
       const auto divided = DivideNetwork(kernels, budget, WorkspaceDivision::kConcurrent, solver);
@@ -122,7 +123,8 @@ TEST(NetworkDivision, WhatAKernelCannotDoWithoutComesFirst) {
   KnapsackSolver solver;
   const std::vector<NetworkKernel> kernels = {{{One(2, 9), One(6, 8)}, 1, {0, 1}},
                                               {{One(3, 9), One(5, 1)}, 1, {0}}};
-  // Divided by kernel they need 2 * 2 + 3 bytes, by lane 2 * 3.
+  // Divided by kernel they need 2 * 2 + 3 bytes, since the first kernel runs on two lanes; divided
+  // by lane 2 * 3.
   EXPECT_FALSE(FindShortage(kernels, 6, WorkspaceDivision::kConcurrent));
   EXPECT_THAT(Divide(kernels, 6, WorkspaceDivision::kConcurrent).share_bytes, ElementsAre(3, 3));
   EXPECT_THAT(Divide(kernels, 9, WorkspaceDivision::kConcurrent).share_bytes, ElementsAre(2, 5));
@@ -158,8 +160,8 @@ TEST(NetworkDivision, AKernelThatCannotRunIsAnError) {
   EXPECT_TRUE(DivideNetwork({}, 10, WorkspaceDivision::kShared, solver).ok());
 }
 
-// Tries every assignment of sizes to slots, of kernels or of lanes. Lanes that share a kernel have
-// one size. Returns kNone if no assignment fits the budget.
+// Exhaustive tries every assignment of sizes to slots, of kernels or of lanes. Lanes that share a
+// kernel have one size. It returns kNone if no assignment fits the budget.
 constexpr double kNone = 1e300;
 double Exhaustive(const std::vector<NetworkKernel>& kernels, size_t budget, bool disjoint) {
   std::vector<size_t> share(kernels.size(), 0);

@@ -29,7 +29,8 @@ PromiseRequest WithinBytes(size_t limit_bytes, bool deterministic = false) {
   return RequestFor(kWorld.facts.problem, limit_bytes, deterministic);
 }
 
-// "ENGINE@PIECESxCOUNT else WHOLE, told as ENGINE MS/BYTES": what runs, and what is told about it.
+// Returns "ENGINE@PIECESxCOUNT else WHOLE, told as ENGINE MS/BYTES": what runs, what may replace
+// it, and what is told about it.
 std::string Text(const Promise& promise) {
   std::string text;
   for (const Run& run : promise.configuration.runs) {
@@ -105,7 +106,7 @@ TEST(Offers, NameEnginesOfTheGraphApiAsWhatTakesTheirPlace) {
               ::testing::Contains("graph:5@8x1 else legacy:0, told as legacy:0 2/4"));
 }
 
-// An identity activation is served only by algorithm 1 in forward calls.
+// Only algorithm 1 serves an identity activation, and only in forward calls.
 TEST(Offers, OfTheAlgorithmThatServesIdentitiesCanBeKeptAlone) {
   const std::string rows = "0@8:20/0 1@5:3/4 0@3:3/0";
   const std::vector<std::string> whole = {"legacy:0@8x1 else legacy:0, told as legacy:0 20/0"};
@@ -142,7 +143,7 @@ TEST(KeepableAlone, IsNotAskedOfOtherAlgorithmsAndOperations) {
 }
 
 TEST(OffersInBudget, AreWhatNeedsNoWorkspaceInTheTimeOfTheBestPlan) {
-  // The engine of the largest piece comes first.
+  // The offer that names the engine of the largest piece comes first.
   EXPECT_THAT(Texts(OffersInBudget("0@8:9/0 1@8:4/8 2@8:5/9", WithinBytes(8))),
               ElementsAre("legacy:0@8x1 else legacy:0, told as legacy:1 4/0",
                           "legacy:0@8x1 else legacy:0, told as legacy:0 4/0",
@@ -198,7 +199,7 @@ ConvolutionProblem ProblemOf(Operation operation) {
 }
 const ConvolutionProblem kProblem = ProblemOf(kBackwardData), kForwardProblem = ProblemOf(kForward);
 
-// An offer for a program that names algorithm 1, which needs 16 bytes, if 8 are allowed.
+// Returns the offer for a program that names algorithm 1, which needs 16 bytes, under a limit of 8.
 NamedOffer Named(NumericClass numeric = NumericClass::kDirect) {
   return {{kProblem, "legacy:1", numeric, 8}, 16};
 }
@@ -237,7 +238,8 @@ TEST(OfferFor, IsNoneWhereAnIdentityActivationCouldNotKeepIt) {
   EXPECT_EQ(least->workspace_bytes, 4u);
 }
 
-// Within 8 bytes nothing undivided is as exact, and no pieces of algorithm 3 fit.
+// The limit is 8 bytes. In `measured` neither the undivided engine nor the pieces of algorithm 3
+// fit.
 TEST(PiecesFor, AreOfAnotherAlgorithmThatIsAsExactAndAsDeterministic) {
   const ConvolutionProblem forward = ProblemOf(kForward);
   const auto ask = [&](const char* engine, const char* rows) {
@@ -287,7 +289,7 @@ TEST(OfferFor, KnowsNoTimesOfWhatIsOnlyRanked) {
   EXPECT_EQ(promise->configuration.runs[0].micro.time_ms, kUnknownTime);
 }
 
-// An offer for a program that names algorithm 1, which needs 16 bytes, under a budget.
+// Returns the offer for a program that names algorithm 1, which needs 16 bytes, under a budget.
 NamedOffer OfBudget(size_t budget_bytes, const ConvolutionProblem& problem = kProblem) {
   NamedOffer offer{{problem, "legacy:1", NumericClass::kDirect, 0, false, true}, 16};
   offer.budget_bytes = budget_bytes;
@@ -335,7 +337,7 @@ TEST(PiecesOfABudget, AreOffersWhereNothingElseServes) {
                                          "legacy:3@8x1 else , told as legacy:3 2/0"));
 }
 
-// The choice of a workspace plan, written like the words after file=.
+// Reads the choice of a workspace plan from `words`, which are written like those after file=.
 ConfirmedLegacyKernel File(const std::string& words) {
   return *std::get<CallFacts>(ReadWorld("plain need=0 | | file=" + words).facts.program).confirmed;
 }
@@ -406,8 +408,8 @@ TEST(PromiseOfWorkspacePlan, NamesTheLargestPieceToAProgramThatNamesNone) {
   EXPECT_EQ(promise->reported.engine, "legacy:4");
 }
 
-// A program asks the library for the workspace of the engine that it is told, on the whole
-// mini-batch.
+// A program asks the library how much workspace the told engine needs for the whole mini-batch, so
+// that engine must serve the whole.
 TEST(PromiseOfWorkspacePlan, NamesNoEngineThatServesPiecesAlone) {
   NamedRequest named = NamedIn(8);
   named.engine = {};

@@ -1,7 +1,7 @@
 // Tests Workspace Division beside Workspace Reuse on times of real engines: full tables of the CPU
 // stand-in (tables/README.md). One budget for all kernels is never slower than an equal part of it
-// as a limit for each (mu-cuDNN, section IV-D), both in plans made offline and in a run. A
-// mini-batch of 256 is made of micro-batches that were recorded, which have at most 32 images.
+// as a limit for each (mu-cuDNN, section IV-D), both in plans made offline and in a run. The tables
+// hold micro-batches of at most 32 images, and a mini-batch of 256 is divided into them.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -19,7 +19,7 @@ namespace ucudnn::planning {
 namespace {
 
 constexpr size_t kMiB = 1 << 20;
-constexpr int kMostRecorded = 32;  // images; only up to this size undivided engines have times
+constexpr int kMostRecorded = 32;  // images; larger mini-batches have no times of undivided engines
 constexpr WorkspaceDivision kDivisions[] = {
     WorkspaceDivision::kDisjoint, WorkspaceDivision::kShared, WorkspaceDivision::kConcurrent};
 
@@ -55,7 +55,8 @@ class OneBudget : public ::testing::TestWithParam<RecordedNetwork> {
   std::vector<KernelTable> tables_;
 };
 
-// Compares the time of all kernels within `each_bytes` each with their time within the sum of that.
+// Compares the time of all kernels with a limit of `each_bytes` for each to their time in one
+// budget of as many bytes altogether.
 TEST_P(OneBudget, OfflineIsNeverSlowerThanALimitForEach) {
   KnapsackSolver solver;
   for (const size_t each_bytes : {size_t{0}, kMiB, 8 * kMiB, 64 * kMiB}) {
@@ -84,8 +85,8 @@ TEST_P(OneBudget, OfflineIsNeverSlowerThanALimitForEach) {
   }
 }
 
-// There is one handle on one stream, as in most programs; or forward runs on one stream, and each
-// kind of gradient on another.
+// With `streams` forward and both kinds of gradients run on a stream each, else everything runs on
+// one, as in most programs.
 TEST_P(OneBudget, InARunIsNeverSlowerThanALimitForEach) {
   KnapsackSolver solver;
   for (const bool streams : {false, true}) {

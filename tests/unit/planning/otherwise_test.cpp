@@ -65,7 +65,8 @@ TEST(DecideUnplanned, KeepsThePromiseElseTheStrictLimitElseRunsWhatIsNamed) {
         .user_limit = 4,
         .strict_limit = true},
        kRefused},
-      // An algorithm that the library refuses must reach it: the error is the library's.
+      // A call whose algorithm the library refuses reaches the library, so that the program gets
+      // its error.
       {{.algorithm = 1, .user_limit = 4, .strict_limit = true}, kNamed},
       {{.algorithm = 1,
         .need_bytes = needs_8,

@@ -61,7 +61,7 @@ TEST(OwnedPromise, ADivisionMustGain) {
   EXPECT_THAT(OwnedChoices(measured, Within(1000)), SizeIs(2)) << "the caller's API has it";
 }
 
-// A grid of four tiles, and a grid of eight tiles whose edges take long.
+// One grid cuts an image into four tiles, the other into eight, whose edges take long.
 TEST(OwnedPromise, TilesAreChoicesWhereTheyGain) {
   const std::vector<Candidate> measured = {Row("legacy:0", 8, 100, 0), Row("legacy:1", 8, 40, 800)};
   const std::vector<Tiling> tilings = {
@@ -82,7 +82,7 @@ TEST(OwnedPromise, TilesAreChoicesWhereTheyGain) {
   EXPECT_THAT(OwnedChoices(measured, Within(250, NumericClass::kDirect), tilings), SizeIs(3));
 }
 
-// Compares with Workspace Reuse: gains below the hysteresis may be missed.
+// Compares with Workspace Reuse, from which choices may differ by gains below the hysteresis.
 TEST(OwnedPromise, ChoicesRiseAndFallAndHoldTheBestOfEveryLimit) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);

@@ -1,4 +1,4 @@
-// Tests solver plug-ins for Workspace Division with one that reports its calls
+// Tests solver plug-ins for Workspace Division with a plug-in that reports its arguments
 // (watching_plugin.cpp).
 #include "planning/plugin_solver.h"
 
@@ -24,8 +24,8 @@ TEST(PluginSolver, SaysHowLongItMayTake) {
   EXPECT_EQ(selection->gap_ms, 1234);
 }
 
-// A call waits in the plug-in for a tenth of a second, and the plug-in refuses calls that begin
-// then.
+// A call stays in the plug-in for 100 ms, and the plug-in refuses a call that begins while another
+// is inside.
 TEST(PluginSolver, OneSolvesAtATime) {
   const auto solve = [] {
     auto solver = OpenPluginSolver(WATCHING_PLUGIN, "watching", kMostTime);

@@ -28,7 +28,7 @@ PromiseRequest Request(int n, size_t limit_bytes) {
   return request;
 }
 
-// A slow engine without workspace, and one that is fast in pieces of 4.
+// Returns a slow engine without workspace, and one that is fast in pieces of 4.
 std::vector<Candidate> SlowAndFast() {
   return {Row(0, 4, 4, 0), Row(0, 8, 8, 0), Row(1, 4, 2, 100), Row(1, 8, 3, 200)};
 }
@@ -107,8 +107,8 @@ TEST(Promise, APlanNeverMixesTransforms) {
 }
 
 TEST(Promise, TheLargestPieceIsTheLeastExact) {
-  // 4 direct images and 2 by FFT would be reported as direct; 3 pieces of 2 by FFT are reported as
-  // FFT.
+  // 4 direct images and 2 by FFT would be reported as direct, because the direct piece is the
+  // largest, although the FFT piece is less exact. 3 pieces of 2 by FFT are reported as FFT.
   const std::vector<Candidate> measured = {Row(0, 6, 100, 0), Row(0, 4, 1, 0),
                                            Row(4, 2, 1, 0, kFft), Row(4, 6, 90, 0, kFft)};
   const auto promise = MakePromise(measured, Request(6, 0));
@@ -252,7 +252,7 @@ TEST(Promise, CanBeKeptWhateverWasMeasured) {
   EXPECT_GT(none, 100);
 }
 
-// Engine 38 of the graph API, which the caller's legacy API does not have.
+// Returns a row of engine 38 of the graph API, which the caller's legacy API does not have.
 Candidate Foreign(int micro_batch, double time_ms, size_t workspace_bytes,
                   NumericClass numeric = kDirect, bool deterministic = true) {
   return {{"graph:38", micro_batch, time_ms, workspace_bytes, deterministic}, numeric, false};
@@ -263,7 +263,7 @@ TEST(Promise, OfAForeignEngineReportsTheNativeOneThatMayTakeItsPlace) {
       std::vector{Row(0, 8, 8, 50), Row(2, 8, 9, 10), Foreign(8, 4, 30)}, Request(8, 100));
   ASSERT_TRUE(promise);
   EXPECT_EQ(promise->configuration, (Configuration{{{{"graph:38", 8, 4, 30, true}, 1}}}));
-  EXPECT_EQ(promise->undivided.engine, "legacy:2");  // it fits what the plan needs
+  EXPECT_EQ(promise->undivided.engine, "legacy:2");  // it fits the 30 bytes that the plan needs
   EXPECT_EQ(promise->reported.engine, "legacy:2");
   EXPECT_EQ(promise->reported.time_ms, 4);
   EXPECT_EQ(promise->workspace_bytes, 30u);
@@ -288,7 +288,7 @@ TEST(Promise, AForeignEngineNeedsAGainAndANativeOneBehindIt) {
 }
 
 // A caller who is told of a direct algorithm gets no Winograd engine, and a caller who is told of a
-// deterministic algorithm gets no other.
+// deterministic algorithm gets no engine that is not deterministic.
 TEST(Promise, AForeignEngineIsNoCoarserThanWhatIsReported) {
   const std::vector<Candidate> direct = {Row(0, 8, 8, 0), Row(1, 4, 2, 0),
                                          Foreign(8, 3, 0, kWinograd)};
@@ -308,7 +308,8 @@ TEST(Promise, AForeignEngineIsNoCoarserThanWhatIsReported) {
   EXPECT_FALSE(random->reported.deterministic);
 }
 
-// Nothing could replace the faster Winograd engine; it does not stand in the way of the direct one.
+// Nothing of the legacy API could replace the faster Winograd engine, so the direct one is
+// promised.
 TEST(Promise, AForeignEngineThatNothingReplacesLeavesTheNextOneItsPlace) {
   const std::vector<Candidate> measured = {
       Row(0, 8, 8, 0), Foreign(8, 3, 20, kWinograd), {{"graph:5", 8, 4, 10, true}, kDirect, false}};

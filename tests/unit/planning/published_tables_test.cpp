@@ -1,7 +1,7 @@
-// Tests Workspace Reuse, desirable sets and Workspace Division on GPUs that others measured
-// (tables/miopen/README.md), against optima that are found in another way. Times in that file have
-// at most seven decimals, so in ticks of a tenth of a nanosecond they are whole numbers and their
-// sums are exact.
+// Tests Workspace Reuse, desirable sets and Workspace Division on times of GPUs that others
+// measured (tables/miopen/README.md), against optima that this file finds in another way. Times in
+// the tables have at most seven decimals of a millisecond, so in ticks of a tenth of a nanosecond
+// they are whole numbers and their sums are exact.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ std::string NameOf(const KernelTable& table) {
   return table.device + ", " + Describe(table.problem);
 }
 
-// The rows that `ucudnn workspace` considers under `policy`.
+// Returns the rows that `ucudnn workspace` considers under `policy`.
 std::vector<MicroConfiguration> Considered(const KernelTable& table, BatchSizePolicy policy) {
   const std::vector<int> sizes = MicroBatchSizes(policy, table.problem.n, LegalStep(table.problem));
   std::vector<MicroConfiguration> rows;
@@ -79,8 +79,8 @@ bool MayUse(BatchSizePolicy policy, int size) {
   return policy == BatchSizePolicy::kPowerOfTwo && std::has_single_bit(static_cast<unsigned>(size));
 }
 
-// The least time of the mini-batch, found for each number of images over all rows that may come
-// last.
+// Returns the least time of the mini-batch. It is found for each number of images from the rows
+// that may be the last piece.
 Ticks LeastTicks(const KernelTable& table, BatchSizePolicy policy, size_t limit_bytes) {
   std::vector<std::pair<int, Ticks>> rows;
   for (const auto& [micro, numeric, native] : table.rows) {
@@ -187,7 +187,7 @@ TEST(PublishedTables, DividedIsNeverSlowerThanWholeAndMoreRoomOrSizesNeverSlowDo
       }
     }
   }
-  EXPECT_GT(faster, 1000);  // of 3870, so the two sides are not simply equal
+  EXPECT_GT(faster, 1000);  // of 258 * 3 * 5, so the two sides are not simply equal
 }
 
 TEST(PublishedTables, DesirableSetsAreWhatNoDivisionBeats) {
@@ -212,8 +212,8 @@ TEST(PublishedTables, DesirableSetsAreWhatNoDivisionBeats) {
   }
 }
 
-// The least sum over all ways to make up `images` from pieces of at most the size at index `at`,
-// tried one after the other.
+// Returns the least sum over all ways to make up `images` from pieces of the size at index `at` and
+// later sizes, tried one after the other.
 Ticks LeastOfAllCompositions(const std::vector<std::pair<int, Ticks>>& fastest, size_t at,
                              int images) {
   if (images == 0) return 0;
@@ -245,7 +245,7 @@ TEST(PublishedTables, WorkspaceReuseOfSixteenImagesIsTheBestOfAllCompositions) {
   }
 }
 
-// A network's distinct kernels on a device.
+// Holds a network's distinct kernels on a device.
 struct NetworkSets {
   std::vector<DesirableConfigurations> kernels;
   std::vector<size_t> layers;  // number of layers that run each kernel
@@ -287,8 +287,9 @@ Ticks TicksOf(const NetworkSets& sets, const std::vector<size_t>& chosen) {
   return ticks;
 }
 
-// The least time of all kernels if each has a workspace of its own and these fit the budget
-// together, from every pair of a workspace and a time that no other beats, kernel after kernel.
+// Returns the least time of all kernels if each has a workspace of its own and these fit the budget
+// together. Kernel after kernel, it keeps every pair of a workspace and a time that no other pair
+// beats.
 Ticks LeastTotalTicks(const NetworkSets& sets, size_t budget_bytes) {
   std::vector<std::pair<size_t, Ticks>> sums = {{0, 0}};
   for (size_t i = 0; i < sets.kernels.size(); ++i) {
@@ -325,7 +326,8 @@ TEST_P(PublishedNetworks, DisjointDivisionIsOptimal) {
     EXPECT_TRUE(divided->optimal) << budget;
     EXPECT_LE(divided->total_bytes, budget);
     const Ticks ticks = TicksOf(sets_, divided->chosen);
-    // The solver rounds each time to 2^-30 ms, both in its choice and in the best division.
+    // The solver rounds each time to 2^-30 ms, so each of its times and of the optimum's is off by
+    // up to 2^-31 ms.
     const double rounding = 2.0 * sets_.kernels.size() * std::ldexp(kTicksInMs, -31);
     EXPECT_NEAR(ticks, LeastTotalTicks(sets_, budget), rounding) << budget;
     EXPECT_LT(ticks, less_room) << budget;
@@ -352,7 +354,8 @@ TEST_P(PublishedNetworks, SharedDivisionGivesEachKernelItsOptimumWithinTheBudget
 }
 
 #ifdef GLPK_PLUGIN
-// Sizes are whole MiB, as the plug-in poses them, so both solvers solve the same problem.
+// Sizes are rounded up to MiB, the unit in which the plug-in states the problem, so both solvers
+// solve the same one.
 TEST_P(PublishedNetworks, GlpkDividesNoFaster) {
   std::vector<Choices> kernels;
   size_t least = 0;
@@ -376,7 +379,7 @@ TEST_P(PublishedNetworks, GlpkDividesNoFaster) {
     const auto exact = KnapsackSolver().Solve(kernels, least + room);
     ASSERT_TRUE(other.ok() && exact.ok()) << other.message() << exact.message();
     EXPECT_TRUE(other->optimal && exact->optimal);
-    // GLPK takes totals for equal if they differ by less than 1e-7 of the total.
+    // GLPK takes two totals for equal if they differ by less than 1e-7 of the total.
     EXPECT_NEAR(total_ms(*other), total_ms(*exact), 1e-7 * total_ms(*exact)) << room;
   }
 }

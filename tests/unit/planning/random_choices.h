@@ -1,5 +1,5 @@
-// Random instances of Workspace Division: kernels as networks have them, and kernels made to be
-// hard. tests/bench uses them, too.
+// Draws random instances of Workspace Division with kernels like those of networks. tests/bench
+// uses them, too.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 
 namespace ucudnn::planning {
 
-// A desirable set as a convolution may have: an engine without workspace, and `engines` faster
-// engines whose workspace and launch overhead depend on the number of micro-batches. Sizes are
-// multiples of `granule` bytes. Workspace rises and time falls.
+// Draws a desirable set as a convolution may have: an engine without workspace, and `engines`
+// faster engines whose workspace and launch overhead depend on the number of micro-batches. Sizes
+// are multiples of `granule` bytes. Workspace rises and time falls.
 inline Choices KernelChoices(std::mt19937& random, int engines, size_t granule) {
   std::uniform_real_distribution<double> share(0, 1);
   const double slow_ms = 0.2 * std::exp(3 * share(random));
@@ -48,7 +48,7 @@ inline void Thin(std::mt19937& random, size_t most, Choices& choices) {
   }
 }
 
-// A network of `kernels` kernels with at most `most` choices each.
+// Draws a network of `kernels` kernels with at most `most` choices each.
 inline std::vector<Choices> RandomNetwork(std::mt19937& random, int kernels, int engines,
                                           size_t granule, size_t most) {
   std::vector<Choices> network;

@@ -1,4 +1,5 @@
-// Tests which divisions into tiles a kernel may choose from, against all divisions.
+// Tests which divisions into tiles a kernel may choose from, against an enumeration of all
+// divisions.
 #include "planning/tile_divisions.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ MicroConfiguration RowOf(const Tiles& tiles, size_t kind, const std::string& eng
   return row;
 }
 
-// The least time, within `bytes`, of all ways to give each kind one of its rows.
+// Returns the least time, within `bytes`, of all ways to give each kind one of its rows.
 double BruteForce(const Tiles& tiles, const std::vector<std::vector<MicroConfiguration>>& rows,
                   size_t bytes, size_t kind = 0) {
   if (kind == rows.size()) return 0;
@@ -103,8 +104,8 @@ TEST(TileDivisions, AKindWithoutARowLeavesNone) {
   EXPECT_TRUE(DesirableTiles(tiles, rows).empty());
 }
 
-// In one budget tiles are candidates like any others: a kernel of one image whose undivided engine
-// takes most of the budget leaves room for another kernel in tiles.
+// In one budget tiles are choices like any others. The undivided engine of a kernel of one image
+// takes most of the budget; in tiles the kernel leaves room for another.
 TEST(TileDivisions, ShareABudget) {
   const auto tiles = CutRows(4);
   std::vector<std::vector<MicroConfiguration>> rows(3);

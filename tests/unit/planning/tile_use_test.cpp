@@ -13,19 +13,19 @@ using test::ProblemWith;
 
 constexpr size_t kKiB = 1024, kMiB = kKiB * kKiB;
 
-// x and y take 8 MiB each.
+// x and y take 32 * 256 * 256 * 4 bytes = 8 MiB each.
 ConvolutionProblem Image(Layout layout = Layout::kNchw, int n = 1) {
   return ProblemWith({.n = n, .c = 32, .k = 32, .x = {1, 256, 256}, .layout = layout});
 }
 
 TEST(IsVast, CountsFromTheFirstElementOfAnImageToTheLast) {
-  // 32 channels of 2^26 elements each.
+  // An image has 32 channels of 2^26 elements each, 2^31 together.
   const ConvolutionProblem exactly = ProblemWith({.n = 4, .c = 32, .k = 1, .x = {1, 8192, 8192}});
   EXPECT_TRUE(IsVast(exactly));
   EXPECT_FALSE(IsVast(exactly, int64_t{1} << 31));
   EXPECT_FALSE(IsVast(ProblemWith({.n = 4, .c = 31, .k = 1, .x = {1, 8192, 8192}})));
   EXPECT_TRUE(IsVast(ProblemWith({.n = 1, .c = 1, .k = 32, .x = {1, 8192, 8192}}))) << "y is";
-  // Elements of one image must lie far apart; it is not enough that images do.
+  // The elements of one image must lie far apart; a large distance of images is not enough.
   ConvolutionProblem sparse = ProblemWith({.n = 2, .c = 4, .k = 4, .x = {1, 16, 16}});
   sparse.x_strides[0] = int64_t{1} << 31;
   EXPECT_FALSE(IsVast(sparse));

@@ -133,7 +133,7 @@ Network Recorded(const std::string& name) {
   return network;
 }
 
-// One budget of as many parts as there are kernels is never slower than one part for each kernel.
+// One budget of `limit` times the number of kernels is never slower than `limit` for each kernel.
 TEST(WorkspaceDivision, OfRecordedNetworksIsNeverSlowerThanWorkspaceReuse) {
   for (const char* name : {"alexnet", "alexnet-again", "alexnet-32", "resnet18-32"}) {
     const Network network = Recorded(name);
@@ -155,8 +155,8 @@ TEST(WorkspaceDivision, OfRecordedNetworksIsNeverSlowerThanWorkspaceReuse) {
       EXPECT_TRUE(divided->optimal);
       EXPECT_LE(divided->total_bytes, network.kernels.size() * limit);
       const double divided_ms = TimeMs(network.kernels, divided->chosen);
-      // Allows for sums of hundreds of times, and for the solver's rounding of each time to 2^-30
-      // ms.
+      // The tolerance allows for sums of hundreds of times, and for the solver's rounding of each
+      // time to 2^-30 ms.
       EXPECT_LE(divided_ms, reuse_ms * (1 + 1000 * kEpsilon) + 100 * 0x1p-30);
     }
   }

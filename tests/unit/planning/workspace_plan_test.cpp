@@ -1,5 +1,5 @@
-// Tests what is read from workspace plans, and that anything else in them is refused with its
-// place.
+// Tests what is read from workspace plans, and that anything else is refused with a message that
+// names its place in the file.
 #include "planning/workspace_plan.h"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ TEST(WorkspacePlan, ReadsWhatWorkspaceWrites) {
   EXPECT_EQ(plan->reserved_bytes, 100u);
 }
 
-// 16 images of 9 rows in 4 parts: an edge of 3 rows, 2 parts of 2 rows, an edge of 2 rows.
+// 8 images of 9 rows are cut into 4 parts: an edge of 3 rows, 2 parts of 2 rows, an edge of 2 rows.
 constexpr const char* kTiles =
     R"({"engine":"graph:62","micro_batch":1,"tile":{"h":3},"border":"h-","count":8,)"
     R"("workspace_bytes":50,"piece_ms":0.5},)"
@@ -205,7 +205,7 @@ TEST(WorkspacePlan, ASegmentHasACopyForEachStream) {
   ASSERT_TRUE(ordered.ok()) << "all lanes use the same bytes: " << ordered.message();
   EXPECT_EQ(ordered->segments[0].copies, 1u);
   EXPECT_EQ(ordered->reserved_bytes, 100u);
-  // There are so many lanes that their bytes cannot be counted.
+  // 4096 lanes of 2^62 bytes are more bytes than size_t can count.
   const std::string much = OnLanes(Kernel(3, PieceJson(8, 1, size_t{1} << 62), "0"), "4096");
   EXPECT_THAT(read(std::to_string(size_t{1} << 62), much).message(),
               HasSubstr("more than the total_bytes"));

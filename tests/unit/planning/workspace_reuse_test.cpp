@@ -23,7 +23,7 @@ bool Usable(const MicroConfiguration& micro, size_t limit_bytes) {
          micro.time_ms < std::numeric_limits<double>::infinity();
 }
 
-// Tries every ordered composition of the images from `begin` on.
+// Returns the least cost of every ordered composition of the images from `begin` on.
 Cost BruteForce(const std::vector<MicroConfiguration>& measured, int begin, int n, int step,
                 size_t limit_bytes) {
   if (begin == n) return {0, 0};
@@ -38,7 +38,7 @@ Cost BruteForce(const std::vector<MicroConfiguration>& measured, int begin, int 
   return best;
 }
 
-// Finds the same by the textbook recurrence over every prefix, for mini-batches too large to
+// Returns the same cost by the textbook recurrence over every prefix, for mini-batches too large to
 // enumerate.
 Cost Textbook(const std::vector<MicroConfiguration>& measured, int n, int step,
               size_t limit_bytes) {
@@ -120,7 +120,7 @@ TEST(WorkspaceReuse, EqualTimesTakeFewerPieces) {
 }
 
 TEST(WorkspaceReuse, EqualTimesTakeFewerPiecesBeforeARemainder) {
-  // 8+1 takes as long as 2+2+5.
+  // 8 + 1 takes as long as 2 + 2 + 5, which has more pieces.
   const std::vector<MicroConfiguration> linear = {Micro(1, 1), Micro(2, 2), Micro(5, 5),
                                                   Micro(8, 8)};
   const std::optional<Configuration> configuration =

@@ -23,7 +23,7 @@ Tuning Bounds(double kernel_seconds, double process_seconds) {
   return bounds;
 }
 
-// Asks for the deadline before it asks for the time, so that a deadline of now is over.
+// Reads the clock after the deadline was made, so that a deadline of now is over.
 bool IsOver(const Budget& budget, Clock::duration spent) {
   const auto deadline = budget.Deadline(kComparing, spent);
   return deadline <= Clock::now();
@@ -77,7 +77,7 @@ TEST(Budget, BeyondAllTimeIsNoBound) {
   EXPECT_EQ(Budget(std::nullopt).Deadline(kComparing, hours(1000)), Clock::time_point::max());
 }
 
-// The whole seconds that are left for `use`.
+// Returns the whole seconds that are left for `use`.
 double SecondsFor(Use use, const Budget& budget) {
   return std::round(Seconds(budget.Deadline(use, {}) - Clock::now()).count());
 }
@@ -112,8 +112,8 @@ TEST(Budget, ATurnTakesPartOfWhatIsLeftAndLessWhereTheKernelIsSmall) {
   for (const auto& [left, share_of_largest, turn] : cases) {
     EXPECT_DOUBLE_EQ(Budget::TurnOf(Seconds(left), share_of_largest).count(), turn);
   }
-  // With the default bounds a kernel that measures in two seconds is not cut short before a quarter
-  // of the time for measuring is used up.
+  // With the default bounds a turn has at least `kernel_seconds` until a quarter of the time for
+  // measuring is used up.
   const Tuning bounds;
   const Seconds left(0.75 * (1 - Budget::kComparingShare) * bounds.process_seconds);
   EXPECT_GE(Budget::TurnOf(left, 0).count(), bounds.kernel_seconds);

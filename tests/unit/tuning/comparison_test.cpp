@@ -45,7 +45,7 @@ double Decode(DataType type, const std::byte* from) {
   return 0;
 }
 
-// A nested tensor of random extents, axis order and gaps.
+// Returns a nested tensor of random extents, axis order and gaps.
 Tensor RandomTensor(std::mt19937& random) {
   const auto pick = [&](int least, int most) {
     return std::uniform_int_distribution<int>(least, most)(random);
@@ -76,8 +76,8 @@ std::vector<int64_t> Offsets(const Tensor& t) {
   return offsets;
 }
 
-// Both sides are random bytes, equal but for a few elements, and are compared in random chunks. The
-// oracle decodes every element.
+// Both sides are the same random bytes but for a few elements, and are compared in random chunks.
+// The expected counts come from decoding every element.
 TEST(CompareChunk, FindsWhatABruteForceFinds) {
   test::SeededRandom random;
   for (int round = 0; round < 2000; ++round) {
@@ -95,7 +95,8 @@ TEST(CompareChunk, FindsWhatABruteForceFinds) {
       if (random() % 32 == 0) a[random() % element] ^= static_cast<std::byte>(1u << random() % 8);
       const double is = Decode(tensor.type, a), ought = Decode(tensor.type, b);
       const double apart = std::abs(is - ought);
-      // Borderline cases of the relative tolerance may fall either way in the narrower arithmetic.
+      // In the narrower arithmetic an element that is about as wrong as the tolerance allows may
+      // count or not, so it is made right.
       const double limit = tolerance.relative * std::max(std::abs(is), std::abs(ought));
       const double smallest = tensor.type == DataType::kDouble
                                   ? std::numeric_limits<double>::denorm_min()
@@ -169,7 +170,7 @@ TEST(CompareChunk, NothingAgreesWithNanOrInfinity) {
 }
 
 // The magnitudes of the terms of any output element sum to at most what the narrowest type holds
-// exactly. The terms are counted by brute force over every reduction set.
+// exactly. The test counts the terms of every reduction set.
 TEST(TestOperands, SumsOfMagnitudesAreExact) {
   test::SeededRandom random;
   int thinned = 0;
@@ -192,14 +193,14 @@ TEST(TestOperands, SumsOfMagnitudesAreExact) {
     const bool gradient = problem.operation == Operation::kBackwardFilter;
     const Tensor sparse = gradient ? OutputTensor(problem) : FilterTensor(problem);
     ASSERT_EQ(operands.sparse.bytes, sparse.Bytes());
-    std::map<int64_t, int64_t> terms;  // by reduction set
+    std::map<int64_t, int64_t> terms;  // terms other than 0, by reduction set
     int64_t index = 0;
     for (const int64_t offset : Offsets(sparse)) {
       const int64_t inner = sparse.extents[2] * sparse.extents[3] * sparse.extents[4];
       const int64_t first = index / inner / sparse.extents[1];
       const int64_t second = index / inner % sparse.extents[1];
       ++index;
-      int64_t set = first;  // forward: one filter
+      int64_t set = first;  // forward, each filter is one reduction set
       if (gradient) set = second;
       if (problem.operation == Operation::kBackwardData) {
         set = first / (problem.k / problem.groups) * sparse.extents[1] + second;
@@ -227,7 +228,7 @@ TEST(Tolerance, DirectEnginesAgreeInEveryBit) {
   EXPECT_TRUE(Discriminates(direct, 1));
 }
 
-// In fp32 a wrong result exceeds Winograd's rounding by far, in bf16 it need not.
+// In fp32 a wrong result exceeds Winograd's rounding by far; in bf16 it may not.
 TEST(Tolerance, TransformsAreJudgedByTheirType) {
   ConvolutionProblem problem;
   problem.w = {1, 3, 3};
@@ -246,9 +247,9 @@ TEST(Tolerance, TransformsAreJudgedByTheirType) {
   for (const int64_t terms : {1, 9, 128}) EXPECT_FALSE(verdict(NumericClass::kWinograd, terms));
 }
 
-// On real data the tolerance is a fraction of the largest result: below a thousandth for direct
-// fp32 engines, below a hundredth if TF32 is allowed, below a fiftieth for gradients of filters
-// over millions of pixels.
+// On real data the tolerance is a fraction of the largest result, here 100: below a thousandth for
+// direct fp32 engines, below a hundredth if TF32 is allowed, below a fiftieth for gradients of
+// filters over millions of pixels.
 TEST(Tolerance, RealDataIsJudgedByItsLargestResult) {
   ConvolutionProblem problem;
   problem.n = 256;
@@ -268,7 +269,7 @@ TEST(Tolerance, RealDataIsJudgedByItsLargestResult) {
   EXPECT_LT(direct(), 1e-8);
 }
 
-using Piece = ::ucudnn::Run;  // not gtest's
+using Piece = ::ucudnn::Run;  // gtest has a Run, too
 
 TEST(CoarsestClass, WinogradRoundsTheMost) {
   const auto run = [](int algorithm) {

@@ -25,7 +25,7 @@ using std::chrono::seconds;
 constexpr char kDevice[] = "0123";
 constexpr auto kLong = seconds(60);  // nothing here takes so long
 
-// A child process, which can tell by a byte that it got so far.
+// Runs `body` in a forked child. `tell` sends the byte for which Told waits in the parent.
 class Child {
  public:
   explicit Child(const std::function<void(const std::function<void()>& tell)>& body) {
@@ -139,13 +139,14 @@ TEST_F(DeviceLockTest, AnotherProcessGetsItWhenItIsFree) {
   EXPECT_TRUE(taker.Wait());
 }
 
-// In a forked child nobody releases the copy of a held mutex.
+// A forked child has a held copy of the mutex, which nobody in the child releases.
 TEST_F(DeviceLockTest, AForkedChildOfTheHolderWaitsNoLongerThanItsDeadline) {
   const auto lock = Acquire(kLong);
   ASSERT_TRUE(lock);
   Child child([&](const auto&) { _exit(Acquire(milliseconds(20)) ? 1 : 0); });
   EXPECT_TRUE(child.Wait());
-  // The child's end released nothing that this process holds.
+  // The end of the first child must not have released the file lock of this process, which F_GETLK
+  // still names.
   Child other([&](const auto&) {
     const int file = open(Path().c_str(), O_RDWR);
     struct flock held = {};
@@ -156,7 +157,7 @@ TEST_F(DeviceLockTest, AForkedChildOfTheHolderWaitsNoLongerThanItsDeadline) {
   EXPECT_TRUE(other.Wait());
 }
 
-// This holds even if the fork happens while the child's parent is about to take a lock.
+// Children are forked while another thread takes and releases locks all the time.
 TEST_F(DeviceLockTest, ForksAtAnyTimeLeaveChildrenThatEnd) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer's allocator may be locked in a child for ever";

@@ -1,4 +1,4 @@
-// Tests measuring on several devices, three of the stand-in's (HOSTGPU_DEVICES=3).
+// Tests measuring on several devices: three of the stand-in's (HOSTGPU_DEVICES=3).
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -30,11 +30,11 @@ std::vector<int> OrdinalsOf(const HeldDevices& held) {
   return ordinals;
 }
 
-// The contexts that convolutions ran in, and what convolutions do there: on the first device they
-// may wait for another device to help, on the other devices they may fail.
+// Holds the contexts in which convolutions ran, and what Watch does there: on the first device a
+// convolution may wait until another device helps, on the other devices it may fail.
 struct Watched {
   std::mutex mutex;
-  std::map<CUcontext, size_t> least_free;  // bytes, by context
+  std::map<CUcontext, size_t> least_free;  // free bytes, by context
   CUcontext first = nullptr;
   std::atomic<bool> helped = false, wait_for_help = false, others_fail = false;
 } watched;
@@ -74,7 +74,7 @@ class DevicesTest : public MeasuredKernelsTest {
     EXPECT_FALSE(IsActive(1));
     EXPECT_FALSE(IsActive(2));
   }
-  // Engines, sizes, workspaces and determinism of the rows, without the times.
+  // Returns the engines, sizes, workspaces and determinism of the rows, without the times.
   static std::set<std::tuple<EngineId, int, size_t, bool>> WhatOf(const Rows& rows) {
     std::set<std::tuple<EngineId, int, size_t, bool>> what;
     for (const MicroConfiguration& row : rows) {
@@ -116,7 +116,7 @@ TEST_F(DevicesTest, AllAreHeldAndGivenBack) {
     ASSERT_TRUE(handle.ok()) << handle.message();
     EXPECT_EQ(*held->devices[1]->Handle(), *handle);
   }
-  EXPECT_TRUE(IsActive(0));  // the test's own
+  EXPECT_TRUE(IsActive(0));  // because of the context of the test
 }
 
 TEST_F(DevicesTest, NothingNamedIsTheFirst) {
@@ -164,7 +164,7 @@ TEST_F(DevicesTest, SizesSpreadOverDevicesGiveTheRowsOfOne) {
   EXPECT_TRUE(watched.helped);
   EXPECT_EQ(WhatOf(spread), WhatOf(alone));
   EXPECT_EQ(measured_, measured_alone);
-  // The store has everything there is to know.
+  // The store has all rows by now.
   const Rows again = Must(GetWith({}, &store_));
   EXPECT_EQ(measured_, 0);
   EXPECT_EQ(WhatOf(again), WhatOf(alone));
@@ -219,7 +219,7 @@ TEST_F(DevicesTest, HelperThatOthersMeasureOnIsLeftAlone) {
     locks.push_back(std::move(*lock));
   }
   Result<Rows> rows = Status::Error("not asked");
-  // A thread may not try a lock that it holds.
+  // Another thread asks, since this one holds the locks of the helpers.
   std::thread([&] {
     EXPECT_EQ(cuCtxSetCurrent(device_.context), CUDA_SUCCESS);
     rows = GetWith(All());
@@ -234,7 +234,7 @@ TEST_F(DevicesTest, MemoryBoundHoldsOnEachDevice) {
   Tuning bounds{.kernel_seconds = 600, .process_seconds = 600};
   bounds.memory_bytes = 512 << 10;
   MeasuredKernels kernels(nullptr, bounds, kNoFolder, All());
-  const size_t free_before = FreeBytes();  // on each device
+  const size_t free_before = FreeBytes();  // the same on each device
   const Rows rows = Must(Get(kernels));
   EXPECT_GE(ContextsUsed(), 2u);
   std::lock_guard lock(watched.mutex);

@@ -1,4 +1,4 @@
-// Tests which grids fit a limit, by the workspaces of the real library, without a GPU.
+// Tests which grids fit a limit, by the workspaces that the real library states without a GPU.
 #include "tuning/fitting_grids.h"
 
 #include <gtest/gtest.h>
@@ -34,9 +34,9 @@ TEST(Grids, DoubleTheTilesAlongTheOutermostAxis) {
   }
 }
 
-// A part of d reads two more planes and a part of h two more rows. 17 frames have 16 places to cut,
-// 480 rows have more: 256 parts have two rows each, and both axes together would give no smaller
-// tiles.
+// A part of d reads two more planes than it has, and a part of h two more rows. Two planes are a
+// larger share of 17 than two rows of 480. The last grid has 256 parts of one or two rows; even
+// these are no larger than tiles that are cut along both axes.
 TEST(Grids, CutTheAxisOfAVolumeThatGivesTheSmallestTiles) {
   const ConvolutionProblem video = ProblemWith(
       {.spatial_rank = 3, .n = 1, .x = {17, 480, 832}, .w = {3, 3, 3}, .pad = {1, 1, 1}});
@@ -45,7 +45,8 @@ TEST(Grids, CutTheAxisOfAVolumeThatGivesTheSmallestTiles) {
     ASSERT_EQ(grids.size(), 8u);
     for (int i = 0; i < 8; ++i) EXPECT_EQ(grids[i], (TileGrid{.spatial = {1, 2 << i, 1}}));
   }
-  // All axes of a cube give equal tiles; then d is cut until it has no more places.
+  // Cuts of d and of h make equal tiles of a cube, and d is cut. It has 128 parts at most, so the
+  // 256 tiles of the last grid are cut along both axes.
   const ConvolutionProblem cube = ProblemWith(
       {.spatial_rank = 3, .n = 1, .x = {128, 128, 128}, .w = {3, 3, 3}, .pad = {1, 1, 1}});
   const std::vector<TileGrid> grids = GridsOf(cube);
@@ -71,8 +72,8 @@ double LargestTile(const ConvolutionProblem& problem, const TileGrid& grid) {
   return most + double{1} * problem.k * problem.c * problem.w[0] * problem.w[1] * problem.w[2];
 }
 
-// No split along d and h has tiles of less than half the elements of the grid that is considered,
-// and no split of one axis has smaller ones.
+// GridsOf cuts d and h together only if the largest tile has at most half the elements that a cut
+// of one of them leaves. Of cuts of equally many axes it takes the one with the smallest tiles.
 TEST(Grids, OfRandomVolumesHaveTheSmallestTiles) {
   std::mt19937 random(1);
   const auto draw = [&](int least, int most) {
@@ -112,7 +113,7 @@ TEST(Grids, CutSingleImages) {
   ASSERT_FALSE(grids.empty());
   EXPECT_EQ(grids[0], (TileGrid{.n = 3, .spatial = {1, 2, 1}}));
   for (const TileGrid& grid : grids) EXPECT_LE(grid.Parts(), kMostTiles);
-  // 2, 4, 8, ... parts of one axis leave the mini-batch whole.
+  // Policy powerOfTwo cuts one axis into 2, 4, 8, ... parts, and does not cut the mini-batch.
   EXPECT_EQ(GridsOf(problem, BatchSizePolicy::kPowerOfTwo)[0], (TileGrid{.spatial = {1, 2, 1}}));
 }
 
@@ -124,7 +125,7 @@ TEST(Grids, CutChannelsWhereNoRowsCanBeCut) {
   EXPECT_EQ(grids[1], (TileGrid{.groups = 4}));
 }
 
-// Inner tiles have no padding; a tile at an edge has it on one side.
+// Inner tiles have no padding; tiles at an edge have it on one side.
 TEST(Grids, HaveTypicalTilesOfEveryKindAndTheCommonestFirst) {
   const ConvolutionProblem problem =
       ProblemWith({.n = 1, .c = 32, .k = 32, .x = {1, 1024, 1024}, .alignment = 16});
@@ -134,17 +135,17 @@ TEST(Grids, HaveTypicalTilesOfEveryKindAndTheCommonestFirst) {
   EXPECT_TRUE(tiles[0].HasEvenPads());
   EXPECT_EQ(OutputExtents(tiles[0])[1], 1024 / 8);
   for (size_t kind : {1, 2}) EXPECT_FALSE(tiles[kind].HasEvenPads());
-  // 10 rows of x are read by 8 rows of y.
+  // 8 rows of y read 10 rows of x, which are `few` elements.
   const int64_t few = int64_t{32} * 1024 * 10;
   EXPECT_EQ(OutputExtents(TypicalTiles(problem, BatchSizePolicy::kAuto, few)[0])[1], 8);
-  // No tile is so small: these are the tiles of the last grid.
+  // No tile spans a single element, so these are the tiles of the last grid: 256 parts of 4 rows.
   EXPECT_EQ(OutputExtents(TypicalTiles(problem, BatchSizePolicy::kAuto, 1)[0])[1], 4);
   EXPECT_TRUE(TypicalTiles(ProblemWith({.n = 1, .c = 1, .k = 1, .w = {1, 1, 1}, .pad = {0, 1, 1}}),
                            BatchSizePolicy::kAuto)
                   .empty());
 }
 
-// The plan of an engine that serves the problem.
+// Returns the plan of engine number `engine`, which must serve the problem.
 cudnn::GraphTemplate TemplateOf(const ConvolutionProblem& problem, int engine) {
   return test::Must(cudnn::ReadTemplate(RealCudnn(), Graph(problem).Plan(engine).value().get()));
 }
@@ -164,8 +165,8 @@ class CountingEngines : public cudnn::GraphEngines {
   size_t plans = 0;
 };
 
-// The bytes of the copies that engine 62 makes in another layout: of `rows` rows of y, of the rows
-// of x under them, and of the filter.
+// Returns the bytes of the copies that engine 62 makes in another layout: of `rows` rows of y, of
+// the rows of x that they read, and of the filter.
 double CopiesOf(const ConvolutionProblem& problem, int rows) {
   const double row = 2.0 * problem.x[2] * problem.c;
   const int read = rows == problem.x[1] ? rows : rows + 2;
@@ -182,7 +183,7 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
                            {128, 1024, 16, 2},
                            {512, 1024, 64, 8},
                            {256, 2048, 128, 16}};
-  constexpr double kBeside = 4096;  // at most so many bytes beside the copies
+  constexpr double kBeside = 4096;  // the workspace exceeds the copies by at most so many bytes
   for (const Row& row : kRows) {
     const ConvolutionProblem problem = ProblemWith({.n = 1,
                                                     .c = row.channels,
@@ -209,8 +210,8 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
     EXPECT_TRUE(of_64[0].CheckCovers(whole).ok());
     ASSERT_GE(of_64.size(), 2u);
     EXPECT_EQ(of_64[1].tiles->grid.Parts(), 2 * row.tiles_of_64_mib);
-    // Plans are made for three kinds of tiles of each grid that was found and of one grid that is
-    // about as large as a limit, and two for the law of workspaces.
+    // Two plans give the affine estimate of workspaces. Plans for three kinds of tiles follow for
+    // each grid that was found, and for one more grid whose workspace is about the limit.
     EXPECT_LE(engines.plans, 2 + 3 * (of_64.size() + 1));
     const auto of_512 =
         FittingGrids(engines, whole, read->convolution.engine, {512 * kMiB, 50 * kMiB}).fitting;
@@ -222,8 +223,7 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
   }
 }
 
-// Every grid that the engine can run, with the workspace of its division, found by making all
-// plans.
+// Makes all plans. Returns every grid that the engine can run, with the workspace of its division.
 using Needs = std::vector<std::pair<TileGrid, size_t>>;
 Needs NeedsByAllPlans(CountingEngines& engines, const ConvolutionProblem& whole,
                       const EngineId& engine) {
@@ -236,7 +236,7 @@ Needs NeedsByAllPlans(CountingEngines& engines, const ConvolutionProblem& whole,
   return needs;
 }
 
-// The grids that FittingGrids should find.
+// Returns the grids that FittingGrids should find.
 std::vector<TileGrid> FoundAmong(Needs fitting, const GridLimits& limits) {
   std::erase_if(fitting, [&](const auto& need) { return need.second > limits.workspace_bytes; });
   std::vector<TileGrid> chosen;
@@ -252,8 +252,8 @@ std::vector<TileGrid> FoundAmong(Needs fitting, const GridLimits& limits) {
   return chosen;
 }
 
-// Two plans give the law of workspaces and a third confirms it. Plans for grids that do not fit are
-// not made.
+// FittingGrids estimates workspaces from two plans, confirms the estimate by a third, and makes no
+// plans for grids that do not fit.
 TEST(Grids, AFewPlansFindWhatAllPlansFind) {
   size_t few = 0, all = 0;
   for (const Operation operation : test::kOperations) {
@@ -312,7 +312,7 @@ TEST(Grids, NoneFitsWhereOneWindowDoesNot) {
   const ConvolutionProblem& whole = read.convolution.problem;
   const FoundGrids found = FittingGrids(engines, whole, read.convolution.engine, {1024, 50 * kMiB});
   EXPECT_TRUE(found.fitting.empty());
-  // One row of y needs three rows of x.
+  // The smallest tile has one row of y, which needs three rows of x.
   EXPECT_NEAR(static_cast<double>(found.least_bytes), CopiesOf(problem, 1), 4096.0);
   EXPECT_EQ(found.why, "");
   CountingEngines counted(read);

@@ -13,7 +13,7 @@ constexpr MathType kMathTypes[] = {MathType::kDefault, MathType::kTensorOp,
                                    MathType::kTensorOpAllowConversion, MathType::kFma};
 
 std::mutex mutex;
-std::map<cudnnMathType_t, long> runs;  // by the math type that the descriptor has
+std::map<cudnnMathType_t, long> runs;  // runs of convolutions, by the math type of their descriptor
 
 cudnnMathType_t MathOf(cudnnConvolutionDescriptor_t convolution) {
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
@@ -21,7 +21,7 @@ cudnnMathType_t MathOf(cudnnConvolutionDescriptor_t convolution) {
   return math;
 }
 
-// The stand-in, with a note of each convolution's math type.
+// Returns the stand-in, which counts each convolution in `runs`.
 cudnn::Functions Noting() {
   return ObservedStandIn([](cudnnConvolutionDescriptor_t convolution) {
     std::lock_guard lock(mutex);
@@ -30,8 +30,9 @@ cudnn::Functions Noting() {
   });
 }
 
-// Like Noting, but the library answers FMA to descriptors with the default math type: what it lists
-// as default for other descriptors, it does not list for these.
+// Returns Noting's functions, except that all engines of a descriptor with the default math type
+// are reported with FMA. Engines that other descriptors report with the default math type are
+// therefore never reported for that math type itself.
 cudnn::Functions SayingOtherwise() {
   cudnn::Functions functions = Noting();
   functions.cudnnGetConvolutionForwardAlgorithm_v7 =
@@ -82,7 +83,7 @@ TEST_F(MathTypesTest, EveryDescriptorsOwnEnginesAreMeasuredWithItsMathTypeAlone)
       ASSERT_GE(engines.size(), 2u);
     }
     for (const int size : {1, 2, 4, 8}) EXPECT_EQ(OwnEngines(rows, size), engines);
-    // The library says that it runs them alike, so they are measured once.
+    // The library says that all math types run alike, so each engine is measured once.
     EXPECT_EQ(kernels.measured(), measured);
     EXPECT_EQ(runs.size(), 1u);
     EXPECT_GT(runs[static_cast<cudnnMathType_t>(math)], 0);

@@ -13,8 +13,8 @@ namespace {
 
 using planning::Proof;
 
-// In seconds: enough to begin with one engine on a loaded machine, and used up once it has run
-// twice.
+// Seconds that suffice to begin with one engine on a loaded machine, and that are used up once an
+// engine has run twice, which takes 2 * kSlow.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
 
@@ -60,7 +60,7 @@ TEST_F(MeasuredKernelsBoundsTest, AKernelStopsAtItsDeadlineWithTheUndividedOneFi
   EXPECT_FALSE(answer.whole_tried);
   EXPECT_EQ(SizesOf(answer.rows), std::set{8});
   EXPECT_FALSE(kernels.HasAllEngines(device_, Problem()));
-  // This kernel's time is used up for good; another kernel has time of its own.
+  // The time of Problem() is used up for good; another kernel has time of its own.
   const long measured = kernels.measured();
   EXPECT_EQ(Ask(kernels, Problem()).rows, answer.rows);
   EXPECT_EQ(kernels.measured(), measured);
@@ -76,7 +76,8 @@ TEST_F(MeasuredKernelsBoundsTest, WhatFitsTheUsersLimitComesFirst) {
   for (const MicroConfiguration& row : all) {
     if (row.micro_batch == 8) largest = std::max(largest, row.workspace_bytes);
   }
-  // The engine of that row exceeds the limit undivided, but not in pieces.
+  // The engine of the row with the largest workspace exceeds the limit undivided, but not in
+  // pieces.
   const auto needy = std::find_if(all.begin(), all.end(), [&](const auto& row) {
     return row.micro_batch == 8 && row.workspace_bytes == largest;
   });
@@ -103,7 +104,8 @@ TEST_F(MeasuredKernelsBoundsTest, WhatFitsTheUsersLimitComesFirst) {
       for (const auto& row : stored->rows) {
         if (everything) continue;
         EXPECT_LT(row.micro.workspace_bytes, largest);
-        // An engine that fits undivided would only be faster in pieces.
+        // An engine that fits undivided is not measured in pieces, which serve to fit and not to
+        // gain time.
         EXPECT_TRUE(row.micro.micro_batch == 8 || !whole.contains(row.micro.engine));
       }
       const auto known =
@@ -112,7 +114,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatFitsTheUsersLimitComesFirst) {
           });
       EXPECT_NE(known, stored->rows.end());
       EXPECT_EQ(stored->complete_sizes.empty(), !everything);
-      // In both cases everything was tried.
+      // With and without `everything`, all that was asked for has been tried.
       EXPECT_TRUE(kernels.MeasureFitting(device_, question).ok());
       EXPECT_EQ(kernels.measured(), measured);
     }
@@ -153,7 +155,8 @@ TEST_F(MeasuredKernelsBoundsTest, WithoutTimePiecesThatFitAreKnownBeforeTheWhole
   EXPECT_LE(answer.rows[0].workspace_bytes, needy / 2);
   EXPECT_FALSE(answer.settled);
   EXPECT_TRUE(answer.late);
-  // Without the user's limit nothing can be promised of this row.
+  // Without the user's limit a kernel needs a row of the whole, so the row of pieces is not
+  // returned.
   question.must_fit.reset();
   question.may_measure = false;
   const MeasuredRows unlimited = kernels.Get(device_, question);
@@ -210,7 +213,7 @@ TEST_F(MeasuredKernelsBoundsTest, ASumOfPartialsWithoutTimeIsNotTried) {
 TEST_F(MeasuredKernelsBoundsTest, NothingIsPreparedWithoutTime) {
   static const cudnn::Functions* real = nullptr;
   static int asked = 0;
-  real = &functions_;  // the fast functions
+  real = &functions_;  // without the delay of slow_
   cudnn::Functions counting = *real;
   counting.cudnnGetConvolutionForwardWorkspaceSize = [](auto... arguments) {
     ++asked;
@@ -246,7 +249,7 @@ TEST_F(MeasuredKernelsBoundsTest, AllKernelsTogetherStopAtTheProcesssBudget) {
     EXPECT_EQ(other.status.message(), "the time for measuring is used up");
   }
   EXPECT_EQ(kernels.measured(), measured);
-  // Measurements that others have stored by now are still found.
+  // Rows that another process has stored meanwhile are still found.
   ASSERT_TRUE(
       store_
           .Write(Other(), device_.platform, {{{"legacy:0", 8, 5, 0, true}, 5, false}}, {1, 2, 4, 8})
@@ -257,7 +260,7 @@ TEST_F(MeasuredKernelsBoundsTest, AllKernelsTogetherStopAtTheProcesssBudget) {
   EXPECT_EQ(kernels.measured(), measured);
 }
 
-// A call's turn ends like this, although the process has more time.
+// `until` is the end of a call's turn, although the process has more time.
 TEST_F(MeasuredKernelsBoundsTest, WhatIsCutShortIsMeasuredAtALaterCall) {
   MeasuredKernels kernels(&store_, Seconds(1000, 1000), kNoFolder);
   Question question = Asking(Problem(), true);
@@ -283,7 +286,8 @@ TEST_F(MeasuredKernelsBoundsTest, WhatIsCutShortIsMeasuredAtALaterCall) {
 TEST_F(MeasuredKernelsBoundsTest, SmallKernelsTakeShorterTurns) {
   MeasuredKernels kernels(&store_, Seconds(1e6, 4000), kNoFolder);
   const auto turn = [&](int images) {
-    // The clock is read before the turn begins, so half a second is never rounded down.
+    // `now` is read before EndOfTurn reads the clock, so the difference is not below the turn, and
+    // 187.5 s round up.
     const Clock::time_point now = Clock::now();
     return std::chrono::round<std::chrono::seconds>(kernels.EndOfTurn(Problem(images)) - now)
         .count();
@@ -313,7 +317,7 @@ TEST_F(MeasuredKernelsBoundsTest, NoMoreMemoryIsTakenThanAQuarterOfWhatIsFree) {
   ConvolutionProblem problem = Problem();
   problem.n = 2;
   const size_t free = FreeBytes();
-  // So much is occupied that a quarter of the rest is not enough for every engine.
+  // `occupied` leaves so little that a quarter of the rest does not suffice for every engine.
   size_t largest = 0;
   {
     device_.functions = &functions_;
@@ -330,7 +334,7 @@ TEST_F(MeasuredKernelsBoundsTest, NoMoreMemoryIsTakenThanAQuarterOfWhatIsFree) {
   ASSERT_EQ(cuMemAlloc(&occupied, free - rest), CUDA_SUCCESS);
   const size_t before = FreeBytes();
   least_free = before;
-  Tuning bounds;  // only memory is bounded
+  Tuning bounds;  // the time suffices; by default a quarter of the free memory may be taken
   bounds.kernel_seconds = bounds.process_seconds = 3600;
   MeasuredKernels kernels(&store_, bounds, kNoFolder);
   const MeasuredRows answer = Ask(kernels, problem);
@@ -358,7 +362,7 @@ TEST_F(MeasuredKernelsBoundsTest, PolicyAutoAsksUntilItKnowsEnoughAndNeverTwice)
   device_.functions = &functions_;
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
   long rows = 0;
-  // The second mini-batch finds most micro-batches of the first.
+  // Most micro-batches of 24 images are measured with those of 16.
   for (const int n : {16, 24, 16, 24}) {
     const Question question = Asking(Problem(n), true, BatchSizePolicy::kAuto);
     const MeasuredRows answer = kernels.Get(device_, question);
@@ -394,7 +398,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {
   const MeasuredRows before = Ask(kernels, Problem());
   ASSERT_TRUE(before.status.ok());
   const auto verify = [&](Proof proof) { return VerifyHalves(kernels, before.rows, proof); };
-  // The undivided engine runs first, the plan's first piece next.
+  // Call 0 is the undivided engine's, call 1 is the plan's first piece.
   const cudnn::Functions faulty = test::FaultyStandIn({.at = 1, .after = SpoilPieces});
   device_.functions = &faulty;
   EXPECT_EQ(verify(Proof::kKnown), Trust::Kind::kUnknown);

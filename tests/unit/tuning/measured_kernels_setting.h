@@ -1,4 +1,4 @@
-// A kernel, the stand-in as the device, and a store, for tests of MeasuredKernels.
+// Provides a kernel, the stand-in as the device, and a store, for tests of MeasuredKernels.
 #pragma once
 
 #include <cuda.h>
@@ -26,7 +26,7 @@ using test::MemoryStore;
 using test::Must;
 using Rows = std::vector<MicroConfiguration>;
 
-// Without this folder, other programs that measure do not wait for this one.
+// The folder for locks does not exist, so other programs that measure do not wait for this one.
 constexpr char kNoFolder[] = "/nonexistent";
 
 using test::StandIn;
@@ -43,7 +43,7 @@ inline std::set<EngineId> EnginesAt(const Rows& rows, int size) {
   return engines;
 }
 
-// The row of algorithm 0 for `size` images. REQUIRES: `rows` has it.
+// Returns the row of algorithm 0 for `size` images. REQUIRES: `rows` has it.
 inline MicroConfiguration RowOf(const Rows& rows, int size) {
   return *std::find_if(rows.begin(), rows.end(), [&](const MicroConfiguration& row) {
     return row.micro_batch == size && row.engine == "legacy:0";
@@ -62,8 +62,8 @@ inline Question Asking(const ConvolutionProblem& problem, bool may_measure,
           may_measure};
 }
 
-// What a test does before a forward convolution of the stand-in runs; what it returns beside
-// success is the call's result. One a process.
+// Is called before each forward convolution of ObservedStandIn. If it returns an error, the
+// convolution returns that and does not run. There is one for the whole process.
 using BeforeConvolution = cudnnStatus_t (*)(cudnnConvolutionDescriptor_t convolution);
 inline BeforeConvolution before_convolution = nullptr;
 inline cudnn::Functions ObservedStandIn(BeforeConvolution before) {
@@ -108,7 +108,7 @@ class MeasuredKernelsTest : public ::testing::Test {
     const Configuration halves = {{{RowOf(rows, 4), 2}}};
     return kernels.Verify(device_, problem, {halves, RowOf(rows, 8), proof}).kind;
   }
-  // Stores a row of algorithm 0 for all images.
+  // Stores a row of algorithm 0 for all 8 images.
   void StoreRow(MemoryStore& store, double time_ms, const std::vector<int>& complete_sizes) const {
     const planning::Measurement row = {{"legacy:0", 8, time_ms, 0, true}, 5, false};
     ASSERT_TRUE(store.Write(Problem(), device_.platform, {row}, complete_sizes).ok());

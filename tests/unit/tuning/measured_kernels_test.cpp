@@ -29,7 +29,7 @@ TEST_F(MeasuredKernelsTest, IdenticalKernelsAreMeasuredOnce) {
   const Rows second = Must(Get(kernels));
   EXPECT_EQ(second, first);
   EXPECT_EQ(kernels.measured(), measured);
-  // Another batch of the same kernel lacks only its own size.
+  // For another mini-batch of the same kernel, only the rows of its own size are missing.
   const Rows larger = Must(Get(kernels, Problem(16)));
   EXPECT_EQ(kernels.measured() - measured, static_cast<long>(EnginesAt(larger, 16).size()));
 }
@@ -43,7 +43,7 @@ TEST_F(MeasuredKernelsTest, WhatTheStoreHasIsNotMeasured) {
   EXPECT_EQ(read, measured);
 }
 
-// The store's rows may come from other settings, or be wrong.
+// Rows of a store may have been measured with other settings, or be wrong.
 TEST_F(MeasuredKernelsTest, RowsSayNoLessThanTheLibraryNeeds) {
   MeasuredKernels cold(&store_, std::nullopt, kNoFolder);
   const Rows measured = Must(Get(cold));
@@ -75,7 +75,8 @@ TEST_F(MeasuredKernelsTest, RowsSayNoLessThanTheLibraryNeeds) {
   EXPECT_EQ(warm.measured(), 0);
 }
 
-// Another process measures at the same time: its rows appear only after this process's first write.
+// Acts as if another process measured at the same time: its rows, which the test writes first, can
+// be read only after the first write of this process.
 class RacedStore : public MemoryStore {
  public:
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
@@ -145,8 +146,8 @@ TEST_F(MeasuredKernelsTest, EnginesWithoutMemoryAreLeftOut) {
   size_t largest = 0;
   for (const MicroConfiguration& row : all) largest = std::max(largest, row.workspace_bytes);
   ASSERT_GT(largest, size_t{1} << 20);
-  // There is room for the operands (2 x 590 KB and a little more), but not for the largest
-  // workspace.
+  // There is room for the operands (2 * 64 * 16 * 12 * 12 * 4 = 2 * 590 KB and a little more), but
+  // not for the largest workspace.
   CUdeviceptr occupied;
   ASSERT_EQ(cuMemAlloc(&occupied, FreeBytes() - largest), CUDA_SUCCESS);
   const size_t before = FreeBytes();
@@ -278,7 +279,7 @@ TEST_F(MeasuredKernelsTest, ThreadsShareOneMeasurement) {
 TEST_F(MeasuredKernelsTest, AKernelTooSlowToCompareIsNotComparedForEver) {
   Tuning bounds;
   bounds.kernel_seconds = 1e-7;
-  MeasuredKernels kernels(nullptr, bounds, "/no such folder");  // no other process is met
+  MeasuredKernels kernels(nullptr, bounds, "/no such folder");  // shares no lock
   const MicroConfiguration undivided = {"legacy:0", 8, 1, 0, true};
   const Configuration configuration = {{{{"legacy:0", 4, 1, 0, true}, 2}}};
   const Trust first = kernels.Verify(device_, Problem(), {configuration, undivided, Proof::kOnce});
@@ -295,7 +296,7 @@ ConvolutionProblem FilterGradient(DataType type) {
   return problem;
 }
 
-// The store's measurements of summing partials.
+// Returns the store's measurements of summing partials.
 std::vector<MicroConfiguration> StoredSums(MemoryStore& store, const ConvolutionProblem& problem,
                                            const planning::Platform& platform) {
   std::vector<MicroConfiguration> sums;
@@ -361,7 +362,7 @@ TEST_F(MeasuredKernelsTest, WhatWasComparedElsewhereIsNoProofThatItRanHere) {
   EXPECT_EQ(verify(Proof::kKnownHere), Trust::Kind::kTrusted);
 }
 
-// Engines that serve at most four images.
+// These engines serve at most four images.
 class FewImages : public cudnn::Engines {
  public:
   FewImages(const cudnn::Functions& functions, cudnnHandle_t handle) : all_(functions, handle) {}
@@ -420,8 +421,7 @@ TEST_F(MeasuredKernelsTest, OtherKernelsHaveNoSum) {
   }
 }
 
-// The store may have been written before there were sums, or the sum found no memory: then the sum
-// alone is measured.
+// An older store has no sums, and a sum may have found no memory. Then the sum alone is measured.
 TEST_F(MeasuredKernelsTest, AMissingSumIsMeasuredBehindCompleteSizes) {
   const ConvolutionProblem problem = FilterGradient(DataType::kHalf);
   MeasuredKernels first(&store_, std::nullopt, kNoFolder);

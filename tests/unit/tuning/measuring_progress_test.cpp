@@ -1,4 +1,4 @@
-// Tests what MeasuredKernels tells about what a program waits for.
+// Tests the messages of MeasuredKernels about measurements that a program waits for.
 #include "tuning/measuring_progress.h"
 
 #include <atomic>

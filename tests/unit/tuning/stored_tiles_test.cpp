@@ -1,4 +1,4 @@
-// Tests divisions into tiles as they are measured on the stand-in.
+// Tests how divisions into tiles are measured and stored, on the stand-in.
 #include "tuning/stored_tiles.h"
 
 #include <gtest/gtest.h>
@@ -122,8 +122,8 @@ TEST_F(StoredTilesTest, WhatAStoreHoldsIsNotMeasuredAgain) {
   }
 }
 
-// Engines are said to count so few elements that the tiles' views span too much: each tile is
-// packed, and its copies are measured under their own name.
+// kSpan is less than the views of these tiles span, so each tile is packed. Its copies are measured
+// as an engine named "pack".
 TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
   for (const Operation operation : test::kOperations) {
     for (const DataType type : {DataType::kFloat, DataType::kBfloat16}) {
@@ -142,7 +142,8 @@ TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
       const auto first = MeasureStoredKinds(device(), whole, *tiles, engines, {});
       ASSERT_TRUE(first.ok()) << first.message();
       const bool sums = SumsPartials(whole);
-      // Each kind measures its copies and, in a 16-bit gradient, its sum.
+      // For each of the three kinds, two engines and the copies are measured, for a 16-bit gradient
+      // also the sum.
       EXPECT_EQ(first->measured, 3 * (2 + 1 + (sums ? 1 : 0)));
       for (size_t kind = 0; kind < tiles->kinds.size(); ++kind) {
         ASSERT_EQ(first->rows[kind].size(), 2u);
@@ -167,7 +168,8 @@ TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
       MeasureLimits limits;
       limits.fit_bytes = PackedBytes(tiles->kinds[1]) - 1;
       EXPECT_FALSE(MeasureStoredKinds(device(), whole, *tiles, engines, limits).ok());
-      // The engines get what is left beside the copies.
+      // The copies and the sum take all of this limit, so engines that need workspace do not fit
+      // beside them.
       limits.fit_bytes = PackedBytes(tiles->kinds[1]) + (sums ? PartialSumBytes(whole) : 0);
       const auto fitting = MeasureStoredKinds(device(), whole, *tiles, engines, limits);
       ASSERT_TRUE(fitting.ok()) << fitting.message();
@@ -178,7 +180,7 @@ TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
   }
 }
 
-// Measuring has too little memory for the whole, but enough for its tiles.
+// The memory for measuring is too small for the whole, but not for its tiles.
 TEST_F(StoredTilesTest, TakeTheMemoryOfOneTile) {
   const ConvolutionProblem problem = Image(Operation::kForward, DataType::kFloat);
   test::GraphOptions residual;
@@ -242,7 +244,7 @@ TEST_F(StoredTilesTest, WhatASearchFoundIsNotSoughtAgain) {
     ASSERT_FALSE(first.measured.empty());
     expect_equal(find(kRoom), first);
     EXPECT_EQ(made, 0);
-    // Another limit is another question.
+    // For another limit the search is made again.
     find(kRoom - 1);
     EXPECT_GT(made, 0);
     ASSERT_EQ(store.notes.size(), 2u);
@@ -256,7 +258,7 @@ TEST_F(StoredTilesTest, WhatASearchFoundIsNotSoughtAgain) {
       expect_equal(find(kRoom), first);
       EXPECT_GT(made, 0);
     }
-    // This store has lost the rows.
+    // `empty` has the note about the search, but no rows.
     test::MemoryStore empty;
     empty.notes = {note};
     MeasuredKernels kernels(&empty, std::nullopt, "/nonexistent");

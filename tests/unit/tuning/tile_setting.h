@@ -1,4 +1,5 @@
-// Single images and the stand-in's graph engines on them, for tests of measured and compared tiles.
+// Provides single images and the stand-in's graph engines for them, for tests that measure and
+// compare tiles.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ class TileTest : public test::DeviceTest {
   TileTest() { EXPECT_EQ(functions_.cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS); }
   ~TileTest() override { EXPECT_EQ(functions_.cudnnDestroy(handle_), CUDNN_STATUS_SUCCESS); }
 
-  // The plan of engine `engine` of the stand-in.
+  // Returns the plan of the stand-in's engine number `engine`.
   cudnn::GraphTemplate PlanOf(const ConvolutionProblem& problem, int engine,
                               const test::GraphOptions& options = {}) {
     const test::Graph graph(problem, options, functions_, {handle_, nullptr});

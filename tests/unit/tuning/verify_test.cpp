@@ -54,8 +54,8 @@ class VerifyTest : public ::testing::Test {
     return test::Choices(engines, problem);
   }
 
-  // `engine` at `images` images, with its workspace as a piece; an empty engine if it does not
-  // serve.
+  // Returns `engine` at `images` images, with its workspace as a piece, or an empty engine if it
+  // does not serve them.
   MicroConfiguration Micro(ConvolutionProblem problem, const EngineId& engine, int images) {
     const int n = std::exchange(problem.n, images);
     for (const cudnn::EngineChoice& choice : EnginesOf(problem)) {
@@ -79,7 +79,7 @@ class VerifyTest : public ::testing::Test {
     return Verify(problem, configuration, Micro(problem, "legacy:0", problem.n), budget);
   }
 
-  // Runs `verify` with another library.
+  // Runs `verify` on `functions` in place of the stand-in's.
   template <typename Run>
   auto With(const cudnn::Functions& functions, const Run& verify) {
     device_.functions = &functions;
@@ -119,7 +119,8 @@ TEST_F(VerifyTest, RightPlansOfEveryOperationAndTypeAreEqual) {
   }
 }
 
-// The convolution calls of one comparison: their numbers of images, and whether they added.
+// NoteCall adds each convolution call of a comparison: its number of images, and whether it adds to
+// the output.
 std::vector<std::pair<int, bool>> compared;
 void NoteCall(const cudnn::ConvolutionCall& call) {
   cudnnDataType_t type;
@@ -152,7 +153,7 @@ TEST_F(VerifyTest, AWholeFilterGradientIsAddedToItself) {
   EXPECT_EQ(verify({.at = -1, .later = NoteCall}), Verdict::kEqual);
   EXPECT_THAT(compared, testing::ElementsAre(std::pair(10, false), std::pair(10, true),
                                              std::pair(10, false), std::pair(10, true)));
-  // In this plan the second run replaces.
+  // Here the second run of the plan has beta 0, so it replaces the output of the first.
   static constexpr float kZero = 0;
   EXPECT_EQ(verify({.at = 3, .before = [](cudnn::ConvolutionCall& call) { call.beta = &kZero; }}),
             Verdict::kDifferent);
@@ -169,7 +170,7 @@ TEST_F(VerifyTest, GapsOfStridedTensorsStayUntouched) {
   problem.y_strides = {3000, 170, 170, 18, 1};
   const Verification verification = VerifyFaulty(
       problem, {2, [](const cudnn::ConvolutionCall& call) {
-                  WriteByte(static_cast<char*>(call.y) + 4 * 17);  // behind a row of 12
+                  WriteByte(static_cast<char*>(call.y) + 4 * 17);  // a row has 18 elements, 12 used
                 }});
   EXPECT_EQ(verification.verdict, Verdict::kTrespassed);
   EXPECT_THAT(verification.message, HasSubstr("byte 48068 of the output"));
@@ -207,7 +208,7 @@ TEST_F(VerifyTest, ImagesMixedUpAreDifferent) {
   for (const Operation operation : kOperations) {
     const Verification verification = VerifyFaulty(
         ComparedProblem(operation), {2, nullptr, [](cudnn::ConvolutionCall& call) {
-                                       // One image too early.
+                                       // The call's tensor begins one image too early.
                                        if (call.operation == Operation::kBackwardData) {
                                          call.y = static_cast<char*>(call.y) - 4 * 16 * 108;
                                        } else {
@@ -218,7 +219,8 @@ TEST_F(VerifyTest, ImagesMixedUpAreDifferent) {
   }
 }
 
-// Rounding is told from wrong results, in fp16 even though tiles are stored in fp16.
+// Winograd's rounding is told from wrong results, also in fp16, where transformed tiles are stored
+// in fp16.
 TEST_F(VerifyTest, ImagesMixedUpByWinogradAreDifferent) {
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
     ConvolutionProblem problem = ComparedProblem(Operation::kForward, type);
@@ -283,7 +285,7 @@ TEST_F(VerifyTest, AFilterGradientThatDoesNotAddUpIsDifferent) {
   EXPECT_EQ(verification.verdict, Verdict::kDifferent);
 }
 
-// Accesses its images one element too far to the right.
+// Passes an x that begins one element too late.
 class ShiftedPiece : public cudnn::Piece {
  public:
   explicit ShiftedPiece(std::unique_ptr<cudnn::Piece> right) : right_(std::move(right)) {}
@@ -298,7 +300,7 @@ class ShiftedPiece : public cudnn::Piece {
   const std::unique_ptr<cudnn::Piece> right_;
 };
 
-// Legacy engines that shift pieces, but not the whole.
+// These legacy engines shift pieces, but not the whole.
 class ShiftedEngines : public cudnn::LegacyEngines {
  public:
   ShiftedEngines(const cudnn::Functions& functions, cudnnHandle_t handle, int whole)
@@ -316,7 +318,7 @@ class ShiftedEngines : public cudnn::LegacyEngines {
   const int whole_;
 };
 
-// The comparison runs the schedule of pieces that executes, too.
+// Verify runs the same Schedule of pieces that executes later.
 TEST_F(VerifyTest, AFaultOfPiecesAloneIsFound) {
   for (const Operation operation : kOperations) {
     const ConvolutionProblem problem = ComparedProblem(operation);
@@ -463,7 +465,7 @@ TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
   while (problems < kProblems) {
     ConvolutionProblem problem = RandomProblem(random);
     problem.n = 1 + problem.n % 9;
-    if (problems % 2 == 0) {  // a problem that Winograd serves, too
+    if (problems % 2 == 0) {  // also served by Winograd
       problem.spatial_rank = 2;
       problem.groups = 1;
       problem.x = {1, 3 + problems % 11, 4 + problems % 7};
@@ -481,7 +483,7 @@ TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
     if (!listed.ok() || listed->empty()) continue;
     ++problems;
     for (const auto& [choice, piece] : *listed) {
-      // At these boundaries every piece stays aligned.
+      // Pieces that begin at multiples of `step` keep the alignment.
       problem.alignment = 16;
       const int step = LegalStep(problem);
       Configuration configuration;
@@ -505,7 +507,7 @@ TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
           choice.numeric != NumericClass::kDirect || undivided.numeric != NumericClass::kDirect;
       winograd += rounds ? 1 : 0;
       equal += verification.verdict == Verdict::kEqual ? 1 : 0;
-      // Only results that rounding may hide are left undecided.
+      // Only transforms in bf16 are not compared, because their rounding may hide a wrong result.
       EXPECT_EQ(verification.verdict == Verdict::kNotCompared,
                 rounds && problem.type == DataType::kBfloat16)
           << Describe(problem) << " " << choice.engine << ": " << verification.message;

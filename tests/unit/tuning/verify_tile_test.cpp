@@ -1,4 +1,4 @@
-// Tests tiles compared one by one on the stand-in: correct ones are trusted, also if the whole
+// Tests the comparison of single tiles on the stand-in: right tiles are trusted, also if the whole
 // exceeds the memory for measuring, and an engine that reads or writes beyond its tile is not.
 #include "tuning/verify_tile.h"
 
@@ -23,7 +23,7 @@ using planning::Proof;
 
 constexpr char kNoFolder[] = "/nonexistent";
 
-// What an engine does wrong with one part after it has run.
+// Does something wrong after an engine has computed `part`.
 using Fault = void (*)(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call);
 
 float* HostOf(const void* pointer, int64_t offset) {
@@ -51,7 +51,7 @@ class FaultyPiece : public cudnn::Piece {
   const Fault fault_;
 };
 
-// Engines that are wrong in tiles, but not in the whole.
+// These engines are wrong in tiles, but not in the whole.
 class FaultyEngines : public cudnn::GraphEngines {
  public:
   FaultyEngines(const cudnn::Functions& functions, cudnnHandle_t handle,
@@ -73,18 +73,19 @@ class FaultyEngines : public cudnn::GraphEngines {
   const Fault fault_;
 };
 
-// Adds zero times the element behind the last row: of the first channel, or of all channels.
+// Reads the element behind the last row, as an engine does that reads one row too many. Times zero,
+// it changes the output only if it is a NaN.
 void ReadOneRowMore(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
   const bool data = part.operation == Operation::kBackwardData;
   const int64_t rows = data ? OutputExtents(part)[1] : part.x[1];
   const float* const beyond =
       HostOf(data ? call.y : call.x, rows * (data ? part.y_strides : part.x_strides)[3]);
-  // Behind the tensor's end there may be no device memory.
+  // There may be no device memory behind the tensor's end.
   if (beyond == nullptr) return;
   *HostOf(call.*cudnn::OutputOf(part.operation), 0) += 0 * *beyond;
 }
 
-// Writes into the channel behind its own.
+// Writes to the channel behind the tile's last one.
 void WriteOneChannelMore(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
   const bool data = part.operation == Operation::kBackwardData;
   const bool filter = part.operation == Operation::kBackwardFilter;
@@ -104,7 +105,7 @@ void ShiftChannels(const ConvolutionProblem& part, const cudnn::ConvolutionCall&
   *HostOf(output, stride) = *HostOf(output, 0);
 }
 
-// Adds zero times the element behind the last row in the first channel of the first fused operand.
+// Reads the element behind the last row of the first fused operand, like ReadOneRowMore.
 void ReadOneFusedRowMore(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
   const bool data = part.operation == Operation::kBackwardData;
   const int64_t rows = data ? part.x[1] : OutputExtents(part)[1];
@@ -113,12 +114,13 @@ void ReadOneFusedRowMore(const ConvolutionProblem& part, const cudnn::Convolutio
   if (beyond != nullptr) *HostOf(call.*cudnn::OutputOf(part.operation), 0) += 0 * *beyond;
 }
 
-// Writes an operand that it may only read.
+// Writes to an operand that may only be read.
 void WriteFused(const ConvolutionProblem&, const cudnn::ConvolutionCall& call) {
   *HostOf(call.fused->pointers[0], 0) = 3;
 }
 
-// Takes long for a tile of Image that lies in the whole, but not for its twin.
+// Takes 5 ms longer for a tile of Image in place, where channels are 64 * 64 elements apart, but
+// not for its SlackTwin.
 void WaitInPlace(const ConvolutionProblem& part, const cudnn::ConvolutionCall&) {
   if (part.x_strides[1] == 64 * 64) usleep(5'000);
 }
@@ -133,8 +135,8 @@ class VerifyTileTest : public TileTest {
     return scope;
   }
 
-  // The plan's engine on all tiles of the grid, without times; empty if it does not serve all of
-  // them.
+  // Returns the plan's engine on all tiles of the grid, without times. There are no tiles if it
+  // does not serve all of them.
   Division Divide(const ConvolutionProblem& whole, const TileGrid& grid,
                   const cudnn::GraphTemplate& plan, int64_t most_span = kMostViewSpan) {
     auto tiles = CutIntoTiles(whole, grid, most_span);
@@ -227,7 +229,8 @@ TEST_F(VerifyTileTest, RightTilesAreEqual) {
 using Reads = test::FusedStep::Reads;
 using Steps = std::vector<test::FusedStep>;
 
-// A residual and operands that differ by channel and by column; backward the image of a ReLU.
+// Fuses a residual and operands that differ by channel and by column; backward, the image of a
+// ReLU.
 test::GraphOptions Fused(Operation operation) {
   test::GraphOptions options;
   options.steps = operation == Operation::kBackwardData
@@ -278,7 +281,8 @@ TEST_F(VerifyTileTest, AnEngineThatReadsOneFusedRowMoreOrWritesOneIsRejected) {
   }
 }
 
-// In place such an engine's output is correct: there is a number wherever it reads.
+// In place such an engine finds a finite number behind its tile, so its output is right. The fault
+// shows only because tiles are compared between NaNs.
 TEST_F(VerifyTileTest, AnEngineThatReadsOneRowMoreIsRejected) {
   for (const Operation operation : test::kOperations) {
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
@@ -337,7 +341,8 @@ TEST_F(VerifyTileTest, TakesNoMoreMemoryThanItMay) {
             Verdict::kNotCompared);
 }
 
-// At 16384 x 16384 the channels of x lie so far apart that a tile's view spans 2^31 bytes.
+// At 16384 x 16384 the channels of x lie so far apart that a tile's view of them spans 2^31 bytes
+// or more.
 TEST_F(VerifyTileTest, LongViewsAreComparedWithTheirOwnStrides) {
   for (const int extent : {8192, 16384}) {
     ConvolutionProblem whole =
@@ -358,7 +363,7 @@ TEST_F(VerifyTileTest, LongViewsAreComparedWithTheirOwnStrides) {
 
 class LongViewTest : public VerifyTileTest {};
 
-// Compares such a view in memory: its two channels of x lie 2^31 bytes apart.
+// Compares a view whose two channels of x lie 2^31 bytes apart in memory.
 TEST_F(LongViewTest, IsComparedBetweenNansToo) {
   if (std::getenv("UCUDNN_TEST_LONG_VIEWS") == nullptr) {
     GTEST_SKIP() << "runs for measured_tiles_full_test, since it takes 6 GiB";
@@ -454,7 +459,8 @@ TEST_F(VerifyTileTest, AStoreTellsWhatWasCompared) {
   EXPECT_TRUE(store.notes.empty());
   EXPECT_EQ(verify(right, false, scarce), Kind::kTrusted);
   ASSERT_EQ(store.notes.size(), 1u);
-  // So far only the kinds were compared.
+  // The note of this comparison is about the kinds of tiles alone, which suffices unless
+  // `need_whole`.
   EXPECT_EQ(verify(faulty, false, scarce), Kind::kTrusted);
   EXPECT_EQ(verify(right, false, scarce, Proof::kKnown), Kind::kTrusted);
   EXPECT_EQ(verify(right, true, scarce), Kind::kUnknown);
@@ -462,7 +468,8 @@ TEST_F(VerifyTileTest, AStoreTellsWhatWasCompared) {
   EXPECT_EQ(verify(right, true, kRoom), Kind::kTrusted);
   EXPECT_EQ(verify(faulty, true, kRoom), Kind::kTrusted);
   EXPECT_EQ(verify(faulty, true, kRoom, Proof::kHere), Kind::kWrong);
-  // A process with less memory takes nothing back.
+  // A process with less memory compares the kinds alone, and does not withdraw what is noted of the
+  // whole.
   EXPECT_EQ(verify(right, false, scarce, Proof::kHere), Kind::kTrusted);
   EXPECT_EQ(verify(faulty, true, kRoom), Kind::kTrusted);
   store.notes[0].note = "nothing that this program says";
@@ -490,7 +497,7 @@ TEST_F(VerifyTileTest, TilesThatAreSlowerInPlaceAreTrustedOnlyWhereTheyNeedNotBe
   };
   using Kind = planning::Trust::Kind;
   EXPECT_EQ(verify(slow, {}).kind, Kind::kTrusted);
-  // What was compared is known, but not yet how long it takes.
+  // The comparison is known, but not yet the time in place.
   EXPECT_EQ(verify(slow, undivided, Proof::kKnown).kind, Kind::kUnknown);
   // Where the whole exceeds the memory, nothing can be timed in place.
   const size_t scarce = cudnn::ImageBytes(whole) + cudnn::OutputBytes(whole);
@@ -498,7 +505,7 @@ TEST_F(VerifyTileTest, TilesThatAreSlowerInPlaceAreTrustedOnlyWhereTheyNeedNotBe
   const planning::Trust slower = verify(slow, undivided);
   EXPECT_EQ(slower.kind, Kind::kSlower);
   EXPECT_EQ(slower.message.find("tiles are not faster in place: "), 0u) << slower.message;
-  // Other processes, and this one later, read the same.
+  // Later questions of any process get the verdict that the store has noted.
   for (const Proof proof : {Proof::kOnce, Proof::kKnown}) {
     const planning::Trust again = verify(ScopeOf(plans), undivided, proof);
     EXPECT_EQ(again.message, slower.message);

@@ -13,7 +13,7 @@ constexpr CUstreamCaptureMode kModes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
                                           CU_STREAM_CAPTURE_MODE_RELAXED};
 constexpr const char* kModeNames[] = {"global", "thread_local", "relaxed"};
 
-// What the calls work on, made before the capture begins.
+// Holds what the calls work on. It is made before the capture begins.
 struct Objects {
   Stream capturing, idle;
   Event event{cudaEventDisableTiming};  // recorded outside of the capture
@@ -28,7 +28,8 @@ struct PreparedCall {
   CUresult (*run)(Objects&);
 };
 
-// The driver's documentation calls these "potentially unsafe": the modes are about them.
+// The driver's documentation calls these "potentially unsafe"; the capture modes say who may make
+// them.
 const PreparedCall kUnsafe[] = {
     {"cuMemAlloc", [](Objects& o) { return cuMemAlloc(&o.memory, 64); }},
     {"cuMemFree",
@@ -117,8 +118,8 @@ class CaptureModes : public HostCuda {
     HostCuda::TearDown();
   }
 
-  // Makes `call` beside a capture of `capture_mode`, from a thread in `thread_mode`, and expects
-  // `expected` and that the capture is spoilt exactly when the call is refused.
+  // Makes `call` beside a capture of `capture_mode`, from a thread in `thread_mode`. Expects
+  // `expected`, and that the capture is invalidated exactly when the call is refused.
   void Check(const PreparedCall& call, CUstreamCaptureMode capture_mode,
              CUstreamCaptureMode thread_mode, bool same_thread, CUresult expected) {
     SCOPED_TRACE(std::string(call.name) + ", capture " + kModeNames[capture_mode] + ", thread " +

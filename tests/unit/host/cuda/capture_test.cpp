@@ -158,7 +158,7 @@ TEST_F(Capture, TwoMayNotMerge) {
 
 TEST_F(Capture, DoesNotWaitForWhatWasNotCaptured) {
   EXPECT_OK(cuEventRecord(event_, outside_));
-  for (const Event* event : {&event_, &other_event_}) {  // the other one was never recorded
+  for (const Event* event : {&event_, &other_event_}) {  // other_event_ was never recorded
     Begin(first_);
     EXPECT_EQ(cuStreamWaitEvent(first_, *event, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     EXPECT_EQ(End(first_), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);

@@ -1,5 +1,5 @@
-// What the tests of stream capture share: streams of both kinds, and a capture that a test can look
-// at and end.
+// Provides streams of both kinds for tests of stream capture, and functions that begin, inspect and
+// join captures.
 #pragma once
 
 #include <thread>
@@ -37,7 +37,7 @@ class Capturing : public HostCuda {
     ASSERT_OK(cuStreamBeginCapture(stream, mode));
   }
 
-  // Lets `waiting` wait for what `stream` has by now.
+  // Makes `waiting` wait for all work that `stream` has by now.
   static void Chain(CUstream stream, CUevent event, CUstream waiting) {
     EXPECT_OK(cuEventRecord(event, stream));
     EXPECT_OK(cuStreamWaitEvent(waiting, event, 0));

@@ -1,4 +1,4 @@
-// Tests which context a thread has, and what happens to it.
+// Tests which context a thread has, and how contexts are made, bound and destroyed.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,11 +47,12 @@ TEST_F(Contexts, RuntimeCallBindsThePrimaryContextOfTheDefaultDevice) {
   });
 }
 
-// The last release destroys the context that is there, and nothing of the one that comes next.
+// The last release destroys the context that it released, and nothing of a context that another
+// thread makes meanwhile.
 TEST_F(Contexts, WhoRetainsWhileTheLastReferenceGoesHasAContextOfItsOwn) {
   constexpr CUdevice kDevice = 1;
   constexpr int kRounds = 20000;
-  ASSERT_OK(cuDevicePrimaryCtxReset(kDevice));  // no other test's reference is left
+  ASSERT_OK(cuDevicePrimaryCtxReset(kDevice));  // drops the references of other tests
   const auto come_and_go = [] {
     for (int round = 0; round < kRounds; ++round) {
       CUcontext context = nullptr;
@@ -69,7 +70,7 @@ TEST_F(Contexts, WhoRetainsWhileTheLastReferenceGoesHasAContextOfItsOwn) {
   std::thread second(come_and_go);
   first.join();
   second.join();
-  CUcontext context = nullptr;  // retained, since the runtime still takes it for its own
+  CUcontext context = nullptr;  // stays retained, because the runtime still uses it
   EXPECT_OK(cuDevicePrimaryCtxRetain(&context, kDevice));
 }
 
@@ -162,7 +163,8 @@ TEST_F(Contexts, LastReleaseDestroysWhatTheContextHeld) {
   EXPECT_EQ(cuDevicePrimaryCtxRelease(7), CUDA_ERROR_INVALID_DEVICE);
 }
 
-// No fixture: the child of a thread-safe death test is a new process that nothing has initialised.
+// There is no fixture, because the child of a thread-safe death test is a new process in which
+// nothing is initialised.
 TEST(InitialisationDeathTest, DriverCallsBeforeItAreRefused) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

@@ -1,4 +1,4 @@
-// Tests copies and fills: where the bytes go, who waits, what is refused.
+// Tests copies and fills: where the bytes are written, who waits, what is refused.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -8,7 +8,7 @@
 namespace hostgpu::testing {
 namespace {
 
-constexpr size_t kBytes = 256 << 10;  // above what the driver stages
+constexpr size_t kBytes = 256 << 10;  // above the 64 KiB of pageable memory that the driver stages
 
 class Copy : public HostCuda {
  protected:
@@ -113,12 +113,13 @@ TEST_F(Copy, RowsKeepTheirPitches) {
       cudaErrorInvalidPitchValue);
 }
 
-// A box of 5 x 3 x 2 bytes out of rows of `pitch` bytes and planes of `height` rows.
+// Copies a box of 5 x 3 x 2 bytes between memories of different pitch and height.
 class BoxCopy : public Copy {
  protected:
   static constexpr size_t kWidth = 5, kHeight = 3, kDepth = 2;
 
-  // The copy from `pageable_`, at (2, 1, 1) of 17 x 6, to the device, at (4, 2, 1) of 32 x 8.
+  // Returns a copy from `pageable_`, at (2, 1, 1) in planes of 17 x 6 bytes, to the device, at (4,
+  // 2, 1) in planes of 32 x 8.
   CUDA_MEMCPY3D ToDevice() {
     CUDA_MEMCPY3D copy = {};
     copy.srcMemoryType = CU_MEMORYTYPE_HOST;
@@ -141,7 +142,7 @@ class BoxCopy : public Copy {
     return copy;
   }
 
-  // What a device full of 0xee holds after ToDevice().
+  // Returns what device memory full of 0xee holds after ToDevice().
   std::vector<unsigned char> Expected() {
     std::vector<unsigned char> expected(3 * 8 * 32, 0xee);
     for (size_t z = 0; z < kDepth; ++z) {

@@ -1,4 +1,4 @@
-// Tests devices: what they say about themselves, and that they are separate.
+// Tests devices: their attributes, and that they are independent of each other.
 #include <stdlib.h>
 #include <unistd.h>
 

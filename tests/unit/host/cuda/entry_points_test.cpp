@@ -1,5 +1,5 @@
-// Tests finding the driver's functions by their names, and the error that a missing export leaves
-// behind.
+// Tests finding the driver's functions by their names, and the last error after a call of a
+// function that is not implemented.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>

@@ -30,7 +30,7 @@ TEST_F(Events, ElapsedTimeIsTheStreamsNotTheCallers) {
   EXPECT_FLOAT_EQ(backwards, -milliseconds);
 }
 
-// Runs in a process of its own, since the clock is chosen once.
+// The test runs in a process of its own, because a process chooses its clock once.
 TEST_F(Events, OfProcessorTimeDoNotCountWaiting) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

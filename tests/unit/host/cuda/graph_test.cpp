@@ -1,5 +1,5 @@
-// Tests graphs: replay does what direct execution does, in its order, on the stream it is launched
-// on.
+// Tests that graphs do the same as direct execution, in the same order, on the stream on which they
+// are launched.
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -13,7 +13,8 @@ namespace {
 
 using Graphs = Capturing;
 
-// Writes its name down each time it runs; Journal's own entries are gone after their first run.
+// Writes its name to the journal each time it runs. An entry of Journal::Launch would be deleted
+// after its first run.
 struct Line {
   Journal* journal;
   int name;
@@ -46,7 +47,7 @@ TEST_F(Graphs, ChildGraphsRunBehindWhatTheyDependOn) {
   auto parent = std::make_unique<Graph>();
   CUgraphNode nodes[3] = {};
   for (int i = 0; i < 3; ++i) {
-    // The node has a copy of it.
+    // The parent's node copies `child`, which is destroyed here.
     const Graph child(first_, [&] { EXPECT_OK(cuLaunchHostFunc(first_, Line::Write, &lines[i])); });
     EXPECT_OK(cuGraphAddChildGraphNode(&nodes[i], *parent, i == 0 ? nullptr : &nodes[i - 1],
                                        i == 0 ? 0 : 1, child));
@@ -109,7 +110,7 @@ TEST_F(Graphs, ClonesAreUpdatedAloneAndTellWhatTheirNodesWaitFor) {
   EXPECT_EQ(count, 0u);
 
   const Executable exec(parent);
-  EXPECT_EQ(hostgpuUpdateInGraph(clone, &two, 8), 0);  // another kernel
+  EXPECT_EQ(hostgpuUpdateInGraph(clone, &two, 8), 0);  // no node has kernel 8
   EXPECT_EQ(hostgpuUpdateInGraph(parent, &two, 7), 0);
   ASSERT_EQ(hostgpuUpdateInGraph(clone, &two, 7), 1);
   EXPECT_OK(cuGraphGetNodes(clone, &found, &(count = 1)));
@@ -121,7 +122,7 @@ TEST_F(Graphs, ClonesAreUpdatedAloneAndTellWhatTheirNodesWaitFor) {
   EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
   exec.Run(first_);
   EXPECT_EQ(journal.Read(), (std::vector<int>{1, 1, 1, 2}));
-  // Without one of its nodes `parent` is another graph.
+  // `exec` has two nodes, so it cannot be updated to `parent` with only one.
   EXPECT_OK(cuGraphDestroyNode(nodes[1]));
   EXPECT_EQ(cuGraphExecUpdate(exec, parent, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
   EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
@@ -129,7 +130,7 @@ TEST_F(Graphs, ClonesAreUpdatedAloneAndTellWhatTheirNodesWaitFor) {
   EXPECT_EQ(journal.Read(), (std::vector<int>{1, 1, 1, 2, 1, 2}));
 }
 
-// A random program of copies and fills, some on a fork, is run directly and replayed.
+// Runs a random sequence of copies and fills, some on a forked stream, directly and as a graph.
 TEST_F(Graphs, ReplayEqualsDirectExecutionBitForBit) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -183,7 +184,7 @@ TEST_F(Graphs, ReplayEqualsDirectExecutionBitForBit) {
       }
     };
     const Executable exec = Captured(first_, run);
-    for (const unsigned char value : {1, 7}) {  // changed inputs, the pinned ones too
+    for (const unsigned char value : {1, 7}) {  // the second changes all inputs
       start(value);
       run();
       const auto direct = read(first_);
@@ -224,7 +225,8 @@ TEST_F(Graphs, LaunchesOfOneNeverOverlap) {
         },
         &seen));
   });
-  // The first launch is held; the second one, on a stream with nothing else to do, waits for it.
+  // The gate holds the first launch. The second launch, on a stream with no other work, waits for
+  // the first one.
   Gate gate;
   gate.Launch(first_);
   EXPECT_OK(cuGraphLaunch(exec, first_));
@@ -238,7 +240,7 @@ TEST_F(Graphs, LaunchesOfOneNeverOverlap) {
   EXPECT_EQ(seen.most, 1);
 }
 
-// Each graph waits, inside its replay, until the other one has begun.
+// Each graph waits, while it runs, until the other one has begun.
 TEST_F(Graphs, TwoRunAtOnceOnTwoStreams) {
   struct Meeting {
     std::mutex mutex;
@@ -292,7 +294,7 @@ TEST_F(Graphs, OutliveWhatTheyWereMadeFrom) {
   Gate gate;
   gate.Launch(first_);
   EXPECT_OK(cuGraphLaunch(exec, first_));
-  EXPECT_OK(cuGraphExecDestroy(exec));  // in flight: it still runs
+  EXPECT_OK(cuGraphExecDestroy(exec));  // the graph still runs and is destroyed afterwards
   EXPECT_EQ(cuGraphLaunch(exec, first_), CUDA_ERROR_INVALID_VALUE);
   gate.Open();
   EXPECT_OK(cuStreamSynchronize(first_));
@@ -333,7 +335,7 @@ TEST_F(Graphs, WhoseMemoryWasFreedAreRefusedByName) {
   EXPECT_OK(cuGraphLaunch(exec, first_));
   EXPECT_OK(cuMemFree(memory));
   ASSERT_OK(cuMemAlloc(&again, 64));
-  EXPECT_EQ(again, memory);  // another allocation at the old one's address
+  EXPECT_EQ(again, memory);  // a new allocation at the same address
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(cuGraphLaunch(exec, first_), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("freed since"), std::string::npos);
@@ -348,7 +350,7 @@ TEST_F(Graphs, FlagsAreChecked) {
   EXPECT_EQ(cuGraphInstantiate(&exec, graph, 64), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuGraphInstantiate(&exec, nullptr, 0), CUDA_ERROR_INVALID_VALUE);
   ASSERT_OK(cuGraphInstantiate(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY));
-  EXPECT_OK(cuGraphLaunch(exec, first_));  // an empty graph runs, too
+  EXPECT_OK(cuGraphLaunch(exec, first_));  // an empty graph can be launched, too
   EXPECT_OK(cuStreamSynchronize(first_));
   EXPECT_OK(cuGraphExecDestroy(exec));
 }

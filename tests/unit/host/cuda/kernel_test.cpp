@@ -1,5 +1,6 @@
-// Tests kernels on the stand-in. They are registered as nvcc's programs do it. The stand-in
-// computes those it knows; a launch of any other is an error that names the kernel.
+// Tests kernel launches on the stand-in, with kernels registered as nvcc's programs register them.
+// The stand-in computes a few kernels that it knows; a launch of any other is an error that names
+// the kernel.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +11,7 @@
 
 #include "tests/unit/host/shared.h"
 
-// nvcc's code for programs with kernels calls these; no public header declares them.
+// nvcc generates calls of these for programs with kernels; no public header declares them.
 extern "C" {
 void** __cudaRegisterFatBinary(void*);
 void __cudaRegisterFatBinaryEnd(void**);
@@ -22,7 +23,7 @@ void __cudaRegisterFunction(void**, const char*, char*, const char*, int, uint3*
 namespace hostgpu {
 namespace {
 
-// A kernel of this name, registered for the rest of the process.
+// Registers a kernel of this name for the rest of the process.
 const void* KernelOf(const char* name) {
   __cudaRegisterFunction(nullptr, name, const_cast<char*>(name), name, -1, nullptr, nullptr,
                          nullptr, nullptr, nullptr);

@@ -1,5 +1,5 @@
-// Tests memory pools: what counts against the device, what a synchronisation gives back, and who
-// may use freed memory again.
+// Tests memory pools: which memory counts as used on the device, what a synchronisation gives back,
+// and which stream may use freed memory again.
 #include <cstdint>
 #include <optional>
 
@@ -98,7 +98,7 @@ TEST_F(Pools, FreedMemoryServesItsOwnStreamAtOnce) {
   EXPECT_EQ(second, first);
   EXPECT_EQ(FreeBytes(), kDeviceBytes - 4 * kMiB);
   EXPECT_OK(cuMemFreeAsync(second, stream_));
-  // The rest and what came back are one range again.
+  // The part that was left over and the part that was freed are one range again.
   const CUdeviceptr third = Allocate(4 * kMiB, stream_);
   EXPECT_EQ(third, first);
   EXPECT_EQ(FreeBytes(), kDeviceBytes - 4 * kMiB);
@@ -115,7 +115,7 @@ TEST_F(Pools, AnotherStreamTakesFreshMemoryWhileTheFreeIsToCome) {
   const CUdeviceptr second = Allocate(kMiB, other_);
   EXPECT_NE(second, first);
   gate.Open();
-  while (cudaEventQuery(freed) == cudaErrorNotReady) {  // a query gives nothing back
+  while (cudaEventQuery(freed) == cudaErrorNotReady) {  // a query gives no memory back
   }
   const CUdeviceptr third = Allocate(kMiB, other_);
   EXPECT_EQ(third, first);

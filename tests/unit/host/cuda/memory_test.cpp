@@ -1,4 +1,5 @@
-// Tests allocations: the limit, the guard against the host, the alias, pointers' attributes.
+// Tests allocations: the limit, the protection from host accesses, the host alias, the attributes
+// of pointers.
 #include <cstdint>
 
 #include "tests/unit/host/cuda/testing.h"

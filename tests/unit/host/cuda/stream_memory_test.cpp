@@ -26,10 +26,10 @@ class StreamMemory : public HostCuda {
   }
 
   CUdeviceptr Address(int word) { return reinterpret_cast<CUdeviceptr>(words_ + word); }
-  // A store by the program itself, not by a stream.
+  // Stores from the program itself, not from a stream.
   void Store(int word, uint32_t value) { std::atomic_ref(words_[word]).store(value); }
 
-  // Returns whether a stream that waits for `value` passes while the word is `found`.
+  // Returns whether a stream that waits for `value` is done while the word has the value `found`.
   bool Passes(uint32_t found, uint32_t value, unsigned flags) {
     Store(0, found);
     EXPECT_OK(cuStreamWaitValue32(waiter_, Address(0), value, flags));
@@ -86,7 +86,7 @@ TEST_F(StreamMemory, WaitsWhereTheConditionDoesNotHold) {
   struct Case {
     uint32_t found, value;
     unsigned flags;
-    uint32_t then;  // lets it pass
+    uint32_t then;  // the value that ends the wait
   };
   for (const Case& wait :
        {Case{4, 5, CU_STREAM_WAIT_VALUE_GEQ, 5}, Case{UINT32_MAX, 2, CU_STREAM_WAIT_VALUE_GEQ, 2},
@@ -113,7 +113,7 @@ TEST_F(StreamMemory, WorksOnDeviceMemory) {
   EXPECT_EQ(found[1], 1u);
 }
 
-// One page is mapped twice, as between two processes, and only one mapping is registered.
+// One page is mapped twice, as in two processes, and only one of the mappings is registered.
 TEST_F(StreamMemory, IsSeenThroughAnotherMappingOfTheMemory) {
   const int file = memfd_create("words", MFD_CLOEXEC);
   ASSERT_GE(file, 0);

@@ -1,5 +1,5 @@
-// Tests streams: asynchrony, the legacy default stream's ordering, host functions, and the
-// stand-ins' own enqueue.
+// Tests streams: asynchrony, the order that the legacy default stream enforces, host functions, and
+// hostgpuEnqueue.
 #include <atomic>
 #include <thread>
 

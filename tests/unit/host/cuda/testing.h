@@ -1,4 +1,5 @@
-// What the stand-in's tests share: two small devices, and host functions that tell of their order.
+// Provides two small devices, and host functions whose order can be checked, for the stand-in's
+// tests.
 #pragma once
 
 #include <cuda.h>
@@ -26,7 +27,7 @@ using test::Stream;
 constexpr size_t kDeviceBytes = size_t{64} << 20;
 constexpr int kDevices = 2;
 
-// Writes down the names of what runs, in the order in which it runs.
+// Records the names of host functions in the order in which they run.
 class Journal {
  public:
   void Launch(cudaStream_t stream, int name) {
@@ -54,17 +55,17 @@ class Journal {
   std::vector<int> names_;
 };
 
-// Enqueues, as the stand-ins do, something that needs no release and no device memory.
+// Enqueues like the stand-ins do. The work needs no release and no device memory.
 inline int Enqueue(void* stream, void (*run)(void*), void* argument) {
   const hostgpuWork work{run, nullptr, argument, nullptr, 0};
   return hostgpuEnqueue(stream, &work);
 }
 
-// Increments a std::atomic<int>; a host function.
+// Increments a std::atomic<int>. Can be enqueued as a host function.
 inline void Increment(void* count) { ++*static_cast<std::atomic<int>*>(count); }
 
-// Before each test device 0 is selected and no error is left over; after it everything is finished
-// and no fault is armed.
+// Before each test device 0 is selected and no error is pending. After each test all work is
+// finished and no fault is armed.
 class HostCuda : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,5 @@
-// Tests that what the Get, Find and FindEx functions report is what executing does.
+// Tests that algorithms which the Get, Find and FindEx functions report run with the reported
+// workspace and status.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -9,7 +10,7 @@
 namespace hostgpu::test {
 namespace {
 
-// One entry of any of the three result structs.
+// Holds one entry of any of the three result structs.
 struct Result {
   int algorithm;
   cudnnStatus_t status;

@@ -1,8 +1,8 @@
 // Tests that the functions of layers refuse arguments with the real library's status.
 //
-// The real library cannot make a handle without a GPU, but it looks at the other arguments first:
-// given a handle of zeros, in a process of its own, it says what is wrong with them. Only refusals
-// are compared. Apart from what a case is about, its arguments are right.
+// The real library cannot make a handle without a GPU, but it checks the other arguments first:
+// called with a handle of zeros, in a process of its own, it returns what is wrong with them. Only
+// refusals are compared. All arguments that a case does not spoil are right.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -22,7 +22,7 @@ constexpr auto kD = CUDNN_DATA_DOUBLE;
 constexpr auto kNoMode = static_cast<cudnnBatchNormMode_t>(3);
 constexpr auto kNoOps = static_cast<cudnnBatchNormOps_t>(3);
 
-// The descriptors and pointers of a good call, made by `library`; cases replace some of them.
+// Holds the descriptors and pointers of a good call, made by `library`. Cases replace some of them.
 struct Arguments {
   explicit Arguments(const Library& library) : l(library) {
     pooling = Pooling();
@@ -42,7 +42,7 @@ struct Arguments {
     for (const auto& destroy : owned_) destroy();
   }
 
-  // A descriptor that lives as long as these arguments.
+  // Makes a descriptor that lives as long as these arguments.
   template <class Descriptor>
   Descriptor Make(CudnnFunction<cudnnStatus_t (*)(Descriptor*)> create,
                   CudnnFunction<cudnnStatus_t (*)(Descriptor)> destroy) {
@@ -180,7 +180,7 @@ struct Arguments {
 
 using Function = cudnnStatus_t (Arguments::*)();
 
-// What spoils the arguments, and the calls that are refused then.
+// Spoils the arguments so that all of `calls` are refused.
 struct Refused {
   const char* what;
   std::vector<Function> calls;
@@ -299,7 +299,8 @@ const std::vector<Refused> kRefused = {
 
 constexpr int kCrashed = -1;
 
-// The real library's status, from a process that may crash on the handle of zeros.
+// Returns the real library's status. The call is made in a child process, because it may crash on
+// the handle of zeros.
 int RealStatus(const Library& library, const Refused& refused, Function call) {
   void* const shared =
       mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -329,7 +330,7 @@ TEST_F(ArgumentConformance, RefusalsAreTheRealLibrarys) {
   for (const Refused& refused : kRefused) {
     for (const Function call : refused.calls) real.push_back(RealStatus(real_, refused, call));
   }
-  // The handle is made only now: forked children would lack its threads.
+  // The handle is made after all forks, because forked children would lack its threads.
   cudnnHandle_t handle = nullptr;
   ASSERT_EQ(ours_[CUDNN(Create)](&handle), CUDNN_STATUS_SUCCESS);
   size_t calls = 0;

@@ -1,4 +1,4 @@
-// Operation graphs and execution plans of the graph API, as a test builds and runs them.
+// Builds and runs operation graphs and execution plans of the graph API.
 #pragma once
 
 #include <list>
@@ -10,7 +10,7 @@
 
 namespace hostgpu::test {
 
-// A descriptor that destroys itself.
+// Owns a descriptor of the graph API.
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t kind) {
@@ -40,7 +40,7 @@ struct TensorOptions {
   bool is_virtual = false, by_value = false;
 };
 
-// Builds a graph. Everything that the graph is made of lives as long as the builder.
+// Builds a graph. All descriptors of the graph live as long as the builder.
 class GraphBuilder {
  public:
   Descriptor& Tensor(int64_t id, DataType type, const std::vector<int>& dims,
@@ -60,7 +60,7 @@ class GraphBuilder {
     return tensor;
   }
 
-  // Adds the case's convolution. x, w and y are its tensors, whichever of them it writes.
+  // Adds the case's convolution. x, w and y are its tensors, whichever of them is the result.
   void Convolve(const ConvolutionCase& c, const Descriptor& x, const Descriptor& w,
                 const Descriptor& y) {
     Descriptor& convolution = parts_.emplace_back(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -81,7 +81,8 @@ class GraphBuilder {
     convolution.Set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, axes(c.stride));
     convolution.Set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, axes(c.dilation));
     EXPECT_OK(convolution.Finalize());
-    // For every operation the attributes from `first` on are ALPHA, BETA, CONV_DESC, W, X and Y.
+    // In every operation the attributes from `first` on are ALPHA, BETA, CONV_DESC, W, X and Y, in
+    // this order.
     constexpr std::pair<cudnnBackendDescriptorType_t, int> kInOrder[] = {
         {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA},
@@ -100,9 +101,9 @@ class GraphBuilder {
     EXPECT_OK(operation.Finalize());
   }
 
-  // The attributes of a pointwise operation's descriptor beside its mode, and their values.
+  // Lists attributes of a pointwise descriptor, other than its mode, with their values.
   using Parameters = std::vector<std::pair<int, double>>;
-  // The operation's tensors, by attribute.
+  // Lists tensors of the operation, with the attributes that they belong to.
   using Operands = std::vector<std::pair<int, const Descriptor*>>;
   void Apply(int mode, const Parameters& parameters, const Operands& operands, double alpha2 = 1) {
     Descriptor& pointwise = parts_.emplace_back(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -120,7 +121,7 @@ class GraphBuilder {
     EXPECT_OK(operation.Finalize());
   }
 
-  // Adds an operation that has numbers and tensors as attributes.
+  // Adds an operation whose attributes are numbers and tensors.
   Descriptor& Operate(cudnnBackendDescriptorType_t kind,
                       const std::vector<std::pair<int, int64_t>>& numbers,
                       const std::vector<std::pair<int, std::vector<const Descriptor*>>>& tensors) {
@@ -158,7 +159,7 @@ class GraphBuilder {
   Descriptor graph_{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
 };
 
-// A graph of one convolution, whose x, w and y have the ids 1, 2 and 3.
+// Builds a graph of one convolution, whose x, w and y have the ids 1, 2 and 3.
 struct ConvolutionGraph {
   explicit ConvolutionGraph(const Convolution& c) : graph(Describe(builder, c)) {}
 
@@ -175,7 +176,7 @@ struct ConvolutionGraph {
   const Descriptor& graph;
 };
 
-// An execution plan with one engine and workspace knob.
+// Builds an execution plan with one engine and one workspace knob.
 struct Plan {
   Plan() : descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {}
 
@@ -212,7 +213,7 @@ struct Plan {
                                        CUDNN_TYPE_CHAR, length, &length, text.data()));
     return text;
   }
-  // `pointers[i]` is the tensor with unique id `ids[i]`.
+  // Executes the plan. `pointers[i]` is the tensor with the unique id `ids[i]`.
   cudnnStatus_t Run(cudnnHandle_t handle, const std::vector<int64_t>& ids,
                     const std::vector<void*>& pointers, void* workspace) const {
     return With(ids, pointers, workspace, [&](cudnnBackendDescriptor_t pack) {
@@ -230,7 +231,7 @@ struct Plan {
     EXPECT_OK(pack.Finalize());
     return use(pack.handle);
   }
-  // What the plan's engine says about its behaviour, and about its arithmetic.
+  // These return the notes of the plan's engine about its behaviour and about its arithmetic.
   std::vector<cudnnBackendBehaviorNote_t> BehaviorNotes() const {
     return Notes<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
                                              CUDNN_TYPE_BEHAVIOR_NOTE);

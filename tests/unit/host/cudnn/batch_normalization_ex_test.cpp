@@ -1,5 +1,5 @@
-// Tests batch normalisation's Ex calls without an activation against the plain calls, and what they
-// refuse.
+// Tests that batch normalisation's Ex calls without an activation equal the plain calls, and what
+// the Ex calls refuse.
 #include "tests/unit/host/cudnn/layer_test.h"
 
 namespace hostgpu::test {
@@ -9,7 +9,7 @@ constexpr Index kShape = {3, 2, 2, 2, 3};
 constexpr double kSmall = 0.01;
 constexpr auto kBn = CUDNN_BATCHNORM_OPS_BN;
 
-// The tensors of a layer, filled alike each time.
+// Holds the tensors of a layer, with the same values in every instance.
 struct Norm {
   Norm(cudnnBatchNormMode_t norm_mode, DataType type, Layout layout)
       : mode(norm_mode),
@@ -105,7 +105,7 @@ class BatchNormalizationExTest : public LayerTest {
           is_saved ? norm.saved_inverse() : nullptr);
     });
   }
-  // The sizes that the three queries return; kUntold where a query returns none.
+  // Returns the sizes that the three queries report; kUntold where a query reports none.
   static constexpr size_t kUntold = 77;
   std::vector<size_t> Sizes(const Norm& norm, cudnnBatchNormOps_t operations,
                             cudnnActivationDescriptor_t activation, cudnnStatus_t expected) {
@@ -125,7 +125,7 @@ class BatchNormalizationExTest : public LayerTest {
     return sizes;
   }
 
-  // Expects that all tensors of both hold the same bytes, gaps included.
+  // Expects that all tensors of both layers hold the same bytes, gaps included.
   static void ExpectEqual(const Norm& one, const Norm& other) {
     const auto left = one.Tensors(), right = other.Tensors();
     for (size_t i = 0; i < left.size(); ++i) {

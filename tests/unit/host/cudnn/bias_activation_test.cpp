@@ -1,5 +1,5 @@
-// Tests y = activation(alpha1 * conv(x, w) + alpha2 * z + bias), exactly, with z apart from y and
-// in its place.
+// Tests y = activation(alpha1 * conv(x, w) + alpha2 * z + bias) exactly, with z in memory of its
+// own and with z in place of y.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ void CheckFused(const ConvolutionCase& c, int algorithm, cudnnActivationMode_t m
   if (conv.WorkspaceSize(algorithm, &needed) != CUDNN_STATUS_SUCCESS) return;
   DeviceMemory workspace(needed);
   ASSERT_OK(fused.Run(algorithm, addend, workspace.data, needed));
-  ConvolutionCase plain = c;  // conv(x, w) alone, from the same data
+  ConvolutionCase plain = c;  // conv(x, w) alone, of the same data
   plain.alpha = 2;
   std::vector<double> before;
   conv.y.ForEach([&](const Index& at) { before.push_back(conv.y.At(at)); });

@@ -1,5 +1,5 @@
-// Tests calls on a capturing stream: they are recorded with their scalars and pointers, and a
-// replay reads what the memory holds at that time.
+// Tests calls on a capturing stream: a graph keeps their scalars and pointers, and a replay reads
+// what the memory holds at that time.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace {
 class Capture : public testing::Test {
  protected:
   Executable Record(const std::function<void()>& calls) { return Captured(stream_, calls); }
-  // Waits for everything else first, fills on the default stream included.
+  // Replays `exec` once all other work is finished, such as fills on the default stream.
   void Replay(const Executable& exec) {
     EXPECT_OK(cudaDeviceSynchronize());
     exec.Run(other_);
@@ -116,7 +116,8 @@ TEST_F(Capture, NothingBehindTheNeededWorkspaceIsTouchedByAReplay) {
   EXPECT_GE(hungry, 1);
 }
 
-// A layer with everything around it is captured. The calls made directly leave the same bits.
+// Captures a convolution and elementwise calls around it. A replay must leave the same bits as
+// direct calls.
 TEST_F(Capture, ElementwiseCallsReplayBitForBit) {
   ConvolutionCase c;
   Convolution convolution(c);
@@ -150,7 +151,7 @@ TEST_F(Capture, ElementwiseCallsReplayBitForBit) {
         handle, &one, convolution.x_desc, convolution.x.data, convolution.w_desc,
         convolution.w.data, convolution.conv_desc, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
         nullptr, 0, &half, y, gradient.data, bias_desc, bias.data, relu, y, convolution.y.data));
-    cudnnDestroyActivationDescriptor(relu);  // what was recorded needs no descriptor
+    cudnnDestroyActivationDescriptor(relu);  // the graph needs no descriptor any more
   };
   const auto results = [&] {
     std::vector<std::vector<unsigned char>> all;
@@ -251,7 +252,7 @@ TEST_F(Capture, AGraphIsRefusedOnceAnOperandIsGone) {
   EXPECT_EQ(cudaGraphLaunch(needs, stream_), cudaErrorIllegalAddress);
   EXPECT_NE(testing::internal::GetCapturedStderr().find("freed since"), std::string::npos);
   convolution.ComputeExpected();
-  Replay(does_not);  // algorithm 0 needs no workspace, whatever was passed
+  Replay(does_not);  // algorithm 0 ignores the workspace that it was given
   EXPECT_TRUE(convolution.y.Matches());
 }
 

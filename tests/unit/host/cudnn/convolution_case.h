@@ -1,5 +1,5 @@
-// One convolution as a test describes it, its operands in device memory, and the result that naive
-// loops compute. Data are small integers: every type and every order of summation is exact.
+// Describes one convolution of a test, with its operands in device memory and the result that naive
+// loops compute. Data are small integers, so every type and every order of summation is exact.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -42,8 +42,8 @@ inline cudnnDataType_t ComputeType(DataType type) {
                                    : CUDNN_DATA_FLOAT;
 }
 
-// A tensor or filter on the device with a copy on the host that says what it should hold. Memory
-// between its elements and behind it is part of the copy: nothing may write there.
+// Holds a tensor or filter on the device, with a copy on the host that says what it should hold.
+// The copy includes the memory between elements and behind the last one, where nothing may write.
 class DeviceTensor {
  public:
   static constexpr size_t kSlack = 64;
@@ -133,12 +133,12 @@ inline Values ValuesOf(const DeviceTensor& tensor) {
 struct ConvolutionCase {
   Operation operation = Operation::kForward;
   DataType type = DataType::kFloat;
-  std::optional<DataType> y_type = std::nullopt;  // if it differs from `type`
+  std::optional<DataType> y_type = std::nullopt;  // set if it differs from `type`
   int spatial = 2;
   Layout layout = Layout::kNchw;
   Index x = {2, 4, 1, 6, 5};
   Index w = {4, 4, 1, 3, 2};
-  // Padding behind the last pixel in addition to `pad`; only graphs have it.
+  // More padding at the end of each axis, in addition to `pad`; only graphs have it.
   std::array<int, 3> more_pad = {0, 0, 0};
   std::array<int, 3> pad = {0, 0, 0}, stride = {1, 1, 1}, dilation = {1, 1, 1};
   int groups = 1;
@@ -177,7 +177,7 @@ struct Operand {
   void* data;
 };
 
-// Handle and descriptors of a case.
+// Owns the handle, the descriptors and the tensors of a case.
 class Convolution {
  public:
   explicit Convolution(const ConvolutionCase& c)
@@ -203,7 +203,7 @@ class Convolution {
         c.flip ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION, ComputeType(c.type)));
     cudnnSetConvolutionGroupCount(conv_desc, c.groups);
   }
-  // Fills the tensors with random values.
+  // Also fills the tensors with random values.
   Convolution(const ConvolutionCase& c, unsigned seed) : Convolution(c) {
     std::mt19937 random(seed);
     FillAll(random);
@@ -251,7 +251,7 @@ class Convolution {
     return RunAt(algorithm, workspace, workspace_bytes, x.data, w.data, y.data);
   }
 
-  // Runs on operands at other addresses.
+  // Runs on operands at the given addresses.
   cudnnStatus_t RunAt(int algorithm, void* workspace, size_t workspace_bytes, void* x_data,
                       void* w_data, void* y_data) {
     const float alpha32 = static_cast<float>(problem.alpha),
@@ -273,7 +273,7 @@ class Convolution {
                                                            : w;
   }
 
-  // Writes what the call must leave into the result's host copy.
+  // Writes what a call must compute into the result's host copy.
   void ComputeExpected() {
     DeviceTensor& result = Result();
     std::vector<double> sums(result.bytes.size(), 0);
@@ -318,7 +318,7 @@ class Convolution {
     });
   }
 
-  // Returns n, c, [d,] h, w.
+  // Returns n, c, [d,] h, w of `of`.
   std::vector<int> Pick(const Index& of) const {
     std::vector<int> picked(of.begin(), of.end());
     if (problem.spatial == 2) picked.erase(picked.begin() + 2);
@@ -341,20 +341,20 @@ class Convolution {
   }
 };
 
-// Ends the process; with 0 if a call failed as a device fault and so did a correct one after it.
+// Ends the process, with 0 if the call and a correct call after it both failed as device faults.
 [[noreturn]] inline void ExitByOutcome(cudnnStatus_t status, cudnnStatus_t later) {
   std::fprintf(stderr, "status %d, then %d\n", status, later);
   const auto fault = CUDNN_STATUS_EXECUTION_FAILED_CUDART;
   std::_Exit(status == fault && later == fault ? 0 : 1);
 }
 
-// Executes tests of faults anew, each in a process: a fork would lack the streams' threads.
+// Runs each death test in a new process, because a forked child would lack the threads of streams.
 class DeviceFault : public testing::Test {
  protected:
   DeviceFault() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
-// A workspace with a tail behind what is needed, in which nothing may be written.
+// Holds workspace with a tail behind the bytes that are needed. Nothing may write to the tail.
 struct TailedWorkspace : DeviceMemory {
   explicit TailedWorkspace(size_t need) : DeviceMemory(need + kTail), needed(need) {
     EXPECT_OK(cudaMemset(data, kUnwritten, bytes));

@@ -1,5 +1,5 @@
-// Tests the three convolutions against naive loops, exactly, for every combination that the
-// stand-in promises, and that they are asynchronous.
+// Tests that the three convolutions equal naive loops, for every combination that the stand-in
+// promises, and that they are asynchronous.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -36,7 +36,7 @@ std::vector<ConvolutionCase> Geometries(int spatial) {
   return cases;
 }
 
-// Runs every algorithm that serves the case; returns how many did.
+// Runs every algorithm that serves the case. Returns how many do.
 int CheckEveryAlgorithm(const ConvolutionCase& c, std::mt19937& random) {
   int served = 0;
   for (int algorithm = 0; algorithm < AlgorithmCount(c.operation); ++algorithm) {
@@ -85,7 +85,7 @@ TEST_P(NaiveLoops, AgreeForEveryLayoutGeometryAndScale) {
       }
     }
   }
-  // oneDNN has no fp64: algorithm 0 may be alone there.
+  // oneDNN has no fp64, so there may be only algorithm 0 for doubles.
   if (std::get<1>(GetParam()) != DataType::kDouble) {
     EXPECT_GT(served, cases) << "no fast engine ran";
   }
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(All, NaiveLoops,
                                                           DataType::kBfloat16, DataType::kDouble)));
 
 TEST(Convolution, ReturnsBeforeItRunsAndReadsItsScalesAtOnce) {
-  // RunAt's alpha and beta are locals: they are gone before the work starts.
+  // alpha and beta are local variables of RunAt, so they are gone before the work starts.
   ConvolutionCase c{.alpha = 2, .beta = 1};
   Convolution convolution(c, 5);
   const Stream stream;

@@ -1,11 +1,11 @@
-// Tests that the descriptor functions answer as the real library does: status codes, values, and
-// what a refused call leaves behind. Random calls work on a few long-lived descriptors, so that
-// state is compared too.
+// Tests that the descriptor functions answer like the real library: status codes, values, and what
+// a refused call leaves behind. Random calls work on a few long-lived descriptors, so that their
+// state is compared, too.
 //
 // Some calls are left out, because the real library crashes or reads uninitialised memory there:
 // null arrays and result pointers, a two-dimensional NHWC tensor, a vector layout of fewer than two
-// dimensions, a derived descriptor of no image, reading an activation or an OpTensor descriptor
-// that was never set, dividing by a stride of 0 that a refused setter left behind.
+// dimensions, deriving a descriptor from a null one, reading an activation or an OpTensor
+// descriptor that was never set, dividing by a stride of 0 that a refused setter left behind.
 #include <functional>
 
 #include "tests/unit/host/cudnn/random_calls.h"
@@ -56,7 +56,7 @@ class DescriptorConformance : public RandomCalls {
     Call(CUDNN(GetTensorNdDescriptor), twin, requested, Out<cudnnDataType_t>(), Out<int>(),
          Out<int>{12, requested < 2 ? 1 : -1}, Out<int>{12});
   }
-  // Sets what the real library survives, in at least `least` dimensions.
+  // Calls the setter with arguments that the real library survives, in at least `least` dimensions.
   void SetTensorNdEx(const Twin<cudnnTensorDescriptor_t>& twin, int least) {
     const auto format = Format();
     int count = DimCount();
@@ -73,7 +73,7 @@ class DescriptorConformance : public RandomCalls {
   void ConvolutionOutput();
   void PoolingOutput();
 
-  // A row's calls are made in proportion to its weight.
+  // Each row's calls are made in proportion to its weight.
   struct Row {
     int weight;
     void (*make)(DescriptorConformance&);
@@ -197,7 +197,7 @@ void Self::ConvolutionOutput() {
   const auto image = One(tensors_);
   const auto filter = One(filters_);
   if (!StridesDivide(convolution)) return;
-  // Descriptors that fit each other are rare by chance.
+  // Random descriptors rarely fit each other, so most calls get descriptors that do.
   if (Chance(60) && convolution.real && image.real && filter.real) {
     const int spatial = Between(2, 3);
     const int groups = Between(1, 3);

@@ -61,7 +61,8 @@ TEST_P(Elementwise, BackwardBiasSumsPerChannel) {
 }
 
 TEST_P(Elementwise, ActivationsAndTheirSlopes) {
-  // One rounding to the type, on values below 4, after a computation in fp32 or better.
+  // The result is computed in fp32 or better, has a magnitude below 4, and is rounded once to its
+  // type.
   const double tolerance = type_ == DataType::kDouble  ? 1e-13
                            : type_ == DataType::kFloat ? 4e-6
                            : type_ == DataType::kHalf  ? std::ldexp(4, -11)
@@ -91,7 +92,7 @@ TEST_P(Elementwise, ActivationsAndTheirSlopes) {
     DeviceTensor x(kElementwiseDims, layout_, type_), y(kElementwiseDims, layout_, type_),
         dy(kElementwiseDims, layout_, type_), dx(kElementwiseDims, layout_, type_);
     x.Fill(random_);
-    x.ForEach([&](const Index& at) { x.Set(at, x.At(at) + 0.25); });  // off the kinks
+    x.ForEach([&](const Index& at) { x.Set(at, x.At(at) + 0.25); });  // no input is at a bend
     x.Upload();
     dy.Fill(random_);
     ASSERT_OK(cudnnActivationForward(handle_, activation, Scale(1), Describe(x), x.data, Scale(0),
@@ -106,7 +107,7 @@ TEST_P(Elementwise, ActivationsAndTheirSlopes) {
       const double step = 1e-6, value = x.At(at);
       const double slope = (f(value + step) - f(value - step)) / (2 * step);
       EXPECT_NEAR(y.At(at), f(value), tolerance) << "mode " << mode;
-      // The slope may be computed from a rounded y.
+      // The slope may be computed from a rounded y, hence 3 tolerances.
       EXPECT_NEAR(dx.At(at), dy.At(at) * slope, 3 * tolerance + 1e-8) << "mode " << mode;
     });
   }

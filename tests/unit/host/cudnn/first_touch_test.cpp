@@ -1,4 +1,5 @@
-// Tests the stand-in's artificial first-touch cost over sequences of runs.
+// Tests FirstTouch, the artificial cost of runs on another image than before, over sequences of
+// runs.
 #include "shim/host/cudnn/first_touch.h"
 
 #include <gtest/gtest.h>

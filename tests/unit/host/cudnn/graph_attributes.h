@@ -1,4 +1,5 @@
-// The attributes of the graph API's descriptors: their types, and the kind of descriptor they hold.
+// Lists the attributes of the graph API's descriptors, with their types and the kind of descriptor
+// that they hold.
 #pragma once
 
 #include <cudnn.h>
@@ -11,7 +12,7 @@ constexpr Kind kNoChild = CUDNN_BACKEND_ENGINE_DESCRIPTOR;
 
 struct Known {
   int name, type;
-  Kind child = kNoChild;  // the kind that a descriptor attribute holds
+  Kind child = kNoChild;  // kind of the descriptors that the attribute holds
 };
 
 constexpr Kind kTensor = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
@@ -26,7 +27,8 @@ constexpr Kind kVariantPack = CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR;
 constexpr Kind kKnobChoice = CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR;
 constexpr Kind kKnobInfo = CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR;
 
-// For every convolution the attributes from `first` on are ALPHA, BETA, CONV_DESC, W, X and Y.
+// In every convolution the attributes from `first` on are ALPHA, BETA, CONV_DESC, W, X and Y, in
+// this order.
 inline std::vector<Known> ConvolutionAttributes(int first) {
   return {{first, CUDNN_TYPE_FLOAT},
           {first + 1, CUDNN_TYPE_DOUBLE},

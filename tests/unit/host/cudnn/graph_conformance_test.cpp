@@ -1,12 +1,12 @@
-// Tests that the graph API's descriptors answer as the real library's do: status codes, values, and
+// Tests that the graph API's descriptors answer like the real library's: status codes, values, and
 // what a refused call leaves behind. Random calls work on a few long-lived descriptors, from
-// tensors to operation graphs and variant packs, so that state is compared too.
+// tensors to operation graphs and variant packs, so that their state is compared, too.
 //
 // Some calls are left out, because the real library crashes, reads uninitialised memory or mistakes
 // one object for another there: a descriptor of another kind as an attribute, operations passed as
 // another type, masks of pointwise operations, handles, null results, tensors of a negative data
 // type. Others are left out because the libraries differ by design: which engines a graph has, and
-// in what normalised form the operands of a convolution operation are read back from it.
+// the normalised form in which the operands of a convolution operation are read back.
 #include <cstring>
 
 #include "tests/unit/host/cudnn/graph_attributes.h"
@@ -37,7 +37,7 @@ class GraphConformance : public RandomCalls {
       return {
           l[CUDNN(BackendCreateDescriptor)](kind, *side == Sides::kReal ? &twin.real : &twin.ours)};
     });
-    const int knob = CUDNN_KNOB_TYPE_TILE_SIZE;  // the real library leaves it uninitialised
+    const int knob = CUDNN_KNOB_TYPE_TILE_SIZE;  // the real library leaves the type uninitialised
     if (kind == kKnobChoice) {
       Set(twin, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &knob);
     }
@@ -120,8 +120,8 @@ class GraphConformance : public RandomCalls {
     }
   }
 
-  // Random elements for an attribute. Types of less than 8 bytes are packed as 4-byte values, so
-  // that arrays of them hold the same numbers.
+  // Returns random elements for an attribute. Types of less than 8 bytes are packed as 4-byte
+  // values, so that arrays of them hold the same numbers.
   Values Words(int name, int type) {
     Values values;
     for (int64_t& word : values.words) word = Word(name, type);
@@ -183,8 +183,8 @@ void GraphConformance::RandomSet(Kind kind) {
   if (Chance(50)) type = Between(0, 30);
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR || type == CUDNN_TYPE_HANDLE) return;
   const Values values = Words(name, type);
-  // If an attribute cannot be set at all, the real library refuses it before it looks at the
-  // pointer.
+  // If an attribute cannot be set, the real library refuses it before it checks the pointer, so
+  // null would not be compared.
   const bool may_be_null =
       name == attribute.name && type == attribute.type && kind != kKnobInfo && kind != kVariantPack;
   Set(twin, name, type, Count(name), may_be_null && Chance(5) ? nullptr : values.words);
@@ -234,7 +234,8 @@ void GraphConformance::Renew(Kind kind) {
 
 GraphTwin GraphConformance::BuildTensor(int64_t id, const std::vector<int64_t>& dims, int type,
                                         bool is_virtual) {
-  // Tensors take turns, so that an operation's tensors do not replace each other.
+  // The tensors of the pool are replaced in turn, so that the tensors of one operation do not
+  // replace each other.
   GraphTwin& twin = pools_.at(kTensor)[next_tensor_++ % kPool];
   Destroy(twin);
   twin = Create(kTensor);
@@ -254,8 +255,8 @@ GraphTwin GraphConformance::BuildTensor(int64_t id, const std::vector<int64_t>& 
   return twin;
 }
 
-// Builds a convolution whose operands fit each other, or miss by one thing. Such operands are rare
-// by chance.
+// Builds a convolution whose operands fit each other, or fail to in one point. Random operands
+// rarely fit.
 void GraphConformance::BuildConvolution() {
   const int spatial = Between(1, 3);
   const int64_t groups = Chance(70) ? 1 : Between(2, 3);
@@ -300,7 +301,7 @@ void GraphConformance::BuildConvolution() {
   Destroy(operation);
   operation = Create(kind);
   const auto known = AttributesOf(kind);
-  // The attributes come in the order W, X, Y.
+  // Attributes 3 to 5 are W, X and Y; `tensors` has the order x, w, y.
   SetChild(operation, known[2].name, 1, convolution);
   SetChild(operation, known[3].name, 1, tensors[1]);
   SetChild(operation, known[4].name, 1, tensors[0]);

@@ -1,5 +1,5 @@
 // Tests plans of the graph API on the stand-in against naive loops: every engine and knob setting,
-// its workspace, and plans re-batched through their JSON.
+// its workspace, and plans for another batch that are made from their JSON.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -133,7 +133,7 @@ TEST(GraphExecution, RunsInStreamOrderAndIsRecordedInACapture) {
       Captured(stream, [&] { EXPECT_OK(Execute(plan, convolution, workspace.data)); });
   cudaDeviceSynchronize();
   EXPECT_TRUE(convolution.Result().Matches()) << "a captured plan has not run";
-  convolution.x.Fill(random);  // the replay sees what the memory holds by then
+  convolution.x.Fill(random);  // the replay must read the new x
   cudaDeviceSynchronize();
   exec.Run(stream);
   convolution.ComputeExpected();
@@ -148,7 +148,7 @@ TEST(GraphExecution, RunsInStreamOrderAndIsRecordedInACapture) {
   EXPECT_TRUE(convolution.Result().Matches());
 }
 
-// cudnn-frontend's samples of dynamic shapes do this.
+// cudnn-frontend's samples of dynamic shapes share a kernel cache like this.
 TEST(GraphExecution, GraphsOfDynamicShapesShareAKernelCache) {
   std::mt19937 random(13);
   Descriptor cache(CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR);
@@ -179,8 +179,8 @@ TEST(GraphExecution, GraphsOfDynamicShapesShareAKernelCache) {
   }
 }
 
-// cudnn-frontend's Graph::deserialize warms a plan up like this: in a capture that is thrown away,
-// with one small buffer for everything.
+// cudnn-frontend's Graph::deserialize warms up a plan like this: in a capture that it discards,
+// with one small buffer in place of all tensors.
 TEST(GraphExecution, WrongMemoryInACaptureIsAnErrorOfThatCallAlone) {
   Convolution convolution(ConvolutionCase{}, 11);
   Plan plan;

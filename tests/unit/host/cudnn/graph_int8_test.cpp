@@ -1,4 +1,4 @@
-// Tests convolutions of 8-bit integers, exact in every type of result, in both APIs.
+// Tests that convolutions of 8-bit integers are exact in every result type and in both APIs.
 #include "tests/unit/host/cudnn/backend_graph.h"
 
 namespace hostgpu::test {
@@ -13,7 +13,7 @@ ConvolutionCase Int8Case(DataType y_type) {
           .pad = {0, 1, 1}};
 }
 
-// Sums exceed the range of int8.
+// Fills x and w with numbers from -128 to 127, so that sums exceed the range of int8.
 void FillLarge(Convolution& c) {
   std::mt19937 random(7);
   std::uniform_int_distribution<int> values(-128, 127);
@@ -62,7 +62,8 @@ TEST(GraphInt8, SumsBeyondTheIntegersOfFp32AreExact) {
   EXPECT_TRUE(convolution.y.Matches());
 }
 
-// cudnn-frontend's sample does this: the accumulated result is virtual, and copied.
+// cudnn-frontend's sample has such a graph: the accumulated result is virtual, and an identity
+// copies it.
 TEST(GraphInt8, AVirtualResultKeepsItsType) {
   Convolution c(Int8Case(DataType::kInt32));
   FillLarge(c);

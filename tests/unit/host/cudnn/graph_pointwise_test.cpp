@@ -1,5 +1,5 @@
-// Tests what the stand-in's graphs compute beside the convolution: every activation it accepts, a
-// residual and a bias fused after a convolution, scalars passed by value.
+// Tests what the stand-in's graphs compute beside the convolution: every activation that they
+// accept, a residual and a bias fused behind a convolution, scalars passed by value.
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -14,7 +14,7 @@ constexpr int kX = CUDNN_ATTR_OPERATION_POINTWISE_XDESC, kB = CUDNN_ATTR_OPERATI
               kDx = CUDNN_ATTR_OPERATION_POINTWISE_DXDESC,
               kDy = CUDNN_ATTR_OPERATION_POINTWISE_DYDESC;
 
-// Packed fp32, 2x3x4x5.
+// Tensors are packed fp32 of 2x3x4x5 elements.
 constexpr int kElements = 120;
 const std::vector<int> kGraphDims = {2, 3, 4, 5}, kGraphStrides = {60, 20, 5, 1};
 
@@ -61,7 +61,7 @@ std::vector<float> Compute(int mode, const GraphBuilder::Parameters& parameters,
   return memory.back().Read(kElements);
 }
 
-// Steps of 0.05 that miss every bend of a function below.
+// Returns steps of 0.05 that miss every bend of the functions below.
 std::vector<float> Steps(double from) {
   std::vector<float> values;
   for (int i = 0; i < kElements; ++i) values.push_back(static_cast<float>(from + 0.05 * i));
@@ -83,8 +83,8 @@ struct Activation {
   double (*function)(double);
 };
 
-// Formulas of cuDNN's documentation, in fp64. Where there is another way to compute one, it is not
-// the stand-in's.
+// These are the formulas of cuDNN's documentation, in fp64. Where a function can be computed in
+// several ways, the formula is not the stand-in's own.
 const std::vector<Activation>& Activations() {
   static const auto* const activations = new std::vector<Activation>{
       {CUDNN_POINTWISE_RELU_FWD,
@@ -138,8 +138,9 @@ const std::vector<Activation>& Activations() {
   return *activations;
 }
 
-// The bound for fp32 functions of values up to 3 in magnitude, whose arguments are rounded too: e^x
-// has the largest slope against its value.
+// Bounds the error of fp32 functions, relative to their value, with arguments of up to 3 in
+// magnitude that are rounded, too. It is largest for e^x, which multiplies the argument's rounding
+// by the argument.
 constexpr double kTolerance = 16 * 0x1p-24;
 
 TEST(GraphPointwise, EveryActivationIsItsFormula) {
@@ -199,8 +200,8 @@ TEST(GraphPointwise, FunctionsOfPositiveNumbers) {
 
 constexpr int64_t kIdX = 1, kIdW = 2, kIdY = 3, kIdResidual = 4, kIdBias = 5, kIdScale = 6;
 
-// Computes y = relu((convolution + kResidualScale * residual) + bias) * scale as a user fuses it,
-// with the scale passed by value.
+// Computes y = relu((convolution + kResidualScale * residual) + bias) * scale, fused as users do
+// it, with the scale passed by value.
 struct FusedPlan {
   static constexpr double kResidualScale = 2;
 
@@ -254,7 +255,7 @@ struct FusedPlan {
         workspace);
   }
 
-  // Writes what a run with the scale `scaled_by` leaves into y's host copy.
+  // Writes the result of a run with the scale `scaled_by` into y's host copy.
   void ComputeExpected(double scaled_by) {
     convolution.ComputeExpected();
     convolution.y.ForEach([&](const Index& at) {
@@ -333,8 +334,8 @@ TEST(GraphPointwise, NothingBehindTheWorkspaceIsTouched) {
 }
 
 TEST(GraphPointwise, AnOperandTakesThePointersItsAlignmentAllows) {
-  // The residual is declared as aligned to single elements: the engine without demands of its own
-  // takes it at any of them.
+  // The residual is declared with the alignment of single elements. Engine 0 demands no more, so it
+  // runs with a residual at any element.
   FusedPlan fused(ConvolutionCase{}, sizeof(float));
   Plan plan;
   ASSERT_TRUE(plan.Build(fused.graph, 0, 0));

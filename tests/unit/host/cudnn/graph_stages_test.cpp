@@ -1,4 +1,4 @@
-// Tests graphs with something before the convolution, and with sums over channels or a
+// Tests graphs that have operations before the convolution, or sums over channels or a
 // concatenation behind it, against plain loops on small integers.
 #include <algorithm>
 
@@ -14,7 +14,7 @@ constexpr auto kStatistics = CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR;
 constexpr auto kConcatenation = CUDNN_BACKEND_OPERATION_CONCAT_DESCRIPTOR;
 constexpr auto kGradients = CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR;
 
-// A graph that is being built, and what it runs with.
+// Holds a graph that is being built, and the tensors with which it runs.
 struct StagedGraph {
   explicit StagedGraph(const ConvolutionCase& c) : convolution(c) {
     std::mt19937 random(23);
@@ -31,7 +31,7 @@ struct StagedGraph {
     return builder.Tensor(next_virtual++, type, convolution.Pick(like.dims),
                           convolution.Pick(like.strides), {16, true});
   }
-  // A tensor with one value for each channel.
+  // Makes a tensor with one value for each channel.
   DeviceTensor& Channels(int channels, DataType type) {
     std::mt19937 random(static_cast<unsigned>(per_channel.size()));
     DeviceTensor& tensor =
@@ -71,7 +71,7 @@ std::vector<ConvolutionCase> StagedCases(Operation operation) {
   return cases;
 }
 
-// x becomes relu(x * scale + bias), which the host copy of x then holds.
+// Adds relu(x * scale + bias) before the convolution, and writes it to the host copy of x.
 Descriptor& ScaleBiasRelu(StagedGraph& g) {
   DeviceTensor& x = g.convolution.x;
   DeviceTensor& scale = g.Channels(x.dims[1], x.type);
@@ -135,7 +135,8 @@ TEST(GraphStages, ScaleBiasReluBeforeAGradientOfTheFilter) {
   }
 }
 
-// The convolution's result comes before a tensor that is in its place already, or is copied there.
+// The convolution's result comes first, then another tensor, which lies in the output already
+// (`in_place`) or is copied there.
 TEST(GraphStages, ConcatenationOfChannels) {
   for (const bool in_place : {true, false}) {
     for (const ConvolutionCase& c : StagedCases(Operation::kForward)) {
@@ -216,14 +217,15 @@ TEST(GraphStages, GradientsOfBatchNormalisation) {
     });
     EXPECT_EQ(of_scale, outputs[0]->At(at_channel));
     EXPECT_EQ(of_bias, outputs[1]->At(at_channel));
-    // The three other outputs make dx from dy and x, by the formula of batch normalisation.
+    // The three other outputs are factors that give dx from dy and x, by the formula of batch
+    // normalisation.
     dy.ForEach([&](const Index& at) {
       if (at[1] != channel) return;
       const double normalised = (x.At(at) - m) * r;
       const double dx = s * r * (dy.At(at) - of_bias / count - normalised * of_scale / count);
       const double made = outputs[2]->At(at_channel) * dy.At(at) +
                           outputs[3]->At(at_channel) * x.At(at) + outputs[4]->At(at_channel);
-      // Three fp32 factors, of terms no larger than 64.
+      // The sum has three terms of at most 64 in magnitude, with factors rounded to fp32.
       EXPECT_NEAR(dx, made, 4 * 64 * 0x1p-24);
     });
   }
@@ -250,7 +252,7 @@ TEST(GraphStages, ShapesThatDoNotFitAreRefused) {
   EXPECT_EQ(concatenation.Finalize(), CUDNN_STATUS_BAD_PARAM);
 }
 
-// A virtual tensor has no memory that could be its place in the output.
+// A virtual tensor has no memory, so it cannot lie in the output already.
 TEST(GraphStages, AVirtualTensorIsNotInPlace) {
   ConvolutionCase c;
   StagedGraph g(c);

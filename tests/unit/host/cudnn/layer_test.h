@@ -1,5 +1,5 @@
-// What the tests of a network's other layers share: every element type and layout, descriptors, and
-// scaling factors that are gone when the work runs.
+// Provides all element types and layouts, descriptors and scaling factors for tests of layers other
+// than convolutions. The scaling factors are overwritten before the work runs.
 #pragma once
 
 #include <limits>
@@ -23,7 +23,7 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
     cudnnDestroy(handle_);
   }
 
-  // Four dimensions leave out the depth, which is 1.
+  // With 4 dimensions the depth, which must be 1, is left out.
   cudnnTensorDescriptor_t Describe(const DeviceTensor& tensor, int dim_count = 5) {
     std::vector<int> dims(tensor.dims.begin(), tensor.dims.end());
     std::vector<int> strides(tensor.strides.begin(), tensor.strides.end());
@@ -39,7 +39,7 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
     return descriptor;
   }
 
-  // A scaling factor of the width the type asks for.
+  // Returns a scaling factor as a double if the data are doubles, else as a float.
   const void* Scale(double value) {
     doubles_.push_back(std::make_unique<double>(value));
     floats_.push_back(std::make_unique<float>(static_cast<float>(value)));
@@ -47,7 +47,8 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
                                       : floats_.back().get();
   }
 
-  // Makes `call` while the stream is held up: it must return at once, and have read the factors.
+  // Makes `call` while a gate holds the stream: the call must return at once, and have read the
+  // factors.
   template <class Call>
   cudnnStatus_t Enqueue(const Call& call) {
     Gate gate;
@@ -60,7 +61,7 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
     return status;
   }
 
-  // Real values in [-2, 2], as the types hold them.
+  // Fills the tensors with real values in [-2, 2], rounded to their types.
   template <class... Tensors>
   void FillReal(Tensors&... tensors) {
     std::uniform_real_distribution<double> values(-2, 2);
@@ -74,7 +75,7 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
     tensor.ForEach([&](const Index& at) { tensor.Set(at, value); });
     tensor.Upload();
   }
-  // The finite difference of loss(), which reads `value`.
+  // Returns the central difference of loss(), which reads `value`.
   template <class Loss>
   static double Slope(double& value, const Loss& loss) {
     constexpr double kStep = 1e-5;
@@ -86,7 +87,7 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
     value = here;
     return (above - below) / (2 * kStep);
   }
-  // A few roundings, in fp32 or better and one to the type, of values below `magnitude`.
+  // Allows for a few roundings in fp32 or better and one to the type, of values below `magnitude`.
   double Tolerance(double magnitude) const {
     return magnitude * (type_ == DataType::kDouble  ? 1e-13
                         : type_ == DataType::kFloat ? 1e-6

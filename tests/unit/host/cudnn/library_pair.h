@@ -1,5 +1,5 @@
-// The real cuDNN and the stand-in side by side in one process. Descriptor functions of the real
-// library work without a GPU, so that the stand-in's can be compared with them.
+// Loads the real cuDNN and the stand-in into one process. Descriptor functions of the real library
+// work without a GPU, so the stand-in's can be compared with them.
 #pragma once
 
 #include <cudnn.h>
@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-// A function of cuDNN by its name: CUDNN(Create) is cudnnCreate.
+// Names a function of cuDNN: CUDNN(Create) is cudnnCreate.
 template <class Type>
 struct CudnnFunction {
   const char* name;
@@ -19,7 +19,7 @@ struct CudnnFunction {
 
 class Library {
  public:
-  // Returns why the library cannot be used, or nothing.
+  // Returns why the library cannot be used, or an empty text.
   std::string Load(const char* path) {
     library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     return library_ == nullptr ? dlerror() : std::string();
@@ -35,7 +35,7 @@ class Library {
   void* library_ = nullptr;
 };
 
-// Both libraries, loaded once. Skips the test where the real one is absent.
+// Loads both libraries once. Skips the test if there is no real one.
 class LibraryPair : public testing::Test {
  protected:
   void SetUp() override {

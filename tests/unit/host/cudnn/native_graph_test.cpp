@@ -1,5 +1,5 @@
-// Tests plans that describe themselves as CUDA graphs (cudnnBackendPopulateCudaGraph and its
-// update) on the stand-in, against naive loops.
+// Tests plans that are turned into CUDA graphs (cudnnBackendPopulateCudaGraph and its update) on
+// the stand-in, against naive loops.
 #include <cuda.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace hostgpu::test {
 namespace {
 
-// Gives `call` an application's CUDA graph, which the plan is to fill.
+// Makes `call` with a CUDA graph of the application, which the plan fills.
 using Call = decltype(&cudnnBackendPopulateCudaGraph);
 cudnnStatus_t With(Call call, const Plan& plan, const Convolution& c, void* workspace,
                    CUgraph graph) {
@@ -37,7 +37,7 @@ TEST(NativeGraph, OfEveryEngineThatSaysSoComputesWhenItIsLaunched) {
     for (int64_t index = 0; index < 4; ++index) {
       SCOPED_TRACE("operation " + std::to_string(static_cast<int>(operation)) + " engine " +
                    std::to_string(index));
-      // Winograd takes this shape, too.
+      // Winograd serves this shape, too.
       ConvolutionCase c{.operation = operation,
                         .x = {2, 16, 1, 8, 8},
                         .w = {16, 16, 1, 3, 3},
@@ -68,7 +68,8 @@ TEST(NativeGraph, OfEveryEngineThatSaysSoComputesWhenItIsLaunched) {
       populated.Run(nullptr);
       first.ComputeExpected();
       EXPECT_TRUE(first.Result().Matches());
-      // The node gets other operands; what was instantiated before keeps its own.
+      // Update gives the node other operands; an executable graph that was instantiated before
+      // keeps its own.
       ASSERT_OK(Update(plan, second, other_workspace.data, graph));
       EXPECT_EQ(graph.Nodes(), 1u);
       populated.Run(nullptr);
@@ -104,7 +105,7 @@ TEST(NativeGraph, TakesOnlyAGraphOfItsOwn) {
   EXPECT_EQ(Update(other, convolution, workspace.data, graph),
             CUDNN_STATUS_BAD_PARAM_CUDA_GRAPH_MISMATCH);
   EXPECT_EQ(Update(plan, convolution, nullptr, empty), CUDNN_STATUS_BAD_PARAM_CUDA_GRAPH_MISMATCH);
-  // A plan is not taken without the workspace that it needs, either.
+  // A plan that needs workspace is refused without any.
   EXPECT_EQ(Populate(other, convolution, nullptr, empty), CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
   EXPECT_EQ(empty.Nodes(), 0u);
   hostgpuInjectFault("native", 1);

@@ -1,4 +1,4 @@
-// Tests cudnnOpTensor against naive loops, exactly: operands are small integers.
+// Tests that cudnnOpTensor equals naive loops. Operands are small integers, so results are exact.
 #include <cmath>
 
 #include "tests/unit/host/cudnn/layer_test.h"

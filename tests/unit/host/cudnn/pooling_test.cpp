@@ -1,5 +1,5 @@
-// Tests pooling against naive loops. Data are small integers, and the windows that average hold a
-// power of two elements wherever they stand: every result is exact up to its one rounding.
+// Tests pooling against naive loops. Data are small integers, and windows that average always hold
+// a power of two elements, so every result is exact up to its one rounding.
 #include <cmath>
 #include <map>
 
@@ -11,7 +11,7 @@ namespace {
 struct PoolingCase {
   cudnnPoolingMode_t mode;
   int dim_count;
-  std::array<int, 3> window, pad, stride;  // depth, height, width
+  std::array<int, 3> window, pad, stride;  // along depth, height, width
 };
 
 const PoolingCase kCases[] = {
@@ -175,11 +175,11 @@ TEST_P(PoolingTest, NaNsArePropagatedOnlyOnDemand) {
 
 TEST_P(PoolingTest, RefusesWhatItWouldNotComputeAsTheRealLibraryDoes) {
   DeviceTensor x({2, 3, 1, 6, 5}, layout_, type_), y({2, 3, 1, 7, 6}, layout_, type_);
-  // A window would lie in the padding alone.
+  // With a padding of 1 a window of one pixel lies in the padding alone.
   ASSERT_OK(cudnnSetPooling2dDescriptor(pooling_, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 1, 1, 1,
                                         1, 1, 1));
   EXPECT_EQ(Forward(x, y, 4), CUDNN_STATUS_NOT_SUPPORTED);
-  // y has two rows too many.
+  // Without padding y has 5 x 4 pixels, not 7 x 6.
   ASSERT_OK(cudnnSetPooling2dDescriptor(pooling_, CUDNN_POOLING_MAX, CUDNN_PROPAGATE_NAN, 2, 2, 0,
                                         1, 1, 1));
   EXPECT_EQ(Forward(x, y, 4), CUDNN_STATUS_BAD_PARAM);

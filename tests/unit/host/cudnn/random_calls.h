@@ -1,4 +1,4 @@
-// Random calls of the descriptor functions, made on both libraries and compared.
+// Makes random calls of descriptor functions on both libraries, and compares them.
 #pragma once
 
 #include <algorithm>
@@ -16,18 +16,18 @@
 
 constexpr int kUntouched = -77;
 
-// One descriptor in both libraries; null in both if a call is made on no descriptor.
+// Holds a descriptor of each library; both are null for a call without a descriptor.
 template <class Handle>
 struct Twin {
   Handle real = nullptr;
   Handle ours = nullptr;
 };
 
-// What a call answered: its status, then every value it may have written.
+// Holds the status of a call, then every value that it may have written.
 using Outcome = std::vector<int64_t>;
 
-// An argument that a call writes: an array of `count` values. The value at `unread` is not
-// compared.
+// Stands for an argument that a call writes: an array of `count` values. The value at `unread` is
+// not compared.
 template <class T>
 struct Out {
   int count = 1;
@@ -52,7 +52,7 @@ class RandomCalls : public LibraryPair {
   int Between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
   bool Chance(int percent) { return Between(1, 100) <= percent; }
 
-  // Values are mostly plausible; at times they make trouble.
+  // Most values are plausible; the others are at limits or beyond them.
   int Extent() {
     if (Chance(82)) return Pick({1, 1, 2, 3, 4, 5, 7, 8, 16, 32, 64});
     return Pick({0, -1, INT_MIN, INT_MAX, 32768, 65536, 46341, 1 << 20, 33, 12});
@@ -100,7 +100,8 @@ class RandomCalls : public LibraryPair {
     return Chance(16) ? Twin<T>{} : pool[Between(0, N - 1)];
   }
 
-  // Runs `call(library, side)` on both and compares. `side` picks the descriptors.
+  // Runs `call(library, side)` on both libraries and compares the outcomes. `side` selects the
+  // descriptors of one library.
   template <class Call>
   void Compare(const char* what, const Call& call) {
     const Outcome real = call(real_, &Sides::kReal);
@@ -120,14 +121,15 @@ class RandomCalls : public LibraryPair {
     return *side == Sides::kReal ? twin.real : twin.ours;
   }
 
-  // Calls `function` of both libraries without comparing.
+  // Calls `function` of both libraries without a comparison.
   template <class... Parameters, class... Arguments>
   void OnBoth(CudnnFunction<cudnnStatus_t (*)(Parameters...)> function, Arguments... arguments) {
     real_[function](Passed<Parameters>(arguments, &Sides::kReal)...);
     ours_[function](Passed<Parameters>(arguments, &Sides::kOurs)...);
   }
-  // Calls `function` of both libraries with these arguments, and compares: descriptors as Twin,
-  // arrays that it reads as std::array, what it writes as Out, all else by value.
+  // Calls `function` of both libraries with these arguments, and compares: descriptors are passed
+  // as Twin, arrays that the function reads as std::array, what it writes as Out, all other
+  // arguments by value.
   template <class... Parameters, class... Arguments>
   void Call(CudnnFunction<cudnnStatus_t (*)(Parameters...)> function, Arguments... arguments) {
     Compare(function.name, [&](const Library& l, const int* side) {

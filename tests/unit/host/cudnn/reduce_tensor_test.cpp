@@ -1,4 +1,5 @@
-// Tests cudnnReduceTensor against naive loops, exactly: operands are small integers.
+// Tests that cudnnReduceTensor equals naive loops. Operands are small integers, so results are
+// exact.
 #include "tests/unit/host/cudnn/layer_test.h"
 
 namespace hostgpu::test {

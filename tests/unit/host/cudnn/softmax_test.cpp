@@ -1,4 +1,5 @@
-// Tests softmax against its definition in fp64, and its gradient against finite differences of it.
+// Tests softmax against its definition in fp64, and its gradient against finite differences of the
+// definition.
 #include <cmath>
 
 #include "tests/unit/host/cudnn/layer_test.h"
@@ -12,7 +13,7 @@ constexpr cudnnSoftmaxAlgorithm_t kAlgorithms[] = {CUDNN_SOFTMAX_FAST, CUDNN_SOF
 constexpr cudnnSoftmaxMode_t kSoftmaxModes[] = {CUDNN_SOFTMAX_MODE_INSTANCE,
                                                 CUDNN_SOFTMAX_MODE_CHANNEL};
 
-// Elements whose exponentials are summed together.
+// Returns the same index for all elements whose exponentials are summed together.
 Index GroupOf(const Index& at, cudnnSoftmaxMode_t mode) {
   if (mode == CUDNN_SOFTMAX_MODE_INSTANCE) return {at[0], 0, 0, 0, 0};
   return {at[0], 0, at[2], at[3], at[4]};

@@ -1,4 +1,4 @@
-// Tests that workspace is really used, and exactly as much as was reported.
+// Tests that algorithms use exactly the workspace that they report.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Tests conversions of 16-bit elements against their definition.
+// Tests conversions of 16-bit elements against the definition of their formats.
 #include "shim/host/engines/element.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ TEST(Element, HalfOfEveryBitPatternWidensToItsValue) {
 }
 
 TEST(Element, FloatsNarrowToTheNearestHalfAndTiesToEven) {
-  for (int bits = 0; bits < 0x7bff; ++bits) {  // neighbours bits, bits + 1, both finite
+  for (int bits = 0; bits < 0x7bff; ++bits) {  // bits and bits + 1 are neighbours, both finite
     const auto low = static_cast<float>(ValueOfHalf(bits));
     const auto high = static_cast<float>(ValueOfHalf(bits + 1));
     const float middle = (low + high) / 2;

@@ -1,6 +1,6 @@
-// Tests every engine against a naive convolution, to the bit. A row is one kind of problem. It runs
-// with all operations, types, layouts and both filter modes, several alpha and beta, and every
-// algorithm that serves it.
+// Tests that every engine equals a naive convolution to the bit. Each test case is one kind of
+// problem, which runs with all operations, types, layouts and both filter modes, several alpha and
+// beta, and every algorithm that serves it.
 #include "shim/host/engines/engine.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array<Blend, 4> kBlends{Blend{1, 0}, {-2, 0}, {1, 1}, {0.5, -3}};
 
-// Runs all algorithms but Winograd, whose transforms round. Returns those that served anything.
+// Runs all algorithms but Winograd, which rounds. Returns those that served anything.
 std::set<int> CheckEverything(const Problem& problem) {
   std::set<int> served;
   uint32_t seed = 1;
@@ -90,7 +90,8 @@ TEST(Engine, StrideOfAnAxisOfOneElementDoesNotMatter) {
   }
 }
 
-// The problems are so large that algorithm 0 cuts every axis of its products, at uneven places.
+// The problems are so large that algorithm 0 cuts every axis of its matrix products into tiles, the
+// last of which are smaller.
 class EngineTiles : public testing::TestWithParam<Problem> {};
 
 TEST_P(EngineTiles, SumsAcrossThem) {

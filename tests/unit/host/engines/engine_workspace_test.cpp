@@ -1,5 +1,5 @@
 // Tests what engines promise beside the result: workspace, determinism, independence of the batch,
-// alignment, several threads at once, and Winograd's larger tolerance.
+// alignment, use by several threads at once, and Winograd's larger tolerance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ TEST(EngineWorkspace, StrideOfAnAxisOfOneElementCostsNothing) {
 }
 
 TEST(EngineWorkspace, ThreeChannelsAreNotPaddedToSixteen) {
-  // An image adds y's 16 channels and at most two copies of x's 3.
+  // An image may add y's 16 channels, two copies of x's 3, and one plane of slack.
   constexpr size_t kPlane = 128 * 128 * sizeof(float);
   for (Operation operation : kOperations) {
     for (Layout layout : kLayouts) {
@@ -90,7 +90,7 @@ TEST(EngineDeterminism, IsReportedAsCudnnReportsIt) {
   }
 }
 
-// Operands are thirds, whose sums round, so that another order of summation shows.
+// Makes operands of thirds, whose sums round, so that another order of summation shows.
 Operands Rounding(const ConvolutionShape& shape) {
   Operands operands = MakeOperands(shape, 5);
   for (auto* values : {&operands.x, &operands.w, &operands.y}) {
@@ -101,8 +101,8 @@ Operands Rounding(const ConvolutionShape& shape) {
   return operands;
 }
 
-// Two orders of one element's sum in fp32 differ by at most twice (terms eps / 2) times the sum of
-// the terms' sizes.
+// Each order of summing an element in fp32 is off by at most (terms * epsilon / 2) times the sum of
+// the terms' magnitudes, so two orders differ by at most twice that.
 double RoundingBound(const ConvolutionShape& shape, const Operands& operands) {
   const auto most = [](const std::vector<double>& values) {
     double largest = 0;
@@ -122,7 +122,7 @@ bool AreWithin(const std::vector<double>& a, const std::vector<double>& b, doubl
                     [&](double one, double other) { return std::abs(one - other) <= bound; });
 }
 
-// Without AVX-512, oneDNN's products sum at the edges of a tile in another order.
+// Without AVX-512, oneDNN's products sum in another order at the edges of a tile.
 TEST(EngineBatch, EveryImageIsComputedAsInAnyOtherBatch) {
   const bool same_order = __builtin_cpu_supports("avx512f") != 0;
   for (const auto& [c, k, size, filter] :
@@ -164,8 +164,8 @@ TEST(EngineDeterminism, RepeatedRunsAgreeToTheBit) {
   }
 }
 
-// Lavin and Gray's transforms for F(4x4, 3x3) multiply by up to 8 and divide by up to 24; the error
-// is below 100 units of fp32 rounding of the sum of magnitudes, here at most 4 a product.
+// Lavin and Gray's transforms for F(4x4, 3x3) multiply by up to 8 and divide by up to 24. The error
+// may be 100 * 2^-24 of the sum of the products' magnitudes, which are at most 2 * 2 = 4 each.
 TEST(EngineWinograd, ServesThreeByThreeWithinItsTolerance) {
   const Problem problem = Square(4, 32, 48, 14, 3);
   int served = 0;

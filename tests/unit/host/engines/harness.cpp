@@ -37,7 +37,7 @@ struct Tensor {
     for (int i = 0; i < 5; ++i) last += (extents[i] - 1) * strides[i];
     return last + 1;
   }
-  // visit(index in dense order, offset in memory)
+  // Calls visit(index in dense order, offset in memory).
   template <class Visit>
   void ForEach(const Visit& visit) const {
     int64_t index = 0;
@@ -62,7 +62,7 @@ int OutputOf(Operation operation) {
   return operation == Operation::kForward ? 2 : operation == Operation::kBackwardData ? 0 : 1;
 }
 
-// Bytes with a guard before and after, aligned to 16 bytes and no more.
+// Holds bytes between two guards, aligned to 16 bytes and no more.
 class Block {
  public:
   explicit Block(size_t bytes) : bytes_(bytes), memory_(bytes + 2 * kGuardBytes + 64, kGuard) {
@@ -110,7 +110,7 @@ std::string Compare(const Tensor& tensor, const std::vector<double>& expected, d
     if (!(std::abs(is - ought) <= tolerance) && wrong++ == 0) {
       problem << "element " << index << " is " << is << ", ought to be " << ought;
     }
-    to[offset] = old[offset];  // what is left to compare is what must not have changed
+    to[offset] = old[offset];  // only what must not have changed is left to compare
   });
   if (wrong > 0) problem << " (" << wrong << " of " << expected.size() << " wrong)";
   if (!(got == before)) problem << " gaps of the output were written";
@@ -136,7 +136,7 @@ std::string RunTyped(const ConvolutionShape& shape, int algorithm, Blend blend,
   }
   Block workspace(*bytes);
   std::fill(workspace.data(), workspace.data() + *bytes,
-            0xFF);  // NaN, so that reading before writing shows
+            0xFF);  // NaN shows an engine that reads before it writes
   if (!Run(shape, algorithm, blend.alpha, blocks[0]->data(), blocks[1]->data(), blocks[2]->data(),
            blend.beta, *bytes > 0 ? workspace.data() : nullptr)) {
     return "Run failed";
@@ -221,8 +221,8 @@ std::vector<double> NaiveConvolution(const ConvolutionShape& s, const Operands& 
   std::vector<double> result(s.operation == Operation::kForward        ? o.y.size()
                              : s.operation == Operation::kBackwardData ? o.x.size()
                                                                        : o.w.size());
-  // Takes every pair (pixel of y, tap) whose pixel of x exists, once; then all images, filters and
-  // channels.
+  // combine() is called once for every pair (pixel of y, tap) whose pixel of x exists, and adds the
+  // products of all images, filters and channels.
   const auto combine = [&](int64_t yp, int64_t wp, int64_t xp) {
     for (int64_t n = 0; n < s.n; ++n)
       for (int64_t k = 0; k < s.k; ++k)

@@ -1,6 +1,6 @@
-// Runs one engine on integer-valued data and compares every byte it could have touched with what a
-// naive convolution in fp64 says. Sums of small integers are exact in fp32, so a result is right to
-// the bit or wrong.
+// Runs one engine on small integers and compares every byte that it could have touched with a naive
+// convolution in fp64. Sums of small integers are exact in fp32, so a result is right to the bit or
+// wrong.
 #pragma once
 
 #include <array>
@@ -20,40 +20,40 @@ constexpr std::array<DataType, 4> kTypes{DataType::kFloat, DataType::kHalf, Data
 constexpr std::array<Operation, 3> kOperations{Operation::kForward, Operation::kBackwardData,
                                                Operation::kBackwardFilter};
 
-// A convolution without type, layout and operation; the extents of y follow.
+// Describes a convolution without type, layout and operation. The extents of y follow from it.
 struct Problem {
   const char* name;
   int64_t n, c, k, groups;
   std::array<int64_t, 3> x, w, pad, stride, dilation;
 };
 
-// kMixed: x NCHW, y NHWC, filter k, h, w, c.
+// With Layout::kMixed x is NCHW, y is NHWC, and the filter has the order k, h, w, c.
 ConvolutionShape MakeShape(const Problem& problem, Operation operation,
                            DataType type = DataType::kFloat, Layout layout = Layout::kNchw,
                            bool flip = false);
 std::string Describe(const Problem& problem, const ConvolutionShape& shape, int algorithm);
 
 struct Operands {
-  std::vector<double> x, w, y;  // dense, n c d h w and k c d h w
+  std::vector<double> x, w, y;  // dense, in the order n c d h w, filters k c d h w
 };
-// Values -2 … 2 by a fixed rule, so that a failure can be repeated.
+// Returns integers from -2 to 2 that follow from the seed, so that a failure can be repeated.
 Operands MakeOperands(const ConvolutionShape& shape, uint32_t seed);
 
-// The convolution that the operation names, dense, before alpha and beta.
+// Returns the dense result of the shape's operation, before alpha and beta.
 std::vector<double> NaiveConvolution(const ConvolutionShape& shape, const Operands& operands);
 
 struct Blend {
   double alpha, beta;
 };
 
-// Runs algorithm `algorithm` and returns what was wrong, "" if nothing: a wrong element of the
-// result, a byte written beside it, beyond WorkspaceBytes or into an input. With beta = 0 the
-// output holds NaN before. `tolerance` is the largest accepted difference of an element.
+// Runs algorithm `algorithm`. Returns "" or what was wrong: a wrong element of the result, or a
+// byte written beside the result, beyond WorkspaceBytes or into an input. With beta = 0 the output
+// holds NaN before. `tolerance` is the largest accepted difference of an element.
 std::string RunAndCompare(const ConvolutionShape& shape, int algorithm, Blend blend,
                           const Operands& operands, const std::vector<double>& convolution,
                           double tolerance = 0);
 
-// Runs and returns the output, dense.
+// Runs the algorithm and returns the dense output.
 std::vector<double> RunEngine(const ConvolutionShape& shape, int algorithm,
                               const Operands& operands);
 

@@ -1,5 +1,5 @@
-// NCCL's own header where it is installed, so that the tests hold the stand-in to its ABI; else the
-// stand-in's.
+// Includes NCCL's own header where it is installed, so that the tests check the stand-in's ABI,
+// else the stand-in's header.
 #pragma once
 
 #include <cuda_runtime_api.h>

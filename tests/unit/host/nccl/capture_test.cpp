@@ -1,10 +1,10 @@
-// Tests operations in CUDA graphs: they run at each launch, not when they are captured.
+// Tests that operations in CUDA graphs run at each launch, and not while they are captured.
 #include "tests/unit/host/nccl/ranks.h"
 
 namespace hostgpu::nccl::testing {
 namespace {
 
-// An executable graph of `body`, captured on the rank's stream.
+// Returns an executable graph of `body`, captured on the rank's stream.
 Executable Captured(const Rank& rank, const std::function<void()>& body) {
   return test::Captured(rank.stream, body, cudaStreamCaptureModeThreadLocal);
 }
@@ -28,8 +28,8 @@ TEST(Capture, RunsAtEachLaunch) {
   });
 }
 
-// An operation enqueued behind a graph on its stream does not keep the graph's operations from
-// running.
+// An operation that is enqueued behind a graph on the same stream must not keep the graph's
+// operations from running.
 TEST(Capture, MixesWithCallsOnTheSameStream) {
   WithRanks(2, [](Rank& rank) {
     const Array<int> a(100, 1), b(100, 1);

@@ -13,7 +13,7 @@
 namespace hostgpu::nccl::testing {
 namespace {
 
-constexpr size_t kCount = 5003;  // no multiple of tiles, parts or ranks
+constexpr size_t kCount = 5003;  // a prime, so neither ranks nor tiles divide it
 
 template <class T>
 struct TypeOf;
@@ -50,7 +50,7 @@ T FromDouble(double value) {
   }
 }
 
-// The value of `rank` at `i`.
+// Returns element `i` of the input of `rank`.
 template <class T>
 T Value(int rank, size_t i) {
   const size_t mixed = (i * 2654435761u + static_cast<size_t>(rank) * 40503u) >> 7;
@@ -58,7 +58,7 @@ T Value(int rank, size_t i) {
   const bool negative = std::numeric_limits<T>::is_signed && mixed / 2 % 2;
   return FromDouble<T>(negative ? -magnitude : magnitude);
 }
-// std::numeric_limits does not know CUDA's types.
+// These convert from float, because std::numeric_limits does not know CUDA's types.
 template <>
 __half Value<__half>(int rank, size_t i) {
   return __half(Value<float>(rank, i));
@@ -94,7 +94,7 @@ double Expected(ncclRedOp_t op, int ranks, size_t i) {
   return std::is_integral_v<T> ? std::trunc(result / ranks) : result / ranks;
 }
 
-// Half of the distance between a type's numbers above 1; 0 for whole numbers.
+// Returns the largest relative error of rounding to T; 0 for integers.
 template <class T>
 double UnitRoundoff() {
   if constexpr (std::is_same_v<T, __half>) {
@@ -106,8 +106,9 @@ double UnitRoundoff() {
   }
 }
 
-// An average sums rounded products with a rounded share: the share itself, each product and each
-// partial sum (of at most 2 in magnitude) is rounded once. All else is exact.
+// An average multiplies each value by a rounded share and sums the products. The share, each
+// product and each partial sum (of at most 2 in magnitude) are rounded once. All other operations
+// are exact.
 template <class T>
 double Tolerance(ncclRedOp_t op, int ranks) {
   const bool power_of_two = (ranks & (ranks - 1)) == 0;
@@ -195,7 +196,7 @@ TYPED_TEST(Reductions, GiveWhatLoopsGive) {
   }
 }
 
-// 8-bit floats are only moved.
+// The test gathers 8-bit floats, which the stand-in moves without computing with them.
 TEST(Collectives, AllGatherPutsEachRanksPartWhereItBelongs) {
   for (int ranks = 1; ranks <= kDevices; ++ranks) {
     WithRanks(ranks, [](Rank& rank) {
@@ -263,8 +264,8 @@ TEST(Collectives, NothingToReduceWaitsForNobody) {
   });
 }
 
-// A group has a collective and messages between ranks, which rank 0 calls in another order than the
-// others.
+// The group has a collective and messages between ranks. Rank 0 calls them in another order than
+// the other ranks.
 TEST(Collectives, OfOneGroupProgressTogetherWithMessages) {
   WithRanks(3, [](Rank& rank) {
     const Array<int> a(Values<int>(rank.rank, kCount)), b(Values<int>(rank.rank, kCount));

@@ -1,4 +1,4 @@
-// Tests making and ending communicators, and what they leave behind.
+// Tests how communicators are made and destroyed, and that nothing of them is left afterwards.
 #include <dirent.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -160,7 +160,7 @@ TEST(Communicator, ConfigurationIsChecked) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;
   EXPECT_NCCL(ncclCommDestroy(Alone(&config)));
-  // In a program built with NCCL 2.14 the configuration ended after the blocking attribute.
+  // In NCCL 2.14 the configuration ended after `blocking`, with 4 bytes of padding.
   ncclConfig_t old = NCCL_CONFIG_INITIALIZER;
   old.size = offsetof(ncclConfig_t, blocking) + sizeof old.blocking + 4;
   old.version = 21400;
@@ -231,8 +231,8 @@ TEST(Communicator, IsNotThatOfAForkedChild) {
   EXPECT_NCCL(ncclCommDestroy(comm));
 }
 
-// Behind its magic number an id holds a process, the number of the board's file in it, and an
-// inode.
+// Behind its magic number an id holds the process (byte 8), the number of the board's file in it
+// (byte 12), and an inode (byte 16).
 TEST(Communicator, AnIdOfNoOpenBoardIsRefused) {
   const ncclUniqueId id = NewId();
   EXPECT_CUDA(cudaSetDevice(0));
@@ -255,9 +255,9 @@ std::set<std::string> FilesIn(const char* folder) {
   return names;
 }
 
-// Runs in a process of its own: other tests' threads do not open or close anything here.
+// The test runs in a process of its own, in which no other test opens or closes files.
 int LeaveNothing(Part& part) {
-  WithRanks(kDevices, [](Rank&) {});  // makes whatever is made once
+  WithRanks(kDevices, [](Rank&) {});  // makes what is made once for a process
   const std::set<std::string> shared = FilesIn("/dev/shm");
   const size_t open = FilesIn("/proc/self/fd").size();
   WithRanks(kDevices, [](Rank& rank) {

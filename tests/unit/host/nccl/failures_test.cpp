@@ -1,5 +1,5 @@
-// Tests what goes wrong between ranks: it is an error of the communicator within about a second,
-// nothing hangs, and what was to be received stays as it was.
+// Tests failures between ranks: each becomes an error of the communicator within about a second,
+// nothing hangs, and memory that was to receive stays as it was.
 #include <signal.h>
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace hostgpu::nccl::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kSoon{5};  // "within about a second", on a busy machine
+constexpr std::chrono::seconds kSoon{5};  // allows "about a second" on a busy machine
 
 constexpr size_t kNumbers = 4096;
 constexpr int kUntouched = 77;
@@ -65,7 +65,7 @@ TEST(Failures, AbortReleasesAStreamThatWaits) {
   });
 }
 
-// Rank 2 aborts in the middle of a collective of three ranks, in which it never takes part.
+// Rank 2 aborts, and never takes part in the collective that ranks 0 and 1 have begun.
 TEST(Failures, AnAbortedRankFailsThoseThatNeedIt) {
   WithRanks(3, [](Rank& rank) {
     const Array<int> array(kNumbers, kUntouched);
@@ -91,7 +91,7 @@ TEST(Failures, ADestroyedRankFailsThoseThatNeedIt) {
   });
 }
 
-// Ends this process as a crash would, a moment from now.
+// Kills this process after `moment`, as a crash would.
 void DieSoon(std::chrono::milliseconds moment) {
   std::thread([moment] {
     std::this_thread::sleep_for(moment);
@@ -99,7 +99,7 @@ void DieSoon(std::chrono::milliseconds moment) {
   }).detach();
 }
 
-// Rank 1 dies while rank 0 waits in a receive; the argument says what they do before.
+// Rank 1 dies while rank 0 waits in a receive. The argument says what both do before.
 int Survive(Part& part) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
@@ -133,8 +133,8 @@ TEST(Failures, AKilledProcessIsMissed) {
   }
 }
 
-// Rank 1 dies at some moment of an endless exchange. What rank 0 was receiving then is whole, or as
-// it was.
+// Rank 1 dies at some moment of an endless exchange. The array that rank 0 receives at that time
+// must be whole or untouched.
 int Exchange(Part& part) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
@@ -185,7 +185,7 @@ TEST(Failures, AProcessKilledWhileTheCommunicatorIsMadeFailsTheOthers) {
   Rank rank{0, 3, nullptr, nullptr};
   EXPECT_CUDA(cudaSetDevice(0));
   EXPECT_EQ(ncclCommInitRankConfig(&rank.comm, 3, id, 0, &config), ncclInProgress);
-  // A process that dies before it has come is followed by another.
+  // A process that dies before it has joined is not noticed, so another one follows.
   for (int victim = 0; victim < 20 && rank.AsyncError() == ncclInProgress; ++victim) {
     Process({"die while it is made", 1, 3}, id).Wait();
     for (int look = 0; look < 10 && rank.AsyncError() == ncclInProgress; ++look) {

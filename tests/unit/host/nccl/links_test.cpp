@@ -1,5 +1,5 @@
 // Tests HOSTGPU_NCCL_DELAY_US, HOSTGPU_NCCL_BANDWIDTH, HOSTGPU_NCCL_SERIAL and
-// HOSTGPU_NCCL_VERSION, each in processes of its own, since they are read once.
+// HOSTGPU_NCCL_VERSION. A process reads them once, so each test has processes of its own.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -13,10 +13,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kMillisecond{1};
-constexpr size_t kMebibyte = 1 << 18;  // of int
+constexpr size_t kMebibyte = 1 << 18;  // elements of int in 1 MiB
 
-// Makes a role's call between two ranks, in whichever direction: it is not done before `argument`
-// milliseconds have passed since this rank was ready.
+// Makes `call` between two ranks. Checks that it takes at least `part.argument` milliseconds on
+// this rank.
 int TakeTime(Part& part, const std::function<ncclResult_t(const Rank&)>& call) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
@@ -70,8 +70,8 @@ TEST(Links, AddDelayAndTime) {
   EXPECT_EQ(RunRanks("send two", 2, "250", both), std::vector<int>(2, 0));
 }
 
-// Rank 0 aborts while its message is under way, and then overwrites what it sent: rank 1 receives
-// nothing.
+// Rank 0 aborts while its message is under way, and then overwrites what it sent. Rank 1 must
+// receive nothing.
 int Overwrite(Part& part) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
@@ -97,7 +97,7 @@ TEST(Links, BringNothingOfARankThatAborts) {
             std::vector<int>(2, 0));
 }
 
-// Two communicators of the same two ranks, each with a stream.
+// Holds two communicators of the same two ranks, each with a stream.
 struct Pair {
   Pair(const Rank& rank, const ncclUniqueId& id) : first(rank), second(rank) {
     second.stream = other;
@@ -111,8 +111,8 @@ struct Pair {
   const Array<int> a{100, 1}, b{100, 1};
 };
 
-// If links are serial, the second communicator's operation waits for the first one's, whose other
-// rank comes late.
+// If links are serial, the operation of the second communicator waits for that of the first one,
+// which rank 1 enqueues late.
 int TakeTurns(Part& part) {
   const bool serial = part.argument == "serial";
   Barrier barrier(2);
@@ -120,12 +120,12 @@ int TakeTurns(Part& part) {
   WithRanks(2, [&](Rank& rank) {
     Pair pair(rank, id);
     if (rank.rank == 0) pair.ReduceOnFirst();
-    std::this_thread::sleep_for(4 * kMoment);  // the first operation has begun
+    std::this_thread::sleep_for(4 * kMoment);  // rank 0 has begun the first operation by now
     pair.ReduceOnSecond();
     std::this_thread::sleep_for(4 * kMoment);
     if (serial) {
       EXPECT_EQ(cudaStreamQuery(pair.second.stream), cudaErrorNotReady);
-      barrier.Wait();  // an abort ends it for the other rank, too
+      barrier.Wait();  // both have looked before an abort ends the operation
       EXPECT_NCCL(ncclCommAbort(std::exchange(pair.second.comm, nullptr)));
     } else {
       EXPECT_EQ(pair.b.Read(pair.second.stream), std::vector<int>(100, 2));
@@ -142,7 +142,7 @@ TEST(Links, OfOneDeviceAreUsedTogether) {
   EXPECT_EQ(RunRanks("take turns", 1, ""), std::vector<int>{0});
 }
 
-// On a GPU the first operation would hold the multiprocessors.
+// On a GPU the first operation would occupy the multiprocessors.
 TEST(Links, OfOneDeviceServeOneOperationAtATimeWhereSerial) {
   EXPECT_EQ(RunRanks("take turns", 1, "serial", {{"HOSTGPU_NCCL_SERIAL", "1"}}),
             std::vector<int>{0});

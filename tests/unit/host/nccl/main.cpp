@@ -1,4 +1,4 @@
-// Runs the tests, or plays one rank of them.
+// Runs the tests, or plays one rank if the arguments name a role.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Tests ncclSend and ncclRecv: what meets what, what waits for what, and what does not.
+// Tests ncclSend and ncclRecv: which calls match, and which calls wait for each other.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -64,7 +64,7 @@ TEST(Messages, OfOneGroupDoNotWaitForEachOther) {
   WithRanks(kDevices, [](Rank& rank) {
     std::vector<std::unique_ptr<Array<int>>> from, to;
     EXPECT_NCCL(ncclGroupStart());
-    for (int peer = 0; peer < rank.ranks; ++peer) {  // itself, too
+    for (int peer = 0; peer < rank.ranks; ++peer) {  // includes the rank itself
       from.push_back(std::make_unique<Array<int>>(Numbers(30000, 100 * rank.rank + peer)));
       to.push_back(std::make_unique<Array<int>>(30000, -1));
       EXPECT_NCCL(SendArray(rank, *from.back(), peer));
@@ -128,8 +128,8 @@ TEST(Messages, ToOneselfNeedBothSidesInOneGroup) {
   });
 }
 
-// One communicator's operations keep their order, on which the other rank relies, on streams that
-// know nothing of each other.
+// All operations of one communicator keep their order, also on streams that do not wait for each
+// other. The other rank relies on that order.
 TEST(Messages, OfSeveralStreamsKeepTheirOrder) {
   WithRanks(2, [](Rank& rank) {
     const Stream other;
@@ -160,7 +160,7 @@ TEST(Messages, OfOneGroupOnTwoStreamsHoldBoth) {
   });
 }
 
-// The two ranks enqueue the operations of two communicators in opposite orders, on two streams.
+// The two ranks enqueue operations of two communicators in opposite orders, on two streams.
 TEST(Messages, OfSeveralCommunicatorsDoNotWaitForEachOther) {
   const ncclUniqueId id = NewId();
   WithRanks(2, [&](Rank& rank) {
@@ -188,7 +188,7 @@ TEST(Messages, WaitForTheirStream) {
       EXPECT_NCCL(SendArray(rank, array, peer));
       EXPECT_NCCL(ReceiveArray(rank, other, peer));
       EXPECT_NCCL(ncclGroupEnd());
-      // The sender may write its memory again when its stream has come here.
+      // Behind the group in its stream, the sender may overwrite the memory that it sent.
       EXPECT_CUDA(cudaMemsetAsync(array.data(), 255, array.bytes(), rank.stream));
       const std::vector<int> got = other.Read(rank.stream);
       EXPECT_EQ(got, std::vector<int>(100000, 0x01010101 * (round + peer)));
@@ -196,7 +196,7 @@ TEST(Messages, WaitForTheirStream) {
   });
 }
 
-// One message of a round: `size` numbers that tell where they come from.
+// Describes one message of a round: `size` numbers from `first` on.
 struct Drawn {
   int from, to;
   size_t size;
@@ -204,7 +204,7 @@ struct Drawn {
 };
 
 // Runs rounds of random messages between random ranks. In each round a rank makes its calls in one
-// group, on two streams; the order of its channels is its own.
+// group, on two streams, and takes its channels in a random order of its own.
 void RunRandomRounds(unsigned seed, int ranks) {
   std::mt19937 random(seed);
   const auto draw = [&](int count) {
@@ -222,7 +222,8 @@ void RunRandomRounds(unsigned seed, int ranks) {
     const Stream other;
     std::mt19937 own(seed * 31 + static_cast<unsigned>(rank.rank));
     for (const std::vector<Drawn>& round : rounds) {
-      std::vector<std::deque<const Drawn*>> channels(2 * static_cast<size_t>(ranks));  // to, from
+      // The first `ranks` channels are sends to each rank, the others receives from each.
+      std::vector<std::deque<const Drawn*>> channels(2 * static_cast<size_t>(ranks));
       for (const Drawn& drawn : round) {
         if (drawn.from == rank.rank) channels[static_cast<size_t>(drawn.to)].push_back(&drawn);
         if (drawn.to == rank.rank) {
@@ -270,7 +271,7 @@ TEST(Messages, OfRandomGroupsArrive) {
   }
 }
 
-// Processes pass their numbers around a ring.
+// Each process passes its numbers to the next one of a ring.
 int PassAround(Part& part) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);

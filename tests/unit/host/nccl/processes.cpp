@@ -12,7 +12,7 @@
 namespace hostgpu::nccl::testing {
 namespace {
 
-constexpr unsigned kLongestSeconds = 60;  // a rank that hangs is a failure, not a hanging test
+constexpr unsigned kLongestSeconds = 60;  // a rank that hangs for so long has failed
 
 std::map<std::string, Role>& Roles() {
   static std::map<std::string, Role> roles;

@@ -1,4 +1,4 @@
-// Ranks that are processes: this program, started anew to play a role.
+// Runs ranks as processes: this program is started again to play a role.
 #pragma once
 
 #include <sys/types.h>
@@ -11,22 +11,23 @@
 
 namespace hostgpu::nccl::testing {
 
-// What a role gets; it returns its process's exit code. `rank` has no communicator yet.
+// Holds what a role is given; a role returns the exit code of its process. `rank` has no
+// communicator yet.
 struct Part {
   Rank rank;
   ncclUniqueId id;
   std::string argument;
 };
 using Role = int (*)(Part&);
-// Names a role, once, before main.
+// Registers a role by its name. Instances are globals, made before main.
 struct NamedRole {
   NamedRole(const char* name, Role role);
 };
-// For main(): plays the role that the arguments name, with a device and a stream. Returns -1 if
-// they name none.
+// Is called by main(). Plays the role that the arguments name, with a device and a stream. Returns
+// -1 if they name none.
 int PlayRole(int argc, char** argv);
 
-// Ends a role with 1 and the line that failed.
+// Ends a role with exit code 1 and prints the line that failed.
 #define ROLE_CHECK(condition)                                                    \
   if (!(condition))                                                              \
   return std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, \
@@ -35,7 +36,7 @@ int PlayRole(int argc, char** argv);
 
 using Environment = std::map<std::string, std::string>;
 
-// A process that plays a role; killed when it is out of scope.
+// Owns a process that plays a role. The destructor kills it.
 class Process {
  public:
   struct Start {
@@ -48,7 +49,7 @@ class Process {
   Process(const Start& start, const ncclUniqueId& id);
   Process(Process&& other) noexcept;
   ~Process();
-  // The exit code, or minus the signal that ended it.
+  // Returns the exit code, or minus the signal that ended the process.
   int Wait();
 
  private:

@@ -1,5 +1,5 @@
-// Ranks that are threads of this process, each with a device of its own, and device memory for
-// them.
+// Runs ranks as threads of this process, each with a device of its own, and gives them device
+// memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,12 +21,12 @@ using test::Executable;
 using test::Stream;
 
 constexpr int kDevices = 5;
-constexpr std::chrono::milliseconds kMoment{50};  // in which something may happen
+constexpr std::chrono::milliseconds kMoment{50};  // time in which another rank gets to act
 
 #define EXPECT_NCCL(call) EXPECT_EQ(call, ncclSuccess) << ncclGetLastError(nullptr)
 #define EXPECT_CUDA(call) EXPECT_EQ(call, cudaSuccess)
 
-// Device memory of the calling thread's device.
+// Owns memory on the calling thread's device.
 template <class T>
 class Array {
  public:
@@ -42,7 +42,7 @@ class Array {
   T* data() const { return data_; }
   size_t size() const { return count_; }
   size_t bytes() const { return count_ * sizeof(T); }
-  // The content once the stream has come here.
+  // Returns the content after all work that the stream has by now.
   std::vector<T> Read(cudaStream_t stream) const {
     std::vector<T> values(count_);
     EXPECT_CUDA(cudaStreamSynchronize(stream));
@@ -64,7 +64,7 @@ struct Rank {
   ncclComm_t comm = nullptr;
   cudaStream_t stream = nullptr;
 
-  // The calls on whole arrays; the sum is in place.
+  // These call NCCL with whole arrays; Sum works in place.
   template <class T>
   ncclResult_t Sum(const Array<T>& array) const {
     return ncclAllReduce(array.data(), array.data(), array.size(), kTypeOf<T>, ncclSum, comm,
@@ -99,10 +99,10 @@ inline ncclUniqueId NewId() {
 }
 
 // Runs `body` for each rank on a thread of its own. Destroys the communicator afterwards, unless
-// the body took it (set it to null).
+// `body` has set it to null.
 void WithRanks(int ranks, const std::function<void(Rank&)>& body);
 
-// Lets `count` threads wait for each other: for bodies that share plain memory.
+// Lets `count` threads wait for each other, for bodies that share host memory.
 class Barrier {
  public:
   explicit Barrier(int count) : count_(count) {}

@@ -16,7 +16,7 @@ def write_onnx():
     from onnx import TensorProto, helper
 
     class Net:
-        """Tensors are named as torch.onnx does: by what made them."""
+        """A net whose tensors are named after the nodes that make them, like those of torch.onnx."""
 
         def __init__(self, name, shape, opset=17):
             self.name, self.opset = name, opset
@@ -100,7 +100,8 @@ def write_onnx():
         net.save()
 
     def resnet18_v2():
-        """Pre-activation as in fb.resnet.torch: nothing follows a sum, and projections read the activated state."""
+        """Writes a ResNet with pre-activation as in fb.resnet.torch: no activation follows a sum, and projections read the
+        activated state."""
         net = Net("torch_resnet18_v2", ["batch", 3, 224, 224])
         x = net.op("Relu", net.norm(net.conv("input", 3, 64, 7, 2, 3), 64))
         x, c = net.pool(x, "MaxPool", 3, 2, 1), 64
@@ -119,7 +120,7 @@ def write_onnx():
         net.save()
 
     def layers():
-        """Residual steps like kirby-2b's: convolutions, and a fully connected layer whose features become a map again."""
+        """Writes residual steps like kirby-2b's: convolutions, and a fully connected layer whose features become a map."""
         net = Net("torch_layers", ["batch", 1, 12, 12])
         x = net.op("Relu", net.conv("input", 1, 4, 7, 1, 1, bias=True))
         for fully_connected in (False, False, True, False):
@@ -152,7 +153,7 @@ def write_onnx():
         net.save()
 
     def gated():
-        """Swish as two nodes, squeeze and excite, and the view of older exporters: x.view(x.size(0), -1)."""
+        """Writes swish as two nodes, squeeze and excite, and the view of older exporters: x.view(x.size(0), -1)."""
         net = Net("torch_gated", ["batch", 3, 32, 32], opset=11)
         swish = lambda x: net.op("Mul", x, net.op("Sigmoid", x))
         x = swish(net.norm(net.conv("input", 3, 16, 3, 2, 1), 16))
@@ -166,7 +167,7 @@ def write_onnx():
         net.save()
 
     def tensorflow():
-        """Images with channels last, padding SAME, biases as nodes of their own."""
+        """Writes images with channels last, padding SAME, and biases as nodes of their own."""
         net = Net("tf_residual", ["unk__1", 32, 32, 3], opset=13)
         x = net.op("Transpose", "input", perm=[0, 3, 1, 2])
         x = net.op("Conv", x, net.weight(16, 3, 3, 3), strides=[2, 2], auto_pad="SAME_UPPER")
@@ -182,7 +183,7 @@ def write_onnx():
         net.save()
 
     def up_and_down():
-        """U-Nets' operators: transposed convolutions, resizing, padding and cropping."""
+        """Writes the operators of U-Nets: transposed convolutions, resizing, padding and cropping."""
         net = Net("torch_unet", ["batch", 1, 30, 30])
         skip = net.op("Relu", net.conv("input", 1, 8, 3, bias=True))
         x = net.op("Relu", net.conv(net.pool(skip, "MaxPool", 2, 2), 8, 16, 3, 1, 1, bias=True))
@@ -298,7 +299,7 @@ def write_caffe():
             return name
 
         x = conv("conv1", "data", 64, 7, 2)
-        # This rounds as torch does; Caffe's own rounding would give 57 rows.
+        # FLOOR rounds as torch does; Caffe's own rounding would give 57 rows.
         net.layer("pool1", "Pooling", [x], ["pool1"], "pooling_param { pool: MAX kernel_size: 3 stride: 2 pad: 1 round_mode: FLOOR }")
         x = "pool1"
         for stage, k in enumerate((64, 128, 256, 512), 2):

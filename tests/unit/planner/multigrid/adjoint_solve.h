@@ -1,4 +1,4 @@
-// The adjoint of a chain that a HostSolve holds, and the gradient of its weights.
+// Solves the adjoint of a chain that a HostSolve holds, and computes the gradient of its weights.
 #pragma once
 
 #include <vector>
@@ -7,11 +7,12 @@
 
 namespace ucudnn::multigrid {
 
-// Solves for lambda_0..lambda_N at the states that `forward` has when this is made. It must not be
-// moved. A failure to make a part ends the test.
+// Solves for lambda_0..lambda_N at the states that `forward` has when this object is made. The
+// object must not be moved. A failure to make a part of it ends the test.
 class AdjointSolve {
  public:
-  // `setting` is that of `forward`, but its storage may differ. `last` is lambda_N.
+  // `setting` is the one that `forward` was made with, except that its storage may differ. `last`
+  // is lambda_N.
   AdjointSolve(HostSolve& forward, const SolveSetting& setting, const std::vector<double>& last);
 
   Result<Solution> Solve(const SolveOptions& options) {

@@ -39,7 +39,7 @@ std::vector<NetShape> Shapes(int steps, planner::ActivationKind activation) {
 constexpr planner::ActivationKind kActivations[] = {planner::ActivationKind::kTanh,
                                                     planner::ActivationKind::kRelu};
 
-// Returns lambda_0 of one image by applying the transposed Jacobians of all steps, the last one
+// Returns lambda_0 of one image by applying the transposed Jacobians of all steps, the last step's
 // first.
 Vector DenseAdjoint(const DenseChain& dense, const Vector& first, Vector lambda) {
   std::vector<Vector> states = {first};
@@ -52,7 +52,8 @@ Vector DenseAdjoint(const DenseChain& dense, const Vector& first, Vector lambda)
   return lambda;
 }
 
-// Bounds the rounding error: each step rounds each of the 40 terms of its sums.
+// Bounds the rounding error: each step rounds each of the 40 terms of its sums. The factor 4 is a
+// margin.
 double RoundingOf(const Vector& numbers, int steps) {
   return 40 * 0x1p-53 * steps * std::max(1.0, LargestMagnitude(numbers)) * 4;
 }
@@ -214,7 +215,7 @@ double Slope(WeightedChain& chain, double& number, double h, const Vector& last,
 TEST(Adjoint, GradientsAreCentralDifferences) {
   std::mt19937_64 random(26);
   for (const auto activation : kActivations) {
-    // A relu step has kinks, and no curvature between them.
+    // A relu step is linear between bends, which a small distance seldom crosses.
     const double distance = activation == planner::ActivationKind::kRelu ? 1e-6 : 1e-4;
     for (const NetShape& shape : Shapes(8, activation)) {
       SCOPED_TRACE(TextOf(shape));
@@ -234,8 +235,9 @@ TEST(Adjoint, GradientsAreCentralDifferences) {
           const size_t i = random() % numbers.size();
           const double near = Slope(chain, numbers[i], setting.h, last, distance);
           const double far = Slope(chain, numbers[i], setting.h, last, 2 * distance);
-          // Half the distance makes a quarter of a central difference's error. Its rounding error
-          // is that of a loss of 100, divided by the distance.
+          // Halving the distance leaves a quarter of a central difference's error, so |far - near|
+          // is three times the error of `near`. The rounding error is that of a loss of 100,
+          // divided by the distance.
           const double tolerance = std::abs(far - near) + 100 * 0x1p-50 / distance;
           EXPECT_LT(tolerance, 1e-5);
           EXPECT_NEAR((is_bias ? gradient[node].bias : gradient[node].weights)[i], near, tolerance)
@@ -246,7 +248,8 @@ TEST(Adjoint, GradientsAreCentralDifferences) {
   }
 }
 
-// Returns the relative error of that gradient.
+// Returns the relative error of the gradient that GradientAfter returns, compared with that of one
+// level.
 double GradientError(const WeightedChain& chain, const SolveSetting& setting, const Vector& last,
                      const SolveOptions& options) {
   return RelativeError(GradientAfter(chain, setting, last, options),
@@ -258,7 +261,7 @@ struct Row {
   int steps;
   std::optional<int> knots;
   CoarseOperator coarse;
-  double errors[3];  // after one, two and three cycles; what was measured, within ten times
+  double errors[3];  // bounds after one, two and three cycles, at most ten times what was measured
 };
 
 TEST(Adjoint, GradientsAfterFewCyclesAreNearSerialOnes) {
@@ -286,8 +289,8 @@ TEST(Adjoint, GradientsAfterFewCyclesAreNearSerialOnes) {
   }
 }
 
-// Counts steps of layers. In a chain that keeps only C-points, these are what the adjoint
-// recomputes.
+// Counts the steps on level 0. In a chain that keeps only C-points, these recompute states for the
+// adjoint.
 class CountingChain : public HostChain {
  public:
   using HostChain::HostChain;
@@ -299,8 +302,8 @@ class CountingChain : public HostChain {
   std::atomic<int64_t> steps = 0;
 };
 
-// F-relaxation of the adjoint reads all states of a block. Coarse steps and steps into C-points
-// read one state, which is kept.
+// The adjoint's F-relaxation reads all states of a block. Its coarse steps and its steps into
+// C-points read one state, which is kept.
 TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
   constexpr int kBlocks = 8;
   constexpr int kCoarsening = 4;
@@ -322,7 +325,8 @@ TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
                                                         Storage::kAll, forward.last()));
       counting.steps = 0;
       ASSERT_TRUE(Solve(system, host.mirrored(), {.measures_cycles = false}).ok());
-      constexpr int kRelaxations = 5;  // two cycles of FCF, and the one before the first
+      // FCF relaxes F-points twice in each of two cycles, and once before the first.
+      constexpr int kRelaxations = 5;
       EXPECT_EQ(counting.steps, kRelaxations * kBlocks * (kCoarsening - 1));
     }
   }

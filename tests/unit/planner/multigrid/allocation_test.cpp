@@ -1,5 +1,5 @@
-// A cycle allocates nothing, whatever its options: solves of few and of many cycles allocate
-// equally often. The states take the memory that StateBytes predicts.
+// Tests that a cycle allocates nothing, whatever its options: solves of few and of many cycles
+// allocate equally often. Also tests that states take the memory that StateBytes predicts.
 #include <gtest/gtest.h>
 
 #include "planner/multigrid/host/network.h"
@@ -75,10 +75,10 @@ TEST(Allocation, ACycleOfTheAdjointAllocatesNothing) {
 constexpr DigitNetShape kNet = {.steps = 50, .extent = 16};
 constexpr int kImages = 4;
 constexpr int64_t kStateBytes = int64_t{kNet.channels} * kNet.extent * kNet.extent * kImages * 8;
-// Beside its numbers, a state takes up to 24 bytes of the allocator's rounding, and pointers to it
+// Beside its numbers, a state takes up to 24 bytes that the allocator rounds up, and pointers to it
 // in the levels and in a list that doubles as it grows.
 constexpr int64_t kBesideState = 100;
-constexpr int64_t kBesideAll = 16384;  // for solutions and for the objects that solve
+constexpr int64_t kBesideAll = 16384;  // bytes of solutions and of the objects that solve
 
 // Returns the most bytes that were allocated during `run`, less those allocated before.
 template <typename Run>
@@ -129,8 +129,8 @@ TEST(Memory, StatesTakeWhatIsPredicted) {
       }
     }
   }
-  // Both passes count alike. The finest level has 51 states: u0, 12 C-points and the last one are
-  // kept, and there is room for the 3 F-points of the block that is read.
+  // Both passes have the same number of states. The finest level has 51: u0, 12 C-points and the
+  // last one are kept, and there is room for the 3 F-points of the block that is read.
   EXPECT_NEAR(static_cast<double>(taken[0] - taken[1]), 2.0 * (51 - 14 - 3) * kStateBytes,
               100.0 * kBesideState + kBesideAll);
 }

@@ -1,4 +1,5 @@
-// One stage of a chain on one rank, as a network's solver receives it. It must not be moved.
+// Holds one stage of a chain on one rank, in the form in which a network's solver receives it. Must
+// not be moved.
 #pragma once
 
 #include "planner/multigrid/distributed/stage_solver.h"
@@ -9,7 +10,7 @@ namespace ucudnn::multigrid {
 
 class AloneStage {
  public:
-  // `chain` outlives it.
+  // `chain` must outlive this object.
   AloneStage(const WeightedChain& chain, const SolveSetting& setting)
       : chain_(chain),
         setting_(setting),

@@ -1,5 +1,5 @@
-// Tests the table of docs/multigrid-model.md: what the model predicts for the paper's networks on
-// the paper's machine, with one setting for all numbers of devices.
+// Tests the table of docs/multigrid-model.md, which has the model's predictions for the paper's
+// networks on the paper's machine, with one setting for all numbers of devices.
 #include <gtest/gtest.h>
 
 #include "planner/graph/network_file.h"
@@ -19,8 +19,8 @@ class PapersMachine {
         times_(machine_.device, layers_.kinds),
         model_(layers_, times_, machine_) {}
 
-  // A run has two cycles with FCF-relaxation and injection, a stream per block, and a launch per
-  // kernel.
+  // Returns the fastest run over the places of coarse levels. A run has two cycles with
+  // FCF-relaxation and injection, a stream for each block, and a launch for each kernel.
   ModelledRun Multigrid(int coarsening, int levels, Workload workload, int devices) const {
     MultigridSetting setting = {.coarsening = {coarsening}, .levels = levels};
     const auto made = test::Must(MultigridModel::Make(model_, setting));

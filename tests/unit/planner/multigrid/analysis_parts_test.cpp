@@ -1,5 +1,5 @@
-// Tests the parts of solve models: balanced runs, kernels of layers, their times, convergence and
-// stand-ins.
+// Tests the parts of solve models: blocks balanced over devices, kernels of layers, their times,
+// convergence and stand-ins for large stages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -109,7 +109,7 @@ TEST(LayerKernels, CountWhatAStepOfKirbysReads) {
     }
   }
   EXPECT_EQ(parameters, 3'248'534);
-  // The image needs no gradient.
+  // The opening layer computes no gradient of the image, so its adjoint has one kernel.
   EXPECT_EQ(layers.kinds[0].kernels(LayerPass::kAdjoint).size(), 1u);
 }
 
@@ -126,7 +126,8 @@ TEST(LayerKernels, ABatchMultipliesAllButTheWeights) {
   EXPECT_EQ(of_eight.shared_bytes, 8 * of_one.shared_bytes);
 }
 
-// 1 Tflop/s, 1 GB/s, 1,000 threads and 1 us a kernel make times easy to read.
+// The device has 1 Tflop/s, 1 GB/s, 1,000 threads and 1 us for each kernel, so that times are easy
+// to read.
 class RooflineOfOneKernel : public ::testing::Test {
  protected:
   RunCost Cost(const LayerKernel& kernel, double groups = 1, double per_group = 1) {
@@ -140,7 +141,8 @@ class RooflineOfOneKernel : public ::testing::Test {
 };
 
 TEST_F(RooflineOfOneKernel, ThreadsThatDoNotFillTheDeviceRunAsSlowlyAsTheyAre) {
-  // 1e6 operations take a full device 1 us, and 100 of 1,000 threads 10 us.
+  // 1e6 operations take a full device 1 us, and 100 of its 1,000 threads 10 us. The kernel itself
+  // adds 1 us.
   const RunCost cost = Cost({.operations = 1e6, .threads = 100});
   EXPECT_DOUBLE_EQ(cost.ms, 0.011);
   EXPECT_DOUBLE_EQ(cost.work_ms, 0.001);
@@ -170,13 +172,13 @@ TEST(MeasuredTimes, LayersOfACoreRunOneAfterTheOther) {
   const MeasuredTimes times({{{1, 2, 3, 4}, 0.5}});
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kAdjoint, {0, 3, 2}).ms, 12);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kAdjoint, {0, 3, 2}).Share(), 1);
-  // A coarse step of several layers was measured by itself.
+  // A coarse step of several layers has a measured time of its own.
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 3, 2}).ms, 3);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 3, 1}).ms, 3);
 }
 
-// One step takes 4, sixteen side by side 11.5, and eight of one input 5.5. What is not measured
-// comes from the model.
+// One step takes 4 ms, sixteen steps side by side 11.5, and eight steps of one input 5.5. The model
+// answers for what is not measured.
 TEST(MeasuredBatches, GrowByWhatOneMoreAdds) {
   const MeasuredTimes model({{{1, 2, 3, 40}, 0.5}, {{7, 7, 7, 7}, 7}});
   MeasuredBatches::Kind kind = {.is_measured = true, .ms = {4, 8, 6, 0}, .together = {8, 5.5}};
@@ -188,14 +190,14 @@ TEST(MeasuredBatches, GrowByWhatOneMoreAdds) {
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 3, 1}).ms, 4 + 2 * 0.5);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 1, 8}).ms, 5.5);
   EXPECT_NEAR(times.Cost(LayerPass::kForward, {0, 16, 8}).ms, 11.5 * 5.5 / 4, 1e-12);
-  // Sixteen adjoints take as long as one: the device was idle.
+  // Sixteen adjoints take as long as one, because one leaves the device idle.
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kAdjoint, {0, 64, 1}).ms, 8);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kAdjoint, {0, 1, 1}).Share(), 1.0 / 16);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kUpdate, {0, 2, 1}).ms, 80);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {1, 2, 1}).ms, 14);
 }
 
-// Its times are the number of layers that it is asked for.
+// Returns the number of layers that are asked for as the time.
 class CountingTimes : public LayerTimes {
  public:
   RunCost Cost(LayerPass, const LayerBatch& batch) const override {
@@ -212,7 +214,7 @@ TEST(LevelCosts, CoarseStepsApplyWhatTheirOperatorSays) {
     EXPECT_DOUBLE_EQ(costs.InRow(1, 0, 4).ms, 4 * layers) << NameOf(coarse);
     EXPECT_DOUBLE_EQ(costs.StepsAtOnce(1, 0, 4).ms, 4 * layers) << NameOf(coarse);
     EXPECT_DOUBLE_EQ(costs.InRow(0, 3, 9).ms, 6);
-    // The last C-point's block has one layer.
+    // The block of the last C-point has only one layer.
     EXPECT_DOUBLE_EQ(costs.AtOnce(0, 0, 5, 0).ms, 5);
     EXPECT_DOUBLE_EQ(costs.AtOnce(0, 0, 5, 1).ms, 4);
   }
@@ -300,8 +302,9 @@ TEST(StandIn, WeightsThatAreGivenStayAsTheyAre) {
   EXPECT_EQ(stand_in.chain.Steps(), 128);
   EXPECT_THAT(std::vector<int>(stand_in.layers.begin(), stand_in.layers.begin() + 3),
               ElementsAre(0, 8, 16));
-  // With 3 taps, 46 of 48 taps at 16 positions read the map, and 10 of 12 at 4 positions. Two axes
-  // would square this ratio, and its square root counts.
+  // A window of 3 taps moves along one axis of the map. At 16 positions 46 of 48 taps read the map,
+  // and at 4 positions 10 of 12. h_factor has the square root of the ratio of these shares for each
+  // of two axes, which makes the ratio itself.
   EXPECT_NEAR(stand_in.h_factor, 8 * (46.0 / 48) / (10.0 / 12), 1e-12);
 }
 

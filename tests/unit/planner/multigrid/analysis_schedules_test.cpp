@@ -11,7 +11,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-constexpr double kTiny = 1e-6;  // ms: what sending the bytes of tiny states takes
+constexpr double kTiny = 1e-6;  // ms that sending tiny states takes
 
 struct Made {
   NetworkLayers layers;
@@ -53,13 +53,13 @@ TEST(AnalysisSchedules, APartitionRunsSeriallyAndSendsAStatePerBoundary) {
   EXPECT_EQ(inference->messages, 3);
   EXPECT_NEAR(inference->computing_share, 2 / (8 + 3 * 0.25), kTiny);
   EXPECT_NEAR(inference->message_path_ms, 3 * 0.25, kTiny);
-  // Training goes both ways, and the first device's update comes last.
+  // Training runs forward and backward, and the first device's update comes last.
   const auto training = model.Partitioned(Workload::kTraining, 4);
   EXPECT_NEAR(training->ms, 8 + 2 * 8 + 6 * 0.25 + 1, kTiny);
 }
 
-// Two devices have 2 of 4 blocks each, c = 2. The times of device 0 and 1:
-//   the first state goes to device 1            -          0.25
+// Two devices have 2 of the 4 blocks each, c = 2. Device 0 and device 1 are busy in these ms:
+//   the first state is sent to device 1         -          0.25
 //   F, Advance and a coarse step of each block  0..6       0.25..6.25
 //   coarse steps in a row, with a message       6..8       8.25..10.25
 //   F of each block                             8..10      10.25..12.25
@@ -76,7 +76,7 @@ TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunAllBlocksAtOnce) {
   EXPECT_NEAR(Modelled({8, 0.25, 2, false}, Setting(2, 2, 0, 1), 2).ms, 8.25, kTiny);
 }
 
-// Devices 0 and 1 run one block at a time:
+// Device 0 and device 1 run one block at a time, in these ms:
 //   F and Advance           0..4, block 1 first: its state is sent at 2   0.25..4.25
 //   F, Advance, coarse step 4..10                                         4.25..10.25
 //   coarse steps            10..12                                        12.25..14.25
@@ -89,9 +89,9 @@ TEST(AnalysisSchedules, OneCycleOfFcfRelaxationSendsOneMoreState) {
 
 // Three devices run 4 blocks each, one at a time, and a message takes 12 ms. On device 2:
 //   its first state arrives at 12, and F and Advance take 12..20;
-//   device 1 does the same, but sends the state of its last block at 14, not at 20, so it arrives
-//   at 26. The blocks that do not need it run 20..29, and the one that does 29..32;
-//   the coarse solve on device 0 begins at 44 and ends at 56, its states arrive at 68, F 68..72.
+//   device 1 does the same, but sends the state of its last block at 14, not at 20, so that state
+//   arrives at 26. The blocks that do not need it run 20..29, and the one that does 29..32;
+//   the coarse solve on device 0 takes 44..56, its states arrive at 68, and F takes 68..72.
 TEST(AnalysisSchedules, AStateIsSentBeforeTheOtherBlocksAreRelaxed) {
   MultigridSetting setting = Setting(2, 2, 1, 1);
   setting.place = CoarsePlace::kCoarsestOnOne;
@@ -136,8 +136,8 @@ TEST(AnalysisSchedules, ANestedStartIsACoarseSolveInPlaceOfABroadcast) {
 }
 
 TEST(AnalysisSchedules, AMeasuredResidualHoldsUpAllDevices) {
-  // The last F is followed by Advance, 8..12 and 10.25..14.25; all before it is as without
-  // measuring. Then the sum goes to device 0 and back.
+  // The last F is followed by Advance, 8..12 and 10.25..14.25; everything before is the same as
+  // without measuring. Then the sum is sent to device 0 and back.
   MultigridSetting setting = Setting(2, 2, 0, 1);
   setting.measures_residuals = true;
   EXPECT_NEAR(Modelled({8, 0.25, 2, true}, setting, 2).ms, 14.25 + 0.25 + 0.25, kTiny);
@@ -155,7 +155,7 @@ TEST(AnalysisSchedules, TrainingAddsTheAdjointGradientsAndAnUpdate) {
 TEST(AnalysisSchedules, LaunchesTakeTheHostsTimeUnlessCaptured) {
   Made made(8, 0.25, 2, false);
   made.machine.device.launch_us = 2000;
-  // 8 launches of 2 ms; kernels end before.
+  // 8 launches take 2 ms each; the kernels end earlier.
   EXPECT_NEAR(made.model().Serial(Workload::kInference, Launching::kEach)->ms, 16, kTiny);
   EXPECT_NEAR(made.model().Serial(Workload::kInference, Launching::kCaptured)->ms, 2 + 8, kTiny);
   MultigridSetting setting = Setting(2, 2, 0, 1);
@@ -172,7 +172,7 @@ TEST(AnalysisSchedules, LaunchesTakeTheHostsTimeUnlessCaptured) {
 TEST(AnalysisSchedules, MemoryIsThatOfTheDeviceWithMost) {
   const Made made(8, 0.25, 2, true);
   const NetworkModel model = made.model();
-  // 8 layers have 10 parameters each, and two states have one number each, all in fp32.
+  // 8 layers have 10 parameters each, and two states have one number each. All are fp32.
   EXPECT_EQ(model.Serial(Workload::kInference, Launching::kEach)->memory_bytes, 4 * (80 + 2));
   // Training holds weights, gradients, velocities, what layers keep, and a state per layer.
   EXPECT_EQ(model.Serial(Workload::kTraining, Launching::kEach)->memory_bytes,

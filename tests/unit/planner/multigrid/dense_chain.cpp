@@ -50,7 +50,7 @@ Vector Repeated(const Vector& of_channels, const Shape& shape, double otherwise)
 
 namespace {
 
-// Averages exclude the padding.
+// An average is taken over the pixels of the window without the padding.
 Matrix MatrixOf(const planner::Pooling& op, const Shape& in, const Shape& out) {
   Matrix matrix(static_cast<int>(out.Features()), static_cast<int>(in.Features()));
   for (int c = 0; c < out.c; ++c) {
@@ -195,7 +195,7 @@ Matrix DenseChain::Jacobian(int step, const Vector& u) const {
 double DenseChain::Growth(int step) const {
   double of_transformation = h_;
   for (const Layer& layer : steps_[step]) {
-    if (layer.matrix.rows == 0) continue;  // activations bring numbers no further apart
+    if (layer.matrix.rows == 0) continue;  // activations do not enlarge distances
     Matrix transposed(layer.matrix.columns, layer.matrix.rows);
     for (int i = 0; i < transposed.rows; ++i) {
       for (int j = 0; j < transposed.columns; ++j) transposed.at(i, j) = layer.matrix.at(j, i);

@@ -1,5 +1,5 @@
-// Chains as dense matrices and activations, written down from the definition of each layer: an
-// implementation that has nothing in common with host/layers. For small nets.
+// Makes chains of dense matrices and activations from the definition of each layer. The
+// implementation shares nothing with host/layers, and is for small nets.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ struct Matrix {
   int columns;
   Vector numbers;  // by row
 };
-// Calls visit(place in d, h and w, its number) for each place within `extents`.
+// Calls visit(place in d, h and w, number of the place) for each place within `extents`.
 template <typename Visit>
 void ForEachPlace(const Spatial& extents, Visit&& visit) {
   int number = 0;
@@ -30,7 +30,8 @@ void ForEachPlace(const Spatial& extents, Visit&& visit) {
     }
   }
 }
-// Returns the pixel that tap `tap` of the window of output `place` reads, or -1 in the padding.
+// Returns the pixel that tap `tap` of the window reads for output `place`, or -1 if it is in the
+// padding.
 template <typename Window>
 int PixelOf(const Window& op, const Spatial& dilation, const planner::Shape& in,
             const Spatial& place, const Spatial& tap) {
@@ -42,8 +43,8 @@ int PixelOf(const Window& op, const Spatial& dilation, const planner::Shape& in,
   }
   return pixel;
 }
-// The first returns the number of pixels of a channel, the second those that a pooling's window
-// reads.
+// The first function returns the number of pixels of a channel, the second the pixels that a
+// pooling window reads.
 inline int PixelsOf(const planner::Shape& shape) {
   return static_cast<int>(shape.Features()) / shape.c;
 }
@@ -56,10 +57,12 @@ inline std::vector<int> PixelsOf(const planner::Pooling& op, const planner::Shap
   });
   return pixels;
 }
-// y[k][o] += sum of w[k][c][t] x[group of k, c][o stride - pad + t dilation], of one image.
+// Returns the matrix of y[k][o] += sum of w[k][c][t] x[group of k, c][o stride - pad + t dilation],
+// for one image.
 Matrix MatrixOf(const planner::Convolution& op, const planner::Shape& in, const planner::Shape& out,
                 const Vector& weights);
-// Repeats each channel's number over its pixels. Where there are no numbers, all are `otherwise`.
+// Repeats each channel's number over its pixels. If `of_channels` is empty, all numbers are
+// `otherwise`.
 Vector Repeated(const Vector& of_channels, const planner::Shape& shape, double otherwise);
 
 Matrix Identity(int size);
@@ -73,14 +76,14 @@ double LargestMagnitude(const Vector& a);
 
 class DenseChain {
  public:
-  // Ends the test for a layer other than convolution, fully connected, scale, average pooling, relu
-  // and tanh.
+  // Ends the test if a layer is not a convolution, fully connected, scale, average pooling, relu or
+  // tanh.
   DenseChain(const WeightedChain& chain, double h);
 
   int steps() const { return static_cast<int>(steps_.size()); }
-  int size() const { return size_; }  // numbers of the state of one image
+  int size() const { return size_; }  // of the state of one image
 
-  // u + h F(u) of one image.
+  // Returns u + h F(u) for one image.
   Vector Step(int step, const Vector& u) const;
   Matrix Jacobian(int step, const Vector& u) const;
   // Returns a bound on the factor by which a step enlarges the L2 distance of two states.

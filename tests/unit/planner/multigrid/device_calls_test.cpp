@@ -16,7 +16,8 @@ constexpr int kLanes = 3;
 
 class DeviceCalls : public test::DeviceTest {
  protected:
-  // A device that does nothing returns what was sent last. This is zeros, so no solve is given up.
+  // The device does nothing, so reading it returns what was sent last. All numbers sent are zeros,
+  // so no residual ends a solve.
   DeviceCalls() {
     chain.parameters = ZerosLike(chain.parameters);
     chain.first.assign(chain.first.size(), 0);
@@ -31,11 +32,12 @@ class DeviceCalls : public test::DeviceTest {
     EXPECT_TRUE(made->LoadWeights().ok());
     return made;
   }
-  // REQUIRES: relaxation alone is not exact after `cycles`, so no residual must be measured.
+  // REQUIRES: relaxation alone is not exact after `cycles`, so that a solve need not measure its
+  // residual.
   static SolveOptions Cycles(int cycles, bool measures) {
     return {.start = Start::kPrevious, .cycles = cycles, .measures_cycles = measures};
   }
-  // Makes and records what later solves reuse. The first cycle of a solve is of its own kind, and
+  // Makes and records what later solves reuse. A solve's first cycle differs from the others, and
   // the second solve records it.
   void Warm(StageSolver& solver, bool measures) {
     for (int solve = 0; solve < 2; ++solve) Solve(solver, 4, measures);
@@ -95,14 +97,14 @@ TEST_F(DeviceCalls, ACycleAllocatesNothing) {
   }
 }
 
-// The chain has 16 blocks of 4 layers and 16 coarse layers. A step is a convolution with bias and
-// relu, and a sum.
+// The chain has 16 blocks of 4 layers and 16 coarse layers. A step has two calls: a convolution
+// with bias and relu, and a sum.
 TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
   constexpr int kStep = 2;
-  constexpr int kRelaxation = 3 * kStep;           // of the F-points, which C-relaxation follows
-  constexpr int kCRelaxation = kStep + 1;          // with the copy
-  constexpr int kRestriction = kStep + kStep + 2;  // Advance; states, difference of right sides
-  constexpr int kCoarse = 16 * (kStep + 1);        // with the right side
+  constexpr int kRelaxation = 3 * kStep;           // 3 F-points in each block
+  constexpr int kCRelaxation = kStep + 1;          // a step and a copy
+  constexpr int kRestriction = kStep + kStep + 2;  // Advance, coarse step; copy, difference
+  constexpr int kCoarse = 16 * (kStep + 1);        // each step adds its right side
   constexpr int kCorrection = 1;
   const std::unique_ptr<StageSolver> solver = Solver(Way::kGrouped, Launch::kEach);
   EXPECT_EQ(CallsOfACycle(*solver),

@@ -1,4 +1,4 @@
-// Tests numbers of two bytes: all of them, and the numbers that round to them.
+// Tests 16-bit precisions: each of their numbers, and the numbers that round to them.
 #include <gtest/gtest.h>
 
 #include <cmath>

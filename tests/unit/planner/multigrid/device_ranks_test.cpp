@@ -1,5 +1,5 @@
-// A network whose ranks have a device each, or share one, is compared with the network on one
-// device: streams give the same numbers to the bit.
+// Compares a network whose ranks have a device each, or share one, with the same network on one
+// device. With streams both have the same numbers to the bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// The stand-in's devices; HOSTGPU_DEVICES says how many there are.
+// Holds the contexts of the stand-in's devices; HOSTGPU_DEVICES says how many there are.
 class Devices {
  public:
   Devices() {
@@ -98,7 +98,7 @@ TEST_F(DeviceRanks, TheirNumberChangesNoBit) {
     for (int ranks = 2; ranks <= 5; ++ranks) {
       for (const int distributed : {1, 2}) {
         settings.distributed = distributed;
-        if (distributed == 2 && ranks > 2) continue;  // 11 coarse layers are two blocks of four
+        if (distributed == 2 && ranks > 2) continue;  // 11 coarse layers make two blocks of four
         const bool share = (ranks + distributed) % 2 == 0;
         SCOPED_TRACE(std::to_string(ranks) + " ranks, " + NameOf(solve.coarse) + ", distributed " +
                      std::to_string(distributed));
@@ -121,7 +121,7 @@ TEST_F(DeviceRanks, OneLayerAfterTheOtherIsSerialPropagation) {
   }
 }
 
-// The adjoints are so small that half precision holds them only scaled.
+// The adjoints are so small that half precision represents them only if they are scaled.
 TEST_F(DeviceRanks, InHalfPrecisionAllScaleAlike) {
   const WeightedChain net = DrawCase(42, {.steps = 16, .channels = 2, .extent = 4}).chain;
   const NetworkSettings settings = SettingsOf(net);
@@ -130,7 +130,8 @@ TEST_F(DeviceRanks, InHalfPrecisionAllScaleAlike) {
   EXPECT_TRUE(test::Must(Run(3, Way::kStreams, false, net, settings, half)) == alone);
 }
 
-// A rank's blocks run side by side. Their number may change the engine, and so the rounding.
+// The blocks of a rank run side by side. The number of blocks may change the engine, and so the
+// rounding.
 TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
   std::mt19937_64 random(45);
   for (const int batch : {1, 2}) {
@@ -158,7 +159,7 @@ TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
                        NameOf(solve.coarse) + ", distributed " + std::to_string(distributed));
           const PassResults passes =
               test::Must(Run(ranks, Way::kGrouped, ranks % 2 == 0, net, settings));
-          // Single precision rounds at each of 45 layers, both ways.
+          // Single precision rounds at each of 45 layers, both forward and backward.
           constexpr double kRounding = 2e-5;
           EXPECT_LT(RelativeError(passes.output, alone.output), kRounding);
           EXPECT_LT(RelativeError(passes.gradient, alone.gradient), kRounding);
@@ -182,7 +183,7 @@ TEST_F(DeviceRanks, WhatThreadsCannotRecordIsRefusedByAll) {
   }
 }
 
-// A rank fails while others wait for its states, on the host and on their streams.
+// A rank fails while others wait for its states, in host code and on their streams.
 TEST_F(DeviceRanks, OneThatFailsEndsAll) {
   const WeightedChain net = DrawCase(44, {.steps = 32, .channels = 2, .extent = 4}).chain;
   for (const bool share : {false, true}) {

@@ -1,6 +1,6 @@
 // Compares chains, their adjoints and gradients on the stand-in's device with the reference on the
-// host. Both begin with numbers rounded to single precision, so every difference arises on the
-// device.
+// host. Both begin with numbers that are rounded to single precision, so every difference arises on
+// the device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ StagePart StageOf(const WeightedChain& chain, const SolveSetting& setting,
           .h = setting.h};
 }
 
-// A solve of a drawn chain on the device.
+// Solves a drawn chain on the device.
 struct DeviceSolve {
   DeviceSolve(const DeviceTarget& target, const WeightedChain& chain, const SolveSetting& setting,
               Way way = Way::kStreams)
@@ -85,12 +85,12 @@ TEST_F(DeviceChains, AnFRelaxationSideBySideIsOneCallForEachPlace) {
   }
 }
 
-// The results of a forward and a backward solve.
+// Holds the results of a forward and a backward solve.
 struct BothWays {
-  std::vector<double> last;   // the last state
+  std::vector<double> last;   // u_N
   std::vector<double> first;  // lambda_0
   std::vector<double> gradient;
-  std::vector<double> residuals;  // forward, then backward
+  std::vector<double> residuals;  // of the forward solve, then of the backward one
 };
 
 // Appends the residuals that were measured.
@@ -113,7 +113,7 @@ BothWays OnTheHost(const WeightedChain& chain, const SolveSetting& setting,
   return found;
 }
 
-// Solves with the weights that the solver already has.
+// Solves forward and backward, with the weights that the solver already has.
 BothWays SolveBothWays(StageSolver& solver, const WeightedChain& chain,
                        const std::vector<double>& last_adjoint, const SolveOptions& options) {
   BothWays found;
@@ -146,7 +146,7 @@ struct DeviceWay {
   std::unique_ptr<StageSolver> solver;
 };
 
-// Returns what `ranks` answers about the implicit GEMM, the first algorithm, alone.
+// Returns the answer of `ranks` without all algorithms but the first one, implicit GEMM.
 template <typename Ranks, typename Handle, typename A, typename B, typename C, typename D,
           typename Performance>
 cudnnStatus_t OneEngine(Ranks ranks, Handle handle, A a, B b, C c, D d, int, int* found,
@@ -162,8 +162,8 @@ cudnnStatus_t OneEngine(Ranks ranks, Handle handle, A a, B b, C c, D d, int, int
   return status;
 }
 
-// Each of some 40 steps sums 9 * 4 products and rounds its state by 2^-24. Where relu's slope
-// jumps, rounding may take the other side.
+// Each of about 40 steps sums 9 * 4 products and rounds its state by up to 2^-24. At a bend of
+// relu, rounding may change the slope.
 constexpr double kRounding = 1e-5;
 
 void ExpectNear(const BothWays& found, const BothWays& expected, double tolerance) {
@@ -186,8 +186,8 @@ void ExpectSame(const BothWays& found, const BothWays& expected) {
   EXPECT_EQ(found.residuals, expected.residuals);
 }
 
-// Solves both ways on the host and in every way on the device. RecordedCyclesChangeNoBit tests
-// recorded cycles.
+// Compares forward and backward solves on the host with those in every way on the device.
+// RecordedCyclesChangeNoBit tests recorded cycles.
 void ExpectTheHosts(const DeviceTarget& target, const WeightedChain& chain,
                     const SolveSetting& setting, const std::vector<double>& last, int cycles) {
   SolveOptions options = {.start = setting.levels == 0 ? Start::kNested : Start::kBroadcast,
@@ -289,7 +289,8 @@ TEST_F(DeviceChains, RecordedCyclesChangeNoBit) {
       if (way == Way::kGrouped && storage == Storage::kCPoints) continue;
       DeviceWay one(target, chain, setting, way, Launch::kEach);
       DeviceWay other(target, chain, setting, way, Launch::kGraph);
-      // The first solve records and the others replay, by then with the adjoint's memory.
+      // The first solve records cycles and the others replay them, from the second on with the
+      // adjoint's memory.
       for (int solve = 0; solve < 3; ++solve) {
         SCOPED_TRACE(std::string(NameOf(way)) + ", solve " + std::to_string(solve));
         ExpectSame(other.Solve(chain, last, {.cycles = 4}), one.Solve(chain, last, {.cycles = 4}));
@@ -314,7 +315,7 @@ TEST_F(DeviceChains, LanesAndStorageChangeNoBit) {
   }
 }
 
-// With one engine of the stand-in, groups that are computed together have the bits of each alone.
+// With only one engine, groups that are computed together have the same bits as each of them alone.
 TEST_F(DeviceChains, SideBySideIsBlockByBlockBitForBitWithOneEngine) {
   cudnn::Functions one_engine = functions;
   one_engine.cudnnGetConvolutionForwardAlgorithm_v7 = [](auto... arguments) {
@@ -368,7 +369,7 @@ TEST_F(DeviceChains, EveryPrecisionSolvesAsWellAsItRounds) {
   for (const char* name : {"fp32", "tf32", "fp16", "bf16"}) {
     DeviceTarget narrow = target;
     narrow.precision = *ParsePrecision(name);
-    // Each step rounds the state and what is added to it.
+    // Each of 32 steps rounds the state and what is added to it.
     const double rounding = 2 * 32 * narrow.precision->unit_roundoff;
     for (const Way way : kWays) {
       SCOPED_TRACE(std::string(name) + ", " + NameOf(way));
@@ -378,7 +379,7 @@ TEST_F(DeviceChains, EveryPrecisionSolvesAsWellAsItRounds) {
   }
 }
 
-// 2^-40 is far below what half precision holds.
+// Half precision represents no number as small as 2^-40, so the adjoint must be scaled.
 TEST_F(DeviceChains, SmallAdjointsLoseNothingInHalfPrecision) {
   auto [chain, last] = DrawCase(29, {.steps = 16, .extent = 4});
   const SolveSetting setting = {.coarsening = {4}, .levels = 0, .h = 1.0 / 16};
@@ -393,7 +394,7 @@ TEST_F(DeviceChains, SmallAdjointsLoseNothingInHalfPrecision) {
   }
   EXPECT_EQ(found.first, expected.first);
   EXPECT_EQ(found.gradient, expected.gradient);
-  // The residuals are two of the forward solve, then two of the adjoint.
+  // The residuals are two of the forward solve and two of the adjoint.
   ASSERT_EQ(found.residuals.size(), 4);
   EXPECT_EQ(found.residuals[3], expected.residuals[3] * 0x1p-40);
 }
@@ -421,7 +422,7 @@ TEST_F(DeviceChains, ANetworksGradientIsTheHosts) {
   EXPECT_LT(RelativeError(Flat(gradients[1]), Flat(gradients[0])), kRounding);
 }
 
-// The second of two solves begins with the states of the first and another first state.
+// The second solve begins with the states of the first one, and with another first state.
 TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
   std::mt19937_64 random(33);
   const WeightedChain chain = DrawnChain({.steps = 43, .extent = 4}, random, 1, std::nullopt, 2);
@@ -456,8 +457,8 @@ TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
   }
 }
 
-// The host takes the same steps from the gradients that the device has. So only the descent
-// differs, by single precision's rounding, whatever the precision of the weights is.
+// The host descends along the gradients that the device has computed. So only the descent differs,
+// by single precision's rounding, whatever the precision of the weights.
 TEST_F(DeviceChains, DescendsInSinglePrecisionAsTheHostWould) {
   const auto [chain, by_last] = DrawCase(34, {.steps = 43, .extent = 4}, 2);
   const SolveSetting setting = {.coarsening = {4}, .levels = 3, .h = 1.0 / 43};
@@ -499,7 +500,7 @@ CUresult CountedUpload(CUdeviceptr to, const void* from, size_t bytes, CUstream 
   return real_upload(to, from, bytes, stream);
 }
 
-// Solves send the first state to the device and nothing else, in training steps, too.
+// Solves send the first state to the device and nothing else, also in training steps.
 TEST_F(DeviceChains, SolvesMoveNoWeights) {
   const WeightedChain chain = DrawCase(35, {.steps = 16, .extent = 4}).chain;
   cuda::Driver driver = *target.driver;
@@ -535,7 +536,7 @@ TEST_F(DeviceChains, TheCoarseOperatorFollowsFromWhatIsMeasured) {
   EXPECT_EQ(FittingOperator(2.1), CoarseOperator::kInject);
   EXPECT_EQ(FittingOperator(4), CoarseOperator::kInject);
   const DeviceSolvers solvers(target, {.way = Way::kStreams});
-  // A block that is more than half the stage is not measured.
+  // The operator is not measured for a block of more than half of the stage.
   EXPECT_EQ(solvers.MeasureOperator(chain.chain, chain.stage(), 1, 9), CoarseOperator::kInject);
   const CoarseOperator measured = solvers.MeasureOperator(chain.chain, chain.stage(), 1, 4);
   EXPECT_TRUE(measured == CoarseOperator::kInject || measured == CoarseOperator::kSum);
@@ -579,7 +580,7 @@ TEST_F(DeviceChains, CPointsAloneAreOfLanes) {
   EXPECT_EQ(refused.message(),
             "--storage c-points: --way grouped keeps all states, side by side; streams is "
             "expected");
-  // If no way is named, streams is the only one left.
+  // Streams is the only way left if none is named.
   DeviceSolvers solvers(target, {.lanes = 2});
   ASSERT_TRUE(solvers.Make(stage.ToSolve()).ok());
   EXPECT_EQ(solvers.chosen().measured.size(), 1U);

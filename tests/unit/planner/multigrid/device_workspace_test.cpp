@@ -1,5 +1,5 @@
-// The lanes of a stage share its workspace limit as concurrent Workspace Division divides a budget
-// between lanes that all run the same kernels.
+// Tests that the lanes of a stage share its workspace limit like concurrent Workspace Division
+// divides a budget between lanes that run the same kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace {
 
 using DeviceWorkspace = test::DeviceTest;
 
-// Returns the algorithms of a forward convolution of the chain as a desirable set. The place in
-// cuDNN's ranking stands for the time.
+// Returns the algorithms of a forward convolution of the chain as a desirable set, whose times are
+// the places in cuDNN's ranking.
 planning::DesirableConfigurations RankedChoices(const DeviceTarget& target,
                                                 const ChainShape& shape) {
   const int pad = shape.window / 2;

@@ -1,5 +1,5 @@
-// A small residual network with its opening and closing layers, and images for it, for tests of
-// training on the host.
+// Provides a small residual network with opening and closing layers, and images for it, for tests
+// of training on the host.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,11 @@ struct DigitNetShape {
   int classes = 3;
 };
 
-// A 3 x 3 convolution with ReLU, steps u + relu(K * u + b), a fully connected layer and softmax.
+// Returns a 3 x 3 convolution with ReLU, steps u + relu(K * u + b), a fully connected layer and
+// softmax.
 ResidualChain DigitNet(const DigitNetShape& shape);
 
-// Draws images: those of a class share a pattern, and each has noise of its own.
+// Draws images. Those of a class share a pattern, and each has noise of its own.
 Examples DigitExamples(const DigitNetShape& shape, int count, uint64_t seed);
 
 }  // namespace ucudnn::multigrid

@@ -1,5 +1,5 @@
-// A network on several ranks, each with only its own layers, gives the same numbers, to the bit, as
-// the network on one rank.
+// Tests that a network on several ranks, each with only its own layers, gives the same numbers to
+// the bit as the network on one rank.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -42,10 +42,10 @@ NetworkSettings DrawnSettings(std::mt19937& random, int steps) {
     options->cycles = OneOf(random, {1, 2, 3});
     if (random() % 4 != 0) continue;
     options->tolerance = 1e-9;
-    options->cycles = OneOf(random, {3, 40});  // some reach it, others end serially
+    options->cycles = OneOf(random, {3, 40});  // some converge, others end serially
     if (random() % 2 == 0) options->scale = ResidualScale::kLargestState;
   }
-  // 0 leaves the number of levels open; a drawn number is taken where it fits.
+  // With 0 the solver chooses the number of levels, also if a drawn number does not fit.
   settings.levels = OneOf(random, {0, 0, 2, 3});
   if (!Hierarchy::Make(steps, settings.coarsening, settings.levels).ok()) settings.levels = 0;
   return settings;
@@ -84,7 +84,8 @@ TEST(Distributed, AnyNumberOfRanksGivesTheSameBits) {
   EXPECT_GT(solved, 50);
 }
 
-// Counts messages of one state from each rank to the next.
+// Counts messages of one state, by whether they are sent to the next rank, to the one before or to
+// another.
 class CountingPeers : public SomePeers {
  public:
   CountingPeers(Peers& three, size_t state_size)
@@ -102,8 +103,8 @@ class CountingPeers : public SomePeers {
   size_t state_size_;
 };
 
-// Two passes of two cycles run on 64, 16 and 4 layers, with FCF on the first level and FCFCF on the
-// second.
+// Two passes, each with a forward and a backward solve of two cycles, run on 64, 16 and 4 layers,
+// with FCF on the first level and FCFCF on the second.
 TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
   constexpr int kRanks = 3;
   constexpr int kCycles = 2;
@@ -125,19 +126,22 @@ TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
     return *made;
   });
   ASSERT_TRUE(passes.ok()) << passes.message();
-  constexpr int kSolves = 2;  // both forward and backward
+  constexpr int kSolves = 2;  // in each direction
   constexpr int kOfCycles = kSolves * kCycles * (1 + 2);
-  // The first solve begins with a broadcast from the first rank to each, and the second does not.
+  // In each direction the first solve begins with a broadcast to all ranks, the second with the
+  // states of the first.
   constexpr int kBroadcast = 1;
   EXPECT_EQ(counting[0]->onwards, kOfCycles + kBroadcast);
   EXPECT_EQ(counting[1]->onwards, kOfCycles);
   EXPECT_EQ(counting[2]->back, kOfCycles + kBroadcast);
-  // Rank 0 has two layers of the gathered level, and the others have one each. They send its right
-  // side in every cycle, and its state, at which the adjoint is linearised, once for each adjoint
-  // solve.
+  // Rank 0 has two layers of the gathered level, the others have one each. In every cycle the
+  // others send the right side of their layer, and once for each adjoint solve the state at which
+  // it is linearised.
   constexpr int kRightSides = kSolves * kCycles;
   EXPECT_EQ(counting[1]->back, kOfCycles + 2 * kRightSides + kSolves);
-  // Rank 2, where the adjoint begins, sends its first state with the right side and gets one back.
+  // The adjoint begins on rank 2. In its cycles rank 2 sends the first state and a right side in
+  // one message of two states, which is not counted. Rank 0 answers it with one state, but answers
+  // the other ranks, and rank 2 in the forward solve, with two.
   EXPECT_EQ(counting[2]->other, kBroadcast + kRightSides + kSolves);
   EXPECT_EQ(counting[0]->other, kBroadcast + kSolves * kCycles);
   EXPECT_EQ(counting[2]->onwards + counting[0]->back, 0);
@@ -188,8 +192,8 @@ TEST(Distributed, DrawnWeightsAreThoseOfOneRank) {
   }
 }
 
-// Kirby's network of two billion parameters has 4,097 convolutions. Its 15 fully connected layers
-// hold nearly all parameters, and are too few for two levels.
+// kirby-2b has 4,097 convolutions. Its 15 fully connected layers hold nearly all of its two billion
+// parameters, and are too few for two levels.
 TEST(Distributed, NoRankHasTheParametersOfAll) {
   const ResidualChain chain =
       *MakeResidualChain(*planner::LoadNetwork("kirby-2b"), BatchNorms::kRefused);
@@ -203,16 +207,16 @@ TEST(Distributed, NoRankHasTheParametersOfAll) {
     parameters[placement.owners[id]] += counts.weights + counts.bias;
   }
   EXPECT_EQ(std::accumulate(parameters.begin(), parameters.end(), int64_t{0}), 2'071'328'150);
-  constexpr int64_t kFullyConnected = 11520 * 11521;  // a rank has four of them, and a quarter of
-                                                      // the rest
+  // A rank has four of the fully connected layers, and a quarter of all other parameters.
+  constexpr int64_t kFullyConnected = 11520 * 11521;
   constexpr int64_t kMost = 4 * kFullyConnected + (1 << 25);
   for (const int64_t of_rank : parameters) EXPECT_LT(of_rank, kMost);
 }
 
-// A state that is not finite makes all ranks fall back alike.
+// After a state that is not finite, all ranks end serially.
 TEST(Distributed, AllRanksFallBackToSerialPropagationTogether) {
   const WeightedChain net = DrawCase(4, {.steps = 48, .channels = 2, .extent = 3}, 1, 3).chain;
-  NetworkSettings settings;  // h = 1: states grow without bound
+  NetworkSettings settings;  // h is 1, so states grow without bound
   settings.coarsening = {4};
   settings.forward.cycles = settings.backward.cycles = 10;
   const PassResults alone = test::Must(RunOn(1, net, settings));
@@ -226,7 +230,7 @@ TEST(Distributed, AllRanksFallBackToSerialPropagationTogether) {
 
 using Log = std::vector<std::string>;
 
-// Notes the first step of each block.
+// Logs the first step of each block.
 class NotingChain : public RingChain {
  public:
   explicit NotingChain(Log& log) : RingChain(1), log_(log) {}
@@ -267,8 +271,8 @@ class NotingExchange : public StateExchange {
   Log& log_;
 };
 
-// A rank sends its boundary's state before it relaxes the rest of its blocks. Only its first block,
-// which comes last, waits for the state that it receives.
+// A rank must send the state at its boundary before it relaxes its other blocks. Only its first
+// block waits for the state that the rank receives, so that block is relaxed last.
 TEST(Distributed, BoundariesAreSentBeforeTheRestIsRelaxed) {
   const Hierarchy hierarchy = *Hierarchy::Make(8, {4}, 2);
   for (const bool is_reversed : {false, true}) {

@@ -51,7 +51,7 @@ std::vector<Operator> OperatorsOf(StepKind kind, const NetShape& shape) {
   return {};
 }
 
-// Draws a layer's weights so large that, for a gain of 1, its output is about as large as its
+// Draws weights of such a size that, with a gain of 1, the layer's output is about as large as its
 // input.
 NodeWeights DrawWeights(const HostLayer& layer, std::mt19937_64& random, double gain) {
   const WeightCounts counts = WeightCountsOf(layer);

@@ -1,4 +1,4 @@
-// Residual chains of many kinds of steps, with weights drawn at random.
+// Makes residual chains of many kinds of steps, with random weights.
 #pragma once
 
 #include <random>
@@ -14,26 +14,26 @@ enum class StepKind {
   kGroups,           // 3 x 3 dilated by 2 in two groups, activation
   kPreActivation,    // scale, activation, 1 x 3 and 3 x 1
   kPooled,           // average of 3 x 3, 3 x 3, activation
-  kFullyConnected,   // activation after it
+  kFullyConnected,   // fully connected, activation
   kBottleneck,       // fully connected to fewer numbers, activation, and back
 };
 constexpr int kStepKinds = 7;
 
 struct NetShape {
-  std::vector<StepKind> kinds;  // one a step; fully connected ones only with an extent of 1
-  int channels = 2;             // even
+  std::vector<StepKind> kinds;  // one for each step; fully connected ones require an extent of 1
+  int channels = 2;             // must be even
   int extent = 3;
   planner::ActivationKind activation = planner::ActivationKind::kTanh;
   int batch = 1;
 };
 
-// Returns a chain whose steps have these operators, one after the other. Weights come from N(0,
-// gain^2 / inputs of an output), biases from N(0, 0.01), u0 from N(0, 1).
+// Returns a chain whose steps have these operators, one after the other. Weights are drawn from
+// N(0, gain^2 / inputs of an output), biases from N(0, 0.01), and u0 from N(0, 1).
 WeightedChain ChainOf(const std::vector<std::vector<planner::Operator>>& steps,
                       const NetShape& shape, std::mt19937_64& random, double gain);
 WeightedChain DrawnNet(const NetShape& shape, std::mt19937_64& random, double gain);
 
-// Draws a small shape with `steps` steps of one kind or of several.
+// Draws a small shape of `steps` steps, which are of one kind or of several.
 NetShape DrawNetShape(std::mt19937_64& random, int steps);
 
 std::string TextOf(const NetShape& shape);

@@ -13,7 +13,7 @@ namespace ucudnn::multigrid {
 struct DrawnSolve {
   Hierarchy hierarchy;
   std::vector<int> coarsening;
-  SolveOptions options;  // without tolerance, for one cycle, unmeasured, from a broadcast
+  SolveOptions options;  // one unmeasured cycle from a broadcast, without tolerance
   Storage storage = Storage::kAll;
   int lanes = 1;
 

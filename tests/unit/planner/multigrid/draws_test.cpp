@@ -1,5 +1,5 @@
-// Draws nets and options at random: each solve reaches what serial propagation gives, and neither
-// lanes nor storage change a bit of it.
+// Tests nets and options that are drawn at random: each solve must reach the result of serial
+// propagation, and neither lanes nor storage may change a bit of it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ Draw DrawOne(std::mt19937_64& random) {
   draw.shape = DrawNetShape(random, steps);
   draw.gain = 0.25 * DrawNumber(random, 2, 4);
   constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kSum};
-  // T is up to 3, or up to 48, where some solves are given up.
+  // The time T = h * steps is up to 3, or up to 48, where some solves are given up.
   const int stretch = DrawNumber(random, 0, 7) == 0 ? 16 : 1;
   draw.setting = {.coarsening = draw.solve.coarsening,
                   .levels = draw.solve.hierarchy.levels(),
@@ -66,13 +66,13 @@ double ResidualOf(const Draw& draw, const Solution& solution) {
   return solution.residuals.back() * (is_relative ? solution.largest_state : 1);
 }
 
-// Bounds the rounding error of all steps, which round up to 36 products and sums and an activation.
+// Bounds the rounding error of all steps: each rounds up to 36 products and sums and an activation.
 double RoundingOf(const DenseChain& dense, const Solution& solution) {
   return 40 * 0x1p-53 * dense.steps() * solution.largest_state;
 }
 
 // Bounds how far the last state may be from the exact one: each residual of a C-point and each
-// rounding grows with the steps that follow it.
+// rounding error grows with the steps that follow it.
 double BoundOfError(const DenseChain& dense, const Draw& draw, const Solution& solution) {
   double growth = 1;
   for (int step = 0; step < dense.steps(); ++step) growth *= dense.Growth(step);
@@ -80,8 +80,8 @@ double BoundOfError(const DenseChain& dense, const Draw& draw, const Solution& s
   return growth * (std::sqrt(blocks) * ResidualOf(draw, solution) + RoundingOf(dense, solution));
 }
 
-// Returns the largest difference between a state and the one that dense matrices make of its
-// predecessor. Neither the solver's code nor the host's layers take part.
+// Returns the largest difference between a state and the one that dense matrices compute from the
+// state before. Neither the solver's code nor the host's layers are involved.
 double DenseResidual(const DenseChain& dense, const std::vector<Vector>& states, int batch) {
   double largest = 0;
   for (int step = 0; step < dense.steps(); ++step) {
@@ -102,8 +102,8 @@ void ExpectTheSameWithOtherLanesAndStorage(const WeightedChain& chain, const Dra
                                            const Solution& solution) {
   SolveSetting other = draw.setting;
   other.lanes = draw.setting.lanes % 4 + 1;
-  // Both what a skipped relaxation leaves between C-points and the residual of a start there depend
-  // on the storage.
+  // If the first relaxation is skipped, both the states between C-points and the first residual
+  // depend on the storage.
   if (!draw.solve.options.skips_first_down) {
     other.storage = other.storage == Storage::kAll ? Storage::kCPoints : Storage::kAll;
   }
@@ -139,7 +139,7 @@ TEST(Draws, ReachWhatSerialPropagationGives) {
       ASSERT_LE(error * norm, BoundOfError(dense, draw, solved));
       ASSERT_LE(DenseResidual(dense, states, chain.batch),
                 ResidualOf(draw, solved) + RoundingOf(dense, solved));
-      // The bound takes the worst case of each step; a short net comes nowhere near it.
+      // BoundOfError takes the worst case of each step, and is far too large for a short net.
       const bool is_short = draw.setting.h * draw.solve.hierarchy.level(0).steps <= 3;
       if (is_short) {
         ASSERT_LE(error, 1e-7);
@@ -154,7 +154,8 @@ TEST(Draws, ReachWhatSerialPropagationGives) {
     ExpectTheSameWithOtherLanesAndStorage(chain, draw, states, solved);
     if (HasFatalFailure()) return;
   }
-  // All three outcomes occur. Relaxation makes short nets exact before their residual shows it.
+  // All three outcomes must occur. In short nets relaxation is often exact before the residual
+  // shows it.
   EXPECT_GT(given_up, 0);
   EXPECT_LT(given_up, draws / 10);
   EXPECT_GT(direct, draws / 4);

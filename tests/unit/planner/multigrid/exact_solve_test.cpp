@@ -1,5 +1,5 @@
-// Tests the solver on chains in which nothing is rounded (ring_chain.h): what a cycle leaves
-// unchanged, what relaxation makes exact and when, and how often layers are stepped through.
+// Tests the solver on chains in which nothing is rounded (ring_chain.h): what a cycle does not
+// change, what relaxation makes exact and when, and how often each layer is stepped through.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 
 using Source = LayerSystem::Source;
 
-// The states and the solution of a solve of `drawn` with `cycles` cycles.
+// Holds the states and the solution of a solve.
 struct RingResult {
   std::vector<RingChain::Numbers> states;
   Solution solution;
@@ -53,7 +53,7 @@ TEST(ExactSolve, TheSolutionIsAFixedPointOfEveryCycle) {
   }
 }
 
-// F is exact after N/c cycles, FCF after N/2c, and FCFCF after N/3c.
+// With N layers in blocks of c, F is exact after N/c cycles, FCF after N/2c, and FCFCF after N/3c.
 TEST(ExactSolve, RelaxationIsExactAfterAsManyCyclesAsItHasBlocksToPass) {
   for (const int sweeps : {0, 1, 2}) {
     for (const int coarsening : {2, 3, 4}) {
@@ -78,7 +78,7 @@ TEST(ExactSolve, RelaxationIsExactAfterAsManyCyclesAsItHasBlocksToPass) {
   }
 }
 
-// This holds with any options: more levels, cycles and starts.
+// Draws any options, with several levels, cycles and starts.
 TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
   std::mt19937_64 random(2);
   for (uint64_t draw = 0; draw < 200; ++draw) {
@@ -99,8 +99,8 @@ TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
       ASSERT_LE(cycles, blocks);
       if (is_exact) ++exact_before;
     }
-    // A first cycle that does not relax is not counted. It passes a block anyway where F-points
-    // follow from their C-points.
+    // A first cycle without relaxation is not counted. It makes a block exact nevertheless if
+    // F-points are computed from their C-points.
     const bool follows =
         drawn.options.start == Start::kNested || drawn.storage == Storage::kCPoints;
     ASSERT_LE(exact_before, drawn.options.skips_first_down && follows ? 1 : 0);
@@ -144,7 +144,7 @@ TEST(ExactSolve, ASystemHasAsManyStatesAsItSaysInAdvance) {
   }
 }
 
-// Predicts how often one cycle steps through each level's layers if it does nothing twice.
+// Predicts how often cycles step through the layers of each level, if they do nothing twice.
 class PredictedSteps {
  public:
   explicit PredictedSteps(const DrawnSolve& drawn) : drawn_(drawn) {}
@@ -167,7 +167,7 @@ class PredictedSteps {
     const int64_t f_points = level.steps - level.blocks();
     if (!is_relaxed) steps_[number] += f_points;
     steps_[number] += sweeps * int64_t{level.steps} + level.blocks();
-    steps_[number + 1] += level.blocks();  // for the right side
+    steps_[number + 1] += level.blocks();  // the steps that compute right sides
     Cycle(number + 1, false);
     steps_[number] += f_points;
   }
@@ -180,7 +180,7 @@ std::vector<int64_t> CountedSteps(const DrawnSolve& drawn, int cycles) {
   RingSolve solve(drawn.hierarchy, 1, drawn.storage, drawn.lanes);
   SolveOptions options = drawn.options;
   options.cycles = cycles;
-  // Measuring the outcome costs one more step per block.
+  // Measuring the outcome takes one more step in each block.
   EXPECT_TRUE(Solve(solve.system, solve.hierarchy, options).ok());
   std::vector<int64_t> counted;
   for (int level = 0; level < drawn.hierarchy.levels(); ++level) {
@@ -203,8 +203,7 @@ TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
   }
 }
 
-// A cycle of F on two levels takes N steps of fine layers, all blocks at once, and two of each
-// coarse step.
+// With F on two levels, a cycle takes N steps of fine layers, and two steps of each coarse layer.
 TEST(ExactSolve, ATwoLevelCycleOfFStepsOnceThroughTheNet) {
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
     DrawnSolve drawn = Two(128, 8, 0);

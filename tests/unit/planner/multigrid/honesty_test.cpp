@@ -1,5 +1,6 @@
 // Tests what a solve reports: that it converged, to a tolerance or to rounding, that it ended early
-// or was direct, or that it was given up and solved serially. It never gives a wrong answer.
+// or was direct, or that it was given up and ended serially. A solve must never return a wrong
+// answer.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +22,7 @@ SolveOptions WithTolerance(double tolerance, int cycles, ResidualScale scale) {
 constexpr ResidualScale kAbsolute = ResidualScale::kAbsolute;
 constexpr ResidualScale kRelative = ResidualScale::kLargestState;
 
-// Expects that numbers are equal, or both not a number.
+// Expects that the numbers are equal, or both NaN.
 void ExpectSameStates(const std::vector<double>& a, const std::vector<double>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
@@ -29,7 +30,7 @@ void ExpectSameStates(const std::vector<double>& a, const std::vector<double>& b
   }
 }
 
-// Expects that states 0..N of a solve that was given up equal serial propagation.
+// Expects that the solve was given up, and that states 0..N equal serial propagation.
 void ExpectGivenUp(HostSolve& solve, const Result<Solution>& solved, const std::string& reason) {
   ASSERT_TRUE(solved.ok()) << solved.message();
   EXPECT_EQ(solved->outcome, Outcome::kSerial);
@@ -93,18 +94,19 @@ TEST(Honesty, WhoWatchesSeesTheResidualOfEachCycle) {
   for (const double residual : residuals) EXPECT_TRUE(std::isnan(residual));
 }
 
-// T = 50. The solve is not given up, though its first cycles hardly lower the residual.
+// The time is T = 50. The first cycles hardly lower the residual, but the solve is not given up.
 TEST(Honesty, StatesThatGrowTo1e8ConvergeInTheRelativeNorm) {
   const WeightedChain chain = SmoothChain(256, 0.5);
   for (const double tolerance : {1e-9, 1e-14}) {
     HostSolve solve(chain, {.h = 50.0 / 256});
     const Solution solved = test::Must(solve.Solve(WithTolerance(tolerance, 30, kRelative)));
     EXPECT_EQ(solved.outcome, Outcome::kConverged);
-    EXPECT_LT(solved.cycles, 32);  // the cycles of a direct solve
+    EXPECT_LT(solved.cycles, 32);  // a direct solve takes 32 cycles
     EXPECT_GT(solved.largest_state, 1e7);
     EXPECT_LE(solved.residuals.back(), tolerance);
-    // The tolerance bounds what 64 residuals add to the last state, which is the largest. Errors of
-    // early blocks would grow with the states, but relaxation has made those exact by then.
+    // The last state, which is the largest, has the sum of 64 residuals, each within the tolerance.
+    // Errors of early blocks would grow with the states, but relaxation has made these blocks
+    // exact.
     EXPECT_LT(RelativeError(solve.Last(), solve.Serial().back()), 64 * tolerance);
   }
 }
@@ -145,7 +147,7 @@ TEST(Honesty, AStateBehindTheLastCPointThatIsNotFiniteIsSeen) {
   }
 }
 
-// Solves with u -> factor * u on one number; fine and coarse steps have their own factors.
+// Solves with u -> factor * u on one number. Fine and coarse steps have factors of their own.
 template <typename Number = double>
 VectorSolve<Number> Scaling(const Hierarchy& hierarchy, double fine, double coarse) {
   return VectorSolve<Number>(hierarchy, {Number{1}},
@@ -154,7 +156,7 @@ VectorSolve<Number> Scaling(const Hierarchy& hierarchy, double fine, double coar
                              });
 }
 
-// A coarse operator that is stable nowhere: errors grow by 1.5 a block.
+// With this factor of coarse steps, errors grow by 1.5 in each block.
 constexpr double kUnstable = -1.5;
 
 TEST(Honesty, AResidualThatRisesTwiceIsGivenUp) {
@@ -166,13 +168,13 @@ TEST(Honesty, AResidualThatRisesTwiceIsGivenUp) {
       solve.Solve({.c_sweeps = {0}, .start = Start::kPrevious, .tolerance = 1e-14, .cycles = 30}));
   EXPECT_EQ(solved.outcome, Outcome::kSerial);
   EXPECT_EQ(solved.fallback, kRose);
-  ASSERT_EQ(solved.residuals.size(), 4U);  // judged from the second cycle on
+  ASSERT_EQ(solved.residuals.size(), 4U);  // a solve is judged from the second cycle on
   EXPECT_GT(solved.residuals[2], solved.residuals[1]);
   EXPECT_GT(solved.residuals[3], solved.residuals[2]);
   EXPECT_EQ(solve.Last(), near);
 }
 
-// With F and this coarse operator, errors fall by (0.9 - 0.3) / (1 - 0.3) a cycle.
+// With F and this coarse factor, errors fall by (0.9 - 0.3) / (1 - 0.3) in each cycle.
 TEST(Honesty, AResidualThatFallsSlowlyIsGivenUpAfterThreeJudgedCycles) {
   VectorSolve<double> solve = Scaling(*Hierarchy::Make(1024, {4}, 2), std::pow(0.9, 0.25), 0.3);
   SolveOptions options = WithTolerance(1e-9, 100, kAbsolute);
@@ -181,7 +183,7 @@ TEST(Honesty, AResidualThatFallsSlowlyIsGivenUpAfterThreeJudgedCycles) {
   EXPECT_EQ(solved.fallback, kSlow);
   EXPECT_EQ(solved.cycles, 4);
   EXPECT_EQ(solve.Last(), solve.Serial());
-  // A solve without a tolerance is judged alike.
+  // A solve without a tolerance is judged in the same way.
   options.tolerance.reset();
   const Solution early = test::Must(solve.Solve(options));
   EXPECT_EQ(early.outcome, Outcome::kSerial);
@@ -221,7 +223,7 @@ TEST(Honesty, ATailThatRelaxationMakesExactIsDirectNotConverged) {
   EXPECT_EQ(test::Must(solve.Solve({})).outcome, Outcome::kDirect);
 }
 
-// Relaxation makes each block exact but for its rounding, which the coarse operator enlarges to
+// Relaxation makes each block exact up to its rounding error, which the coarse operator enlarges to
 // 1e13 times as much.
 TEST(Honesty, DirectIsNotSaidWhereTheCoarseOperatorAmplifiesRounding) {
   VectorSolve<double> solve = Scaling(*Hierarchy::Make(320, {4}, 2), 0.9, kUnstable);
@@ -257,7 +259,7 @@ TEST(Honesty, FloatsFloorAndAreConvergedToRounding) {
   EXPECT_EQ(solved.outcome, Outcome::kRounding);
   EXPECT_EQ(solved.fallback, "");
   EXPECT_LT(solved.cycles, 12);
-  // Each of 65 states of norm 8 is rounded.
+  // 64 C-points and the first state, each of norm 8, are rounded.
   EXPECT_LT(solved.residuals.back(), 0x1p-24 * 8.5 * std::sqrt(65));
   EXPECT_GT(solved.residuals.back(), 5e-7);
 }
@@ -277,8 +279,8 @@ TEST(Honesty, AToleranceBelowThePrecisionIsRefusedAtTheStart) {
   }
 }
 
-// What a start holds says nothing about the solution: a coarse operator that diverges may have made
-// it, or an earlier solve of another system.
+// The states of a start say nothing about the solution: a coarse operator that diverges may have
+// computed them, or an earlier solve of another system.
 TEST(Honesty, AStartWithHugeStatesIsNoReasonToRefuseATolerance) {
   VectorSolve<double> nested = Scaling(*Hierarchy::Make(1024, {16}, 2), 0.5, -7);
   SolveOptions options = WithTolerance(1e-9, 30, kAbsolute);
@@ -298,9 +300,9 @@ TEST(Honesty, AStartWithHugeStatesIsNoReasonToRefuseATolerance) {
   EXPECT_EQ(previous.Last(), previous.Serial());
 }
 
-// The first number of a state grows beyond 1e22; the coarse level computes it exactly. The second
-// decays and is added to the first; the coarse level gets it wrong, so it converges slowly. Its
-// residuals are negligible beside the last state, but not beside the first ones.
+// The first number of a state grows beyond 1e22, and the coarse level computes it exactly. The
+// second decays and is added to the first; the coarse level computes it wrongly, so it converges
+// slowly. Its residuals are negligible relative to the last state, but not to the first ones.
 TEST(Honesty, AStateThatGrowsDoesNotHideTheResidualsOfEarlyOnes) {
   const auto step = [](int level, int, const auto& from, auto& to) {
     to = from;
@@ -316,7 +318,7 @@ TEST(Honesty, AStateThatGrowsDoesNotHideTheResidualsOfEarlyOnes) {
         solve.Solve({.c_sweeps = {0}, .tolerance = 1e-9, .scale = scale, .cycles = 100}));
     EXPECT_GT(solved.largest_state, 1e22);
     EXPECT_EQ(solved.fallback, "");
-    // The bound is what 1e-9 at each of 256 C-points makes, times a hundred for early ones.
+    // An error of 1e-9 at each of 256 C-points is allowed, times 100 because early ones count more.
     const double serial = solve.Serial()[0];
     EXPECT_LT(std::abs(solve.Last()[0] - serial), 256 * 100 * 1e-9 * serial);
   }
@@ -333,7 +335,7 @@ TEST(Honesty, AChainOfZerosConverges) {
   }
 }
 
-// The first cycle raised the residual in 20 of the 36 configurations that were measured.
+// The first cycle raised the residual in 20 of 36 configurations that were measured.
 TEST(Honesty, AFirstCycleThatRaisesTheResidualIsNotHeldAgainstASolve) {
   const WeightedChain chain = SmoothChain(256, 0.5);
   HostSolve solve(chain, {.coarsening = {16}, .h = 10.0 / 256});

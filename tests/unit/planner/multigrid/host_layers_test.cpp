@@ -1,5 +1,6 @@
-// Tests the reference layers on the host: forward against the definition, transposed Jacobians and
-// gradients against forward. Data are integers, so results of linear layers are equal, not near.
+// Tests the reference layers on the host: forward passes against the definition, transposed
+// Jacobians and gradients against forward passes. Data are integers, so results of linear layers
+// are equal to the bit.
 #include "planner/multigrid/host/layers.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ using planner::Shape;
 
 constexpr int kBatch = 2;
 
-// Draws `number` integers from -`most` to `most`, each times `factor`.
+// Draws `number` integers from -`most` to `most`, each multiplied by `factor`.
 Vector Integers(std::mt19937_64& random, int64_t number, int most, double factor = 1) {
   Vector drawn;
   for (int64_t i = 0; i < number; ++i) drawn.push_back(factor * DrawNumber(random, -most, most));
@@ -40,7 +41,7 @@ Vector Difference(const Vector& a, const Vector& b) {
   return difference;
 }
 
-// A layer with numbers for a batch of images.
+// Holds a layer with numbers for a batch of images.
 struct Case {
   HostLayer layer;
   NodeWeights weights;
@@ -100,7 +101,7 @@ Vector ByDefinition(const Convolution& op, const Case& made) {
                       Repeated(made.weights.bias, layer.output, 0), made.x);
 }
 
-// Returns the largest or the mean of each window's pixels; padding is excluded.
+// Returns the largest or the mean of each window's pixels. The padding does not count.
 Vector ByDefinition(const Pooling& op, const Case& made) {
   const Shape& in = made.layer.input;
   Vector y;
@@ -175,7 +176,7 @@ std::vector<Shaped<Pooling>> Poolings() {
   return all;
 }
 
-// Sums are exact, and both sides divide once.
+// Sums are exact, and both sides divide only once.
 TEST(HostLayers, PoolingIsItsDefinition) {
   std::mt19937_64 random(2);
   for (const auto& [op, input] : Poolings()) {
@@ -213,7 +214,8 @@ std::vector<Case> LinearCases(std::mt19937_64& random) {
   return all;
 }
 
-// Returns cases that are linear in pieces. Numbers are so far apart that +-1 stays within a piece.
+// Returns cases that are piecewise linear. Their inputs differ so much that changes of 1 stay
+// within a piece.
 std::vector<Case> PiecewiseLinearCases(std::mt19937_64& random) {
   std::vector<Case> all;
   const Shape plane = {1, 3, {1, 4, 2}, 2};
@@ -247,7 +249,7 @@ TEST(HostLayers, TransposedJacobiansAreTransposed) {
   }
 }
 
-// Each share of a window is rounded once, and sums have at most all of the shares.
+// Each share of a window is rounded once, and a sum has at most all of the shares.
 TEST(HostLayers, AveragesAreTransposedButForRounding) {
   std::mt19937_64 random(6);
   std::vector<Case> all = {MakeCase(planner::GlobalPooling{}, {1, 3, {1, 5, 3}, 2}, random)};
@@ -289,7 +291,7 @@ TEST(HostLayers, GradientsAreThoseOfForward) {
       const Vector lambda = Integers(random, made.out(), 7);
       const double change =
           Dot(lambda, Difference(made.Forward(moved, made.x), made.Forward(made.weights, made.x)));
-      // A gradient is added to what is there already, and the factor applies to what is added.
+      // AddGradient adds to what is there already, and its factor applies to what is added.
       NodeWeights gradient = {Vector(weights, 100), Vector(bias, 100)};
       Vector scratch;
       AddGradient(made.Call(made.weights, scratch), made.x.data(), lambda.data(), 0.5, gradient);
@@ -311,7 +313,7 @@ TEST(HostLayers, ANanIsPassedOnByEveryLayerForward) {
   for (Case& made : all) {
     for (double& number : made.x) number = std::nan("");
     for (double& number : made.weights.weights) number = number == 0 ? 1 : number;
-    // A window that lies in the padding alone passes nothing on.
+    // A window that lies in the padding alone reads no NaN.
     const Vector y = made.Forward(made.weights, made.x);
     EXPECT_TRUE(std::any_of(y.begin(), y.end(), [](double number) { return std::isnan(number); }))
         << TextOf(made.layer);

@@ -1,4 +1,4 @@
-// A stage on the host refuses weights that do not fit.
+// Tests that a stage on the host refuses weights that do not fit.
 #include "planner/multigrid/host/stage.h"
 
 #include <gtest/gtest.h>

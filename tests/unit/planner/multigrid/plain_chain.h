@@ -1,4 +1,4 @@
-// Chains of one convolution a step, with weights, for tests of multigrid.
+// Makes chains with one convolution in each step, with weights, for tests of multigrid.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@ struct ChainShape {
   planner::ActivationKind activation = planner::ActivationKind::kRelu;
 };
 
-// Makes a chain of steps with these operators, without opening or closing layers. The nodes of step
-// 2 are step2.0, step2.1, ... and step2.add.
+// Makes a chain whose steps have these operators, without opening or closing layers. The nodes of
+// step 2 are step2.0, step2.1, ... and step2.add.
 ResidualChain ChainOfSteps(const planner::Input& images,
                            const std::vector<std::vector<planner::Operator>>& steps);
 // Makes a chain that applies u + act(K * u + b) `shape.steps` times.
 ResidualChain PlainChain(const ChainShape& shape);
 
-// A chain with its numbers. `first` is u0.
+// Holds a chain with its numbers. `first` is u0.
 struct WeightedChain {
   ResidualChain chain;
   Parameters parameters;  // by node
@@ -43,24 +43,24 @@ struct WeightedChain {
 
   const Stage& stage() const { return std::get<Stage>(chain.sections[0]); }
   NodeWeights& step(int number) { return parameters[stage().steps[number].transformation.front()]; }
-  // Divides these numbers in equal parts between the first nodes of the steps, in their order.
+  // Divides these numbers into equal parts, one for the first node of each step, in order.
   void SetSteps(const std::vector<double>& weights, const std::vector<double>& bias);
 };
 
 // Draws weights from N(0, gain^2 2 / (window^2 channels)), biases from N(0, 0.01) and the first
-// state from N(0, 1): for each step its own ("iid"), or `knots` weights interpolated over the
-// depth.
+// state from N(0, 1). Each step has weights of its own ("iid"), or weights are interpolated over
+// the depth from `knots` drawn ones.
 WeightedChain DrawnChain(const ChainShape& shape, std::mt19937_64& random, double gain = 1,
                          std::optional<int> knots = std::nullopt, int batch = 1);
 
-// A drawn chain, and an adjoint of its last state.
+// Holds a drawn chain, and an adjoint of its last state.
 struct DrawnCase {
   WeightedChain chain;
   std::vector<double> last;
 };
 DrawnCase DrawCase(uint64_t seed, const ChainShape& shape, int batch = 1, double gain = 1);
 
-// Interpolates weights as numpy.interp does, from `knots` rows of `width` numbers.
+// Interpolates weights like numpy.interp, from `knots`, which has rows of `width` numbers.
 std::vector<double> Interpolated(const std::vector<double>& knots, int width, int steps);
 
 struct SolveSetting {
@@ -72,16 +72,16 @@ struct SolveSetting {
   int lanes = 1;
 };
 
-// Holds everything that a forward solve of a chain on the host needs. It must not be moved.
+// Holds everything that a forward solve of a chain on the host needs. Must not be moved.
 class HostSolve {
  public:
-  // `chain` must outlive this. A failure to make a part ends the test.
+  // `chain` must outlive this object. A failure to make a part of it ends the test.
   HostSolve(const WeightedChain& chain, const SolveSetting& setting);
 
   Result<Solution> Solve(const SolveOptions& options) {
     return multigrid::Solve(*system_, hierarchy_, options);
   }
-  std::vector<double> State(int number);  // of the finest level
+  std::vector<double> State(int number);  // returns a state of the finest level
   std::vector<double> Last() { return Copy(system_->last()); }
   // Returns u_0..u_N, computed by the stage alone, one layer after the other.
   std::vector<std::vector<double>> Serial();
@@ -89,7 +89,7 @@ class HostSolve {
   BlockSystem& system() { return *system_; }
   HostStage& stage() { return *stage_; }
   const Hierarchy& hierarchy() const { return hierarchy_; }
-  const Hierarchy& mirrored() const { return mirrored_; }  // for the adjoint
+  const Hierarchy& mirrored() const { return mirrored_; }  // the adjoint's hierarchy
   Lanes& lanes() { return *lanes_; }
   HostChain& propagator() { return *propagator_; }
 
@@ -106,7 +106,7 @@ class HostSolve {
   std::optional<BlockSystem> system_;
 };
 
-// |a - b| / |b|, in L2.
+// Returns |a - b| / |b| in the L2 norm.
 double RelativeError(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace ucudnn::multigrid

@@ -1,5 +1,5 @@
-// Ranks that are processes compute the same bits as one process, and a rank that is killed or late
-// is named on all others. Heartbeats are short here, as all times are.
+// Tests that ranks which are processes compute the same bits as one process, and that all other
+// ranks name a rank that is killed or late. Heartbeats and all other times are short.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,8 +23,8 @@ using transport::Milliseconds;
 using transport::test::Child;
 using transport::test::Job;
 
-// Returns the numbers of a rank's gradient after a forward and a backward pass, as text of their
-// bits.
+// Returns the numbers of a rank's gradient after a forward and a backward pass, as text that keeps
+// all bits.
 Result<std::string> BitsOf(Peers& peers, const WeightedChain& net) {
   NetworkSettings settings;
   settings.batch = net.batch;
@@ -41,7 +41,7 @@ Result<std::string> BitsOf(Peers& peers, const WeightedChain& net) {
   if (logits != nullptr) output.assign(logits, logits + network->output_size() * net.batch);
   Parameters gradient = ZerosLike(own);
   UCUDNN_RETURN_IF_ERROR(network->Backward(output.data(), gradient));
-  // A rank has its own nodes alone, so each number is listed by one rank.
+  // A rank has the gradient of its own nodes alone, so each number is listed by one rank.
   std::ostringstream text;
   text << std::hexfloat;
   for (size_t id = 0; id < gradient.size(); ++id) {
@@ -50,7 +50,7 @@ Result<std::string> BitsOf(Peers& peers, const WeightedChain& net) {
   return text.str();
 }
 
-// Returns the numbers that this many processes computed, in any order.
+// Returns the numbers that `ranks` processes have computed, in any order.
 std::multiset<std::string> NumbersOf(int ranks, const WeightedChain& net) {
   const Job job(ranks);
   std::vector<std::unique_ptr<Child>> children;
@@ -104,8 +104,8 @@ TEST(ProcessRanks, CarryMessagesOfAnyLength) {
   EXPECT_EQ(other.Heard(), "done");
 }
 
-// Returns what ranks 0 and 1 hear while they wait for rank 2, directly or not, to which `harm` is
-// done.
+// Returns the errors of ranks 0 and 1 while `harm` is done to rank 2, for which both wait, rank 0
+// by way of rank 1.
 std::vector<std::string> HeardWhile(const Job& job, const std::function<void(Child&)>& harm) {
   Child third([&](const Child::Tell& tell) {
     const auto peers = ProcessRanks::Join(job.Of(2));

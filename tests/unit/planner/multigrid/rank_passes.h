@@ -1,4 +1,4 @@
-// Runs passes through a network on several ranks that are threads, for tests that compare their
+// Runs passes through a network on several ranks that are threads, so that tests can compare their
 // bits.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace ucudnn::multigrid {
 
-// The results of forward and backward passes.
+// Holds the results of forward and backward passes.
 struct PassResults {
   std::vector<double> output;
   std::vector<double> gradient;   // of all layers
@@ -24,10 +24,9 @@ bool operator==(const PassResults& a, const PassResults& b);
 using PeersOf = std::function<Peers&(Peers&)>;
 using SolversOf = std::function<StageSolvers*(int rank)>;
 
-// Runs on as many threads as ranks. Each is given its own layers' parameters, and adds its gradient
-// to the result. Each makes two passes; the second begins with the states of the first if the
-// settings say so. `peers_of` and `solvers_of` replace a rank's peers and the solvers of its
-// stages.
+// Runs `ranks` threads. Each is given its own layers' parameters, and adds its gradient to the
+// result. Each makes two passes; the second begins with the states of the first if the settings say
+// so. `peers_of` and `solvers_of` replace a rank's peers and the solvers of its stages.
 Result<PassResults> RunOn(int ranks, const WeightedChain& net, const NetworkSettings& settings,
                           const PeersOf& peers_of = nullptr, const SolversOf& solvers_of = nullptr);
 

@@ -36,7 +36,7 @@ TrainingSettings Settings() {
 
 struct Trained {
   std::vector<double> parameters;
-  std::vector<double> numbers;  // losses, tops and checked values of each epoch
+  std::vector<double> numbers;  // losses, top-1 shares, cycles, solves and checks of each epoch
 
   bool operator==(const Trained&) const = default;
 };
@@ -99,7 +99,8 @@ TEST(TrainingOnRanks, TrainsTheSameParametersOnAnyNumberOfRanks) {
     const Trained alone = test::Must(TrainOn(1, 1, net, settings, examples));
     EXPECT_NE(alone.parameters, Flat(net.parameters));
     for (const int ranks : {2, 3, 5}) {
-      // Coarse levels lie where their layers are, or on one rank, which is sent the weights anew.
+      // Coarse levels are distributed like their layers, or are on one rank, which receives the
+      // weights after each step.
       settings.network.distributed = ranks == 3 ? std::optional(1) : std::nullopt;
       EXPECT_TRUE(test::Must(TrainOn(ranks, 1, net, settings, examples)) == alone) << ranks;
     }
@@ -131,8 +132,8 @@ TEST(TrainingOnRanks, StartsFromTheStatesOfTheStepBeforeOnAnyNumberOfRanks) {
   }
 }
 
-// Trains one network, which sees the replicas' mini-batches one after the other and sums the
-// gradients in that order.
+// Trains one network on the replicas' mini-batches one after the other, and sums the gradients in
+// that order.
 std::vector<double> TrainedInTurn(const WeightedChain& net, const TrainingSettings& settings,
                                   const Examples& examples, int replicas) {
   Parameters parameters = net.parameters;
@@ -190,8 +191,9 @@ TEST(TrainingOnRanks, ReplicasSumTheirGradientsInOrder) {
   }
 }
 
-// One mini-batch of all images has the same gradient but for the order of sums. A weight's sum goes
-// over the images and at most 36 places, and each term has as many products as there are layers.
+// One mini-batch of all images has the same gradient except for the order of sums. A weight's sum
+// has terms of all images and of at most 36 places. Each term is a product over at most 31 layers,
+// and is rounded at each.
 TEST(TrainingOnRanks, ReplicasTrainAsOneMiniBatchDoes) {
   const WeightedChain net = DrawnStages();
   const Examples examples = DrawnExamples(net, 12);

@@ -29,7 +29,7 @@ struct Setting {
   int c_sweeps = 0;
 };
 
-// The factors of one step and of one coarse step.
+// Holds the factors of one step and of one coarse step.
 struct Mode {
   Complex lambda;
   Complex mu;
@@ -65,7 +65,7 @@ std::vector<double> ResidualsOf(const std::vector<Mode>& modes, const Setting& s
   const Solution solved = test::Must(solve.Solve({.c_sweeps = {setting.c_sweeps}, .cycles = 12}));
   std::vector<double> residuals;
   for (const double residual : solved.residuals) {
-    if (residual > 1e-10) residuals.push_back(residual);  // not NaN
+    if (residual > 1e-10) residuals.push_back(residual);  // false for NaN
   }
   return residuals;
 }
@@ -78,20 +78,20 @@ double LargestRate(const std::vector<double>& residuals) {
   return largest;
 }
 
-// Eigenvalues a of F in u + h F(u), where |1 + h a| and |1 + c h a| are at most 1: decay and
-// rotation.
+// These are eigenvalues a of F in u + h F(u) that decay and rotate, with |1 + h a| and |1 + c h a|
+// of at most 1.
 const std::vector<Complex> kEigenvalues = {{-0.1, 0}, {-0.5, 0}, {-1, 0},    {-2, 0},
                                            {-4, 0},   {-1, 1},   {-2, -1.5}, {-0.3, 0.4}};
 
 Mode Injected(const Complex& eigenvalue, double h, int coarsening) {
   return {1.0 + h * eigenvalue, 1.0 + h * coarsening * eigenvalue};
 }
-// The coarse step consists of two halves of a block, one after the other.
+// The coarse step applies two halves of a block, one after the other.
 Mode Halved(const Complex& eigenvalue, double h, int coarsening) {
   return {1.0 + h * eigenvalue, std::pow(1.0 + h * coarsening / 2 * eigenvalue, 2)};
 }
 
-// Bounds what rounding adds to a ratio of residuals: 1e-15 in each of them, which exceed 1e-10.
+// Bounds what rounding adds to a ratio of residuals: each has an error of 1e-15 and exceeds 1e-10.
 constexpr double kRounding = 2e-5;
 
 TEST(Rates, OfEachModeAreBounded) {
@@ -122,8 +122,8 @@ TEST(Rates, OfAWholeSpectrumAreAtMostThatOfItsSlowestMode) {
   }
 }
 
-// Over many blocks, the residual of a mode that decays is nearly the same in each block, and the
-// sum over mu^k is complete but for the first blocks.
+// With many blocks, the residual of a mode that decays is nearly the same in each block, and the
+// sum over mu^k is complete in all but the first blocks.
 TEST(Rates, ReachTheirBound) {
   for (const Complex eigenvalue : {-0.5, -1.0, -2.0, -4.0}) {
     const Mode mode = Injected(eigenvalue, 0.05, 4);
@@ -132,7 +132,7 @@ TEST(Rates, ReachTheirBound) {
     const double rate = LargestRate(ResidualsOf({mode}, f));
     EXPECT_GT(rate, 0.85 * BoundOf(mode, f));
     EXPECT_GT(LargestRate(ResidualsOf({mode}, fcf)), 0.85 * BoundOf(mode, fcf));
-    // The bound of FCF does not hold for F.
+    // The bound of FCF must not hold for F.
     if (eigenvalue.real() <= -1) {
       EXPECT_GT(rate, BoundOf(mode, fcf));
     }

@@ -1,5 +1,5 @@
 // Compares the solver on the host with residual histories of an independent NumPy implementation
-// (data/README.md), and with what relaxation makes exact.
+// (data/README.md), and with the cycles after which relaxation is exact.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +33,7 @@ nlohmann::json ReadExpected() {
 constexpr int kWeights = 4 * 4 * 3 * 3;
 constexpr int kBias = 4;
 
-// Makes the chain of a row of residuals.json.
+// Makes the chain that a row of residuals.json describes.
 WeightedChain ChainOf(const nlohmann::json& row) {
   const int steps = row["N"];
   ChainShape shape = {.steps = steps};
@@ -67,10 +67,11 @@ SolveOptions OptionsOf(const nlohmann::json& row) {
           .measures_start = true};
 }
 
-// Sums in another order differ by 1e-7 of a residual that is near the rounding error.
+// Expects the residuals of `row`. Sums in another order change a residual that is near the rounding
+// error by 1e-7 of it.
 void ExpectHistory(const Solution& solution, const nlohmann::json& row) {
   const std::vector<double> expected = row["residuals"];
-  // NumPy's cycles continue where the solver gives up.
+  // NumPy's history continues after the cycle at which the solver gives up.
   if (solution.fallback.empty()) {
     ASSERT_EQ(solution.residuals.size(), expected.size());
   } else {
@@ -82,7 +83,7 @@ void ExpectHistory(const Solution& solution, const nlohmann::json& row) {
   }
 }
 
-// Makes the states that a nested start leaves before any cycle.
+// Computes the states of a nested start, before any cycle.
 void StartNested(HostSolve& forward) {
   BlockSystem& system = forward.system();
   constexpr auto kNone = LayerSystem::Source::kNone;
@@ -141,16 +142,18 @@ TEST(Reference, ResidualHistoriesAreThoseOfNumPy) {
     }
   }
   EXPECT_EQ(rows, 66);
-  // The solve of T = 10, c = 16, F with inject is given up: its residuals hardly fall.
+  // Only the solve of T = 10 with c = 16, F and inject is given up, because its residuals hardly
+  // fall.
   EXPECT_EQ(given_up, 1);
 }
 
-// The expected cycles are the table's to 1e-9 (multilevel V, c = 4, coarsest below 8 layers). At
-// these depths there are no fixtures, so weights differ, and with them a number of cycles by one.
+// The expected cycles are those of the table in docs/multigrid.md to 1e-9 (multilevel V, c = 4,
+// coarsest below 8 layers). These depths have no fixtures, so weights differ, and the number of
+// cycles may differ by one.
 TEST(Reference, CyclesDoNotDependOnDepth) {
   const struct {
     double time;
-    std::optional<int> knots;  // of smooth weights; none if each layer has its own
+    std::optional<int> knots;  // of smooth weights; nullopt if each layer has its own
     CoarseOperator coarse;
     int c_sweeps;
     int cycles;
@@ -165,7 +168,8 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
               {5, 8, CoarseOperator::kInject, 1, 9},
               {5, 8, CoarseOperator::kSum, 1, 7}};
   for (const int layers : {1024, 4096}) {
-    // Each run of tools/check solves one deeper chain of drawn weights and one of smooth ones.
+    // Each run of tools/check solves only one deeper chain with drawn weights and one with smooth
+    // ones.
     const size_t every = layers == 1024 ? 1 : static_cast<size_t>(test::Cases(1, 7));
     std::mt19937_64 random(layers);
     const WeightedChain drawn = DrawnChain({.steps = layers}, random);
@@ -188,8 +192,8 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
   }
 }
 
-// The adjoint's cycles to 1e-9 (two levels, c = 4, FCF, T = 2) are tested at 1024 layers, whose own
-// weights are not among the fixtures.
+// The adjoint's cycles to 1e-9 (two levels, c = 4, FCF, T = 2) are tested at 1024 layers, for which
+// the fixtures have no weights.
 TEST(Reference, AdjointsOfDeepChainsTakeAsManyCycles) {
   constexpr int kLayers = 1024;
   constexpr double kStep = 2.0 / kLayers;

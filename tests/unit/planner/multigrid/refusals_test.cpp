@@ -1,4 +1,4 @@
-// Tests what hierarchies and solves refuse, and the messages.
+// Tests what hierarchies and solves refuse, and the messages of refusals.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -102,7 +102,7 @@ TEST(Lanes, AreOneOrMore) {
   EXPECT_EQ(Lanes::Start(0).message(), "0 lanes; 1 and more are expected");
 }
 
-// A step that fails ends the solve with its message, whichever lane it fails in.
+// A step that fails must end the solve with its message, in whichever lane it fails.
 TEST(Solve, EndsWithTheErrorOfAStep) {
   class Failing : public RingChain {
    public:

@@ -169,7 +169,7 @@ class Net {
     return *this;
   }
   Net& Conv(const std::string& name) { return Op(name, Square(4, 3, 1, 1, true)); }
-  // Appends NAME.conv, then `more` as NAME.more, and NAME.add.
+  // Appends NAME.conv, then `more` as NAME.more, then NAME.add.
   Net& Step(const std::string& name, const std::vector<Operator>& more = {}) {
     const NodeId input = last();
     Conv(name + ".conv");
@@ -220,7 +220,7 @@ TEST(ResidualChain, WhatRunsBesidesAStageRunsBeforeIt) {
                           "1x4x6x6 from first: a.conv + a.add, b.conv + b.add", "serial sum"));
 }
 
-// The nodes of both stages alternate.
+// The nodes of the two stages alternate in the graph.
 TEST(ResidualChain, StagesBesideEachOther) {
   Net net;
   const NodeId data = net.last();
@@ -252,7 +252,7 @@ TEST(ResidualChain, ShapesAreOfOneImage) {
   EXPECT_EQ(Describe(chain.shapes.back()), "1x10x1x1");
 }
 
-// Reads `text` from a file of its own in the test's folder, which is removed at the end.
+// Reads `text` from a temporary file.
 Result<Graph> LoadText(const std::string& text) {
   const std::string path = ::testing::TempDir() + "/residual_chain_test.json";
   std::ofstream(path) << text;
@@ -274,7 +274,7 @@ TEST(ResidualChainFile, Json) {
     {"name": "fc", "op": "fully_connected", "inputs": ["sum2"], "outputs": 10}]})")),
               ElementsAre("serial data", "1x2x5x5 from data: conv1 tanh1 + sum1, fc2 map2 + sum2",
                           "serial fc"));
-  // The file is to blame for shapes that do not fit.
+  // The message must say that the file has shapes that do not fit.
   EXPECT_THAT(
       LoadText(begin + R"({"name": "sum2", "op": "add", "inputs": ["sum1", "fc2"]}]})").message(),
       HasSubstr("node 'sum2': adds 1x2x5x5 and 1x50x1x1; expected equal shapes"));
@@ -361,7 +361,8 @@ TEST(ResidualChainRefusal, StepsThatStandAlone) {
   EXPECT_THAT(Net().Step("a").Conv("conv").Step("b").Refusal(), HasSubstr("node 'a.add'"));
 }
 
-// Draws chains of everything there is, with the sections into which they must be taken apart.
+// Draws chains with all kinds of operators, and the sections into which MakeResidualChain must
+// divide them.
 class RandomChains {
  public:
   explicit RandomChains(unsigned seed) : random_(seed) {}
@@ -420,8 +421,8 @@ class RandomChains {
     return Activation{Chance() ? ActivationKind::kTanh : ActivationKind::kRelu};
   }
 
-  // Adds at least one operator besides activations: single steps with less between them count as
-  // post-activated.
+  // Adds at least one operator besides activations, because single steps with nothing but
+  // activations between them would be one stage of post-activated steps.
   void AddSerial() {
     for (const NodeId node : later_) {
       const NodeId last = net_->last();
@@ -451,7 +452,7 @@ class RandomChains {
     }
     if (Chance()) Serial(Append("drop", Dropout{}));
   }
-  // Adds a sum that is no step: neither input is the other's.
+  // Adds a sum that is no step, because neither of its inputs is computed from the other.
   void AddProjection() {
     Serial(Append("act", Function()));
     const NodeId input = net_->last();
@@ -474,7 +475,7 @@ class RandomChains {
       if (Chance()) nodes.push_back(Append("bn", BatchNormalization{}));
       if (Chance()) nodes.push_back(Append("act", Function()));
       switch (Draw(0, 4)) {
-        case 0:  // through other channels
+        case 0:  // with another number of channels between
           nodes.push_back(Append("conv", Square(Draw(1, 4), 1)));
           nodes.push_back(Append("conv", Same(3)));
           break;
@@ -501,7 +502,7 @@ class RandomChains {
     return name;
   }
 
-  // If `whole`, the first two steps are not parted.
+  // If `whole`, the first two steps must be in one stage.
   void AddStage(int steps, bool whole) {
     std::vector<std::string> texts;
     std::string input = Last();
@@ -522,7 +523,7 @@ class RandomChains {
       texts.push_back(nodes + " + " + sum);
       ++steps_;
       if (step == steps || (whole && step == 1) || !Chance()) continue;
-      end();  // since others read the state
+      end();  // a stage ends where other nodes read its state
       if (Draw(0, 1) == 0) {
         later_.push_back(net_->last());
       } else {
@@ -533,7 +534,7 @@ class RandomChains {
     }
     end();
   }
-  // Returns the name of the node that the next one reads.
+  // Returns the name of the node that would be the input of the next one.
   std::string Last() {
     const Graph graph = *net_->Build();
     return graph.nodes[static_cast<size_t>(net_->last())].name;
@@ -548,7 +549,7 @@ class RandomChains {
   int steps_ = 0;
   std::vector<std::string> sections_;
   std::vector<std::string> beside_;
-  std::vector<NodeId> later_;  // states that are read after their stage
+  std::vector<NodeId> later_;  // states that nodes behind their stage read
 };
 
 TEST(ResidualChain, RandomChainsAreTakenApartAsTheyWerePutTogether) {

@@ -7,7 +7,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-constexpr uint64_t kPrime = 2147483647;           // 2^31 - 1: products of two fit
+constexpr uint64_t kPrime = 2147483647;  // 2^31 - 1, so products of two numbers fit 64 bits
 constexpr uint64_t kQuarter = uint64_t{1} << 29;  // 4 * kQuarter = 1 modulo kPrime
 static_assert(4 * kQuarter % kPrime == 1);
 constexpr size_t kWidth = 3;

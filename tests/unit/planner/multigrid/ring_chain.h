@@ -1,6 +1,6 @@
-// Chains over the integers modulo a prime. A solve adds, subtracts and steps, so all of it has a
-// meaning there, and nothing is rounded: states are equal or they are not. Steps are nonlinear, and
-// the steps of coarse levels are unrelated to the layers they stand for.
+// Makes chains over the integers modulo a prime. A solve only adds, subtracts and steps, which can
+// all be done there without rounding: states are equal or they are not. Steps are nonlinear, and
+// the steps of coarse levels are unrelated to the layers that they approximate.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ class RingChain : public Propagator {
   Status Step(int level, int step, State from, State to, int lane) override;
   // REQUIRES: `a` and `b` are multiples of 1/4.
   Status Combine(State to, double b, double a, State x, int lane) override;
-  // The result is how many numbers differ, or differ from 0.
+  // `result` is the number of elements that differ, or that differ from 0 if there is no `y`.
   Status SquaredDistance(State x, State y, double* result, int lane) override;
   double UnitRoundoff() const override { return 0x1p-53; }
 
@@ -49,12 +49,12 @@ class RingChain : public Propagator {
   std::atomic<int64_t> stepped_[kMostLevels] = {};
 };
 
-// A system over a chain in a ring, and what it needs. It must not be moved.
+// Holds a system over a RingChain, and everything that it needs. Must not be moved.
 struct RingSolve {
   // Ends the test if `levels` is no hierarchy. `seed` determines the chain.
   RingSolve(const Hierarchy& levels, uint64_t seed, Storage storage, int lane_count);
 
-  std::vector<RingChain::Numbers> States();  // of the finest level
+  std::vector<RingChain::Numbers> States();  // returns the states of the finest level
 
   Hierarchy hierarchy;
   RingChain chain;

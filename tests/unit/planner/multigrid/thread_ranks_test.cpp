@@ -1,5 +1,5 @@
-// Tests messages between ranks of one process, and what others learn of a rank that fails or is
-// late.
+// Tests messages between ranks of one process, and the errors of the other ranks when one fails or
+// is late.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -49,7 +49,7 @@ TEST(ThreadRanks, TheFirstErrorEndsAllWaits) {
   EXPECT_EQ(status.message(), "no memory for rank 1");
 }
 
-// Rank 0 waits for 1, and 1 for 2, so rank 2 is the late one.
+// Rank 0 waits for rank 1, which waits for rank 2, so rank 2 must be named.
 TEST(ThreadRanks, NamesTheRankThatIsLate) {
   ThreadRanks job(3, std::chrono::milliseconds(200));
   const Status status = RunOnThreads(job, 3, [&](Peers& peers) -> Status {

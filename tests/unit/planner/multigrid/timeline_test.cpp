@@ -1,4 +1,4 @@
-// Tests timelines of cycles: which steps ran on which lane, in which order.
+// Tests timelines of cycles: which steps ran on which lane, and in which order.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -11,7 +11,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// A timed solve of a chain over a ring.
+// Solves a RingChain and records its timeline.
 struct TimedSolve {
   explicit TimedSolve(int lane_count)
       : hierarchy(*Hierarchy::Make(35, {4}, 3)),
@@ -22,7 +22,7 @@ struct TimedSolve {
     system.emplace(std::move(*BlockSystem::Make(timed, hierarchy, lanes, Storage::kAll, first)));
   }
 
-  // Ends each cycle, as a solve on the host does.
+  // `watch` ends each cycle of the timeline, as solves on the host do.
   void Solve(int cycles) {
     SolveOptions options = {.cycles = cycles};
     options.watch = [&](int, double) {
@@ -40,7 +40,7 @@ struct TimedSolve {
   RingChain chain{1};
   TimedPropagator timed;
   std::optional<BlockSystem> system;
-  std::vector<std::vector<int64_t>> stepped;  // by cycle and level
+  std::vector<std::vector<int64_t>> stepped;  // number of steps, by cycle and level
 };
 
 TEST(Timeline, HasEveryStepOfACycleOnce) {
@@ -77,18 +77,19 @@ TEST(Timeline, SpansOfALaneFollowEachOther) {
   EXPECT_LE(timeline.MeanConcurrency(), 3);
 }
 
-// The finest level is relaxed three times: the F-points of 9 blocks, where the last block has 3
-// steps and no C-point after them.
+// Two cycles relax the finest level three times. It has 9 blocks of F-points; the last has 3 steps
+// and no C-point behind it.
 TEST(Timeline, ABlocksFPointsAreOneSpan) {
   TimedSolve solve(2);
   solve.Solve(2);
-  std::map<std::pair<int, int>, int> times;  // by first step and number of steps
+  std::map<std::pair<int, int>, int> times;  // number of spans, by first step and number of steps
   for (const StepSpan& span : solve.timed.Timeline().spans) {
     if (span.level == 0) ++times[{span.first, span.steps}];
   }
   std::map<std::pair<int, int>, int> expected;
   for (int block = 0; block < 8; ++block) {
-    // The first F-relaxation of the second cycle is the one that ended the first cycle.
+    // The F-relaxation that ends the first cycle also begins the second, so it is not in the second
+    // cycle's timeline.
     expected[{4 * block, 3}] = 2;
     expected[{4 * block + 3, 1}] = 2;
   }
@@ -103,7 +104,7 @@ TEST(Timeline, TheCoarsestLevelIsSolvedInOneSpan) {
   for (const StepSpan& span : solve.timed.Timeline().spans) {
     if (span.level == 2) coarsest.emplace_back(span.first, span.steps);
   }
-  // Its two steps are made for the right sides, and then solved.
+  // One span steps for the right sides, the other solves.
   EXPECT_EQ(coarsest, (std::vector<std::pair<int, int>>{{0, 2}, {0, 2}}));
 }
 

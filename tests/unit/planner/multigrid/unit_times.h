@@ -1,4 +1,5 @@
-// Layers that all take the same time on a device, so that schedules can be worked out by hand.
+// Provides layers that all take the same time on a device, so that schedules can be worked out by
+// hand.
 #pragma once
 
 #include "planner/machine/machine.h"
@@ -7,7 +8,7 @@
 
 namespace ucudnn::multigrid {
 
-// Every layer takes 1 ms, however many of its kind run at once; each call is one launch.
+// Every layer takes 1 ms, however many of its kind run at once. Each call is one launch.
 class UnitTimes : public LayerTimes {
  public:
   explicit UnitTimes(double share) : share_(share) {}
@@ -18,8 +19,8 @@ class UnitTimes : public LayerTimes {
   const double share_;
 };
 
-// Returns `steps` layers of one kind in one stage, with nothing before or after it. States are so
-// small that a message takes only its latency.
+// Returns `steps` layers of one kind in one stage, with nothing before or behind the stage. States
+// are so small that a message takes only its latency.
 inline NetworkLayers PlainLayers(int steps) {
   NetworkLayers layers;
   layers.name = "plain";
@@ -30,7 +31,8 @@ inline NetworkLayers PlainLayers(int steps) {
   return layers;
 }
 
-// Each message takes `latency_ms`; apart from it only layers take time.
+// Returns a machine on which each message takes `latency_ms`. Apart from messages, only layers take
+// time.
 inline planner::Machine LatencyMachine(double latency_ms, int devices, int kernels_at_once) {
   planner::Machine machine;
   machine.name = "made";

@@ -1,5 +1,5 @@
-// Chains whose steps are functions on vectors of `Number`, float or double, as a caller's own
-// propagator looks to the solver.
+// Makes chains whose steps are functions on vectors of `Number`, float or double. To the solver
+// they are like the propagator of another program.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +60,7 @@ class VectorChain : public Propagator {
   std::vector<std::unique_ptr<Numbers>> states_;
 };
 
-// A system over a chain of vectors, and what it needs. It must not be moved.
+// Holds a system over a VectorChain, and everything that it needs. Must not be moved.
 template <typename Number>
 struct VectorSolve {
   using Numbers = std::vector<Number>;

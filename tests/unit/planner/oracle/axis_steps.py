@@ -44,7 +44,7 @@ def splitting(net, rng):
     made = split(net, rng, x, written(net, rng, axis, net[x].rank), sizes)
     if rng.random() < 0.5:
         rng.shuffle(made)
-        for name in made:  # the last one is what the next step takes most often
+        for name in made:  # pick() mostly returns the last one
             net.order.remove(name)
             net.order.append(name)
     if len(set(sizes)) == 1 and rng.random() < 0.5:
@@ -80,7 +80,7 @@ def slicing(net, rng):
 
 @step(1)
 def slice_by_shape(net, rng):
-    """Slices the first half of an axis; the end comes from Shape's output."""
+    """Slices the first half of an axis; the end is computed from the output of Shape."""
     need(net.opset >= 10)
     x = pick(net, rng)
     axis = pick_axis(net, rng, x, lambda extent: extent >= 2)
@@ -122,7 +122,7 @@ def transposition(net, rng):
 def reshaping(net, rng):
     x = pick(net, rng, lambda t: t.batch.splits)
     tensor = net[x]
-    digits = []  # (extent, is batch), row-major; axes end where digits are not joined
+    digits = []  # pairs (extent, is batch) in row-major order, of which the axes of the new shape are joined
     for axis, extent in enumerate(tensor.extents()):
         if axis == tensor.batch.axis:
             parts = [(tensor.batch.outer, False)] * (tensor.batch.outer > 1) + [(1, True)]

@@ -11,7 +11,7 @@ def is_image(extents):
 
 
 def _axis(rng, axis, rank, default):
-    """Returns the field of an axis, which is left out where it is the default and may be negative."""
+    """Returns the field "axis", which may be negative, or nothing where the axis is the default."""
     if axis == default and rng.random() < 0.5:
         return []
     return [("axis", axis - rank if rng.random() < 0.3 else axis)]
@@ -105,7 +105,7 @@ def pooling(net, rng):
         room = extent + 2 * p - k
         need(room >= 0)
         out.append((room // s if down else -(-room // s)) + 1)
-    if any(pad):  # where there is a pad, no window starts beyond the image and the pad before it
+    if any(pad):  # with a pad, no window starts behind the image and its leading pad
         out = [o - ((o - 1) * s >= e + p) for o, s, e, p in zip(out, stride, (h, w), pad)]
     rng.shuffle(fields)
     shapes = [[n, c, *out]]
@@ -136,7 +136,7 @@ def inner_product(net, rng):
 
 @step(4)
 def same_shape(net, rng):
-    """Layers without trained numbers, whose top has the shape of their bottom."""
+    """Adds a layer without trained numbers whose top has the shape of its bottom."""
     kind, fields, test = rng.choice([
         ("LRN", [("lrn_param", [("local_size", rng.choice([3, 5]))])], is_image),
         ("LRN", [("lrn_param", [("local_size", 3), ("norm_region", Word("WITHIN_CHANNEL"))])], is_image),
@@ -203,7 +203,7 @@ def reshape(net, rng):
     last = rng.choice([rank, rng.randrange(max(first, 1), rank + 1)])
     inside = extents[first:last]
     target = list(inside)
-    # The batch's axis stays by itself, as 0 or -1.
+    # The axis of the batch is neither split nor joined, and is written as 0 or -1.
     begin = 1 if first == 0 else 0
     need(begin < len(target))
     at = rng.randrange(begin, len(target))
@@ -286,7 +286,7 @@ def eltwise(net, rng):
 
 @step(3)
 def residual(net, rng):
-    """Adds a branch of the same shape."""
+    """Adds a branch of the same shape, and its sum with the input."""
     x = net.pick(is_image)
     n, c, h, w = net.blobs[x]
     (y,) = net.layer("Convolution", [x], [[n, c, h, w]],
@@ -330,7 +330,7 @@ def scale_or_bias(net, rng):
 
 
 def _of_two_bottoms(net, rng, kind, x, bias):
-    """The second bottom holds the factors; only the bias of a Scale is the layer's own."""
+    """Adds a layer whose second bottom has the factors. Only the bias of a Scale may be the layer's own."""
     extents = net.blobs[x]
     fits = []
     for name in net.order:
@@ -346,7 +346,7 @@ def _of_two_bottoms(net, rng, kind, x, bias):
 
 @step(2)
 def gate(net, rng):
-    """Squeeze and excite as Caffe nets have it: a Scale whose second bottom is [n, c]."""
+    """Adds squeeze and excite as Caffe nets have it: a Scale whose second bottom is [n, c]."""
     x = net.pick(is_image)
     n, c, h, w = net.blobs[x]
     (mean,) = net.layer("Pooling", [x], [[n, c, 1, 1]], [("pooling_param", [("pool", Word("AVE")), ("global_pooling", True)])])

@@ -1,4 +1,4 @@
-"""A Caffe net that is built layer by layer, with the extents of its blobs and its trained numbers, and its text."""
+"""Builds a Caffe net layer by layer, records the extents of its blobs and its trained numbers, and writes its text."""
 
 import dataclasses
 import math
@@ -7,7 +7,7 @@ from steps import need
 
 
 class Word(str):
-    """An enumerator, or a type of V1's: written without quotes."""
+    """An enumerator, or a type of the V1 format, which is written without quotes."""
 
 
 @dataclasses.dataclass
@@ -22,16 +22,17 @@ class Layer:
 
 
 class Net:
-    """blobs: extents by name, without the batch in its axis. Layers are written in the order in which they were added."""
+    """A net whose layers are written in the order in which they were added. `blobs` has extents by name; the extent of the
+    batch's axis is without the batch."""
 
     def __init__(self, rng):
         self.rng, self.layers, self.blobs, self.order = rng, [], {}, []
-        self.counted = {}  # owner of numbers -> how many of them are trained
+        self.counted = {}  # owner of trained numbers -> how many it has
         self.shared = {}     # name of shared numbers -> (extents, fields of ParamSpec)
         self.features = set()
         self.state = []
         self.header = []
-        self.batch = 1       # of the file
+        self.batch = 1       # batch of the file
         self.counter = 0
         self.unlisted = set()
 
@@ -53,7 +54,8 @@ class Net:
         return names[-1] if self.rng.random() < 0.75 else self.rng.choice(names[-5:])
 
     def layer(self, kind, bottoms, shapes, fields=(), numbers=(), in_place=False):
-        """Adds a layer with a top of each of these shapes and returns the tops; numbers: the extents of its own numbers."""
+        """Adds a layer with a top of each of these shapes and returns the tops. `numbers` has the extents of the layer's own
+        trained numbers."""
         name = self.fresh(kind.lower())
         for shape in shapes:
             need(0 < math.prod(shape) <= 20000 and all(extent > 0 for extent in shape))
@@ -103,7 +105,7 @@ class Net:
         return params
 
     def _rules(self):
-        """Returns rules that the network of the training phase meets."""
+        """Returns rules by which the network of the training phase has a layer."""
         stage = [value for name, value in self.state if name == "stage"]
         level = next((value for name, value in self.state if name == "level"), 0)
         good = [[("include", [("phase", Word("TRAIN"))])], [("exclude", [("phase", Word("TEST"))])],
@@ -114,7 +116,7 @@ class Net:
         return self.rng.choice(good) if self.rng.random() < 0.08 else []
 
     def decoy(self, layer):
-        """Adds a copy of the layer under a rule that the training phase's network does not meet."""
+        """Adds a copy of the layer, with a rule by which the network of the training phase lacks it."""
         stage = [value for name, value in self.state if name == "stage"]
         bad = [[("include", [("phase", Word("TEST"))])], [("exclude", [("phase", Word("TRAIN"))])],
                [("include", [("stage", "absent")])], [("include", [("phase", Word("TRAIN")), ("max_level", -1)])],

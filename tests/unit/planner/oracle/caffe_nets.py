@@ -1,6 +1,6 @@
-"""Random valid small Caffe nets as prototxt, with the shape of every blob and the number of trained parameters of the network
-of the training phase. The rules come from Caffe's schema and from the layers' LayerSetUp and Reshape (BVLC/caffe). A net
-follows from its Recipe alone, and a recipe without some of its steps is a recipe, too."""
+"""Makes random valid small Caffe nets as prototxt, with the shape of every blob and the number of trained parameters of the
+network of the training phase. The rules come from Caffe's schema and from the layers' LayerSetUp and Reshape (BVLC/caffe). A
+net follows from its Recipe alone, and a recipe without some of its steps is a recipe, too."""
 
 import dataclasses
 import random
@@ -16,7 +16,7 @@ STEPS = steps_of(caffe_layers)
 class Made:
     recipe: Recipe
     text: str
-    blobs: dict  # name -> extents; the first one is to be multiplied by the batch
+    blobs: dict  # name -> extents; the first extent is without the batch
     parameters: int
     features: set
     inputs: set              # the blobs that the net is given
@@ -89,7 +89,7 @@ def make(recipe):
     given = set(net.blobs)
     grow(net, STEPS, recipe.steps)
     for layer in net.layers:
-        if layer.type == "Split" and layer.bottoms[0] in given:  # a Split computes nothing
+        if layer.type == "Split" and layer.bottoms[0] in given:  # a Split computes nothing, so its tops are given, too
             given.update(layer.tops)
     blobs = {n: e for n, e in net.blobs.items() if n not in net.unlisted}
     text = text_of(net, random.Random(recipe.seed + 1))

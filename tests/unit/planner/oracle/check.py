@@ -27,8 +27,8 @@ BATCHES = (2, 4)  # at which graph_dump reads every file
 AT_ONCE = 100     # files of one call of graph_dump
 SHRUNK = 12       # kinds of difference whose nets are shrunk and printed
 
-# A reader may refuse these operators, layers or features of them, according to planner/graph/FORMAT.md. It must read everything
-# else.
+# A reader may refuse these operators, layers or features of them, according to planner/graph/FORMAT.md. It must read
+# all others.
 REFUSED = {
     "onnx": ("If", "Loop", "RandomNormal", "RandomNormalLike", "Einsum", "Constant.sparse_value"),
     "caffe": ("Pooling.mask",),
@@ -69,7 +69,7 @@ class Caffe:
         return {name: (extents[0] * BATCHES[at], *extents[1:]) for name, extents in self.made.blobs.items()}
 
     def must_be_listed(self):
-        return [name for name in self.made.blobs if name not in self.made.inputs]  # nothing need read an input
+        return [name for name in self.made.blobs if name not in self.made.inputs]  # unread inputs may be missing
 
     def check_parts(self, dump, at, source, workers):
         extents = self.extents(at)
@@ -87,7 +87,7 @@ FORMATS = {"onnx": Onnx, "caffe": Caffe}
 
 
 def refusal(error, features, may_refuse):
-    """Returns the feature of the net that an error names and may name; raises Wrong where there is none."""
+    """Returns the feature of the net that the error names and that a reader may refuse. Raises Wrong if there is none."""
     def is_named(feature):
         return any(re.search(rf"\b{re.escape(word)}\b", error) for word in {feature, feature.split(".")[-1].split("=")[-1]})
 
@@ -104,7 +104,7 @@ def refusal(error, features, may_refuse):
 
 
 def check(case, dump, at, may_refuse, source, workers):
-    """Returns the feature that the dump rightly refuses, or None; raises Wrong at the first difference."""
+    """Returns the feature that the dump rightly refuses, or None. Raises Wrong at the first difference."""
     if "crash" in dump:
         raise Wrong("crash", dump["crash"])
     if "error" in dump:
@@ -148,7 +148,8 @@ class Run:
         for at, batch in enumerate(BATCHES):
             for recipe, (case, by_batch), dump in zip(recipes, found, dumps(self.arguments.dump, batch, files)):
                 source = numpy.random.default_rng(recipe.seed)
-                # Slices cost most, so each recipe has them checked at one of the batches alone unless the run is thorough.
+                # Slices take most of the time, so they are checked at one of the two batches, unless --workers is above
+                # 1.
                 workers = self.arguments.workers if (recipe.seed + at) % 2 == 0 or self.arguments.workers > 1 else 0
                 try:
                     by_batch[batch] = dump, check(case, dump, at, self.may_refuse, source, workers)

@@ -1,4 +1,4 @@
-"""Constant sub-expressions of a random ONNX net: a weight of a given shape, made in the ways in which exporters leave
+"""Adds constant sub-expressions to a random ONNX net: weights of a given shape, in the forms in which exporters leave
 weights that were not folded. Each function appends nodes to a net.Net and returns a tensor of the shape."""
 
 import math
@@ -168,7 +168,7 @@ def _gemm(net, rng, shape, depth):
 
 
 def _reshape(net, rng, shape, depth):
-    """Reshapes another arrangement of the same numbers, with 0 and -1 in the new shape."""
+    """Reshapes a tensor of as many numbers, with 0 and -1 in the new shape."""
     if len(shape) > 1 and rng.random() < 0.5:
         at = rng.randrange(len(shape) - 1)
         source = (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2:])
@@ -249,7 +249,7 @@ def _clipped(net, rng, shape, depth):
 
 
 def _one_hot(net, rng, shape, depth):
-    """Looks rows of a table up by a product, as einsum's tables are; the parameters belong to the product."""
+    """Looks up rows of a table by a product, as exported einsums do. The parameters belong to the product."""
     if net.opset < 9 or len(shape) != 2:
         raise Unfit
     rows = rng.choice([2, 3])

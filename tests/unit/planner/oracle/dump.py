@@ -1,5 +1,5 @@
-"""Reads what the program graph_dump says of a file: its nodes, and for each element of a tensor of the file, which element of
-which node it is. A box is five ranges (begin, end), of n, c, d, h and w."""
+"""Reads the output of graph_dump about a file: its nodes, and for each element of the file's tensors, which element of which
+node it is. A box is five ranges (begin, end), of n, c, d, h and w."""
 
 import json
 import subprocess
@@ -10,7 +10,8 @@ LETTERS = "ncdhw"
 
 
 class Wrong(Exception):
-    """The dump contradicts the net. kind: the sort of difference in a few words, equal for every net that shows it."""
+    """Is raised when the dump contradicts the net. `kind` names the kind of difference in a few words, which are the same for
+    every net that shows it."""
 
     def __init__(self, kind, detail=""):
         super().__init__(f"{kind}: {detail}" if detail else kind)
@@ -42,7 +43,7 @@ def box(pairs):
 
 def inside(places, shape, boxes):
     """Returns which elements, given by their places in a node of this shape, lie in one of the boxes."""
-    # numpy 2.4 is wrong on an array of several axes and more than 8,192 elements.
+    # numpy.unravel_index of numpy 2.4 is wrong on an array of several axes and more than 8,192 elements.
     coordinates = [of_axis.reshape(places.shape) for of_axis in numpy.unravel_index(places.reshape(-1), shape)]
     found = numpy.zeros(places.shape, bool)
     for ranges in boxes:
@@ -55,7 +56,7 @@ def inside(places, shape, boxes):
 
 def places_of(name, entry, node, extents):
     """Returns the place of every element of a tensor of these extents among the elements of its node, row-major in n, c, d, h,
-    w. Raises Wrong if the dump's factors are no map onto the node, one to one."""
+    w. Raises Wrong unless the dump's factors map the tensor one to one onto the node."""
     axes, shape = entry["axes"], node["shape"]
     sizes = [int(numpy.prod([size for _, size, _ in axis], dtype=numpy.int64)) for axis in axes]
     if sizes != list(extents):

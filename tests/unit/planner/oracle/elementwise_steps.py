@@ -1,4 +1,4 @@
-"""Steps of random ONNX nets: functions of one number, and of numbers at the same place."""
+"""Steps of random ONNX nets: functions of one element, and of elements at the same place."""
 
 import numpy
 from onnx import TensorProto, helper
@@ -107,7 +107,7 @@ def larger_than_computed(net, rng):
 
 @step(6)
 def of_two(net, rng):
-    """Computed tensors of one shape, or of shapes that are broadcast to each other."""
+    """Combines computed tensors of one shape, or of shapes that are broadcast to each other."""
     x = pick(net, rng)
     shape = net[x].at[0].shape
 
@@ -131,7 +131,7 @@ def of_two(net, rng):
 
 @step(5)
 def residual(net, rng):
-    """A branch of the same shape, added to its input."""
+    """Adds a branch of the same shape to its input."""
     x = pick(net, rng, volume)
     c = net[x].extent(1)
     rank = net[x].rank - 2
@@ -189,7 +189,7 @@ def same(net, rng):
 
 @step(1)
 def filled_by_shape(net, rng):
-    """Adds zeros or ones whose shape comes from Shape."""
+    """Adds a tensor of ones whose shape comes from Shape."""
     need(net.opset >= 9)
     x = pick(net, rng)
     value = helper.make_tensor("value", TensorProto.FLOAT, [1], [1.0])

@@ -1,4 +1,4 @@
-// Prints what the importers read from files, as JSON for check.py: graph_dump [--batch N] FILE...
+// Prints, as JSON for check.py, what the importers read from files: graph_dump [--batch N] FILE...
 // It prints one line for each file, in order.
 #include <algorithm>
 #include <cstdio>
@@ -35,7 +35,7 @@ json BoxesOf(const Parts& parts) {
   return boxes;
 }
 
-// Adds the smallest division of the node along each axis, and what its parts need.
+// Adds the smallest legal division of the node along each axis, and what its parts need.
 void AddDivisions(const PlannedLayer& layer, json& node) {
   const std::map<std::string, int Degrees::*> axes = {
       {"n", &Degrees::n}, {"c", &Degrees::c}, {"h", &Degrees::h}, {"w", &Degrees::w}};
@@ -71,7 +71,7 @@ json Described(const ImportedTensor& tensor, int batch) {
   for (const Digits& digits : tensor.view) {
     json axis = json::array();
     for (const Digit& digit : digits) {
-      // The places are those at `batch`, whatever the batch of the file is.
+      // The dump gives the places at `batch`, whatever the batch of the file is.
       const bool is_whole = digit.axis == ViewAxis::kBatch && parts_of_batch == 1;
       const int64_t size = is_whole ? batch : digit.size;
       if (size == 1) continue;

@@ -107,7 +107,7 @@ def normalisation(net, rng):
     need(channels >= 2)
     ops = ["BatchNormalization"] * 3
     ops += ["InstanceNormalization", "LRN"] * (rank == 4)
-    ops += ["GroupNormalization"] * 2 * (rank >= 3 and net.opset >= 21)  # onnx.checker refuses opset 18's
+    ops += ["GroupNormalization"] * 2 * (rank >= 3 and net.opset >= 21)  # onnx.checker refuses the version of opset 18
     op = rng.choice(ops)
     weights = lambda: drawn(net, rng, (channels,))
     if op == "BatchNormalization":
@@ -240,7 +240,7 @@ def blocks(net, rng):
 
 @step(3)
 def gate(net, rng):
-    """Squeeze and excite: channels are multiplied by gates that depend on their means."""
+    """Adds squeeze and excite: channels are multiplied by gates that depend on their means."""
     x = pick(net, rng, image)
     c = net[x].extent(1)
     need(c >= 2)

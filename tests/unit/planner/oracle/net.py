@@ -1,4 +1,4 @@
-"""An ONNX net that is built node by node and evaluated at two batches as it grows, so that its shapes and numbers are known
+"""Builds an ONNX net node by node and evaluates it at two batches as it grows, so that its shapes and numbers are known
 while it is built. It counts its own parameters and knows nothing of ucudnn."""
 
 import collections
@@ -11,27 +11,27 @@ import reference
 from steps import Unfit
 
 BATCHES = (2, 4)  # at which every net is evaluated
-LARGEST = 1e4     # numbers beyond this, and those that are not finite, make a node unfit
+LARGEST = 1e4     # larger numbers, and those that are not finite, make a node unfit
 
-# Inputs that are read for their numbers but are not trained: positions by operator.
+# Lists the positions of inputs whose numbers are read but not trained, by operator.
 NOT_TRAINED = {"BatchNormalization": (3, 4), "Resize": (1, 2), "Upsample": (1,), "QuantizeLinear": (1, 2),
                "DequantizeLinear": (1, 2), "Dropout": (1,), "Clip": (1, 2)}
-# Operators whose output has the numbers of their input in the same order, up to a permutation.
+# The output of these operators has the numbers of the input, in the same order or permuted.
 VIEWS = ("Transpose", "Reshape", "Cast", "Identity", "Squeeze", "Unsqueeze")
-# Operators whose output has numbers of their first input, some perhaps several times.
+# The output of these operators has numbers of the first input, some perhaps several times.
 PICKS = ("Expand", "Gather", "GatherND", "Pad", "Slice", "Split", "Tile")
-# Operators that read the shape of their input alone.
+# The outputs of these operators do not depend on the numbers of an image, at most on its shape.
 SHAPE_READERS = ("Shape", "Size", "RandomNormalLike", "ConstantOfShape", "RandomNormal")
 
 
-# The batch within one axis: the axis's extent is outer * batch * inner, row-major in that order. splits: whether a Reshape may
-# take the axis apart.
+# Says where the batch is: the extent of `axis` is outer * batch * inner, row-major in that order. `splits` says whether
+# a Reshape may split the axis.
 Batch = collections.namedtuple("Batch", "axis outer inner splits")
 
 
 class Tensor:
-    """One tensor of the file. at: its numbers at BATCHES. root: the tensor whose numbers a constant has, or None. is_weight:
-    some of its numbers were trained. numbers: how many of a constant's elements are not copies of others."""
+    """A tensor of the file. `at` has its numbers at BATCHES, `root` is the tensor whose numbers a constant has, or None.
+    `is_weight` says that some of its numbers were trained, `numbers` how many of a constant's elements are no copies."""
 
     def __init__(self, name, at, root=None, batch=None, is_weight=False, numbers=None):
         self.name, self.at, self.root, self.batch, self.is_weight = name, at, root, batch, is_weight
@@ -58,8 +58,8 @@ class Tensor:
 
 
 class Net:
-    """opset; batch: the file's, or None where it is a symbol. Every method that adds a node returns the name of its output (a
-    list of names where outputs is given), or raises Unfit and leaves the net as it was."""
+    """A net of an opset. `batch` is the file's, or None if that is a symbol. Every method that adds a node returns the name of
+    its output (a list of names if `outputs` is given), or raises Unfit and leaves the net as it was."""
 
     def __init__(self, opset, batch, rng):
         self.opset, self.batch, self.rng = opset, batch, rng
@@ -106,8 +106,8 @@ class Net:
         return self.constant(values, is_weight=True)
 
     def constant(self, values, is_weight=False, at_batches=None):
-        """Adds a constant in one of the ways in which a file can hold it. at_batches: its values at BATCHES and in the file,
-        where those differ."""
+        """Adds a constant in one of the ways in which a file can hold it. `at_batches` has its values at BATCHES and in the
+        file, if these differ."""
         values = numpy.asarray(values)
         if values.dtype == numpy.float64:
             values = values.astype(numpy.float32)
@@ -146,8 +146,8 @@ class Net:
         return self.constant(numpy.array(values, numpy.int64))
 
     def sizes(self, dims):
-        """Adds an int64 constant of dims, each a number or a Tensor's axis as (name, axis). The file needs a fixed batch where
-        one of these axes has it."""
+        """Adds an int64 constant of `dims`, each a number or a Tensor's axis as (name, axis). Raises Unfit if one of these axes
+        has the batch and the file's batch is a symbol."""
         rows = []
         for batch in (*BATCHES, self.batch):
             rows.append([])
@@ -211,7 +211,7 @@ class Net:
         return None, Batch(axes[0], size, 1, False), False, None
 
     def drop_unread(self):
-        """Removes the constants that nothing reads, which attempts that did not fit may have left."""
+        """Removes the constants that nothing reads. Steps that raised Unfit may have left some."""
         read = {n for node in self.nodes for n in reference.reads_of(node)}
         self.nodes = [n for n in self.nodes if n.op_type != "Constant" or n.output[0] in read]
         self.initializers = [i for i in self.initializers if i.name in read]
@@ -269,10 +269,10 @@ class Net:
         return helper.make_tensor_value_info(name, kind, shape)
 
     def model(self, outputs, with_shapes, with_all_shapes=False):
-        """Returns the file. with_shapes: it states the shapes of its outputs; with_all_shapes: of all that it computes."""
+        """Returns the file. It states the shapes of its outputs `with_shapes`, and of all tensors `with_all_shapes`."""
         inputs = [self._info(n) for n in [*self.inputs, *self.listed_inputs]]
         inside = [n for n in self.order if n not in self.inputs and n not in outputs] if with_all_shapes else []
         graph = helper.make_graph(self.nodes, "random", inputs, [self._info(n, with_shapes) for n in outputs],
                                   self.initializers, value_info=[self._info(n) for n in inside])
-        # Version 3 of the format wants initialisers to be inputs; 4 was the first that does not.
+        # Version 3 of the format demands that initialisers are inputs, too; later versions such as 8 do not.
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)

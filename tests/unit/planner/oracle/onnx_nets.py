@@ -1,5 +1,5 @@
-"""Random valid small ONNX nets of opsets 7 to 22, whose shapes, numbers and parameters are known. A net follows from its Recipe
-alone. A recipe without some of its steps is a recipe, too, so that a net that shows a fault can be shrunk."""
+"""Makes random valid small ONNX nets of opsets 7 to 22, whose shapes, numbers and parameters are known. A net follows from
+its Recipe alone. A recipe without some of its steps is a recipe, too, so that a net that shows a fault can be shrunk."""
 
 import copy
 import dataclasses
@@ -28,7 +28,7 @@ class Made:
     parameters: int     # trained numbers that reach an output
 
     def content(self, with_values=True):
-        """Returns the file's bytes. Unless with_values, trained numbers lie in other files that do not exist."""
+        """Returns the file's bytes. Without `with_values`, trained numbers are in another file, which does not exist."""
         if with_values:
             return self.model.SerializeToString()
         model = copy.deepcopy(self.model)
@@ -75,9 +75,9 @@ def make(recipe):
 
 
 def _outputs(net, rng):
-    """Returns the tensor computed last and some that nothing reads; the others of these reach no output."""
+    """Returns the tensor that was computed last, and some of those that nothing reads. The rest of these reach no output."""
     read = {name for node in net.nodes for name in reference.reads_of(node)}
     made = [n for n in net.order if n not in net.inputs]
     loose = [n for n in made[:-1] if n not in read and rng.random() < 0.6]
-    # A file's outputs are floats or integers, since their types are not inferred.
+    # Only floats and integers become outputs, because the types of a file's outputs are not inferred.
     return [n for n in [*loose, made[-1]] if net[n].at[0].dtype.kind in "fi"] or [made[-1]]

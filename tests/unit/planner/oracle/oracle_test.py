@@ -1,4 +1,4 @@
-"""Tests of the oracle itself: its nets are valid, onnx.reference gives its numbers, and it finds a reader's faults."""
+"""Tests the oracle itself: its nets are valid, onnx.reference computes the same numbers, and it finds a reader's faults."""
 
 import copy
 import random
@@ -16,7 +16,7 @@ from dump import Wrong
 from net import Net
 from steps import recipe_of
 
-# onnx.reference 1.23 computes these features of the nets wrongly, or refuses them (reference.py says why).
+# onnx.reference 1.23 computes these features of nets wrongly, or refuses them (reference.py says why).
 OTHERWISE = {"BatchNormalization", "LRN", "ConvTranspose", "Upsample", "Resize", "Pad", "MaxPool", "AveragePool",
              "Constant.sparse_value"}
 
@@ -53,7 +53,7 @@ class Nets(unittest.TestCase):
 
 
 def convolution():
-    """Returns (net, dump) of a padded convolution of [2, 2, 4, 4] with a bias: its rows in two parts need one row more."""
+    """Returns (net, dump) of a padded convolution of [2, 2, 4, 4] with a bias. Each half of its rows needs one row more."""
     net = Net(17, None, random.Random(1))
     x = net.data((2, 4, 4))
     y = net.add("Conv", [x, net.weight(3, 2, 3, 3), net.weight(3)], pads=[1, 1, 1, 1])
@@ -69,7 +69,7 @@ def convolution():
 
 
 class Faults(unittest.TestCase):
-    """A correct dump passes, and each fault in it is reported as what it is."""
+    """Tests that a correct dump passes, and that each fault in a dump is reported by its kind."""
 
     def kind(self, change):
         net, y, dump = convolution()

@@ -47,7 +47,7 @@ def evaluator(node, opset):
     return lambda *arrays: list(operator.run(*arrays))
 
 
-# onnx.reference has these operators only as function bodies, which a model of one node expands.
+# onnx.reference has these operators only as function bodies. A model of one node makes it expand them.
 FUNCTIONS = ("Gelu", "HardSwish", "Swish")
 
 
@@ -62,7 +62,7 @@ def _run_as_model(node, opset, *arrays):
 
 
 def window_geometry(extents, window, attributes):
-    """Returns (output extents, pads at the begin, pads at the end) of Conv, MaxPool and AveragePool. The last window of
+    """Returns (output extents, leading pads, trailing pads) of Conv, MaxPool and AveragePool. The last window of
     ceil_mode starts inside the image or the pads before it."""
     rank = len(extents)
     stride = attributes.get("strides", [1] * rank)
@@ -93,7 +93,7 @@ def _windows(x, window, attributes, fill):
     stride = attributes.get("strides", [1] * rank)
     dilation = attributes.get("dilations", [1] * rank)
     out, before, after = window_geometry(x.shape[2:], window, attributes)
-    # Windows of ceil_mode that hang over the pads read fill, too.
+    # Windows of ceil_mode that reach beyond the pads read `fill` there, too.
     after = [max(a, (o - 1) * s + d * (w - 1) + 1 - e - b)
              for a, o, s, d, w, e, b in zip(after, out, stride, dilation, window, x.shape[2:], before)]
     padded = numpy.pad(x, [(0, 0), (0, 0), *zip(before, after)], constant_values=fill)
@@ -115,7 +115,7 @@ def _conv(_, attributes, x, w, b=None):
 
 
 def transposed_geometry(extents, window, attributes):
-    """Returns (output extents, cut off at the begin) of ConvTranspose."""
+    """Returns (output extents, number of leading elements to cut off) of ConvTranspose."""
     rank = len(extents)
     stride = attributes.get("strides", [1] * rank)
     dilation = attributes.get("dilations", [1] * rank)
@@ -174,7 +174,7 @@ def _average_pool(_, attributes, x):
         attributes = {k: v for k, v in attributes.items() if k not in ("auto_pad", "pads")}
         attributes["pads"] = [0] * 2 * rank
     count = sum(part for _, part in _windows(counted, window, attributes, 0))
-    # Where the pads count as part of the image, a window of ceil_mode may start in the pads after it.
+    # If the pads count as part of the image, a window of ceil_mode may start in the trailing pads.
     count = count[(slice(None), slice(None), *map(slice, total.shape[2:]))]
     return [(total / numpy.maximum(count, 1)).astype(x.dtype)]
 

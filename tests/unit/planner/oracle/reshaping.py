@@ -1,4 +1,4 @@
-"""Reshapes with every form of a shape that exporters write. Axes are given by their extents, the batch's by net.Batch."""
+"""Adds Reshapes, with every form of a shape that exporters write. Axes are given by their extents, the batch by net.Batch."""
 
 import math
 
@@ -9,7 +9,7 @@ from steps import need
 
 
 def reshaped(net, rng, x, dims, batch):
-    """Returns x in the extents `dims`; the extent of axis batch.axis is without the batch itself."""
+    """Returns x reshaped to the extents `dims`. The extent of axis batch.axis is without the batch itself."""
     tensor = net[x]
     target = list(dims)
     ways = ["minus", "minus"] + ["number"] * 2 * bool(net.batch) + ["arithmetic"]
@@ -31,8 +31,8 @@ def reshaped(net, rng, x, dims, batch):
         shape = net.integers(*target)
     elif way == "number":
         rows = []
-        # In a file of one image, a -1 may stand for the images or for another number, unless it follows only a leading 1. Nor
-        # does the file tell whether a 1 or a later number counts the images.
+        # In a file of one image, a 1 before the batch's axis might count the images, so such shapes are left out.
+        # Another axis is written as -1 only if it is clear which number counts the images.
         need(net.batch > 1 or 1 not in dims[:batch.axis])
         is_told = net.batch > 1 or batch.axis == 0 and dims[0] == 1
         hole = rng.choice([None] + [a for a in range(len(dims)) if a != batch.axis and is_told])
@@ -49,7 +49,7 @@ def reshaped(net, rng, x, dims, batch):
 
 
 def _shape_of(net, rng, x, dims, batch, same):
-    """Returns the shape as tracing leaves it: numbers of Shape's output beside constants."""
+    """Returns the shape as tracers compute it: numbers of Shape's output joined with constants."""
     need(batch.axis in same or tensor_part(net, x) == dims[batch.axis] or dims[batch.axis] % tensor_part(net, x) == 0)
     factor = dims[batch.axis] // tensor_part(net, x)
     if rng.random() < 0.2:

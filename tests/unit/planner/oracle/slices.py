@@ -1,5 +1,5 @@
 """Checks what a dump calls divisible: a part of a node's output must follow from the needed parts of its inputs alone. The
-nodes of the file between the two are evaluated with other numbers wherever an input is not needed."""
+file's nodes that compute the output are evaluated with other numbers wherever an input is not needed."""
 
 import numpy
 
@@ -23,7 +23,7 @@ def largest(values):
 
 
 class Slices:
-    """Checks one dump of one net, both at the batch reference.BATCHES[at]."""
+    """Checks one dump of one net, both at the batch net.BATCHES[at]."""
 
     def __init__(self, net, dump, at):
         self.net, self.dump, self.at = net, dump, at
@@ -59,8 +59,8 @@ class Slices:
         return nodes, sorted(begin, key=self.position.get)
 
     def behind_unlisted(self, node):
-        """Returns the nodes that are read through nodes without a tensor in the file, as where a reader's own node moves
-        axes."""
+        """Returns the nodes that are read through nodes without a tensor in the file. A reader may add such a node, for example
+        to move axes."""
         listed = {self.tensors[n]["node"] for n in self.listed}
         behind, waiting = set(), [i for i in node["inputs"] if i not in listed]
         while waiting:
@@ -78,7 +78,7 @@ class Slices:
         return values[output]
 
     def check(self, source, most_workers):
-        """Raises Wrong at the first difference. source: a numpy Generator."""
+        """Raises Wrong at the first difference. `source` is a numpy Generator."""
         first = {}
         for name in self.listed:
             first.setdefault(self.tensors[name]["node"], name)
@@ -138,7 +138,7 @@ class Slices:
         needed = {}
         for position, given in enumerate(node["inputs"]):
             needed.setdefault(given, []).append(box(node["needed"][letter]["inputs"][position][worker]))
-        for index in self.behind_unlisted(node):  # the dump does not say their boxes, so all of them are needed
+        for index in self.behind_unlisted(node):  # the dump has no boxes of these nodes, so all their elements count as needed
             needed.setdefault(index, []).append([(0, extent) for extent in self.nodes[index]["shape"]])
         masks = {n: inside(self.places[n], self.node(n)["shape"], needed[self.tensors[n]["node"]]) for n in begin}
         if all(mask.all() for mask in masks.values()):
@@ -147,7 +147,7 @@ class Slices:
             given = {n: poisoned(self.values(n), masks[n], source) for n in begin}
             found = self.evaluate(nodes, given, output)
             expected = self.values(output)[kept]
-            # numpy sums in an order that depends on how an array lies in memory, and what is summed may cancel.
+            # numpy's sums depend on how an array lies in memory, and their terms may cancel.
             close = numpy.isclose(found[kept], expected, rtol=4e-6, atol=4e-6 * largest(expected) + 1e-6 * max(
                 map(largest, given.values())), equal_nan=True) if expected.dtype.kind == "f" else found[kept] == expected
             if not numpy.all(close):

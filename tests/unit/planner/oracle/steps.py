@@ -1,4 +1,4 @@
-"""The steps that make up random nets, and how the steps of ONNX nets choose tensors. A step takes a net and a random.Random,
+"""Defines the steps of random nets, and how steps of ONNX nets choose tensors. A step takes a net and a random.Random,
 appends nodes that read what is there, and raises Unfit where it cannot."""
 
 import dataclasses
@@ -6,16 +6,15 @@ import random
 
 
 class Unfit(Exception):
-    """This node cannot stand here; the caller tries another."""
+    """Is raised if a node does not fit here. The caller tries another step."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """A net follows from its recipe alone. Without some of its steps it is a recipe, too, so that a net with a fault can be
-    shrunk."""
+    """Determines a net. A recipe without some of its steps is a recipe, too, so that a net that shows a fault can be shrunk."""
 
-    seed: int  # of the net's beginning
-    steps: tuple  # seeds, one a step
+    seed: int  # of the inputs and the opset
+    steps: tuple  # one seed for each step
 
 
 def recipe_of(seed):
@@ -24,7 +23,7 @@ def recipe_of(seed):
 
 
 def step(weight):
-    """Makes a function a step; weight: how often it is drawn, relative to others."""
+    """Makes a function a step. `weight` says how often it is drawn, relative to others."""
     def mark(function):
         function.weight = weight
         return function
@@ -54,7 +53,7 @@ def need(condition):
 
 
 def pick(net, rng, test=lambda t: True):
-    """Returns a computed float tensor, mostly one of the last."""
+    """Returns a computed float tensor, mostly the one that was added last."""
     names = [n for n in net.order if net[n].is_float and net[n].batch and test(net[n])]
     need(names)
     return names[-1] if rng.random() < 0.75 else rng.choice(names[-6:])

@@ -1,4 +1,4 @@
-"""Steps of random ONNX nets: fully connected layers, and what transformers do with tokens."""
+"""Steps of random ONNX nets: fully connected layers, and the operations of transformers on tokens."""
 
 import math
 
@@ -12,7 +12,7 @@ from steps import divisors, image, leads, need, pick, step, tokens, written
 
 @step(5)
 def head(net, rng):
-    """A fully connected layer on features."""
+    """Adds a fully connected layer on features."""
     x = pick(net, rng, lambda t: t.rank == 2 and t.batch.axis == 0 or leads(t) and math.prod(t.extents()) <= 160)
     if net[x].rank != 2:
         size = math.prod(net[x].extents()[1:])
@@ -47,7 +47,7 @@ def head(net, rng):
 
 @step(4)
 def matrix(net, rng):
-    """MatMul with a constant on either side, position by position or batched."""
+    """Adds a MatMul with a constant on either side, position by position or batched."""
     x = pick(net, rng, lambda t: t.rank >= 2)
     tensor = net[x]
     if rng.random() < 0.7:
@@ -100,7 +100,7 @@ def normalised(net, rng, x):
 
 @step(3)
 def to_tokens(net, rng):
-    """Patches of an image, or its pixels, as tokens."""
+    """Makes tokens of the patches or the pixels of an image."""
     x = pick(net, rng, image)
     c, h, w = net[x].extents()[1:]
     if rng.random() < 0.6:
@@ -133,7 +133,7 @@ def class_token(net, rng):
     token = net.weight(1, 1, c)
     if net.batch == 1 and rng.random() < 0.5:
         spread = net.add("Expand", [token, net.sizes([(x, 0), 1, c])])
-        net[spread].root = token  # with one image it is unchanged
+        net[spread].root = token  # with one image, Expand changes nothing
     else:
         size = sliced(net, net.add("Shape", [x]), [0], [1], [0])
         spread = net.add("Expand", [token, net.add("Concat", [size, net.integers(1, c)], axis=0)])
@@ -157,7 +157,7 @@ def one_token(net, rng):
 
 @step(2)
 def two_layers(net, rng):
-    """The feed-forward part of a transformer's block."""
+    """Adds the feed-forward part of a transformer's block."""
     x = pick(net, rng, tokens)
     c = net[x].extent(2)
     need(c >= 2)
@@ -208,7 +208,7 @@ def _fused(net, rng, x, heads):
 
 
 def attended(net, rng, x):
-    """Multi-head attention of tokens to each other."""
+    """Returns multi-head attention of the tokens of x to each other."""
     t, c = net[x].extents()[1:]
     need(net[x].batch.splits and c >= 2)
     heads = rng.choice([d for d in divisors(c) if d <= 4])
@@ -250,7 +250,7 @@ def rolled(net, x, axis, by):
 
 @step(2)
 def window_attention(net, rng):
-    """Swin's attention within windows of an image, which may be rolled before."""
+    """Adds Swin's attention within windows of an image, which may be rolled before."""
     x = pick(net, rng, image)
     c, h, w = net[x].extents()[1:]
     side = rng.choice([2, 3, 4])

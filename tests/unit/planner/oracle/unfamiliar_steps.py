@@ -1,4 +1,4 @@
-"""Steps of random ONNX nets: what few readers follow, so a reader may refuse it by name."""
+"""Steps of random ONNX nets: operators that few readers follow, so a reader may refuse them by name."""
 
 import numpy
 from onnx import TensorProto, helper

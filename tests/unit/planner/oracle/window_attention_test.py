@@ -18,7 +18,7 @@ from net import Net
 
 DUMP = os.environ.get("ORACLE_GRAPH_DUMP", "")
 
-# An axis of a tensor consists of digits, outer to inner: (letter, how many, distance from one to the next).
+# An axis of a tensor consists of digits, outer to inner: (letter, size, distance from one element to the next).
 N, C, H, W = [("n", "batch", 1)], [("c", 6, 1)], [("h", 8, 1)], [("w", 8, 1)]
 ROWS, ROW, COLUMNS, COLUMN = [("h", 2, 4)], [("h", 4, 1)], [("w", 2, 4)], [("w", 4, 1)]
 HEAD, OF_HEAD = [("c", 2, 3)], [("c", 3, 1)]
@@ -37,14 +37,14 @@ for block in ("first", "second"):
         "joined": [N, ROWS, ROW, COLUMNS, COLUMN, C], "image": [N, H, W, C], "sum": [N, H, W, C]}.items()})
 for axis in ("rows", "columns"):
     EXPECTED.update({f"roll_{axis}": [N, H, W, C], f"unroll_{axis}": [N, H, W, C]})
-# A reader may keep these tensors inside a node, and it may divide the fused linear layer `qkv` into three. Where it lists one
-# of them, the tensor must lie as expected, too.
+# A reader may keep these tensors inside a node, and may divide the fused linear layer `qkv` into three. A tensor that
+# it lists nevertheless must lie as expected.
 WITHIN = {f"{block}_{name}" for block in ("first", "second") for name in ("qkv", "parts", "heads", "key_transposed", "beside")}
 PARAMETERS = 2 * (6 * 18 + 18 + 6 * 6 + 6)
 
 
 class Named(Net):
-    """A net whose tensors have the names they are given."""
+    """A net whose tensors get the names that put() is given."""
 
     def fresh(self, kind):
         name, self.name = getattr(self, "name", None), None
@@ -56,7 +56,7 @@ class Named(Net):
 
 
 def shape(net, *dims):
-    """Returns the constant of a Reshape. The first of `dims` is for one image. The file's batch is 2."""
+    """Returns the constant of a Reshape for a file of batch 2. The first of `dims` is the extent for one image."""
     rows = [numpy.array([dims[0] * batch, *dims[1:]]) for batch in (2, 4, 2)]
     return net.constant(rows[0], at_batches=rows)
 
@@ -97,7 +97,7 @@ def network():
     net.name = "image"
     x = net.data((6, 8, 8))
     x = net.put("last", "Transpose", [x], perm=[0, 2, 3, 1])
-    x = net.put("flat", "Reshape", [x, shape(net, 384)])  # [768] in the file
+    x = net.put("flat", "Reshape", [x, shape(net, 384)])  # the file has [768], for a batch of 2
     x = net.put("back", "Reshape", [x, shape(net, 1, 8, 8, 6)])
     x = net.put("first_sum", "Add", [x, attention(net, x, "first")])
     y = attention(net, roll(net, x, "roll", 2), "second")
@@ -127,7 +127,7 @@ class WindowAttention(unittest.TestCase):
         self.case = check.Onnx(onnx_nets.Made(None, self.net, ("image_out",), model, PARAMETERS))
 
     def test_factors_worked_out_by_hand_are_the_numbers_of_the_reference(self):
-        """Tests the expected places themselves: tensors that only rearrange others have their numbers there."""
+        """Tests the expected places: a tensor that only rearranges another has the same numbers at the same places."""
         for name, source in (("flat", "last"), ("back", "image"), ("first_tokens", "image"), ("first_heads", "first_qkv"),
                              ("second_tokens", "roll_columns"), ("first_image", "first_projected"),
                              ("first_merged", "first_mixed"), ("image_out", "second_sum")):

@@ -1,4 +1,4 @@
-"""Writes the files beside this one with NumPy (2.4.6) and safetensors (0.8.0). safetensors_test.cpp knows what is in them:
+"""Writes the files beside this one with NumPy (2.4.6) and safetensors (0.8.0). safetensors_test.cpp has their content, too:
 
     python3 make_arrays.py
 """
@@ -17,7 +17,7 @@ def path(name):
 
 
 def types():
-    """Returns -3, -2, ... as far as the type goes, in the shape [2, 3, 4], and values at the ends of types."""
+    """Returns the numbers from -3 on (0 for unsigned types) in the shape [2, 3, 4] of every type, and extreme values."""
     arrays = {kind: (np.arange(24) - (0 if kind[0] == "u" else 3)).astype(kind).reshape(2, 3, 4)
               for kind in ("f8", "f4", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")}
     arrays["half"] = np.array([0, 2.0**-24, 1023 * 2.0**-24, 2.0**-14, 1 / 3, 1, 65504, np.inf, np.nan], "f2")

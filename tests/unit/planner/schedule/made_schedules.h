@@ -9,7 +9,7 @@
 
 namespace ucudnn::planner {
 
-// A network, its plan and everything that was asked for it.
+// Holds a network, a machine, the problem of planning them, and a plan.
 struct Planned {
   Graph graph;
   Machine machine;
@@ -26,7 +26,6 @@ struct Planned {
 Planned Pose(const Graph& graph, int batch, const Machine& machine,
              const ConfigurationOptions& configurations = {});
 
-// Picks a random configuration for every layer.
 Assignment RandomAssignment(const PlanningProblem& problem, std::mt19937& random);
 
 // Returns a graph of convolutions with groups, a transposed one, normalizations, two readers of one

@@ -1,4 +1,5 @@
-// Compares parts of parameters with the weights that a device's outputs need, one by one.
+// Compares the parts of parameters that devices have with the weights that their outputs need, one
+// by one.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -21,7 +22,8 @@ const DeviceBox* BoxOn(const std::vector<DeviceBox>& boxes, int device) {
   return nullptr;
 }
 
-// Returns the weights that `node` multiplies on a device, from what it computes and needs there.
+// Returns the weights with which `node` multiplies on a device, given what it computes and needs
+// there.
 std::set<Index> Multiplied(const Operator& op, const ScheduledNode& node, const Shape& input,
                            int device) {
   const std::vector<DeviceBox>& computed = node.partial.empty() ? node.boxes : node.partial;
@@ -68,7 +70,8 @@ TEST(Parameters, ADeviceHasTheWeightsThatItMultiplies) {
           for (const ParameterPart& part : parameter.parts) {
             if (part.device == device) own = &part;
           }
-          if (parameter.shape.size() == 1) {  // a bias or a scale has the channels that it keeps
+          // A bias or a scale belongs to the channels that the device keeps.
+          if (parameter.shape.size() == 1) {
             const DeviceBox* const kept = BoxOn(node.boxes, device);
             ASSERT_EQ(own != nullptr, kept != nullptr) << node.name;
             if (own != nullptr) {
@@ -101,8 +104,7 @@ TEST(GradientSums, AddUpOverExactlyTheDevicesThatShare) {
     planned.assignment = RandomAssignment(planned.problem, random);
     const Result<Schedule> schedule = planned.Scheduled();
     if (!schedule.ok()) continue;
-    std::map<std::tuple<NodeId, int, int>, std::vector<int>> summed;  // by node, parameter and
-                                                                      // device
+    std::map<std::tuple<NodeId, int, int>, std::vector<int>> summed;  // by node, parameter, device
     for (const GradientSum& sum : schedule->sums) {
       int64_t elements = 0;
       for (const auto& [node, at] : sum.parameters) {
@@ -138,8 +140,8 @@ TEST(GradientSums, AddUpOverExactlyTheDevicesThatShare) {
   }
 }
 
-// Follows the messages that add up each element and return it. At the end all devices must have the
-// part of each.
+// Follows the messages that add up each element and return the sum. At the end all devices must
+// have the addends of each.
 void ExpectAllHaveAll(const Schedule& schedule, const GradientSum& sum, const std::string& what) {
   const auto phases = PhasesOf(schedule, sum);
   const auto elements = static_cast<size_t>(sum.elements);
@@ -191,7 +193,9 @@ TEST(GradientSums, EveryDeviceGetsTheSumOfAllOnceFromEach) {
   }
 }
 
-// On four nodes of four devices, a flat owner takes 24 W between nodes and level by level 6 W.
+// On four nodes of four devices, W elements cross nodes 2 * 12 times with one owner for each
+// element, since 12 of 16 devices are on other nodes, and 2 * 3 times if they are summed level by
+// level.
 TEST(GradientSums, LevelByLevelLeastCrossesNodes) {
   Schedule schedule;
   schedule.levels = {4, 4};
@@ -241,12 +245,13 @@ TEST(GradientSums, AreBundledPerDevicesAndTakenAsTheBackwardPassMakesThemReady) 
     }
     return text;
   };
-  // Four devices sum 69 MiB, and bundle up to a quarter of that.
+  // Four devices sum 5 + 32 + 32 = 69 MiB, and bundle up to a quarter of that.
   EXPECT_EQ(sums(""), (std::vector<std::string>{"4: narrow", "4: wide", "4: e d c b a"}));
-  // Two of them sum 5 MiB: a second layer would exceed a quarter of that.
+  // Pairs of devices sum 5 MiB. A second layer of 1 MiB would make a bundle exceed a quarter of
+  // that.
   EXPECT_EQ(sums("a b c d e"), (std::vector<std::string>{"4: narrow", "4: wide", "2: e", "2: d",
                                                          "2: c", "2: b", "2: a"}));
-  // A bundle waits for the last of its layers, whatever other layers are ready in the meantime.
+  // A bundle is sent after the last of its layers, also if other layers are ready earlier.
   EXPECT_EQ(sums("b d"),
             (std::vector<std::string>{"4: narrow", "4: wide", "2: d", "2: b", "4: e c a"}));
 }

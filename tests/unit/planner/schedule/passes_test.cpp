@@ -1,4 +1,4 @@
-// Tests schedules by Krizhevsky's schemes, section 4 of his paper.
+// Tests schedules by the schemes of Krizhevsky's paper, section 4.
 #include "planner/schedule/passes.h"
 
 #include <gtest/gtest.h>
@@ -63,9 +63,9 @@ TEST(Passes, TakeOneWorkersImagesAfterTheOtherOrAShareOfEach) {
   EXPECT_EQ(AlexNet('c', 3)->passes.images[2][0], (Interval{6, 8}));
 }
 
-// Counts images that leave or reach a worker. A pass of (b) takes K - 1 times a worker's batch
-// through the sender's port, and a pass of (c) takes a K-th of that through each port. A worker's
-// whole step is the same.
+// Counts images that leave or reach a worker. A pass of (b) sends K - 1 times a worker's batch
+// through one sender's port, and a pass of (c) a K-th of that through each port. Over a whole step
+// each worker sends the same.
 TEST(Passes, TheBusiestPortIsTheSendersInTurnsAndAllAreAlikeInShares) {
   for (const char scheme : {'b', 'c'}) {
     const Result<Schedule> schedule = AlexNet(scheme);
@@ -99,7 +99,7 @@ TEST(Passes, MoveWhatOnePassMovesAndKeepLess) {
     EXPECT_EQ(elements.transfer, whole.transfer);
     EXPECT_EQ(elements.update, whole.update);
     const int64_t features = NodeOf(*schedule, Feeding(*schedule).node).shape.Features();
-    const int64_t hidden = 2 * 4096;  // inputs of fc7 and fc8; a worker computes a K-th of them
+    const int64_t hidden = 2 * 4096;  // inputs of fc7 and fc8; each worker computes a K-th of them
     for (int device = 0; device < kWorkers; ++device) {
       const auto at = static_cast<size_t>(device);
       EXPECT_EQ(whole.devices[at].copies, (kWorkers - 1) * kImages * (features + hidden));
@@ -113,7 +113,7 @@ TEST(Passes, MoveWhatOnePassMovesAndKeepLess) {
   }
 }
 
-// While a pass computes, the next one's images are on their way, forward and backward.
+// While a pass computes, the images of the next pass are sent, both forward and backward.
 TEST(Passes, TheNextPassIsFedWhileOneComputes) {
   const Result<Schedule> schedule = AlexNet('b');
   ASSERT_TRUE(schedule.ok()) << schedule.message();

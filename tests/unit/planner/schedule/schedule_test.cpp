@@ -1,4 +1,5 @@
-// Compares schedules with brute force over elements, and with what plans are said to move and keep.
+// Compares schedules with brute force over elements, and with the elements that plans count as
+// moved and kept.
 #include "planner/schedule/schedule.h"
 
 #include <gtest/gtest.h>
@@ -18,8 +19,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns a device's memory as plans count it: for each layer and each copy, what the device with
-// most has. Momentum and gradient are beside each trained number.
+// Returns a device's memory as plans count it: for each layer and each copy, the elements of the
+// device that has most. Trained numbers count three times, for momentum and gradient.
 int64_t PlannedMemory(const Schedule& schedule) {
   const auto most = [&](const auto& add) {
     std::vector<int64_t> elements(static_cast<size_t>(schedule.devices));
@@ -94,17 +95,17 @@ void Freeze(Graph& graph, size_t count) {
   }
 }
 
-// The best layouts of these networks are found within a second.
+// A search finds the best layouts of these networks within a second.
 const std::set<std::string> kSearched = {"alexnet",  "vgg16",        "resnet18", "resnet18-v2",
                                          "resnet50", "inception-v3", "unet"};
 
 TEST(Schedule, MovesAndKeepsWhatThePlanOfEveryBuiltInNetworkSays) {
   std::mt19937 random(7);
   int plans = 0, pairs = 0;
-  // Each network is tested on every `every`-th machine, by turns.
+  // Of all pairs of a network and a machine, every `every`-th is tested.
   const int every = test::Cases(1, 2);
   for (const std::string& name : NetworkNames()) {
-    if (name.rfind("kirby", 0) == 0) continue;  // thousands of equal layers
+    if (name.rfind("kirby", 0) == 0) continue;  // these have thousands of equal layers
     ++pairs;
     for (const char* machine : {"k20x8", "k80x16"}) {
       if (++pairs % every != 0) continue;
@@ -217,8 +218,8 @@ void ForEach(const Box& box, const Shape& shape, const Visit& visit) {
   }
 }
 
-// Every element that a device needs and does not hold arrives once, from the device that computed
-// it.
+// Every element that a device needs and does not hold must arrive once, from the device that
+// computed it.
 TEST(Schedule, EveryElementArrivesOnceWhereItIsNeeded) {
   std::mt19937 random(5);
   const ConfigurationOptions options = {
@@ -266,7 +267,7 @@ TEST(Schedule, EveryElementArrivesOnceWhereItIsNeeded) {
   EXPECT_GE(scheduled, 20);
 }
 
-// Each device keeps the sums of its elements, with one addend from each device that computed a
+// Each device must keep the sums of its elements, with one addend from each device that computed a
 // part.
 TEST(Schedule, PartialSumsMeetWhereTheyAreKept) {
   std::mt19937 random(17);
@@ -279,8 +280,8 @@ TEST(Schedule, PartialSumsMeetWhereTheyAreKept) {
     for (const ScheduledExchange& exchange : schedule->exchanges) {
       if (exchange.input != kPartialSums) continue;
       const ScheduledNode& node = NodeOf(*schedule, exchange.node);
-      std::map<int64_t, int> kept;     // device, by element
-      std::map<int64_t, int> addends;  // of each element where it is kept
+      std::map<int64_t, int> kept;     // device that keeps an element
+      std::map<int64_t, int> addends;  // number of addends of an element where it is kept
       for (const DeviceBox& one : node.boxes) {
         ForEach(one.box, node.shape, [&](int64_t at) { kept[at] = one.device; });
       }
@@ -302,7 +303,7 @@ TEST(Schedule, PartialSumsMeetWhereTheyAreKept) {
   EXPECT_GE(reductions, 20);
 }
 
-// Each step of the order finds what it needs.
+// All that a step of the order reads must be there before the step.
 TEST(Schedule, TheOrderWaitsForWhatItReadsAndPostsWhatItHas) {
   std::mt19937 random(23);
   const ConfigurationOptions options = {
@@ -360,7 +361,7 @@ TEST(Schedule, TheOrderWaitsForWhatItReadsAndPostsWhatItHas) {
   }
 }
 
-// The two readers of one sum read two nodes: the sum itself, and the normalization after it.
+// One of the sum's readers reads the sum itself, the other reads the normalization behind it.
 TEST(Schedule, ExchangesNameTheNodeThatIsRead) {
   Planned planned = Pose(ManyOperators(), 8, FlatMachine(4));
   for (const auto& configurations : planned.problem.configurations) {
@@ -412,8 +413,8 @@ TEST(Schedule, EveryLossHasItsImagesLabels) {
     planned.assignment = RandomAssignment(planned.problem, random);
     const Result<Schedule> schedule = planned.Scheduled();
     if (!schedule.ok()) continue;
-    std::map<std::pair<int, int64_t>, int> labels;  // times that a device has one, by image
-    std::map<int64_t, int> first;                   // device that loads the image
+    std::map<std::pair<int, int64_t>, int> labels;  // how often a device has the label of an image
+    std::map<int64_t, int> first;                   // device that loads an image
     for (const DeviceBox& one : schedule->nodes.front().boxes) {
       for (int64_t at = one.box[kAxisN].begin; at < one.box[kAxisN].end; ++at) {
         ++labels[{one.device, at}];
@@ -453,14 +454,14 @@ TEST(Schedule, NumbersOfDividedNormalizationsAndClassesAreBroughtTogether) {
   const Statistics& norm = schedule->statistics[0];
   EXPECT_EQ(NodeOf(*schedule, norm.node).name, "norm");
   EXPECT_EQ(norm.kind, StatisticsKind::kBatchNormalization);
-  ASSERT_EQ(norm.groups.size(), 2u);  // of four channels each: mean and deviation
+  ASSERT_EQ(norm.groups.size(), 2u);  // four channels in each, with mean and deviation
   EXPECT_EQ(norm.groups[0].devices, (std::vector<int>{0, 2}));
   EXPECT_EQ(norm.groups[1].devices, (std::vector<int>{1, 3}));
   EXPECT_EQ(norm.groups[0].forward, 8);
   EXPECT_EQ(norm.groups[0].backward, 8);
   const Statistics& classes = schedule->statistics[1];
   EXPECT_EQ(classes.kind, StatisticsKind::kClassifier);
-  ASSERT_EQ(classes.groups.size(), 2u);  // of four images each
+  ASSERT_EQ(classes.groups.size(), 2u);  // four images in each
   EXPECT_EQ(classes.groups[1].devices, (std::vector<int>{2, 3}));
   EXPECT_EQ(classes.groups[1].forward, 12);
   EXPECT_EQ(classes.groups[1].backward, 0);
@@ -489,13 +490,13 @@ TEST(Schedule, NumbersOfGroupsAreBroughtTogetherByDevicesThatShareThem) {
     std::vector<std::vector<int>> devices;
     int64_t numbers;
   };
-  const GroupNormalization three{3};  // groups, of four channels each
+  const GroupNormalization three{3};  // three groups of four channels
   const Case cases[] = {
       {three, {2, 1, 3}, {{0, 1, 2}, {3, 4, 5}}, 2 * 4 * 3},  // n, c, h, w
       {three, {1, 3, 1, 2}, {{0, 1}, {2, 3}, {4, 5}}, 2 * 8},
       {three, {2, 3}, {}, 0},
-      {three, {1, 6}, {{0, 1}, {2, 3}, {4, 5}}, 2 * 8},        // two channels of each group
-      {three, {1, 2, 1, 3}, {{0, 1, 2, 3, 4, 5}}, 2 * 8 * 3},  // the second group joins all
+      {three, {1, 6}, {{0, 1}, {2, 3}, {4, 5}}, 2 * 8},  // each device has two channels of a group
+      {three, {1, 2, 1, 3}, {{0, 1, 2, 3, 4, 5}}, 2 * 8 * 3},  // all devices share the second group
       {{1, true}, {1, 2, 3}, {{0, 3}, {1, 4}, {2, 5}}, 2 * 8 * 2 * 6},
       {{1, true}, {1, 1, 3, 2}, {}, 0},
   };
@@ -562,7 +563,7 @@ TEST(Schedule, ConfigurationsWithoutARuleAreRefusedByName) {
       "known; expected c of 1");
   GraphBuilder other("grouped");
   TransposedConvolution up{12, {1, 2, 2}, {1, 2, 2}};
-  up.groups = 3;  // of four channels: the second half begins in the middle of one
+  up.groups = 3;  // the second half of the channels begins in the middle of a group of four
   other.Add("up", up, {other.Add("data", Input{3, {1, 8, 8}}, {})});
   EXPECT_EQ(pinned("up", {1, 2}, *other.Build()).message(),
             "layer 'up' with {n=1, c=2, h=1, w=1}: output channels 0 to 6 cut its groups; expected "
@@ -595,7 +596,7 @@ TEST(Schedule, WhatNeedsAWholeImageIsNotDivided) {
                   ": the loss of output 'last' needs all positions of an image; expected h and w "
                   "of 1");
   }
-  // Searches choose among the rest.
+  // A search must choose among the configurations that are left.
   const Planned planned = Pose(graph, 8, FlatMachine(4));
   const auto layout = MakeLayout(planned.problem, 4, Strategy::kModel);
   ASSERT_TRUE(layout.ok()) << layout.message();
@@ -622,7 +623,7 @@ TEST(Schedule, ReadersOfOneTensorNeedItOnTheSameDevices) {
       continue;
     }
     ASSERT_TRUE(schedule.ok()) << schedule.message();
-    ASSERT_EQ(schedule->sums.size(), 1u);  // once, when the gradient of "first" is there
+    ASSERT_EQ(schedule->sums.size(), 1u);  // only once, when the gradient of "first" is computed
     EXPECT_EQ(schedule->sums[0].elements, 20);
     EXPECT_EQ(NodeOf(*schedule, schedule->sums[0].parameters[0].node).name, "first");
   }

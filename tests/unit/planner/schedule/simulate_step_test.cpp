@@ -1,4 +1,4 @@
-// Compares simulated steps with closed forms, and tests orders that stall.
+// Compares simulated steps with closed forms, and tests orders of messages that stall.
 #include "planner/schedule/simulate_step.h"
 
 #include <gmock/gmock.h>
@@ -24,11 +24,11 @@ DeviceAction Posts(int batch, Communicator communicator = Communicator::kExchang
 }
 DeviceAction Waits(int batch) { return {ActionKind::kWait, "", 0, batch}; }
 
-constexpr int64_t kMegabyte = 1'000'000;  // a millisecond at 1 GB/s
+constexpr int64_t kMegabyte = 1'000'000;  // takes 1 ms at 1 GB/s
 
-// Each pair of ranks has the same order on both sides, and still nobody can begin: rank 0 sends to
-// 1 and then to 2, rank 1 receives from 2 and then from 0, rank 2 receives from 0 and then sends
-// to 1.
+// For each pair of ranks the order is the same on both sides, and still no message can begin: rank
+// 0 sends to 1 and then to 2, rank 1 receives from 2 and then from 0, rank 2 receives from 0 and
+// then sends to 1.
 TEST(SimulateStep, RefusesThreeRanksWhosePairsAgreeAndWhoStall) {
   StepProgram program;
   program.batches = {{"a", {{0, 1, 1}}}, {"b", {{0, 2, 1}}}, {"c", {{2, 1, 1}}}};
@@ -37,10 +37,10 @@ TEST(SimulateStep, RefusesThreeRanksWhosePairsAgreeAndWhoStall) {
   ASSERT_FALSE(stalled.ok());
   EXPECT_THAT(stalled.message(), HasSubstr("the devices' orders stall: "));
   EXPECT_THAT(stalled.message(), HasSubstr("a on device 0"));
-  // In one order for all ranks the same messages do not stall.
+  // In one order of all messages, which all ranks follow, they do not stall.
   program.devices = {{Posts(0), Posts(1)}, {Posts(0), Posts(2)}, {Posts(1), Posts(2)}};
   EXPECT_TRUE(SimulateStep(program, FlatMachine(3)).ok());
-  // Two communicators do not block each other.
+  // Messages of two communicators do not block each other.
   program.devices = {{Posts(0), Posts(1)},
                      {Posts(2, Communicator::kSums), Posts(0)},
                      {Posts(1), Posts(2, Communicator::kSums)}};
@@ -54,25 +54,25 @@ TEST(SimulateStep, MessagesRunWhileDevicesCompute) {
   program.devices = {{Posts(0), Computes(5)}, {Posts(0), Computes(1), Waits(0), Computes(1)}};
   EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 5);
   program.devices[0] = {Computes(2), Posts(0)};
-  EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 6);  // 2, 3 to send, 1
+  EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 6);  // 2, then 3 to send, then 1
 }
 
 TEST(SimulateStep, MessagesShareThePortsOfTheLevelsBetweenThem) {
-  // Two nodes have two devices each; the levels have 8 and 1 GB/s, and half a millisecond between
-  // nodes.
+  // Two nodes have two devices each. The levels have 8 and 1 GB/s, and the latency between nodes is
+  // half a millisecond.
   const Machine machine = MadeMachine({{"inner", 2, 8, 0}, {"outer", 2, 1, 500}});
   StepProgram program;
   program.batches = {{"a", {{0, 2, kMegabyte}, {1, 3, kMegabyte}}}};
   program.devices = {{Posts(0)}, {Posts(0)}, {Posts(0)}, {Posts(0)}};
   EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 2.5);
-  program.batches[0].messages[1] = {2, 1, kMegabyte};  // the other way has its own ports
+  program.batches[0].messages[1] = {2, 1, kMegabyte};  // the other direction has ports of its own
   EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 1.5);
   program.batches[0].messages = {{0, 1, kMegabyte}};
   program.devices = {{Posts(0)}, {Posts(0)}, {}, {}};
   EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 1.0 / 8);
 }
 
-// Without overlap on a machine without latency, steps of equal parts take what equation 1 adds up.
+// Without overlap and latency, a step whose parts are equal takes the sum that equation 1 gives.
 TEST(SimulateStep, OfAChainWithoutOverlapIsEquation1) {
   const Machine machine = MadeMachine({{"bus", 4, 2, 0}});
   GraphBuilder net("chain");
@@ -93,7 +93,7 @@ TEST(SimulateStep, OfAChainWithoutOverlapIsEquation1) {
     planned.assignment = layout->assignment;
     Result<Schedule> schedule = planned.Scheduled();
     ASSERT_TRUE(schedule.ok()) << schedule.message();
-    schedule->statistics.clear();  // which equation 1 leaves out
+    schedule->statistics.clear();  // equation 1 leaves statistics out
     std::erase_if(schedule->order,
                   [](const ScheduledStep& step) { return step.kind == StepKind::kStatistics; });
     const auto times = TimesOf(*schedule, planned.problem, planned.assignment);
@@ -107,8 +107,8 @@ TEST(SimulateStep, OfAChainWithoutOverlapIsEquation1) {
   }
 }
 
-// Whatever the plan, one order of all exchanges never stalls. No step takes less than what one
-// device computes, and waiting for each message takes no less time.
+// Whatever the plan, one order of all exchanges never stalls. No step takes less time than any
+// device computes.
 TEST(SimulateStep, NoScheduleStalls) {
   std::mt19937 random(41);
   const Machine machine = MadeMachine({{"inner", 3, 8, 2}, {"outer", 2, 1, 20}});

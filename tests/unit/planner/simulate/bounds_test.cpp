@@ -1,4 +1,4 @@
-// Tests makespans that have a formula, and bounds that hold when a graph is changed.
+// Tests makespans that have a formula, and bounds that must hold when a graph is changed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ TEST(Bounds, AWholeDeviceTakesTheSumOfIndependentTasksHoweverItIsShared) {
       graph.Add({.duration_ms = 1.0 + static_cast<double>(random() % 50), .resource = device});
       sum_ms += graph.tasks.back().duration_ms;
     }
-    // Each of 200 ends takes a division and a sum.
+    // Each of 200 ends is computed by a division and a sum, which round.
     EXPECT_NEAR(Simulated(graph).makespan_ms, sum_ms, sum_ms * 200 * 3e-16) << slots << " slots";
   }
 }
@@ -138,10 +138,10 @@ TEST(Bounds, NoMakespanIsBelowOrAboveWhatChainsAndWorkAllow) {
       work_ms = std::max({work_ms, timeline.resources[i].work_ms, rounds_ms});
       most_ms += timeline.resources[i].work_ms + rounds_ms;
     }
-    // Loads of a device are shares that are rounded by 2^-32.
+    // Shares are rounded to multiples of 2^-32, hence the tolerance.
     EXPECT_GE(timeline.makespan_ms, std::max(chain_ms, work_ms) * (1 - 1e-8));
-    // At any time a task of a chain either gets on at full speed, or its resource does work at full
-    // speed, or all slots of it do.
+    // At any time a task of a chain runs at full speed, or its resource works at full speed, or all
+    // slots of its resource do.
     EXPECT_LE(timeline.makespan_ms, most_ms * (1 + 1e-8));
   }
 }
@@ -154,7 +154,7 @@ TEST(Bounds, TheCriticalPathHasNoGap) {
   }
 }
 
-// Without slots or sharing, a timeline is a longest path.
+// Without slots or sharing, the makespan is that of the longest path.
 TEST(Bounds, WithoutContentionALongerTaskDelaysByNoMoreThanItself) {
   for (unsigned seed = 0; seed < 1'000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -195,7 +195,7 @@ TEST(Bounds, OnASharedDeviceALongerIndependentTaskEndsNoOtherEarlier) {
     graph.tasks[random() % 10].duration_ms += 2;
     const std::vector<Span> after = Simulated(graph).tasks;
     for (size_t i = 0; i < before.size(); ++i) {
-      // There are ten ends, of at most 100 ms, each with a few roundings.
+      // Ten ends of at most 100 ms are each computed with a few roundings.
       EXPECT_GE(after[i].end_ms, before[i].end_ms - 1e-12);
     }
   }

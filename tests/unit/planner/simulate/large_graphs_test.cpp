@@ -1,5 +1,5 @@
-// Simulates graphs of a million tasks, none of them by recursion, and none in a time that grows by
-// more than a logarithm.
+// Simulates graphs of a million tasks, for which recursion would exhaust the stack, and a time that
+// grows faster than n log n would exceed the test's timeout.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ constexpr int kMillion = 1'000'000;
 
 TEST(LargeGraphs, AMillionTasksOnDevicesAndStreams) {
   constexpr int kDevices = 64;
-  constexpr int kStreams = 16;  // of each device
+  constexpr int kStreams = 16;  // on each device
   std::mt19937 random(1);
   std::uniform_real_distribution<double> ms(0.5, 1.5);
   TaskGraph graph;
@@ -49,7 +49,7 @@ TEST(LargeGraphs, AMillionTasksThatShareADeviceAllAtOnce) {
     sum_ms += graph.tasks.back().duration_ms;
   }
   const Timeline timeline = Simulated(graph);
-  // Each of 1,000 ends has a few roundings.
+  // Each of 1,000 ends is computed with a few roundings.
   EXPECT_NEAR(timeline.makespan_ms, sum_ms, sum_ms * 1'000 * 1e-15);
   EXPECT_EQ(timeline.resources[0].most_at_once, kMillion - kMillion / 1'000);
 }

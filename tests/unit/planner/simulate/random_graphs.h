@@ -1,4 +1,4 @@
-// Random graphs of tasks, and what every timeline of one must fulfil.
+// Draws random graphs of tasks, and checks what the timeline of any graph must fulfil.
 #pragma once
 
 #include <random>
@@ -10,7 +10,7 @@ namespace ucudnn::simulate {
 struct GraphShape {
   int tasks = 12;              // at most
   int resources = 3;           // at most
-  bool whole_ms = false;       // durations and moments are whole numbers: no resource is overfilled
+  bool whole_ms = false;       // durations and moments are whole, so no resource is overfilled
   bool has_deadlocks = false;  // some dependencies point to later tasks
 };
 
@@ -34,7 +34,7 @@ class RandomGraphs {
 double LongestChainMs(const TaskGraph& graph);
 
 // Fails the test unless the critical path leads from 0 to the makespan without a gap, through tasks
-// that did hold each other up.
+// that held each other up.
 void ExpectPathExplains(const TaskGraph& graph, const Timeline& timeline);
 
 }  // namespace ucudnn::simulate

@@ -11,8 +11,8 @@
 namespace ucudnn::simulate {
 namespace {
 
-// From the end of one task to the end of the next, a time is rounded a few times, by at most 2^-52
-// of its size.
+// Between the ends of two successive tasks, a time is rounded a few times, each time by at most
+// 2^-52 of its size.
 double ToleranceMs(const Timeline& timeline) {
   return timeline.makespan_ms * static_cast<double>(timeline.tasks.size()) * 1e-15;
 }

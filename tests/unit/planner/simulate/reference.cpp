@@ -44,7 +44,8 @@ class ReferenceSimulation {
     return false;
   }
 
-  // Tasks that use no resource begin at once, and may end at once.
+  // Ends and begins tasks until nothing changes any more: a task that uses no resource begins at
+  // once, and may end at once.
   void EndAndUnblock() {
     std::vector<size_t> ready;
     for (bool is_changed = true; is_changed;) {
@@ -112,7 +113,7 @@ class ReferenceSimulation {
     return std::max(1.0, shares);
   }
 
-  // Goes on to the next end. Returns whether there was one.
+  // Advances the time to the next end of a task. Returns false if no task runs.
   bool Advance() {
     double step_ms = std::numeric_limits<double>::infinity();
     std::vector<double> slowdowns;
@@ -136,7 +137,7 @@ class ReferenceSimulation {
   std::vector<State> states_;
   std::vector<Span> spans_;
   std::vector<double> left_ms_;
-  std::vector<size_t> waiting_;  // in the order in which slots are given
+  std::vector<size_t> waiting_;  // in the order in which they get slots
   double now_ms_ = 0;
 };
 

@@ -1,5 +1,6 @@
-// Finds what a graph of tasks does over time by going from end to end and looking at every task
-// each time. It is slow, and written from the meaning of resources, queues and dependencies alone.
+// Finds the timeline of a graph of tasks by advancing from end to end and looking at every task
+// each time. It is slow, and follows from the definition of resources, queues and dependencies
+// alone.
 #pragma once
 
 #include <vector>
@@ -15,7 +16,7 @@ struct ReferenceTimeline {
 
 ReferenceTimeline Reference(const TaskGraph& graph);
 
-// These results follow from the spans alone.
+// These functions use nothing but the spans of a timeline.
 double ReferenceBusyMs(const TaskGraph& graph, const std::vector<Span>& tasks, ResourceId resource);
 int ReferenceMostAtOnce(const TaskGraph& graph, const std::vector<Span>& tasks,
                         ResourceId resource);

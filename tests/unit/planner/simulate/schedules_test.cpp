@@ -1,4 +1,4 @@
-// Tests schedules that were worked out by hand: the times are written beside each task.
+// Tests schedules that were worked out by hand. Comments give the times of each task.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,9 +62,9 @@ TEST(Schedules, TasksThatOverfillADeviceShareIt) {
   TaskGraph graph;
   const ResourceId device = graph.AddResource("device");
   const TaskId delay = graph.Add({.duration_ms = 2});
-  // Alone until 2 ms, then at half speed with 2 of its 4 ms left.
+  // This task is alone until 2 ms, then at half speed with 2 of its 4 ms left.
   graph.Add({.duration_ms = 4, .resource = device});
-  // At half speed until 6 ms, then alone with 2 of its 4 ms left.
+  // This task is at half speed until 6 ms, then alone with 2 of its 4 ms left.
   graph.Add({.duration_ms = 4, .resource = device, .after = {delay}});
   EXPECT_THAT(Simulated(graph).tasks, ElementsAre(Span{0, 2}, Span{0, 6}, Span{2, 8}));
 }
@@ -72,7 +72,7 @@ TEST(Schedules, TasksThatOverfillADeviceShareIt) {
 TEST(Schedules, TheSumOfSharesIsHowMuchSlowerTasksAre) {
   TaskGraph graph;
   const ResourceId device = graph.AddResource("device");
-  // All at 2/3 of their speed until 6 ms, then the last alone with 2 of its 6 ms left.
+  // All run at 2/3 of their speed until 6 ms, then the last runs alone with 2 of its 6 ms left.
   graph.Add({.duration_ms = 4, .resource = device, .share = 0.75});
   graph.Add({.duration_ms = 4, .resource = device, .share = 0.25});
   graph.Add({.duration_ms = 6, .resource = device, .share = 0.5});
@@ -107,9 +107,9 @@ TEST(Schedules, ASlotGoesToTheTaskThatWasReadyFirstAndThenToTheSmallestId) {
   const ResourceId device = graph.AddResource("device", 1);
   const TaskId late = graph.Add({.duration_ms = 2});
   const TaskId early = graph.Add({.duration_ms = 1});
-  const TaskId join = graph.Add({.after = {early}});  // delays nothing that it makes ready
+  const TaskId join = graph.Add({.after = {early}});  // takes no time, and delays no task behind it
   graph.Add({.duration_ms = 4, .resource = device});  // at once: 0 to 4
-  graph.Add({.duration_ms = 4, .resource = device, .after = {late}});  // ready at 2: the last
+  graph.Add({.duration_ms = 4, .resource = device, .after = {late}});  // ready at 2, so the last
   graph.Add({.duration_ms = 4, .resource = device, .after = {join}});  // ready at 1, smaller id
   graph.Add({.duration_ms = 4, .resource = device, .after = {early}});
   const std::vector<Span> tasks = Simulated(graph).tasks;
@@ -138,7 +138,7 @@ TEST(Schedules, ATaskOfNoDurationStillWaitsForItsSlot) {
 }
 
 // R. L. Graham, "Bounds on Multiprocessing Timing Anomalies", 1969: nine tasks on three processors
-// take 12. If each is one shorter they take 13, and on four processors 15.
+// take 12. If each task is one shorter, they take 13, and on four processors 15.
 double GrahamMakespan(int processors, double shorter) {
   TaskGraph graph;
   const ResourceId machine = graph.AddResource("processors", processors);
@@ -204,8 +204,8 @@ TEST(Schedules, AMessageHoldsTheStreamsOfSenderAndReceiver) {
               ElementsAre(Span{0, 2}, Span{0, 5}, Span{5, 8}, Span{8, 9}, Span{8, 9}));
 }
 
-// Launches four blocks of five kernels each, on a stream per block; all blocks together fill the
-// device.
+// Launches four blocks of five kernels each, on one stream for each block. All blocks together fill
+// the device.
 enum class Launching { kOneThread, kThreadPerBlock, kCaptured };
 
 Timeline LaunchedBlocks(Launching launching, double launch_ms, double kernel_ms) {
@@ -238,12 +238,13 @@ Timeline LaunchedBlocks(Launching launching, double launch_ms, double kernel_ms)
 }
 
 TEST(Schedules, AThreadPerBlockLaunchesFasterThanOneThread) {
-  // Kernels are shorter than launches: the last of 20, or of 5, launches and its kernel count.
+  // Kernels are shorter than launches, so the time is that of 20 launches (5 if each block has a
+  // thread) and of the last kernel.
   EXPECT_EQ(LaunchedBlocks(Launching::kOneThread, 2, 1).makespan_ms, 20 * 2 + 1);
   EXPECT_EQ(LaunchedBlocks(Launching::kThreadPerBlock, 2, 1).makespan_ms, 5 * 2 + 1);
   EXPECT_EQ(LaunchedBlocks(Launching::kCaptured, 2, 1).makespan_ms, 2 + 5 * 1);
-  // Kernels are long enough to hide launches: one launch (four where one thread comes to the last
-  // block after the others) and five kernels count.
+  // Kernels hide launches, so the time is that of five kernels and of one launch, or of four
+  // launches if one thread launches the last block's first kernel after those of the others.
   EXPECT_EQ(LaunchedBlocks(Launching::kOneThread, 2, 8).makespan_ms, 4 * 2 + 5 * 8);
   EXPECT_EQ(LaunchedBlocks(Launching::kThreadPerBlock, 2, 8).makespan_ms, 2 + 5 * 8);
   EXPECT_EQ(LaunchedBlocks(Launching::kCaptured, 2, 8).makespan_ms, 2 + 5 * 8);

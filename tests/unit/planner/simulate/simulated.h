@@ -1,4 +1,4 @@
-// Helpers for tests of simulations.
+// Runs simulations and prints their results, for tests.
 #pragma once
 
 #include <gtest/gtest.h>
