@@ -9,7 +9,8 @@
 namespace ucudnn::test {
 namespace {
 
-// The stand-in rounds the library's segments, which are few, by at most this in all.
+// The stand-in rounds allocations up. For the few segments of ucudnn's workspace that makes at most
+// this much in all.
 constexpr size_t kRounding = 8192;
 
 }  // namespace
