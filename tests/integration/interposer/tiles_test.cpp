@@ -137,8 +137,8 @@ TEST_F(Tiles, ServeAnAlgorithmThatTheProgramNames) {
   EXPECT_EQ(Run(convolution, kFast, need, {2, 1}), 1);
 }
 
-// Tiles cannot run scaled calls of a gradient, and no other deterministic algorithm fits. So the
-// told need stays, and the algorithm runs undivided.
+// Tiles cannot run scaled calls, and no other algorithm of a gradient is as deterministic. So the
+// real need is told, and the algorithm runs undivided.
 TEST_F(Tiles, LeaveANamedAlgorithmThatNothingReplaces) {
   for (const Operation operation : {Operation::kBackwardData, Operation::kBackwardFilter}) {
     SCOPED_TRACE(OperationName(operation));
