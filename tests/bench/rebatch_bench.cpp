@@ -1,5 +1,6 @@
-// Times re-batching one plan of the real library, without a GPU: every size from 1 to 256 is made
-// through the plan's JSON, finalized and asked for its workspace.
+// Times making plans of other mini-batch sizes from one plan of the real cuDNN, without a GPU. For
+// every size from 1 to 256 a plan is made through the plan's JSON, finalized and asked for its
+// workspace.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
