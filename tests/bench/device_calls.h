@@ -11,9 +11,10 @@ namespace ucudnn::bench {
 struct DeviceCalls {
   long sends = 0, sent_bytes = 0;
   long receives = 0, received_bytes = 0;
-  long reductions = 0,
-       reduced_bytes = 0;  // the numbers of calls of ncclAllReduce and of their bytes
-  long copies = 0;         // the number of copies within the device
+  // `reductions` counts calls of ncclAllReduce, `reduced_bytes` the bytes that each rank gives
+  // them.
+  long reductions = 0, reduced_bytes = 0;
+  long copies = 0;  // the number of copies within the device
   long fills = 0;
   // `events` counts recorded events and written words, `waits` the waits of streams for either.
   long events = 0, waits = 0;

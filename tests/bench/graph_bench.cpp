@@ -1,8 +1,7 @@
 // Measures what ucudnn costs users of the graph API. They call the drop-in, and the cuDNN behind it
 // executes nothing. Both sides of each comparison take turns in one run.
-// - An execution in m pieces may take 1 us + 0.3 us * m longer than m direct executions, and may
-// not
-//   allocate on the heap. As in frameworks, a variant pack is made for each execution.
+// - An execution in m pieces may take 1 us + 0.3 us * m longer than m direct executions. It may not
+//   allocate on the heap. A variant pack is made for each execution, as frameworks do.
 // - Finalizing a plan that ucudnn does not change may take 0.2 us longer than finalizing it
 //   directly, or 5 us if ucudnn has to read the plan's JSON from cuDNN to see that.
 // - The first finalize of a plan that a store divides may take 0.1 ms.

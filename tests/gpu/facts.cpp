@@ -7,9 +7,9 @@
 //
 // plans      prints the engines, knobs, notes and workspaces that heuristics give for 60 graphs
 //
-// legacy     prints what cudnnGetConvolution…Algorithm_v7 and …WorkspaceSize answer for the layers
-// of
-//            the built-in networks
+// legacy     prints what cudnnGetConvolution…Algorithm_v7 and …WorkspaceSize answer for the
+// built-in
+//            networks' layers
 //
 // kernels    prints the kernels of plans, read from captures; nothing runs
 //

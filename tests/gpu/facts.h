@@ -1,5 +1,5 @@
-// What the commands of facts.cpp share: named cases that print one line of JSON each, errors that
-// become exceptions, the device, its memory and its events.
+// Declares what the commands of facts.cpp share: named cases that print one line of JSON each,
+// errors that become exceptions, the device, its memory and its events.
 //
 // A failed case prints its error, and the next cases run. The program ends within its time, and
 // prints the names of cases that it did not reach.

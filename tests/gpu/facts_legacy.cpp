@@ -56,7 +56,7 @@ constexpr int kAlgorithms[] = {CUDNN_CONVOLUTION_FWD_ALGO_COUNT,
                                CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT};  // indexed by Operation
 
 // Returns the algorithms that Get…_v7 lists, each with math type, bytes and determinism, or with
-// its status; and, for each algorithm, the bytes of …WorkspaceSize, or its negated status.
+// its status. Also returns for each algorithm the bytes of …WorkspaceSize, or its negated status.
 Json Asked(cudnnHandle_t handle, const ConvolutionProblem& problem) {
   cudnn::OwnedDescriptors owned(Linked());
   Check(owned.Create(problem));

@@ -1,4 +1,5 @@
-// Named graphs, the engine configurations that heuristics give for them, and plans made of these.
+// Makes named graphs, finds the engine configurations that heuristics give for them, and makes
+// plans of these.
 #pragma once
 
 #include <memory>
@@ -35,7 +36,7 @@ struct NamedGraph {
 // Returns 60 graphs. With `tiny` they have the same names and kinds, but are small.
 std::vector<NamedGraph> NamedGraphs(bool tiny);
 
-// An engine with its knobs, sorted by their numbers.
+// An engine with the choices of its knobs, in the order of the knobs' numbers.
 struct Configuration {
   cudnn::BackendDescriptor descriptor;
   int64_t engine = -1;

@@ -16,7 +16,7 @@ namespace ucudnn::facts {
 namespace {
 
 constexpr int kTileRounds = 5, kLongRounds = 3;
-constexpr double kLongMs = 700;          // a whole image that takes longer runs only once
+constexpr double kLongMs = 700;          // a case that takes longer runs only once
 constexpr int64_t kEstimated = 64;       // the whole image's time is estimated from one of 64 parts
 constexpr double kMostWholeMs = 12000;   // a whole image that would take longer does not run
 constexpr uint16_t kUnwritten = 0xffff;  // a NaN that marks elements of y which are not written

@@ -4,8 +4,8 @@
 // answers each with a line of JSON:
 //
 //   {"prepare": [KERNEL, ...], "seconds": 30}   builds each kernel and runs it once
-//   {"warm_up": 0.5, "passes": 3}               calls all kernels in turn, for at least 0.5 s and 3
-//                                               times
+//   {"warm_up": 0.5, "passes": 3}               calls all kernels in turn, at least 3 times and for
+//                                               at least 0.5 s
 //   {"time": 10}                                calls all kernels in turn, 10 times; answers
 //                                               milliseconds for each
 //   {"cost": KERNEL, "api": "legacy" or "graph", "calls": 400}

@@ -10,7 +10,7 @@ import machine
 WAYS = ("streams", "grouped")
 LAUNCHES = ("each", "graph")
 DEPTHS = (64, 256) if machine.HOST else (64, 256, 1024, 4093)
-# An allowed relative difference of residuals: in single precision, states are rounded at every step, by 2^-24 = 6e-8.
+# This relative difference of residuals is allowed, since states in single precision are rounded by 2^-24 = 6e-8 at every step.
 ROUNDING = 1e-5
 
 
@@ -79,8 +79,8 @@ class Multigrid(unittest.TestCase):
             machine.record(f"seconds of serial propagation, {depth} layers", serial_seconds(str(depth)))
 
     def test_two_cycles_beside_serial_propagation(self):
-        """Records two cycles beside serial propagation. The goals are to be as fast as serial propagation as one graph, and
-        twice as fast as without a graph. The fastest way and coarse operator counts."""
+        """Records the times of two cycles and of serial propagation. The goals are the time of serial propagation in one graph,
+        and half its time without a graph. The fastest of all ways and coarse operators is compared with these."""
         layers = str(DEPTHS[-1])
         serial = serial_seconds(layers)
         cycles = {f"{coarse}, {way}": 2 * seconds for coarse in ("inject", "sum")
@@ -92,8 +92,8 @@ class Multigrid(unittest.TestCase):
             "times as fast as serial as one graph": serial["graph"] / cycles[fastest]})
 
     def test_how_many_blocks_run_at_once(self):
-        """Records what figure 5 of the paper shows: by events of the device, how many streams run a block at once. With
-        "grouped", one call runs all blocks of a level."""
+        """Records how many streams run a block at the same time on average, by events of the device, as figure 5 of the paper
+        shows. Also records the number of blocks that one call runs with "grouped", which are all blocks of a level."""
         shown = {}
         for streams in (1, 64):
             stage = only(solve("--layers", str(DEPTHS[-1]), "--way", "streams", "--streams", str(streams), "--timeline"))["stages"][0]

@@ -300,7 +300,7 @@ class Bench(FolderTest):
         self.assertEqual(0, self.bench("--cliff", "--policy", "all")["measured"])
 
     def test_cliff_counts_grids_as_divisions(self):
-        """Of all grids of tiles that the store has rows for, ucudnn runs the one with the least time within the limit."""
+        """If the store has rows for several grids of tiles, ucudnn runs the fastest one that fits within the limit."""
         self.image_by_hand()
         limit = 512 << 10
         words = ("--cliff", "--ops", "backward_filter", "--workspace-limit", "512KiB")

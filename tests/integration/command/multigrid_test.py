@@ -301,7 +301,7 @@ class Multigrid(MultigridTest):
                 self.assertEqual(([layers, layers // coarsening], [coarsening]), (stage["levels"], stage["coarsening"]))
 
     def test_hierarchies_that_leave_too_few_layers_are_refused(self):
-        """multigrid_solver_test tests other hierarchies."""
+        """Tests how refusals are printed; multigrid_solver_test tests other hierarchies."""
         self.refused(("kirby-3m", "--layers", "64", "--coarsening", "65"),
                      "coarsening by 65 of 64 layers leaves fewer than 2; at most 32 is expected")
         self.refused(("resnet18-v2", "--frozen-norms"), "no stage of 'resnet18-v2' has layers enough for two levels; a smaller "

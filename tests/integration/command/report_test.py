@@ -246,7 +246,7 @@ class Report(PageTest):
 
     def test_totals_are_of_what_is_known_on_both_sides(self):
         text = self.page(REPORT).text()
-        # As planned, a call of forward takes 4 * 18.5 = 74 ms, and of backward_filter 2 * 30 + 8 = 68 ms; backward_data runs
+        # In the plan, a call of forward takes 4 * 18.5 = 74 ms, and of backward_filter 2 * 30 + 8 = 68 ms; backward_data runs
         # undivided, once, in 50.25 ms. The totals are given for one call of each kernel and for its 3 calls.
         for calls in (1, 3):
             undivided, best, planned = (calls * forward + calls * filters + 50.25

@@ -151,7 +151,7 @@ TEST_F(Control, IllegalBoundariesFault) {
   for (const Operation operation : kAll) {
     std::map<DataType, int> of_type;
     for (const Case& each : UnalignedCasesOf(operation)) {
-      // Algorithm 1 does not support fp64. Of each other type, cases 0 and 6 are tested.
+      // Algorithm 1 does not support fp64. Cases 0 and 6 of each other type are tested.
       const int count = of_type[each.problem.type]++;
       if (each.problem.type == DataType::kDouble || (count != 0 && count != 6)) continue;
       ++controls;

@@ -1,5 +1,5 @@
-// Helpers of protocol tests. They run an algorithm that ucudnn told in memory of exactly the
-// reported size, and compare with what was promised.
+// Helps tests of the promises that ucudnn's answers make. They run an algorithm that ucudnn told in
+// a workspace of exactly the size that it told, and compare what happens with the promise.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -200,8 +200,8 @@ int Divided(const nlohmann::json& decided) {
                                         [](const auto& kernel) { return Pieces(kernel) > 1; }));
 }
 
-// Eight processes with a device each share a store. They decide alike, and so does another process
-// that only reads the store.
+// Eight processes with a device each share a store. They make equal plans, and another process that
+// only reads the store makes these plans, too.
 class Ranks : public testing::Test {
  protected:
   static constexpr int kRanks = 8;

@@ -30,7 +30,8 @@ constexpr char kSite[] = "SPLIT_SITE", kOccurrence[] = "SPLIT_OCCURRENCE";
 // plan.
 constexpr char kWhere[] = "SPLIT_WHERE";
 constexpr std::string_view kEvery = "every", kRefusal = "refusal", kPlan = "plan";
-// This many processes at once still end calls within the time for which ranks wait for each other.
+// This is how many processes run at the same time. With more of them, calls might take longer than
+// ranks wait for each other.
 #if defined(__SANITIZE_THREAD__)
 constexpr long kMostAtOnce = 4;
 #elif defined(__SANITIZE_ADDRESS__)

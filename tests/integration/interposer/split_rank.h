@@ -51,9 +51,8 @@ struct Given {
 using Round = std::vector<Given>;
 
 // One rank, for the thread that constructs it: a handle, a stream, and its stripes of three
-// convolutions and of a plan. Ranks 0 and 1 are a group that holds the same images, and so are 2
-// and
-// 3. `joins` is false in a process without ranks.
+// convolutions and of a plan. Ranks 0 and 1 hold the same images, and ranks 2 and 3 hold other
+// ones. `joins` is false in a process without ranks.
 class SplitRank {
  public:
   explicit SplitRank(int rank, bool joins = true);

@@ -3,9 +3,8 @@
 //
 //   same     the default stream, as the program's other work
 //   ordered  another stream; events keep the sum and the other work from running at the same time
-//   apart    another stream without events; half of the processes begin the sum late, and the
-//   others
-//            begin their other work late, so that processes begin the two in different orders
+//   apart    another stream without events; half of the processes begin the sum late and the others
+//            their other work, so that processes begin the two in different orders
 //
 // Processes meet through a file in TMPDIR.
 #pragma once

@@ -446,8 +446,8 @@ def in_a_capture():
 
 
 def ended():
-    """_leave ends gloo's threads, which hold the tensors of the last exchange, so that they end before the interpreter. This
-    runs last, since ranks cannot exchange anything afterwards."""
+    """_leave must end gloo's threads, which hold tensors of the last exchange and may not outlive the interpreter. This runs
+    last, since ranks cannot exchange anything afterwards."""
     before = len(os.listdir("/proc/self/task"))
     spatial.ranks()._leave()
     assert len(os.listdir("/proc/self/task")) < before, f"all {before} threads are there"

@@ -204,8 +204,8 @@ def frozen_counts():
         counted = {kind: [sum(pair[way] for pair in pairs.values()) for way in (0, 1)]
                    for kind, pairs in parallel.report(divided).counted.items()}
         assert counted["transfer"] == [transfer] * 2 and counted["statistics"] == [peers * statistics] * 2, (trained, counted)
-        # Of each sum, a rank sends three quarters to the others, and then the quarter that it has summed to each of the three.
-        # A quarter may have a fraction of an element more or less.
+        # For each sum, a rank sends three quarters to the others, and then the quarter that it has summed to each of the
+        # three. A quarter may have a fraction of an element more or less.
         assert all(abs(each - 1.5 * update) <= 1 for each in counted["update"]), (trained, counted)
         assert counted.get("labels", [0, 0]) == [0, 0], counted
 
