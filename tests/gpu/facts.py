@@ -279,7 +279,7 @@ def compared(device, here):
 
 
 def plans(sitting, seconds):
-    """Lane F. Compares the device's plans with the packed lists, and with a list for the device's own profile."""
+    """Compares the device's plans with the packed lists, and with a list for its own profile. The stage is in the lane FREE."""
     begin = time.monotonic()
     told = ask("plans", 0.4 * seconds)
     left = lambda: max(seconds - (time.monotonic() - begin) - 2, 2)
@@ -316,7 +316,7 @@ def own_list(seconds):
 
 
 def legacy(sitting, seconds):
-    """Lane F. Records the legacy API's answers for the layers of the built-in networks."""
+    """Records the legacy API's answers for the layers of the built-in networks. The stage is in the lane FREE."""
     told = ask("legacy", min(LEGACY_SECONDS, seconds))
     left = told.other("first left out")
     if left and left.split()[0] in FIRST_NETWORKS:
@@ -329,7 +329,7 @@ def legacy(sitting, seconds):
 
 
 def kernels(sitting, seconds):
-    """Lane F. Records the CUDA kernels of each plan of heuristics mode A."""
+    """Records the CUDA kernels of each plan of heuristics mode A. The stage is in the lane FREE."""
     told = ask("kernels", seconds)
     rows = [row for case in told.cases.values() for row in case.get("plans", [])]
     failed = [row["failed"] for row in rows if "failed" in row]

@@ -33,8 +33,8 @@ TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
     for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
       if (kernel["limit_bytes"] != std::min(need, kTightBytes)) continue;
       for (const std::string& engine : Engines(kernel)) {
-        // Direct and deterministic are number 1 of all operations, and 0 and 2 of forward, in both
-        // APIs.
+        // In both APIs, engine 1 of every operation is direct and deterministic, and so are engines
+        // 0 and 2 of forward.
         const bool forward = operation == Operation::kForward;
         const char number = engine.at(engine.find(':') + 1);
         EXPECT_TRUE(number == '1' || (forward && (number == '0' || number == '2'))) << engine;

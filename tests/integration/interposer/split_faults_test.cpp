@@ -187,7 +187,7 @@ TEST_F(SplitFaults, OfAllocations) {
   MeetEvery(site, 97);
   MeetEvery(site, 5, kRefusal);
   MeetEvery(site, 23, kPlan);
-  // Some allocation failed, as an exception, in each of these places.
+  // In each of these places, at least one failed allocation became an exception.
   for (const char* what : {"call failed", "refusal failed", "plan failed"}) {
     EXPECT_TRUE(WasTold(what)) << what;
   }

@@ -51,8 +51,8 @@ struct Given {
 using Round = std::vector<Given>;
 
 // One rank, for the thread that constructs it: a handle, a stream, and its stripes of three
-// convolutions and of a plan. Ranks 0 and 1 hold the same images, and ranks 2 and 3 hold other
-// ones. `joins` is false in a process without ranks.
+// convolutions and of a plan. Every kRanks ranks are a group, whose members hold stripes of the
+// same images. If `joins` is false, the rank joins no group, since the process splits nothing.
 class SplitRank {
  public:
   explicit SplitRank(int rank, bool joins = true);

@@ -31,7 +31,8 @@ class Wheel(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.wheel = cls.make("first")
         cls.environment = cls.folder / "environment"
-        # The pip of this interpreter installs: unpacking one inside the environment takes minutes on a busy machine.
+        # The pip of this interpreter installs the wheel, since unpacking a pip inside the environment takes minutes on a busy
+        # machine.
         for words in ([sys.executable, "-m", "venv", "--without-pip", cls.environment],
                       [sys.executable, "-m", "pip", "--python", cls.environment / "bin/python", "install", "--no-index",
                        "--no-deps", cls.wheel]):
