@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstddef>
 
-// These names call glibc's own allocator.
+// These functions are glibc's own allocator.
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);
@@ -24,7 +24,7 @@ std::atomic<uintptr_t> watched_begin = 0, watched_end = 0;
 
 std::atomic<long> live_bytes = 0, most_bytes = 0;
 
-// Counts `memory`, which code at `caller` has allocated just now.
+// Counts `memory`, which code at the address `caller` has just allocated. Returns `memory`.
 void* Count(const void* caller, void* memory) {
   const auto bytes = static_cast<long>(malloc_usable_size(memory));
   const long live = live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;

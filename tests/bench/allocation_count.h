@@ -1,23 +1,23 @@
-// Counts heap allocations of the whole process: allocation_count.cpp replaces malloc and its kin,
-// for libraries that are loaded later, too. Sanitizer builds, which have their own allocator,
-// cannot use it.
+// Counts heap allocations of the whole process. allocation_count.cpp replaces malloc and the
+// functions like it, also for libraries that are loaded later. Sanitizer builds cannot use it,
+// since they have an allocator of their own.
 #pragma once
 
 #include <cstdint>
 
 namespace ucudnn::bench {
 
-// Returns how often any thread has allocated so far.
+// Returns the number of allocations that all threads have made so far.
 long Allocations();
 
-// Return the bytes that are allocated now, and the most since ResetMostBytes. Bytes are rounded as
-// the allocator rounds them, without its own headers.
+// LiveBytes returns the number of bytes that are allocated now, MostBytes the largest number since
+// ResetMostBytes. Sizes are rounded up as the allocator does, and do not include its headers.
 long LiveBytes();
 long MostBytes();
 void ResetMostBytes();
 
-// Also counts the allocations whose caller's code lies from `begin` to `end`, such as a library's
-// own.
+// From now on allocations whose caller's code lies between `begin` and `end` are also counted
+// separately, by WatchedAllocations. The range is that of a library, for example.
 void WatchAllocations(uintptr_t begin, uintptr_t end);
 long WatchedAllocations();
 // Returns how many of the watched allocations the calling thread made.

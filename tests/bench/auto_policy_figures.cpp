@@ -1,10 +1,12 @@
-// Compares batch-size policy auto with all and powerOfTwo, replayed on recorded tables: how much
-// slower its divisions are, and how much it measures. Nothing is timed here.
+// Compares the batch-size policy auto with the policies all and powerOfTwo by replaying them on
+// recorded tables. Prints how much slower auto's divisions are, and how many measurements it takes.
+// Nothing is timed here.
 //
 //   auto_policy_figures [--l2 SIZE] TABLE.csv [AGAIN.csv]
 //
-// A second recording of the same kernels also judges the divisions found in the first: the fastest
-// of many noisy times is partly luck, which another recording does not repeat.
+// With a second recording of these kernels, the divisions found in the first one are also timed by
+// the second. The fastest of many noisy times is fast partly by chance, which another recording
+// does not repeat.
 #include <cstdio>
 #include <limits>
 #include <string>

@@ -1,4 +1,5 @@
-// Finds files of the same build from the program's own place, since a build may be moved elsewhere.
+// Finds files of the program's build by their paths relative to the program, since a build may be
+// moved elsewhere.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +7,8 @@
 
 namespace ucudnn::bench {
 
-// `path` is relative to the program's folder, build/PRESET/tests/bench.
+// Returns the absolute form of `path`, which is relative to the program's folder,
+// build/PRESET/tests/bench.
 inline std::string Beside(const char* path) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / path;
 }

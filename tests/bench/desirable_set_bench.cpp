@@ -1,8 +1,9 @@
-// Times the desirable set of a kernel measured with 8 engines under policy all: at most 10 ms for
-// 256 images. There are three kinds of kernels: realistic measured times (a fixed cost, a rate,
-// noise), the same times where batch boundaries are legal at multiples of 7 only, and the worst
-// case, where nearly every row that becomes affordable makes something faster. Also times choosing
-// among grids of tiles with 400 measured rows: at most 1 ms.
+// Times the computation of the desirable set of a kernel measured with 8 engines under policy all,
+// for which at most 10 ms are allowed at 256 images. There are three kinds of kernels. One has
+// realistic times (a fixed cost, a rate and noise). One has these times, but batch boundaries are
+// legal only at multiples of 7. The third is the worst case, in which nearly every row that becomes
+// affordable makes some configuration faster. The bench also times the choice among grids of tiles
+// with 400 measured rows, for which at most 1 ms is allowed.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -27,7 +28,8 @@ std::vector<MicroConfiguration> Measured(Kind kind, int n) {
   std::vector<MicroConfiguration> measured;
   for (int size = 1; size <= n; ++size) {
     for (int engine = 0; engine < kEngines; ++engine) {
-      // More workspace means less time: large pieces of a fast engine come last.
+      // An engine with more workspace per image is faster. In the worst case, a row also takes less
+      // time for each image the more images and workspace it has.
       const double rate = 0.01 * (kEngines - engine);
       const double time_ms = kind == kWorst ? std::sqrt(size) * (kEngines - engine)
                                             : (0.02 * (1 + engine) + rate * size) * noise(random);
@@ -55,7 +57,8 @@ BENCHMARK(DesirableSetOfAKernel)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-// Chooses among four grids of three kinds of tiles each, from their rows to the tiles that run.
+// Times the choice among four grids of three kinds of tiles each, from measured rows to the tiles
+// that run.
 void GridFromRows(benchmark::State& state) {
   const int rows = static_cast<int>(state.range(0));
   const ConvolutionProblem problem = [] {

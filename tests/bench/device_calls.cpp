@@ -46,7 +46,8 @@ struct Count {
 };
 Count counts[kSlots];
 
-// The parameter kAmount of a function gives its bytes, or for reductions the number of elements.
+// kAmount is the index of the parameter that holds a call's number of bytes, or of elements for a
+// reduction. kNothing means that only calls are counted.
 constexpr int kNothing = -1;
 template <Slot kSlot, int kAmount, typename Return, typename... Parameters>
 Return Replacement(Parameters... parameters) {
@@ -54,7 +55,7 @@ Return Replacement(Parameters... parameters) {
   count.calls.fetch_add(1, std::memory_order_relaxed);
   if constexpr (kAmount != kNothing) {
     auto amount = static_cast<long>(std::get<kAmount>(std::tuple(parameters...)));
-    // For ncclAllReduce, type 7 is fp32 and type 8 is fp64.
+    // The parameter after the number of elements is the type: 7 is fp32, and 8 is fp64.
     if constexpr (kSlot == kReduction) {
       amount *= std::get<kAmount + 1>(std::tuple(parameters...)) == 8 ? 8 : 4;
     }
@@ -74,7 +75,7 @@ struct Entry {
   Slot slot;
   void* replacement;
 };
-// Casts to the type that the header gives a function of the driver.
+// This is a null pointer of the type that the driver's header gives the function.
 #define OF_DRIVER(name) static_cast<decltype(&::name)>(nullptr)
 const Entry kDriver[] = {
     {"cuMemcpyDtoHAsync", kToHost, Replacing<kToHost, 2>(OF_DRIVER(cuMemcpyDtoHAsync))},
@@ -92,7 +93,7 @@ const Entry kDriver[] = {
 };
 #undef OF_DRIVER
 
-// NCCL's header may be missing, so its enums are ints here and its handles pointers.
+// NCCL's header may be missing, so these types have int for its enums and void* for its handles.
 using SendFunction = int(const void*, size_t, int, int, void*, CUstream);
 using ReceiveFunction = int(void*, size_t, int, int, void*, CUstream);
 using ReduceFunction = int(const void*, void*, size_t, int, int, void*, CUstream);
@@ -126,7 +127,7 @@ CUresult CountedProcAddress(const char* name, void** function, int version, cuui
   return result;
 }
 
-// Finds libucudnn's code, whose allocations are counted apart.
+// Finds the range of libucudnn's code, whose allocations are counted separately.
 int WatchLibrary(dl_phdr_info* library, size_t, void*) {
   if (std::strstr(library->dlpi_name, "/libucudnn.so") == nullptr) return 0;
   uintptr_t end = 0;
@@ -146,7 +147,7 @@ bool IsLibucudnn(const void* address) {
 
 using Dlsym = void* (*)(void*, const char*);
 Dlsym RealDlsym() {
-  // dlsym has this version in the first C library for x86-64.
+  // GLIBC_2.2.5 is the version of dlsym that every glibc for x86-64 has.
   static const auto real = reinterpret_cast<Dlsym>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"));
   if (real == nullptr) {
     std::fprintf(stderr, "device_calls: the C library has no dlsym\n");
@@ -208,10 +209,11 @@ void LeaveOutDevice() { left_out = true; }
 }  // namespace ucudnn::bench
 
 #pragma GCC visibility push(default)
-// Looks up what any library asks for; libucudnn is given functions that count.
+// Replaces dlsym for all libraries. libucudnn gets functions that count their calls, and other
+// libraries get what they ask for.
 extern "C" void* dlsym(void* handle, const char* name) noexcept {
   const auto real = ucudnn::bench::RealDlsym();
-  // This call comes last, so that RTLD_NEXT is relative to the caller's library.
+  // This must be a tail call, so that RTLD_NEXT is relative to the caller's library.
   if (!ucudnn::bench::IsLibucudnn(__builtin_return_address(0))) return real(handle, name);
   return ucudnn::bench::CountedSymbol(name, real(handle, name));
 }

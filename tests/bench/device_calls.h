@@ -1,31 +1,35 @@
-// Counts what libucudnn asks of the CUDA driver, of NCCL and of the heap, in a program that is
-// linked with device_calls.cpp. That file replaces dlsym, by which libucudnn finds the driver and
-// NCCL, for libucudnn alone, and malloc and its kin. Sanitizer builds replace both themselves and
-// cannot use it.
+// Counts the calls that libucudnn makes to the CUDA driver, to NCCL and to the heap, in a program
+// that is linked with device_calls.cpp. That file replaces dlsym, by which libucudnn finds the
+// driver and NCCL; other libraries get the functions that they ask for. allocation_count.cpp
+// replaces malloc. Sanitizer builds cannot use it, since they replace both themselves.
 #pragma once
 
 namespace ucudnn::bench {
 
-// Counts of all threads so far: bytes of messages and reductions, and numbers of calls. Over the
-// transport loopback a message is a copy to or from the host.
+// Counts since the program started, of all threads. Over the transport loopback, sends and receives
+// are copies to and from the host.
 struct DeviceCalls {
   long sends = 0, sent_bytes = 0;
   long receives = 0, received_bytes = 0;
-  long reductions = 0, reduced_bytes = 0;  // NCCL's, and what each rank sums there
-  long copies = 0;                         // within the device
+  // `reductions` counts calls of ncclAllReduce, `reduced_bytes` the bytes that each rank gives
+  // them.
+  long reductions = 0, reduced_bytes = 0;
+  long copies = 0;  // the number of copies within the device
   long fills = 0;
-  long events = 0, waits = 0;  // recorded or written; waited for by streams
+  // `events` counts recorded events and written words, `waits` the waits of streams for either.
+  long events = 0, waits = 0;
   long host_functions = 0;
-  long allocations = 0;          // called from libucudnn
-  long calling_allocations = 0;  // of these, by the calling thread
+  long allocations = 0;          // the number of allocations by libucudnn's code
+  long calling_allocations = 0;  // the number of these that the calling thread made
 
   DeviceCalls operator-(const DeviceCalls& before) const;
 };
 
 DeviceCalls Counted();
 
-// From now on the calls counted above return at once and do nothing, so that what remains of a call
-// is libucudnn's own time. The heap is not affected. REQUIRES: nothing is enqueued.
+// From now on the functions of the driver and of NCCL that are counted above return at once and do
+// nothing, so that only libucudnn's own time remains. Heap functions still work. REQUIRES: no work
+// is enqueued on the device.
 void LeaveOutDevice();
 
 }  // namespace ucudnn::bench

@@ -1,5 +1,5 @@
-// The device of a bench whose cuDNN does nothing: the driver's if there is one, else the stand-in's
-// of the same build.
+// Makes streams for benches whose cuDNN does nothing. The device is that of the machine's driver if
+// there is one, otherwise that of the CPU stand-in in this build.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace ucudnn::bench {
 
-// Returns a new stream of the first device, whose context becomes current, or the driver's error.
+// Returns a new stream of the first device, or the driver's error. The device's context becomes
+// current.
 inline Result<CUstream> NewDeviceStream() {
   if (!SharedLibrary::Open("libcuda.so.1").ok()) {
     const std::string stand_in = Beside("../../lib/ucudnn/host/libcuda.so.1");

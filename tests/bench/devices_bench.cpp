@@ -1,6 +1,6 @@
-// Compares measuring on two devices with measuring on one: `ucudnn bench` on the CPU stand-in with
-// one thread for each device, without a store, on one device and on two in turn. Two devices must
-// be at least 1.6 times as fast, which takes two processors that nobody else uses.
+// Compares measuring on two devices with measuring on one. `ucudnn bench` runs on the CPU stand-in
+// with one thread for each device and without a store, by turns on one device and on two. Two
+// devices must be at least 1.6 times as fast, for which the bench needs two processors for itself.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace {
 using ucudnn::bench::Median;
 using ucudnn::bench::Minimum;
 
-// Returns the seconds of measuring AlexNet's 15 kernels, including the command's start.
+// Returns the seconds that the command takes to start and to measure AlexNet's 15 kernels.
 double Seconds(const std::string& devices) {
   const std::string command =
       "env OMP_NUM_THREADS=1 HOSTGPU_DEVICES=2 " UCUDNN_COMMAND

@@ -1,7 +1,7 @@
-// Measures what ucudnn adds to the first training step of a program for which nothing was measured
-// yet, with UCUDNN_TUNE=after:2: alexnet_step on the CPU stand-in, plain and with ucudnn preloaded
-// and an empty store, in turn. The step includes the queries before it. At most 1.1 times is
-// allowed.
+// Measures what ucudnn adds to the first training step of a program before anything was measured,
+// with UCUDNN_TUNE=after:2. alexnet_step runs on the CPU stand-in, by turns without ucudnn and with
+// ucudnn preloaded and an empty store. The time of the step includes the program's queries for
+// algorithms before it. With ucudnn it may be at most 1.1 times as long.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -20,7 +20,7 @@ using ucudnn::bench::Minimum;
 constexpr char kSettings[] =
     "env LD_LIBRARY_PATH=" STANDIN_FOLDER " OMP_WAIT_POLICY=passive UCUDNN_TUNE=after:2";
 
-// Runs one step of 32 images and returns its time.
+// Runs one step of 32 images and returns its time, including the queries before it.
 double FirstStepMs(const std::string& settings, const std::string& asking) {
   const std::string command = settings + " " ALEXNET_STEP " 32 1 64 " + asking;
   FILE* const output = popen(command.c_str(), "r");

@@ -1,11 +1,12 @@
-// Measures what ucudnn costs users of the graph API, through the drop-in, with a library behind it
-// whose executions return at once. An execution in m pieces is compared with m direct ones, each
-// with a variant pack made for it, as frameworks do: at most 1 us + 0.3 us * m, and no heap
-// allocation. Finalizing a plan that is left alone is compared with finalizing it directly: at most
-// 0.2 us, or 5 us where only its JSON, which is read from cuDNN each time, tells that it is left
-// alone. The first finalize that plans from a store takes at most 0.1 ms; the first finalize and
-// execution of a plan of one image that runs in tiles take at most 0.3 ms. A schedule of m tiles
-// adds at most 150 ns + 10 ns * m to m direct executions. Both sides take turns in one run.
+// Measures what ucudnn costs users of the graph API. They call the drop-in, and the cuDNN behind it
+// executes nothing. Both sides of each comparison take turns in one run.
+// - An execution in m pieces may take 1 us + 0.3 us * m longer than m direct executions. It may not
+//   allocate on the heap. A variant pack is made for each execution, as frameworks do.
+// - Finalizing a plan that ucudnn does not change may take 0.2 us longer than finalizing it
+//   directly, or 5 us if ucudnn has to read the plan's JSON from cuDNN to see that.
+// - The first finalize of a plan that a store divides may take 0.1 ms.
+// - The first finalize and execution of a plan of one image in tiles may take 0.3 ms.
+// - A schedule of m tiles may add 150 ns + 10 ns * m to m direct executions.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -32,10 +33,10 @@ using bench::Nanoseconds;
 
 constexpr int kImages = 64;
 constexpr int kCalls = 200;
-constexpr int kStored = 200;  // further kernels in the store
+constexpr int kStored = 200;  // the number of kernels that are met for the first time while timed
 constexpr int kTiledRows = 512;
-constexpr size_t kBytesPerImage = 1024;              // with the null library's engine 38
-constexpr size_t kLimit = kBytesPerImage * kImages;  // the user's limit
+constexpr size_t kBytesPerImage = 1024;  // the workspace of the null library's engine 38
+constexpr size_t kLimit = kBytesPerImage * kImages;  // the user's workspace limit
 
 void Check(cudnnStatus_t status, const char* what) {
   if (status != CUDNN_STATUS_SUCCESS) Fail(std::string(what) + " failed");
@@ -51,13 +52,15 @@ ConvolutionProblem PointwiseProblem(int c, int k) {
                             .alignment = 16});
 }
 
-// Every m has a convolution of its own, with other channels.
+// Returns the convolution that runs in `pieces` pieces. The number of channels depends on `pieces`,
+// so that each number has a kernel of its own.
 ConvolutionProblem ProblemOf(int pieces) { return PointwiseProblem(16 * pieces, 32); }
 
-// Returns a kernel that is met for the first time while it is timed.
+// Returns kernel number `kernel` of those that are met for the first time while they are timed.
 ConvolutionProblem StoredProblem(int kernel) { return PointwiseProblem(17 + kernel, 64); }
 
-// The plan of one image needs more than the limit, and runs in tiles that a store knows.
+// These constants and TiledProblem describe plans of one image that need more workspace than the
+// limit, and run in tiles that are in the store.
 constexpr int kTiled = 50;
 constexpr int kTiles = 4;
 constexpr int kRowEngine = 40;  // an engine of the null library
@@ -74,7 +77,7 @@ std::string TensorJson(int uid, int n, int c, int extent) {
          ",1],\"isVirtual\":false,\"isByValue\":false,\"vectCount\":1,\"vectDim\":-1,"
          "\"ptrAlignment\":16,\"reordering\":\"CUDNN_TENSOR_REORDERING_NONE\"}";
 }
-// Returns the plan of a problem in the JSON of cuDNN 9.19.
+// Returns the JSON of cuDNN 9.19 for a plan of the problem.
 std::string JsonOf(const ConvolutionProblem& problem, int schema = 4, int engine = 38) {
   const std::string pads = std::to_string(problem.pad[1]) + "," + std::to_string(problem.pad[2]);
   return "{\"cudnnVersion\":91900,\"schemaVersion\":" + std::to_string(schema) +
@@ -91,7 +94,7 @@ std::string JsonOf(const ConvolutionProblem& problem, int schema = 4, int engine
          std::to_string(engine) + ",\"smVersion\":900,\"knobChoices\":{}}}";
 }
 
-// One library's entry points, with objects of a program that uses them.
+// Holds the functions of a library and makes calls as a program that uses the graph API does.
 struct Program : bench::LibraryUser {
   Program(void* library, CUstream stream) : LibraryUser(library, stream) {
     if (!functions.HasGraphApi()) Fail("a library lacks functions");
@@ -129,7 +132,8 @@ struct Program : bench::LibraryUser {
     SetDescriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
     return plan;
   }
-  // Returns a configuration for a graph of one operation, on an image of one batch.
+  // Returns an engine configuration for a graph of one operation, on a mini-batch of `batch`
+  // images.
   cudnnBackendDescriptor_t ConfigurationOf(cudnnBackendDescriptorType_t type, int64_t batch) const {
     const auto x = New(CUDNN_BACKEND_TENSOR_DESCRIPTOR), operation = New(type);
     Set(x, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, std::vector<int64_t>{batch, 16, 28, 28});
@@ -145,7 +149,7 @@ struct Program : bench::LibraryUser {
     return configuration;
   }
 
-  // Makes, uses and destroys a variant pack.
+  // Executes the plan with a variant pack that is made for the call and destroyed after it.
   void Execute(cudnnBackendDescriptor_t plan) const {
     static char device[64];
     void* const pointers[] = {device, device, device};
@@ -167,7 +171,8 @@ struct Program : bench::LibraryUser {
 
 struct Setting {
   Setting() {
-    // An earlier process of the user leaves its promises in the store.
+    // A child process finalizes the tiled plans first, so that its promises of workspace are in the
+    // store, as those of a user's earlier process are.
     const pid_t earlier = fork();
     if (earlier == 0) {
       Open();
@@ -191,7 +196,7 @@ struct Setting {
     direct = new Program(null_library, stream);
     hooked = new Program(bench::OpenLibrary(bench::DropIn()), stream);
   }
-  // Stores rows of an engine that is slow undivided, and fast in pieces.
+  // Stores measurements of an engine that is slow undivided and fast in pieces.
   void Prime() const {
     db::SqliteStore store({getenv("UCUDNN_DATABASE")});
     const planning::Platform platform =
@@ -207,7 +212,7 @@ struct Setting {
     for (int kernel = 0; kernel < kStored; ++kernel) prime(StoredProblem(kernel), kImages / 4);
     for (int kernel = 0; kernel < kTiled; ++kernel) PrimeTiles(store, platform, kernel);
   }
-  // Stores tiles that were found, measured and compared, in the format of db/FORMAT.md.
+  // Stores tiles as if they had been found, measured and compared, in the format of db/FORMAT.md.
   void PrimeTiles(db::SqliteStore& store, const planning::Platform& platform, int kernel) const {
     const auto plan = direct->UnfinishedPlan(JsonOf(TiledProblem(kernel), 4, kRowEngine));
     Check(direct->functions.cudnnBackendFinalize(plan), "finalizing");
@@ -267,8 +272,8 @@ BENCHMARK(ExecuteOverDirect)
     ->Apply(bench::InNanoseconds)
     ->Iterations(1000);
 
-// Measures what a schedule of tiles adds to the executions of their plans: a square image is cut
-// along h.
+// Measures how much longer a schedule of tiles takes than direct executions of as many plans. A
+// square image is cut along h.
 void TilesOverDirect(benchmark::State& state) {
   const Program& program = *TheSetting().direct;
   const int parts = static_cast<int>(state.range(0));
@@ -305,7 +310,8 @@ BENCHMARK(TilesOverDirect)
     ->Apply(bench::InNanoseconds)
     ->Iterations(2000);
 
-// `run` returns the ns that a program takes.
+// Compares the time with the drop-in and the time without it. `run` takes a Program and returns the
+// ns that it took.
 template <typename Run>
 void HookedOverDirect(benchmark::State& state, double allowed_ns, Run run) {
   const Setting& setting = TheSetting();
@@ -313,7 +319,8 @@ void HookedOverDirect(benchmark::State& state, double allowed_ns, Run run) {
       state, [&] { return run(*setting.direct); }, [&] { return run(*setting.hooked); });
   state.counters["allowed_ns"] = allowed_ns;
 }
-// `make` returns a program's plan that is not yet finalized.
+// Compares the times of finalizing a plan. `make` takes a Program and returns its plan, which is
+// not yet finalized.
 template <typename Make>
 void FinalizeOverDirect(benchmark::State& state, Make make) {
   HookedOverDirect(state, 200, [&](const Program& program) {
@@ -339,7 +346,8 @@ void FinalizeSingleImage(benchmark::State& state) {
   FinalizeOperation(state, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
 }
 BENCHMARK(FinalizeSingleImage)->Apply(bench::InNanoseconds)->Iterations(5000);
-// The plan comes from JSON of another schema, which has to be read before it is left alone.
+// Finalizes a plan whose JSON has another schema version. ucudnn reads the JSON before it leaves
+// such a plan unchanged.
 constexpr double kJsonAllowedNs = 5000;
 void FinalizeUnfamiliarJson(benchmark::State& state) {
   const std::string json = JsonOf(ProblemOf(1), 9);
@@ -347,7 +355,7 @@ void FinalizeUnfamiliarJson(benchmark::State& state) {
   state.counters["allowed_ns"] = kJsonAllowedNs;
 }
 BENCHMARK(FinalizeUnfamiliarJson)->Apply(bench::InNanoseconds)->Iterations(5000);
-// Here the plans differ, as a program's first ones do.
+// Finalizes plans of other kernels each time, as when a program starts.
 void FinalizeUnfamiliarJsonFirst(benchmark::State& state) {
   std::vector<std::string> jsons;
   for (int kernel = 0; kernel < kStored; ++kernel) {
@@ -361,7 +369,7 @@ void FinalizeUnfamiliarJsonFirst(benchmark::State& state) {
   state.counters["allowed_ns"] = kJsonAllowedNs;
 }
 BENCHMARK(FinalizeUnfamiliarJsonFirst)->Apply(bench::InNanoseconds)->Iterations(kStored);
-// The plans are divided by what a store knows; each is met for the first time.
+// Finalizes plans that are divided by measurements in the store; each is met for the first time.
 void FirstFinalizeFromStore(benchmark::State& state) {
   size_t direct = 0, hooked = 0;
   FinalizeOverDirect(state, [&](const Program& program) {
@@ -371,7 +379,8 @@ void FirstFinalizeFromStore(benchmark::State& state) {
   state.counters["allowed_ns"] = 100'000;
 }
 BENCHMARK(FirstFinalizeFromStore)->Apply(bench::InNanoseconds)->Iterations(kStored);
-// The plan runs in tiles that a store knows; time ends when the first execution has enqueued them.
+// Finalizes and executes plans of one image for the first time, in tiles that are in the store. The
+// time ends when the execution has enqueued all tiles.
 void FirstTilesFromStore(benchmark::State& state) {
   const Setting& setting = TheSetting();
   int direct = 0, hooked = 0;
@@ -390,7 +399,7 @@ void FirstTilesFromStore(benchmark::State& state) {
   });
 }
 BENCHMARK(FirstTilesFromStore)->Apply(bench::InNanoseconds)->Iterations(kTiled);
-// The plan is divided, and was met before.
+// Finalizes a divided plan that was met before.
 void FinalizePlannedAgain(benchmark::State& state) {
   const std::string json = JsonOf(ProblemOf(4));
   FinalizeOverDirect(state, [&](const Program& program) { return program.UnfinishedPlan(json); });

@@ -1,8 +1,8 @@
-// Compares the stand-in's engines with oneDNN itself: each engine on AlexNet's conv2 … conv5,
-// beside oneDNN's own primitive. Algorithms 0 and 2 compute in the caller's layout and are compared
-// with oneDNN in nchw throughout; the others with oneDNN in the layouts it likes best. Prints one
-// row an engine, minimum and median of repetitions that take turns, so that a busy machine slows
-// both. Times are CPU times of this machine and say nothing about a GPU.
+// Compares the engines of the CPU stand-in with oneDNN's own primitives on AlexNet's conv2 … conv5.
+// Algorithms 0 and 2 compute in the caller's layout, so they are compared with oneDNN in nchw. The
+// other algorithms are compared with oneDNN in the layouts that it prefers. Prints one row for each
+// engine with the minimum and the median of the repetitions. Both sides take turns, so that a busy
+// machine slows both. The times are CPU times of this machine and say nothing about a GPU.
 //   host_engines_bench [BATCH=32] [REPETITIONS=9]
 #include <algorithm>
 #include <chrono>
@@ -53,8 +53,9 @@ ConvolutionShape ShapeOf(const Layer& layer, int64_t n, Operation operation,
   return s;
 }
 
-// The convolution as a user of oneDNN would write it: in nchw throughout (`any` is false), or in
-// the layouts that oneDNN likes best, with a reorder of each tensor from and to nchw on every run.
+// Runs the convolution as a user of oneDNN would write it. If `any` is false, all tensors are in
+// nchw. Otherwise they are in the layouts that oneDNN prefers, and each run reorders every tensor
+// from or to nchw.
 class Rival {
  public:
   Rival(const ConvolutionShape& s, bool any, float* x, float* w, float* y)
@@ -135,7 +136,7 @@ double TimeMs(const std::function<void()>& run) {
       .count();
 }
 
-// An engine, and the rival with which it is compared.
+// An engine, and which Rival it is compared with.
 struct Entry {
   const char* name;
   hostgpu::DataType type;

@@ -1,8 +1,10 @@
-// Times three things. Solves of layer-parallel multigrid run on the CPU stand-in in each of the
-// ways in which blocks run at once, launched call by call and as graphs, beside serial propagation.
-// Library calls cost the host time on a device that does nothing. Steps of training descend on the
-// device, beside the same steps by way of the host. `multigrid_bench [MOST_LAYERS]`; times are
-// processor times of all threads of the process, so that other programs do not count.
+// Times layer-parallel multigrid in three ways. `multigrid_bench [MOST_LAYERS]`
+// - Solves on the CPU stand-in are timed beside serial propagation, in each of the ways in which
+//   blocks run at the same time, launched call by call and as graphs.
+// - The host's time for library calls is measured on a device that does nothing.
+// - Training steps that update the weights on the device are timed beside steps that update them on
+//   the host.
+// Times are processor times of all threads of the process, so that other programs do not count.
 #include <cuda.h>
 
 #include <algorithm>
@@ -47,7 +49,7 @@ T Get(Result<T> result) {
   return std::move(*result);
 }
 
-// A chain of Kirby's layers has 4 channels of 24 x 24 pixels and filters of 7 x 7.
+// A chain of layers of Kirby's network, with 4 channels of 24 x 24 pixels and filters of 7 x 7.
 struct Chain {
   explicit Chain(int layers)
       : layers(layers),
@@ -71,8 +73,7 @@ class Solver {
     Check(solver_->LoadWeights());
   }
 
-  // Returns the processor ms of the fastest of a few solves, after some that make everything
-  // ready.
+  // Returns the processor ms of the faster of two solves, after two that are not timed.
   double Time(int cycles) {
     constexpr int kWarm = 2;
     constexpr int kRuns = 2;
@@ -89,7 +90,8 @@ class Solver {
     Get(solver_->SolveForward(chain_.chain.first.data(), Cycles(cycles), last_.data()));
   }
 
-  // Runs a step of training. The loss is half the squared sum of the network's output.
+  // Runs a training step. The loss is half the sum of the squares of the network's output, so its
+  // gradient is the output itself.
   enum class Descends { kOnDevice, kOnHost };
   void Train(Descends where) {
     constexpr Descent kDescent = {.rate = 1e-3, .momentum = 0.9};
@@ -123,7 +125,7 @@ class Solver {
   std::unique_ptr<StageSolver> solver_;
   std::vector<double> last_;
   std::vector<double> by_first_ = last_;
-  Parameters parameters_ = chain_.chain.parameters;  // trained by way of the host
+  Parameters parameters_ = chain_.chain.parameters;  // the weights that Train updates on the host
   Parameters velocity_ = ZerosLike(parameters_);
 };
 
@@ -154,13 +156,13 @@ void PrintWays(const DeviceTarget& target, int most_layers) {
   }
 }
 
-// Prints times per cycle, from solves that differ in the number of cycles, so that what a solve
-// begins and ends with does not count.
+// Prints times per cycle. They are differences between solves with different numbers of cycles, so
+// that the beginning and the end of a solve do not count.
 void PrintHostTimes(const DeviceTarget& target, int layers) {
   std::printf("\nprocessor time of a cycle of %d layers on a device that does nothing\n", layers);
   std::printf("%-18s%10s%12s%18s\n", "way", "calls", "us", "us for a call");
   const Chain chain(layers);
-  constexpr int kMore = 48;  // too few for relaxation to be exact, so nothing is measured
+  constexpr int kMore = 48;  // with so few cycles relaxation is not exact
   for (const Run& run : kRuns) {
     Solver solver(target, chain, run.way, run.launch, 0);
     double ms[2];
@@ -179,7 +181,7 @@ void PrintHostTimes(const DeviceTarget& target, int layers) {
   }
 }
 
-// Both ways take turns, and the fastest time of each counts.
+// Prints the fastest times of both ways of training, which take turns.
 void PrintTraining(const DeviceTarget& target, const char* device, int most_layers) {
   std::printf("\nprocessor ms of a step of training on %s, two cycles both ways, grouped, graph\n",
               device);

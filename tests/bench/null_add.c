@@ -1,5 +1,4 @@
-/* Split convolutions also need sums from the null cuDNN, which null_cudnn.c lacks; this one returns
- * at once. */
+/* Split convolutions also call cudnnAddTensor, which null_cudnn.c lacks. This one does nothing. */
 #include <cudnn.h>
 
 cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void* alpha,

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Computes the tables of docs/experiments.md: figures of DeePa (Jia et al., 2018) and One weird trick (Krizhevsky, 2014).
+"""Computes the tables of docs/experiments.md for figures of DeePa (Jia et al., 2018) and One weird trick (Krizhevsky, 2014).
 
     paper_figures.py build/release/bin/ucudnn [FIGURE...] [--document docs/experiments.md]
 
-Prints the tables of the figures that are named, or of all; with a document, replaces those in it. What is *counted* is
-counted by the executor of ucudnn.parallel on meta tensors, on every rank of the plan, and needs torch; what is *modelled* is
-the output of `ucudnn plan`. Nothing is timed."""
+Prints the tables of the figures that are named, or of all figures. With a document, replaces the tables in it. Figures that are
+*counted* come from the executor of ucudnn.parallel, which runs on meta tensors on every rank of the plan and needs torch.
+Figures that are *modelled* come from the output of `ucudnn plan`. Nothing is timed."""
 
 import argparse
 import collections
@@ -27,17 +27,17 @@ P100 = {"name": "Tesla P100-SXM2-16GB", "memory_bytes": 16 * GIB, "tflops": 10.6
 K20 = {"name": "Tesla K20", "memory_bytes": 5 * GIB, "tflops": 2, "memory_gb_per_s": 208, "filling_threads": 22464,
        "concurrent_kernels": 32}
 NETS = ("alexnet", "vgg16", "inception-v3")
-PAPER = ("--cost", "deepa-paper")  # the costs of DeePa's Tables 2 and 3
+PAPER = ("--cost", "deepa-paper")  # selects the costs of DeePa's Tables 2 and 3
 
 
 def run(ucudnn, *words):
-    """Returns what a command of ucudnn prints, which none of the user's settings change."""
+    """Returns what `ucudnn WORDS` prints. It runs without the user's variables UCUDNN_…, which could change it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("UCUDNN_")}
     return subprocess.run([ucudnn, *words], check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
 
 
 class Planner:
-    """Runs `ucudnn plan` and `ucudnn.parallel.count` and keeps their answers, since figures share plans."""
+    """Runs `ucudnn plan` and count(), and keeps their results, since figures share plans."""
 
     def __init__(self, ucudnn, folder):
         self.ucudnn, self.folder, self.kept = os.path.abspath(ucudnn), folder, {}
@@ -48,7 +48,7 @@ class Planner:
         return self.kept[words]
 
     def machine(self, name, device, *levels):
-        """Writes a machine's file. `levels`: (name, count, GB/s, latency in us) of each."""
+        """Writes the file of a machine and returns its path. Each of `levels` is (name, count, GB/s, latency in us)."""
         path = os.path.join(self.folder, name + ".json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"format": "ucudnn-machine", "version": 1, "name": name, "device": device,
@@ -62,12 +62,13 @@ class Planner:
         return next(one for one in self.layout(*asked)["strategies"] if one["name"] == name)
 
     def step_ms(self, net, machine, batch, *words):
-        """Returns (with overlap, without, the sum of equation 1) of the simulated step."""
+        """Returns three times of the simulated step: with overlap, without overlap, and the sum of DeePa's equation 1."""
         line = self.run("plan", net, "--machine", machine, "--batch", str(batch), "--simulate", *words).splitlines()[-1]
         return tuple(float(number) for number in re.findall(r"([0-9.e+]+) ms", line))
 
     def counted(self, net, machine, batch, *words):
-        """Returns the Count of one step. Fails unless every rank's numbers equal those that the plan predicts."""
+        """Returns the Count of one step. Raises an error unless the numbers of every rank equal those that the plan
+        predicts."""
         text = self.run("plan", net, "--machine", machine, "--batch", str(batch), "--schedule", *words)
         key = "counted", text
         if key not in self.kept:
@@ -76,8 +77,9 @@ class Planner:
 
 
 class Count:
-    """Elements that arrive at all ranks: `kinds`[kind], `consumers`[layer] of its inputs and their gradients, `sums`[number].
-    `posts`: for each rank (what, kind, elements it sends, elements it receives), in order."""
+    """Counts the elements that arrive at all ranks: in `kinds` by kind, in `consumers` by layer, for its inputs and their
+    gradients, and in `sums` by the number of the sum. `posts` holds for each rank its exchanges in order, as (what, kind,
+    elements sent, elements received)."""
 
     def __init__(self, schedule, ranks):
         self.kinds, self.consumers, self.sums = collections.Counter(), collections.Counter(), collections.Counter()
@@ -95,7 +97,8 @@ class Count:
         return 4 * sum(self.kinds[kind] for kind in kinds or ("transfer", "update"))
 
     def update_of(self, layers):
-        """Returns the elements that sums of these layers' parameters move. All elements of one sum move equally often."""
+        """Returns the number of elements that are received to sum the gradients of these layers' parameters. A sum's count is
+        divided among its parameters by their elements, since all of them move equally often."""
         nodes, total = {node["name"]: node for node in self.schedule["nodes"]}, 0
         for one in self.schedule["sums"]:
             for layer, name in one["parameters"]:
@@ -107,12 +110,13 @@ class Count:
         return total
 
     def port(self, layer):
-        """Returns the most that a rank sends or receives in one exchange of this layer's input, forward or backward."""
+        """Returns the largest number of elements that a rank sends or receives in one exchange for this layer's input or its
+        gradient."""
         return max(max(sent, received) for posts in self.posts for what, kind, sent, received in posts
                    if kind == "transfer" and what.endswith(f" for {layer})"))
 
     def sent(self, kind):
-        """Returns the elements sent, by rank."""
+        """Returns the numbers of elements that the ranks send in exchanges of this kind."""
         return [sum(sent for _, found, sent, _ in posts if found == kind) for posts in self.posts]
 
 
@@ -165,11 +169,11 @@ def listed(values):
 
 
 def degrees(text):
-    """Returns {"n": 8, "c": 1, "h": 1, "w": 1} for "n8"."""
+    """Returns the degrees of all axes: {"n": 8, "c": 1, "h": 1, "w": 1} for the text "n8"."""
     return {axis: int(found.group(1)) if (found := re.search(axis + r"(\d+)", text)) else 1 for axis in "nchw"}
 
 
-# DeePa
+# These functions compute the figures of DeePa.
 
 
 def deepa_table_1(planner):
@@ -328,7 +332,7 @@ def deepa_figure_16(planner):
     _, machine = machines_of_figure_7(planner)[1]
     for net in NETS:
         for strategy, more, slower in (("image", "5 to 10 GB", "-20 % to -45 % (the frameworks)"), ("deepa", "40 MB", "-3 %")):
-            words = ("--strategy", strategy, *["--uneven"][:strategy == "deepa"])  # since 21,841 is odd
+            words = ("--strategy", strategy, *["--uneven"][:strategy == "deepa"])  # the 21,841 classes are an odd number
             counted, told, rate = [], [], []
             for one in (net, f"{net}-22k"):
                 counted.append(planner.counted(one, "k80x16", 512, *PAPER, *words).bytes())
@@ -350,7 +354,7 @@ def deepa_appendix_2(planner):
         yield row(net, f"{compute:.1f}", f"{sums:.1f}", f"{beside:.1f}", f"{100 * (after - beside) / sums:.0f} %")
 
 
-# One weird trick
+# These functions compute the figures of One weird trick.
 
 
 def k20(planner, count):
@@ -401,11 +405,12 @@ FIGURES = {"deepa-table-1": deepa_table_1, "deepa-table-2": deepa_table_2, "deep
            "deepa-figure-13": deepa_figure_13, "deepa-figure-14": deepa_figure_14, "deepa-figure-15": deepa_figure_15,
            "deepa-figure-16": deepa_figure_16, "deepa-a2": deepa_appendix_2, "owt-schemes": owt_schemes,
            "owt-synchronization": owt_synchronization, "owt-table-1": owt_table_1}
-MODELLED = ("deepa-table-1", "deepa-figure-7", "deepa-figure-13", "deepa-figure-14", "deepa-a2", "owt-table-1")  # need no torch
+# These figures need no torch.
+MODELLED = ("deepa-table-1", "deepa-figure-7", "deepa-figure-13", "deepa-figure-14", "deepa-a2", "owt-table-1")
 
 
 def figures_of(ucudnn, names):
-    """Yields (name, the lines of its table) for each figure."""
+    """Yields for each figure its name and the lines of its table."""
     with tempfile.TemporaryDirectory(prefix="ucudnn-figures-") as folder:
         planner = Planner(ucudnn, folder)
         for name in names:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures what the executor of ucudnn.parallel costs: a step of ResNet-18 on the one rank of a plan, and of the plain module,
-by turns.
+"""Measures what the executor of ucudnn.parallel costs. It times training steps of ResNet-18 by turns on the only rank of a plan
+and with the plain module.
 
     parallel_one_rank.py [--size 64] [--images 32] [--rounds 7] [--network resnet18] [--assert]
 
-Run by a Python that has torch and torchvision. Times are processor times of one thread, so that a busy machine changes them
+It needs a Python that has torch and torchvision. Times are processor times of one thread, so that a busy machine changes them
 little."""
 import argparse
 import copy
@@ -16,12 +16,12 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ALLOWED = 1.03  # times the plain module's, in the median pair
+ALLOWED = 1.03  # the largest ratio to the plain module's time in the median pair
 
 
 def compare(options):
-    """Returns [(plain, on one rank)] in ms for each round."""
-    import schedules  # the tests' own, since `ucudnn plan` plans for at least two devices
+    """Returns for each round (ms of the plain module, ms on one rank)."""
+    import schedules  # this module of the tests makes the plan, since `ucudnn plan` plans for at least two devices
     import torch
     import torchvision
     from torch.nn.functional import cross_entropy
@@ -51,7 +51,7 @@ def compare(options):
                 pair[which] = 1e3 * (time.process_time() - began)
             pairs.append(pair)
         torch.distributed.destroy_process_group()
-    return pairs[1:]  # the first pair warms up
+    return pairs[1:]  # the first pair only warms up
 
 
 def main():

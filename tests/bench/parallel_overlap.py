@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Measures how much of the sums of gradients a step hides: the executor of ucudnn.parallel on gloo, with layers and links that
-sleep, beside the result of `ucudnn plan --simulate` for the same step, whose layers are as slow as measured without sums.
+"""Measures how much of the time of summing gradients a step hides behind its backward pass. The executor of ucudnn.parallel
+runs on gloo, with layers and links that sleep. `ucudnn plan --simulate` predicts the times of such a step, with layers as slow
+as they were measured without sums.
 
     parallel_overlap.py build/release/bin/ucudnn [--ranks 2] [--layer-ms 60] [--rounds 5] [--assert]
 
-Every rank has all layers; a forward pass takes a third of --layer-ms in each of them, its backward pass the rest. A link takes
-half of a layer's backward pass for its sum. The network that is planned has layers of 25 MiB, one sum each; the one that runs
-has a thousandth of their numbers, over links as much slower. Run by a Python that has torch, on a processor for each rank.
-What the ranks compute besides adds to the times."""
+Every rank has all layers. A layer's forward pass takes a third of --layer-ms and its backward pass the rest. A link takes half
+of a layer's backward pass for the layer's sum. In the plan, layers have 25 MiB of parameters, with one sum for each layer. In
+the run, they have about a thousandth of that, and the links are slower by as much. It needs a Python that has torch, and a
+processor for each rank. The other work of the ranks adds to the times."""
 import argparse
 import importlib.util
 import json
@@ -23,13 +24,15 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAYERS = 8
-WIDE, NARROW = 864, 27  # channels: 9 * 864 * 864 numbers are 25.6 MiB
-EXPOSED, SLOWER, APART = 0.15, 1.10, 0.05  # of the links' time, times as long without overlap, of the simulated times
+WIDE, NARROW = 864, 27  # the channels in the plan and in the run; 9 * 864 * 864 numbers are 25.6 MiB
+# With --assert, at most EXPOSED of the links' time may be exposed, a step without overlap must take SLOWER times as long, and
+# the simulated times may be off by APART.
+EXPOSED, SLOWER, APART = 0.15, 1.10, 0.05
 MODES = ("no sums", "overlap", "overlap=False")
 
 
 def network(channels):
-    """Returns convolutions in a row and a small classifier, as a ucudnn-net file."""
+    """Returns the text of a ucudnn-net file: a row of convolutions and a small classifier."""
     nodes = [{"name": "data", "op": "input", "channels": channels, "extents": [2, 2]}]
     for layer in range(LAYERS):
         nodes.append({"name": f"conv{layer}", "op": "convolution", "inputs": [nodes[-1]["name"]], "filters": channels,
@@ -40,24 +43,26 @@ def network(channels):
 
 
 def link_ms(options):
-    """Returns the time of one layer's sum: half of its backward pass."""
+    """Returns the ms of one layer's sum, which is half of the time of its backward pass."""
     return options.layer_ms * 2 / 3 / 2
 
 
 def sent_bytes(channels, ranks):
-    """Returns the bytes that each rank sends for one layer's sum: its parts for the others, and its own part of the sum."""
+    """Returns the number of bytes that each rank sends for one layer's sum: parts of its gradient to the ranks that sum them,
+    and its own part of the sum to all others."""
     return 4 * 9 * channels * channels * 2 * (ranks - 1) / ranks
 
 
 def plan(options, folder, channels, layer_ms):
-    """Writes net.json and plan.json. Returns the simulated ms with overlap and without."""
+    """Writes net.json and plan.json to `folder`. Returns the simulated ms of a step with overlap and without."""
     rate = sent_bytes(WIDE, options.ranks) / link_ms(options) / 1e6
     device = {"name": "sleeper", "memory_bytes": 1 << 34, "tflops": 1, "memory_gb_per_s": 100}
     (folder / "net.json").write_text(network(channels))
     (folder / "machine.json").write_text(json.dumps({
         "format": "ucudnn-machine", "version": 1, "name": "links", "device": device,
         "levels": [{"name": "link", "count": options.ranks, "gb_per_s": rate, "latency_us": 0}]}))
-    # The first layer computes no gradient of its input, so half of its time is forward.
+    # The first layer computes no gradient of its input, so it takes two thirds of --layer-ms, half of which is its forward
+    # pass.
     rows = [f"conv{layer},{options.ranks},{layer_ms * (2 / 3 if layer == 0 else 1)}" for layer in range(LAYERS)]
     rows += [f"{name},{options.ranks},0" for name in ("pool", "fc")]
     (folder / "costs.csv").write_text("\n".join(["layer,n,time_ms", *rows]) + "\n")
@@ -69,7 +74,7 @@ def plan(options, folder, channels, layer_ms):
 
 
 def split_sums(path):
-    """Rewrites the plan to one sum a layer, as the wide network has."""
+    """Rewrites the plan so that each layer has a sum of its own, as in the network with WIDE channels."""
     schedule = json.loads(path.read_text())
     (bundle, ), elements = schedule["sums"], {}
     for node in schedule["nodes"]:
@@ -82,7 +87,7 @@ def split_sums(path):
 
 
 class Link:
-    """A rank's port, through which one message goes at a time."""
+    """Is the port of a rank, which transfers one message at a time."""
 
     def __init__(self, bytes_per_s):
         self.rate, self.free, self.lock = bytes_per_s, 0.0, threading.Lock()
@@ -94,7 +99,7 @@ class Link:
 
 
 def sleepy(options):
-    """Makes layers and links of this process sleep."""
+    """Replaces functions of ucudnn.parallel in this process, so that layers and links sleep."""
     import torch
     from ucudnn.parallel import executor, transport
 
@@ -133,7 +138,7 @@ def sleepy(options):
 
 
 def worker(options):
-    """Prints the time of each step, by mode."""
+    """Is the process of one rank. Rank 0 prints the times of the steps by mode as JSON."""
     import torch
     import torch.distributed as dist
     torch.set_num_threads(1)
@@ -157,7 +162,7 @@ def worker(options):
                     model(images, labels).backward()
             else:
                 model(images, labels).backward()
-            if at:  # the first step warms up
+            if at:  # the first step only warms up
                 found[mode].append(1e3 * (time.monotonic() - began))
     if dist.get_rank() == 0:
         print(json.dumps(found))

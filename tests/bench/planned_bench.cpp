@@ -1,8 +1,8 @@
-// Measures what a planned call of m pieces costs over m direct calls, both to a library whose
-// convolutions return at once: at most 0.5 us + 0.3 us * m, and no heap allocation. The planned
-// call takes the user's path: the drop-in, libucudnn, and a store primed so that exactly m pieces
-// run. Direct and planned calls take turns in one run. Also measures the first call of a kernel
-// whose measurements a store has: at most 0.1 ms.
+// Measures how much longer a planned call of m pieces takes than m direct calls to a library whose
+// convolutions return at once. At most 0.5 us + 0.3 us * m are allowed, and no heap allocation. The
+// planned call goes through the drop-in and libucudnn, as a user's does, and a store makes exactly
+// m pieces run. Direct and planned calls take turns in one run. Also measures the first call of a
+// kernel whose measurements are in the store, for which at most 0.1 ms is allowed.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kImages = 64;
 constexpr int kCalls = 200;
-constexpr int kStored = 200;  // kernels that a store has
+constexpr int kStored = 200;  // the number of kernels for FirstCallFromStore
 constexpr int kStoredPieces = 4;
 
 ConvolutionProblem Problem(int c, int k) {
@@ -31,13 +31,14 @@ ConvolutionProblem Problem(int c, int k) {
       {.n = kImages, .c = c, .k = k, .x = {1, 28, 28}, .alignment = cudnn::kLegacyAlignment});
 }
 
-// Every m has a convolution of its own, and so rows of its own.
+// Returns the convolution that runs in `pieces` pieces. Each number of pieces has a kernel and
+// measurements of its own.
 ConvolutionProblem ProblemOf(int pieces) { return Problem(16 * pieces, 32); }
 
-// Returns a kernel of its own for each number.
+// Returns kernel number `kernel` of those for FirstCallFromStore.
 ConvolutionProblem StoredProblem(int kernel) { return Problem(16, 64 + kernel); }
 
-// One library's entry points, with objects of a program that uses them.
+// Holds the functions of a library and makes calls as a program that uses them does.
 struct Program : bench::LibraryUser {
   using bench::LibraryUser::LibraryUser;
 
@@ -69,7 +70,8 @@ struct Setting {
     planned = new Program(bench::OpenLibrary(bench::DropIn()), stream);
   }
 
-  // Algorithm 0, which the program names, is slow; algorithm 1 is fast in pieces.
+  // Stores measurements by which algorithm 0, for which the program asks, is slow, and algorithm 1
+  // is fast in pieces.
   void Prime() const {
     db::SqliteStore store({getenv("UCUDNN_DATABASE")});
     const planning::Platform platform =
@@ -102,7 +104,7 @@ void PlannedOverDirect(benchmark::State& state) {
   const cudnn::ConvolutionCall direct = setting.direct->CallOf(descriptors);
   const cudnn::ConvolutionCall planned = setting.planned->CallOf(descriptors);
 
-  Nanoseconds(*setting.planned, planned, 1);  // this call decides
+  Nanoseconds(*setting.planned, planned, 1);  // this call makes the plan
   bench::ExpectPieces(setting.convolutions, pieces,
                       [&] { Nanoseconds(*setting.planned, planned, 1); });
   const bench::LeastTimes least = bench::PlannedOverDirect(
@@ -118,7 +120,7 @@ BENCHMARK(PlannedOverDirect)
     ->Apply(bench::InNanoseconds)
     ->Iterations(2000);
 
-// The first call of a kernel reads the store, decides, and prepares the pieces that it runs.
+// Times the first call of a kernel, which reads the store, makes a plan and prepares its pieces.
 void FirstCallFromStore(benchmark::State& state) {
   const Setting& setting = TheSetting();
   std::optional<cudnn::OwnedDescriptors> descriptors;

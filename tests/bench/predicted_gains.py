@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Computes the tables of docs/evidence.md: what `ucudnn workspace` predicts from GPU measurements that MIOpen publishes
-(tests/unit/planning/tables/miopen). Nothing is measured here.
+"""Computes the tables of docs/evidence.md. They show what `ucudnn workspace` predicts from GPU measurements that MIOpen
+publishes (tests/unit/planning/tables/miopen). Nothing is measured here.
 
     predicted_gains.py build/release/bin/ucudnn [DOCUMENT.md]
 
-Prints the tables; with a document, replaces what is between its two marks by them. Takes some seconds."""
+Prints the tables. With a document, replaces the text between its two marks by the tables. Takes some seconds."""
 
 import concurrent.futures
 import csv
@@ -20,14 +20,15 @@ from paper_figures import replace_between, row, run, table
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "unit", "planning", "tables", "miopen")
 DEVICES = {"gfx90a-104cu": "MI200 series", "gfx908-120cu": "MI100", "gfx906-60cu": "MI50, Radeon VII"}
-# JUDGE is the same chip with more compute units. Each one's measurements judge what was found on the other's.
+# JUDGE is the chip of JUDGED with more compute units. Divisions found with the measurements of one device are timed with those
+# of the other.
 JUDGED, JUDGE = "gfx90a-104cu", "gfx90a-110cu"
 NETWORKS = ("alexnet", "vgg16", "resnet18", "resnet50", "inception-v3")
 LIMITS = {"caller": "no limit", "64MiB": "64 MiB", "8MiB": "8 MiB"}
 TOTAL = "512MiB"
 BATCH = 256
 BEGIN, END = "<!-- predicted_gains.py begins -->\n", "<!-- predicted_gains.py ends -->\n"
-# These columns identify a row's kernel, beside its device.
+# These columns identify the kernel of a row.
 KERNEL = ("c", "h", "w", "k", "r", "s", "pad_h", "pad_w", "stride_h", "stride_w", "op")
 
 
@@ -40,7 +41,7 @@ def read_published():
 
 
 def known_whole(rows):
-    """Returns the rows of solvers that also have a row of the whole mini-batch."""
+    """Returns the rows of those solvers that have a row for the whole mini-batch of their kernel."""
     def solver(row):
         return row["device"], row["engine"], kernel_of(row)
     whole = {solver(row) for row in rows if row["micro_batch"] == str(BATCH)}
@@ -52,7 +53,8 @@ def kernel_of(fields):
 
 
 class Command:
-    """Runs `ucudnn` with two stores for each device, since it reads all of a store: one of all rows, one of `known_whole`."""
+    """Runs `ucudnn` with stores of published measurements. Each device has two stores, since `ucudnn` uses all rows of a store:
+    one has all rows of the device, the other those that known_whole() returns."""
 
     def __init__(self, ucudnn, folder):
         self.ucudnn, self.folder = ucudnn, folder
@@ -74,7 +76,8 @@ class Command:
 
 
 def whole_ms(plan):
-    """Returns the time of the fastest whole engines within the plan's limit, or None where a kernel has none."""
+    """Returns the sum of the times of the kernels' fastest undivided engines within the plan's limit, or None if a kernel has
+    no such engine."""
     engines = [kernel["undivided"] for kernel in plan["kernels"]]
     return None if None in engines else sum(engine["time_ms"] for engine in engines)
 
@@ -113,7 +116,8 @@ def kernel_table(plans):
 
 
 def judged_table(plans, rows):
-    """Covers the kernels for which the judge has a row of the whole engine and of each piece."""
+    """Yields the table of divisions that were found with the measurements of one device and are timed with those of the other.
+    It covers the kernels for which the other device has rows of the undivided engine and of each piece."""
     yield from table("divisions found with", "limit", "kernels", "by the same measurements", "geometric mean",
                      "by the other GPU's", "geometric mean")
     for device, judge in ((JUDGED, JUDGE), (JUDGE, JUDGED)):

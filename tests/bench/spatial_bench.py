@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Measures what splitting convolutions over ranks costs: spatial_step under `ucudnn run --ranks`, each figure a count or a
-ratio within one run (README.md explains each column and what is allowed).
+"""Measures what splitting convolutions over ranks costs. It runs spatial_step under `ucudnn run --ranks`. Each figure is a
+count, or compares times within one run (README.md explains each column and what is allowed).
 
     spatial_bench.py [--brief | --gpu] [--assert] [--extent 256] BUILD [PART...]
 
-BUILD is a build folder, such as build/release. Parts: counts, host_time, exchange, delay, tables; all of them where none is
-named. They run on the CPU stand-in, or with --gpu on this machine's GPUs, which exchange over NCCL (there only counts and
-tables run, tables with N = 32). --brief shows that it works, not how fast. The exit code is 1 if an exact count is not what
-it must be. Times are only printed, but with --assert a time above what is allowed makes the exit code 1, too."""
+BUILD is a build folder, such as build/release. The parts are counts, host_time, exchange, delay and tables; all of them run if
+none is named. They run on the CPU stand-in. With --gpu only counts and tables run, tables with N = 32, on this machine's GPUs,
+which exchange over NCCL. --brief uses so few calls that the times mean nothing. The exit code is 1 if a count is not what it
+must be, and with --assert also if a time is larger than allowed."""
 
 import argparse
 import json
@@ -21,27 +21,30 @@ PARTS = ("counts", "host_time", "exchange", "delay", "tables")
 OPERATIONS = ("forward", "backward_data", "backward_filter")
 CHANNELS, FILTER, ELEMENT = 64, 3, 4
 ALLOWED_US, ALLOWED_OVER, ALLOWED_EXPOSED = 5, 1.05, 0.1
-# Tables 1 and 2 of Spatially Parallel Convolutions, on V100s: speedups forward and backward, and the part of the memory.
+# PAPER holds Tables 1 and 2 of Spatially Parallel Convolutions, measured on V100s, by (D, H): for each number of ranks the
+# speedups forward and backward, and the part of the memory that each rank needs.
 PAPER = {(1, 128): {2: (1.7, 1.9, 0.52), 4: (2.1, 2.8, 0.27)}, (1, 256): {2: (1.9, 2.3, 0.51), 4: (3.2, 3.9, 0.26)},
          (1, 512): {2: (2.2, 2.1, 0.50), 4: (4.2, 4.7, 0.25)}, (3, 128): {2: (1.5, 1.7, 0.57), 4: (1.6, 2.0, 0.31)},
          (3, 256): {2: (1.8, 1.9, 0.54), 4: (2.9, 3.5, 0.28)}, (3, 512): {2: (1.9, 2.0, 0.52), 4: (3.5, 4.1, 0.26)}}
 
 
 def own_rows(extent, ranks, rank):
-    """Returns a rank's rows as spatial_step cuts an image: the first stripes have a row more where not all can be equal."""
+    """Returns the rows of a rank as spatial_step cuts an image. If the stripes cannot be equal, the first ones have a row
+    more."""
     begin = rank * (extent // ranks) + min(rank, extent % ranks)
     return set(range(begin, begin + extent // ranks + (rank < extent % ranks)))
 
 
 def foreign_rows(extent, ranks, rank, dilation):
-    """Returns the rows of others that the filter's taps reach from the rank's own, each once."""
+    """Returns the rows of other ranks that the filter's taps reach from the rank's own rows."""
     own = own_rows(extent, ranks, rank)
     reached = {row + dilation * tap for row in own for tap in range(-(FILTER // 2), FILTER // 2 + 1)}
     return reached & set(range(extent)) - own
 
 
 class Minimum:
-    """What must travel in a call of any of the three operations, with as many channels in as out and "same" padding."""
+    """Computes the bytes and messages that a rank must at least send and receive in a call. They are equal for all three
+    operations, since there are as many input as output channels, and padding keeps the size."""
 
     def __init__(self, images, channels, extent, ranks, dilation, rank):
         row = images * channels * extent * ELEMENT
@@ -66,7 +69,8 @@ class Bench:
 
     def run(self, operation, images, extent, dilation, ranks, *, channels=CHANNELS, counted=0, samples=0, calls=1,
             transport="nccl", null=False, no_device=False, **variables):
-        """Returns what each rank printed, by rank, with its report's part on splitting as "spatial" (none without a grid)."""
+        """Returns what the ranks printed, in the order of ranks. The entry "spatial" is the part of a rank's report about
+        splitting, which is missing with one rank."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_"))}
         environment |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "UCUDNN_DATABASE": "none", "UCUDNN_TUNE": "off"}
         words = [f"{self.build}/bin/ucudnn", "run"]
@@ -77,7 +81,7 @@ class Bench:
             words += ["--spatial", f"h{ranks}"]
             environment["UCUDNN_SPATIAL_TRANSPORT"] = transport
         words.append("--")
-        if null:  # this cuDNN's convolutions return at once
+        if null:  # runs on a cuDNN whose convolutions return at once
             words += ["env", f"UCUDNN_REAL_CUDNN={self.build}/tests/bench/null_cudnn/libcudnn.so.9"]
         words.append(f"{self.build}/tests/bench/spatial_step")
         words += map(str, (operation, images, channels, extent, dilation, counted, samples, calls))
@@ -105,7 +109,7 @@ class Bench:
             self.missed.append(f"{what}: {found:.3f}, allowed are {allowed}")
 
     def check(self, results, name, operation, images, channels, extent, dilation, transport):
-        """Compares the counts of a run that sampled nothing with the minimum."""
+        """Compares the counts of a run with those that Minimum computes. REQUIRES: the run took no samples."""
         ranks = len(results)
         weights = channels * channels * FILTER ** 2 * ELEMENT
         gradient = operation == "backward_filter"
@@ -124,16 +128,16 @@ class Bench:
             for count in ("sent", "received"):
                 found = result[f"{count}_bytes"] / result["counted"]
                 self.expect(f"{rank}: bytes {count} in a call", getattr(least, count), found)
-            # A message is packed before it is sent. From a received one, one tap of the filter is taken (for a gradient, the
-            # image), and what it adds to is fetched and stored. A filter's gradient is copied out of the memory in which it was
-            # summed.
+            # A message is packed by one copy before it is sent. A received message takes three copies: one for the part of the
+            # filter (or, for a gradient, of the image) that works on it, and two to fetch and store the part of the output to
+            # which the result is added. A filter's gradient is copied out of the memory in which it was summed.
             self.expect(f"{rank}: copies of a call", least.sends + 3 * least.receives + int(gradient),
                         result["copies"] / result["counted"])
-            # NCCL reduces all weights at once.
+            # One reduction of NCCL sums the gradient of all weights.
             self.expect(f"{rank}: reductions of a call", int(gradient), result["reductions"] / result["counted"])
             self.expect(f"{rank}: bytes reduced in a call", weights * gradient, result["reduced_bytes"] / result["counted"])
-        if transport == "loopback" and gradient:  # each rank sends its parts to the ranks that sum them, and its own sum to all
-                                                  # others
+        # Over loopback each rank sends parts of its gradient to the ranks that sum them, and its own sum to all others.
+        if transport == "loopback" and gradient:
             self.expect(f"{name}: bytes sent for sums, by all ranks", 2 * (ranks - 1) * weights, sums_sent)
 
     def counts(self):
@@ -143,7 +147,7 @@ class Bench:
               f"{'waits':>5} {'host fn':>7} {'allocations':>11}")
         cases = [(operation, dilation, ranks, extent, "nccl") for operation in OPERATIONS for dilation in (1, 3)
                  for ranks in ((3,) if self.brief else (2, 3, 4))]
-        cases += [(operation, 3, 4, 10, "nccl") for operation in OPERATIONS]  # with a halo larger than a stripe
+        cases += [(operation, 3, 4, 10, "nccl") for operation in OPERATIONS]  # the halo is larger than some stripes
         if not self.gpu:
             cases += [(operation, 1, 2, extent, "loopback") for operation in OPERATIONS]
         for operation, dilation, ranks, height, transport in cases:
@@ -180,7 +184,8 @@ class Bench:
             self.bound(f"host_time of {operation}: us of its own", ALLOWED_US, figures[0])
 
     def pairs(self, results):
-        """Returns, for each pair, the times of a call split and alone on the slower rank."""
+        """Returns two lists: the times of a call of each sample with the exchange, and those without it. Each is the time of
+        the slower rank."""
         calls = results[0]["calls"]
         split = [max(times) / calls for times in zip(*(result["split_ms"] for result in results))]
         alone = [max(times) / calls for times in zip(*(result["alone_ms"] for result in results))]
@@ -250,7 +255,8 @@ class Bench:
             timed = ranks <= self.processors
             ms, memory, exchanged, least = {}, 0, 0, 0
             for operation in OPERATIONS:
-                # What is exchanged does not depend on the library that computes, but the corrections' memory does.
+                # These runs give times and memory, which depend on the cuDNN that computes. Bytes of messages do not, so they are
+                # counted below with a cuDNN that computes nothing.
                 if timed:
                     results = self.run(operation, images, extent, dilation, ranks, samples=trials)
                     ms[operation] = statistics.median(self.pairs(results)[0])

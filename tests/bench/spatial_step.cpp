@@ -1,16 +1,17 @@
-// A cuDNN program for spatial_bench.py: calls one 3x3 convolution, with as many filters as channels
-// and "same" padding, again and again. With WORLD_SIZE processes, process RANK holds its stripe of
-// each image on device LOCAL_RANK. The program knows two things of ucudnn: that its calls can be
-// taken out, so that calls with and without exchange take turns in one run, and that sums can be
-// deferred. Each process prints one JSON object: counts of `counted` steady calls, and milliseconds
-// of each of `samples` samples of `calls` calls, both ways.
+// A cuDNN program for spatial_bench.py. It calls one 3x3 convolution again and again, with as many
+// filters as channels and padding that keeps the size. With WORLD_SIZE processes, process RANK
+// holds its stripe of each image on device LOCAL_RANK. The program uses two functions of ucudnn:
+// ucudnnSpatialEnable, so that calls with and without the exchange take turns in one run, and
+// ucudnnSpatialDefer. Each process prints one JSON object with counts of COUNTED calls after
+// warming up, and the milliseconds of each of SAMPLES samples of CALLS calls, with and without the
+// exchange.
 //
 //   spatial_step OPERATION IMAGES CHANNELS EXTENT DILATION COUNTED SAMPLES CALLS [no-device]
 //
-// OPERATION: forward, backward_data, backward_filter, or backward: both of the latter, where the
-// filter's sum over ranks is deferred until both are done. EXTENT: height and width of an image.
-// no-device: from the counts on, what libucudnn asks of the driver and of NCCL is not done
-// (device_calls.h), and samples are libucudnn's own time.
+// OPERATION is forward, backward_data, backward_filter, or backward, which runs both gradients and
+// defers the sum of the filter's gradient until both are done. EXTENT is the height and the width
+// of an image. With no-device, libucudnn's calls to the driver and to NCCL do nothing after warming
+// up (device_calls.h), so that samples are libucudnn's own time.
 #include <cuda_runtime.h>
 #include <ucudnn/ucudnn.h>
 
@@ -41,7 +42,7 @@ double MillisecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// Returns device memory with numbers that differ between ranks.
+// Returns device memory with random numbers that depend on `seed`.
 float* MakeNumbers(size_t count, uint32_t seed) {
   constexpr size_t kBlock = size_t{1} << 18;
   std::vector<float> block(std::min(count, kBlock));
@@ -76,7 +77,8 @@ class Convolution {
     y_ = MakeNumbers(elements, seed + 1);
     w_ = MakeNumbers(taps, 7);
     tensor_bytes_ = (2 * elements + taps) * sizeof(float);
-    // Gradients overwrite the tensors that they belong to, unless the next call reads these.
+    // Gradients overwrite the tensors x and w to save memory, unless the other gradient's call
+    // reads these.
     dx_ = x_;
     dw_ = w_;
     if (operation_ == "backward") {
@@ -115,7 +117,7 @@ class Convolution {
                                                filter_, dw_));
   }
 
-  // Chooses what cuDNN's heuristics rank first.
+  // Chooses the algorithms that cuDNN's heuristics rank first.
   void Choose() {
     if (operation_ == "forward") {
       Take(forward_, cudnnGetConvolutionForwardAlgorithm_v7,
@@ -154,7 +156,7 @@ class Convolution {
 
 void Synchronize() { CHECK_CUDA(cudaDeviceSynchronize()); }
 
-// Waits also for what ucudnn's own threads do after calls: they tell each other of each call.
+// Waits for the device and for ucudnn's own threads, which tell the other ranks of each call.
 void Settle() {
   Synchronize();
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -162,7 +164,7 @@ void Settle() {
 
 struct Window {
   ucudnn::bench::DeviceCalls counts;
-  long all_allocations = 0;  // by all code of the process
+  long all_allocations = 0;  // the number of allocations by all code of the process
 };
 
 Window CountCalls(const Convolution& convolution, int calls) {
@@ -173,10 +175,11 @@ Window CountCalls(const Convolution& convolution, int calls) {
   return {ucudnn::bench::Counted() - before, ucudnn::bench::Allocations() - heap};
 }
 
-// Times of the samples.
+// The times of the samples. issue_ms ends when the calls have returned, ms when the device has
+// finished them, and cpu_ms is the processor time of all threads of the process.
 struct Times {
-  std::vector<double> issue_ms, ms;  // until the calls have returned, and until they are done
-  std::vector<double> cpu_ms;        // of all threads of the process
+  std::vector<double> issue_ms, ms;
+  std::vector<double> cpu_ms;
 };
 
 void Sample(const Convolution& convolution, int calls, Times& times) {
@@ -220,7 +223,7 @@ int main(int argc, char** argv) {
   const int samples = std::atoi(argv[7]), calls = std::atoi(argv[8]);
   const bool has_device = argc == 9;
   const int rank = Variable("RANK", 0), ranks = Variable("WORLD_SIZE", 1);
-  // The first stripes have a row more if not all can be equal.
+  // If the stripes cannot be equal, the first ones have a row more.
   const int rows = extent / ranks + (rank < extent % ranks ? 1 : 0);
   const Shape shape = {std::atoi(argv[2]), std::atoi(argv[3]), rows, extent, std::atoi(argv[5])};
 
@@ -229,14 +232,15 @@ int main(int argc, char** argv) {
   CHECK_CUDNN(cudnnCreate(&handle));
   const Convolution convolution(handle, operation, shape, 1000u * static_cast<uint32_t>(rank) + 1);
   if (operation == "backward") CHECK_CUDNN(ucudnnSpatialDefer(1));
-  for (int i = 0; i < 3; ++i) convolution.Run();  // agrees with the other ranks and warms up
+  for (int i = 0; i < 3; ++i) convolution.Run();  // warms up and agrees with the other ranks
 
   Synchronize();
   if (!has_device) ucudnn::bench::LeaveOutDevice();
   Window window;
   if (counted > 0) {
     Settle();
-    // Counting runs twice, since buffers of ucudnn's threads may still grow in the first run.
+    // Calls are counted twice, since a buffer of ucudnn's threads may still grow in one of the
+    // runs.
     window = CountCalls(convolution, counted);
     const Window second = CountCalls(convolution, counted);
     if (second.counts.allocations < window.counts.allocations) window = second;
@@ -244,7 +248,8 @@ int main(int argc, char** argv) {
 
   Times split, alone;
   if (samples > 0) {
-    // No rank begins a sample before all are there: a small convolution waits for its neighbours.
+    // No rank begins a sample before the others are ready, because a small convolution before it
+    // waits for the neighbours.
     const Convolution meeting(handle, "forward", {1, 1, 4, 4, 1},
                               1000u * static_cast<uint32_t>(rank) + 5);
     const auto meet = [&] {

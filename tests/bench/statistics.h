@@ -1,4 +1,4 @@
-// Processor time and statistics of samples that the benches print.
+// Computes processor times, and statistics of samples that the benches print.
 #pragma once
 
 #include <time.h>
@@ -17,7 +17,7 @@ inline double Minimum(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
 }
 
-// Returns the processor time of all threads of the process.
+// Returns the processor time of all threads of the process in milliseconds.
 inline double ProcessorMs() {
   timespec used = {};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);

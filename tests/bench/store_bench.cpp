@@ -1,5 +1,5 @@
-// Times the measurement store: rows per second of many processes that write to one file at the same
-// time, and how long a process takes to read a whole network's rows when it starts.
+// Times the measurement store. Prints how many rows per second processes write that share one file,
+// and how long a new process takes to read the rows of a whole network.
 #include <benchmark/benchmark.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ class Folder {
   std::string path_;
 };
 
-// Returns kernel number `index`; all of them differ.
+// Returns kernel number `index`. All kernels differ.
 ConvolutionProblem Problem(int index) {
   return test::ProblemWith({.operation = static_cast<Operation>(index % 3),
                             .n = 128,
@@ -57,8 +57,8 @@ double WallMs() {
       .count();
 }
 
-// Runs processes that write kernels of their own, `rows` in each transaction, until there are
-// `total` rows.
+// Runs several processes that write rows of kernels of their own. The arguments are the number of
+// processes, the rows of a transaction, and the rows that all processes write together.
 void Writers(benchmark::State& state) {
   const auto processes = static_cast<int>(state.range(0));
   const auto rows = static_cast<int>(state.range(1));
@@ -109,8 +109,8 @@ BENCHMARK(Writers)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-// Starts a process that reads all rows of a network of `kernels` kernels, 8 sizes with 4 engines
-// each.
+// Starts a process that reads all rows of a network. The argument is the number of kernels; each
+// has rows of 8 sizes with 4 engines.
 void WarmStart(benchmark::State& state) {
   const auto kernels = static_cast<int>(state.range(0));
   const std::vector<planning::Measurement> rows = Rows(8, 4);

@@ -1,6 +1,6 @@
-// Times the geometry of one kernel cut over ranks, which is computed when ranks first meet it: the
-// cut with its verdict, what is received with all terms, what is sent, and the rows that would be
-// computed again. At most 20 us are allowed.
+// Times computing the geometry of a kernel that is split over ranks, which ranks do when they first
+// meet it: how it is cut, what is received and sent, and the rows that would be computed again. At
+// most 20 us are allowed.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -20,7 +20,7 @@ struct CutKernel {
   int cell;
 };
 
-// The kernels belong to an inner rank, where the grid has one.
+// Returns split kernels of a rank that has neighbours on both sides where the grid allows it.
 std::vector<CutKernel> Kernels() {
   ConvolutionProblem local;
   local.n = 32;

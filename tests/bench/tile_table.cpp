@@ -1,15 +1,16 @@
-// Prints the table of docs/tiles.md: which kernels of networks with one image need more workspace
-// than a limit, and which still do in tiles. Plans are the real cuDNN's for a described H200,
-// without a GPU: the workspaces are real, nothing is run or timed.
+// Prints the table of docs/tiles.md. It counts the kernels of networks with one image that need
+// more workspace than a limit, and those that still do in tiles. Plans are made by the real cuDNN
+// for a described H200 without a GPU. So workspaces are real, but nothing runs or is timed.
 //
 // tile_table [--kernels] [--limits 64,512] [--strict] [NETWORK[@SIZE]|LAYERS.csv...]
 //
-// A kernel's need is that of the first of the heuristics' configurations (mode A) that can be
-// built. The need of tiles is the least of what the first three of their own need, engine 0
-// excepted, with the copies of packed tiles and the sums of 16-bit gradients. Engine 0 serves the
-// kernels for which it comes first, and in tiles those to which no grid within the last limit gives
-// another engine. --kernels lists the kernels, too; --strict fails if one stays over a limit.
-// The three numbers are for forward / backward_data / backward_filter.
+// The need of an undivided kernel is the workspace of the first configuration of cuDNN's heuristics
+// (mode A) that can be built. The need of a kind of tiles is the least workspace among its own
+// first three configurations, without engine 0; copies of packed tiles and sums of 16-bit gradients
+// are included. Engine 0 counts as the engine of a kernel if it comes first undivided. It counts in
+// tiles if no grid within the last limit has another engine. --kernels also lists the kernels, and
+// --strict fails if one needs more than a limit in tiles. Cells with three numbers are for forward
+// / backward_data / backward_filter.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -37,8 +38,8 @@ namespace ucudnn {
 namespace {
 
 constexpr double kMiB = 1 << 20;
-constexpr int kLookedAt = 16;   // configurations of the heuristics
-constexpr int kAlignment = 16;  // bytes
+constexpr int kLookedAt = 16;   // the number of configurations that the heuristics are asked for
+constexpr int kAlignment = 16;  // the alignment of tensors in bytes
 constexpr size_t kFirstChoices = 3;
 constexpr Layout kLayouts[] = {Layout::kNchw, Layout::kNhwc};
 constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardData,
@@ -47,13 +48,14 @@ constexpr Operation kOperations[] = {Operation::kForward, Operation::kBackwardDa
 struct Arithmetic {
   const char* name;
   DataType type;
-  bool tensor_cores;  // for fp32 that is TF32
+  bool tensor_cores;  // whether engines with tensor cores may serve, which compute fp32 in TF32
 };
 constexpr Arithmetic kArithmetics[] = {{"bf16", DataType::kBfloat16, true},
                                        {"fp32, TF32", DataType::kFloat, true},
                                        {"fp32", DataType::kFloat, false}};
 
-// Returns the first `most` of the heuristics' plans that may serve.
+// Returns the first `most` plans of the heuristics that can be read and use tensor cores only if
+// `arithmetic` allows it.
 std::vector<cudnn::GraphTemplate> FirstPlans(const ConvolutionProblem& problem, bool whole_filter,
                                              const Arithmetic& arithmetic, size_t most) {
   test::GraphOptions options;
@@ -77,9 +79,9 @@ bool IsLastResort(const EngineId& engine) {
   return engine.graph() != nullptr && engine.graph()->index == 0;
 }
 
-// What an undivided kernel needs.
+// The engine of an undivided kernel and its workspace.
 struct Whole {
-  EngineId engine;  // empty if no plan serves it
+  EngineId engine;  // empty if no plan can run the kernel
   size_t bytes = 0;
 };
 
@@ -94,8 +96,9 @@ Whole NeedOf(const ConvolutionProblem& problem, const Arithmetic& arithmetic) {
   return {engine, (*piece)->workspace_bytes()};
 }
 
-// Returns the tiles of one grid by the heuristics of each kind, or none if a kind needs more than
-// `limit_bytes`. Kinds of many tiles come first, since they decide.
+// Returns the division of the kernel by one grid, in which each kind of tiles has the engine with
+// the least workspace among its first configurations. Returns none if a kind needs more than
+// `limit_bytes`. Kinds with many tiles are tried first.
 std::optional<Division> DivideByOwnEngines(const ConvolutionProblem& problem, const TileGrid& grid,
                                            const Arithmetic& arithmetic, size_t limit_bytes) {
   auto cut = CutIntoTiles(problem, grid);
@@ -229,10 +232,11 @@ class Table {
   }
 
  private:
-  // Numbers of the kernels of one operation.
+  // The numbers of kernels of one operation: those that run by engine 0 or by no engine, undivided
+  // and in tiles, and for each limit those that need more workspace, undivided and in tiles.
   struct Numbers {
-    int last_resort = 0, last_in_tiles = 0;  // served by engine 0, or by none
-    std::vector<int> over, over_in_tiles;    // by limit
+    int last_resort = 0, last_in_tiles = 0;
+    std::vector<int> over, over_in_tiles;
     size_t most_bytes = 0;
   };
 
@@ -312,7 +316,7 @@ int Main(int argc, char** argv) {
     const size_t at = network.find('@');
     auto graph = planner::LoadNetwork(network.substr(0, at));
     if (graph.ok() && at != std::string::npos) {
-      // The decoder makes 8 pixels from each element of its input, along both axes.
+      // SIZE is the extent of the decoder's picture, which is 8 times as large as its input.
       const int extent = std::stoi(network.substr(at + 1)) / 8;
       const Status sized = planner::SetInputExtents(*graph, {0, extent, extent});
       if (!sized.ok()) graph = sized;

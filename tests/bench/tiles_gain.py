@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Measures what tiles of single images gain under a limit: `vae-decoder` for a picture of 128x128 within 8 MiB on the CPU
-stand-in.
+"""Measures what tiles of single images gain under a limit. The default is `vae-decoder` for a picture of 128x128 within 8 MiB
+on the CPU stand-in.
 
 tiles_gain.py [--assert] UCUDNN [BENCH WORD...]
 
-Runs `ucudnn bench --cliff`, in which the fastest undivided engine of any API within the limit and what ucudnn runs there take
-turns, in processor time. Prints each kernel whose fastest engine exceeds the limit, one line for equal ones, with its ratio
-(undivided over ucudnn), and the geometric means of all of them and of those that run in tiles. With --assert the exit code is
-1 if the mean of those in tiles is below 1.3, or one of them is below 0.97."""
+Runs `ucudnn bench --cliff`, which times by turns the fastest undivided engine of any API within the limit and what ucudnn runs
+within the limit, in processor time. Prints a line for each different kernel whose fastest engine exceeds the limit, with the
+ratio of its times (undivided over ucudnn), and the geometric means of all ratios and of those in tiles. With --assert the exit
+code is 1 if the mean in tiles is below 1.3, or one ratio in tiles is below 0.97."""
 
 import json
 import math
@@ -24,13 +24,13 @@ WANTED, LEAST = 1.3, 0.97
 def main(words):
     demands = words[:1] == ["--assert"]
     command, *more = words[demands:]
-    # One thread and processor time make the choice and the ratios independent of what else the machine does.
+    # One thread and processor time make the choice of engines and the ratios independent of other programs on the machine.
     environment = os.environ | {"HOSTGPU_CLOCK": "processor", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     with tempfile.TemporaryDirectory() as folder:
         result = subprocess.run([command, "bench", "--cliff", "--host", "--json", "--engines", "both", "--db", f"{folder}/db",
                                  *(more or WORDS)], stdout=subprocess.PIPE, check=True, text=True,
                                 env=environment)
-    kernels = {}  # each different kernel once
+    kernels = {}  # lists of equal kernels
     for kernel in json.loads(result.stdout)["kernels"]:
         if kernel["real"] and kernel["ucudnn"]:
             kernels.setdefault((kernel["op"], *kernel["problem"].values()), []).append(kernel)

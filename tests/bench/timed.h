@@ -1,4 +1,4 @@
-// Times what a bench does in every iteration, and reports it beside what is allowed.
+// Times the work of a bench's iterations, and reports the times and the time that is allowed.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -11,9 +11,9 @@
 
 namespace ucudnn::bench {
 
-// Times `work`, which returns what went wrong, or nothing; an error ends the benchmark. Reports the
-// least and the median time in `unit`, of which a second has `units_a_second`. No `allowed` is
-// reported where that is 0.
+// Times `work`, which returns an error, or an empty string. An error ends the benchmark. Reports
+// the minimum and the median of the times in `unit`; a second has `units_a_second` of them.
+// `allowed` is reported unless it is 0.
 template <typename Work>
 void Timed(benchmark::State& state, const std::string& unit, double units_a_second, double allowed,
            const Work& work) {
@@ -54,8 +54,8 @@ double Nanoseconds(int calls, const Call& call) {
 struct LeastTimes {
   double direct_ns = 0, other_ns = 0;
 };
-// Lets two functions take turns that return the ns they took: direct calls of a library, and
-// what is compared with them. Reports how much longer the other one takes.
+// Calls two functions by turns, each of which returns the ns that it took. `direct` calls a library
+// directly, and `other` is compared with it. Reports how much longer `other` takes.
 template <typename Direct, typename Other>
 LeastTimes OverDirect(benchmark::State& state, const Direct& direct, const Other& other) {
   std::vector<double> direct_ns, other_ns, over_ns;

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Times a step of training of ResNet-18 on the CPU: on the ranks of a grid, of one thread each, and in one process of as many
-threads, by turns.
+"""Times training steps of ResNet-18 on the CPU by turns: on the ranks of a grid with one thread each, and in one process with
+as many threads.
 
     torch_step_bench.py [--grid h2] [--size 512] [--rounds 10] [--network resnet18] [--profile FOLDER] [--assert]
 
-Run by a Python that has torch and torchvision, with UCUDNN_LIBRARY; needs a processor for each rank. Prints the least and the
-median of both, how much of its time a rank waits for others, and how many sums and exchanges of rows and statistics a step
-has. With --assert the exit code is 1 if the ranks take longer than is allowed."""
+It needs a Python that has torch and torchvision, UCUDNN_LIBRARY, and a processor for each rank. Prints the minimum and the
+median of both times, the part of its time for which a rank waits for others, and the numbers of sums and exchanges in a
+step. With --assert the exit code is 1 if the ranks take longer than is allowed."""
 import argparse
 import collections
 import contextlib
@@ -21,12 +21,13 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ALLOWED = 1.5  # times one process, of the minima, on two ranks
+ALLOWED = 1.5  # the largest ratio of the minimum on two ranks to that of one process
 IMAGES = 2
 
 
 def counted(ranks):
-    """Returns how often, by kind, and how long the ranks exchange from here on."""
+    """Counts the exchanges of `ranks` from now on. Returns a counter by kind, and a list whose only element is the number of
+    seconds that they took."""
     counts, waited = collections.Counter(), [0.0]
     for kind in ("all_reduce", "all_gather", "swap", "begin_sum"):
         if not hasattr(ranks, kind):
@@ -44,14 +45,14 @@ def counted(ranks):
 
 
 def worker(options):
-    """Makes a step for each line of stdin, and prints in JSON how long it took."""
+    """Is a process of a Job. Takes a step for each line of stdin, and prints its time as JSON."""
     import torch
     import torchvision
     import torch.distributed as dist
     from torch.nn import functional
     sys.path.insert(0, str(ROOT / "python"))
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # gloo prints there
+    os.dup2(2, 1)  # messages that gloo prints on stdout go to stderr
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     model, images = getattr(torchvision.models, options.network)(), torch.randn(IMAGES, 3, options.size, options.size)
@@ -85,7 +86,7 @@ def worker(options):
 
 
 class Job:
-    """The processes that make a step together."""
+    """Is a group of processes that take a step together."""
 
     def __init__(self, arguments, ranks, threads, variables):
         self.processes = []
@@ -135,8 +136,8 @@ def main():
         alone = Job(sys.argv[1:], 1, ranks, {})
         jobs.callback(alone.end)
         for job in (split, alone):
-            job.answers()  # all are ready
-        for step in range(options.rounds + 2):  # the first two choose algorithms
+            job.answers()  # waits until all processes are ready
+        for step in range(options.rounds + 2):  # the first two steps do not count, since they choose algorithms
             for name, job in (("split", split), ("alone", alone)):
                 answers = job.step()
                 if step > 1:

@@ -1,5 +1,5 @@
-// Benches that take the user's path: through the drop-in, with the null library in place of the
-// real one and a store of their own, from which plans are made.
+// Helps benches that call cuDNN through the drop-in, as users do. A null library takes the place of
+// the real cuDNN, and plans are made from a store of the bench's own.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -23,7 +23,7 @@ namespace ucudnn::bench {
 
 inline std::string NullCudnn() { return Beside("null_cudnn/libcudnn.so.9"); }
 
-// Ends the bench.
+// Prints the message and ends the bench with exit code 1.
 [[noreturn]] inline void Fail(const std::string& message) {
   std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, message.c_str());
   std::exit(1);
@@ -46,7 +46,7 @@ T Take(Result<T> result) {
 
 inline CUstream DeviceStream() { return Take(NewDeviceStream()); }
 
-// The functions of a library, and a handle of it.
+// Holds the functions of a library, and a handle that uses `stream`.
 struct LibraryUser {
   LibraryUser(void* library, CUstream stream) {
     Require(
@@ -60,7 +60,7 @@ struct LibraryUser {
   cudnnHandle_t handle = nullptr;
 };
 
-// OverDirect for planned calls, which allocate nothing.
+// Calls OverDirect for planned calls. Fails if they allocate on the heap.
 template <typename Direct, typename Planned>
 LeastTimes PlannedOverDirect(benchmark::State& state, double allowed_ns, const Direct& direct,
                              const Planned& planned) {
@@ -77,7 +77,8 @@ LeastTimes PlannedOverDirect(benchmark::State& state, double allowed_ns, const D
   return least;
 }
 
-// Fails unless `run` makes so many executions, which `executions` counts.
+// Fails unless `run` makes `pieces` executions. `executions` returns the number of executions so
+// far.
 template <typename Run>
 void ExpectPieces(long (*executions)(), int pieces, const Run& run) {
   const long before = executions();

@@ -1,8 +1,8 @@
-// Times Workspace Division's exact solver: at most 1 ms for 562 choices (the paper's ResNet-50; its
-// GLPK took 5.46 ms) and 1 s for 10,000 kernels of 12 choices, both proven optimal, and 1 s for as
-// many kernels of a running network, which share slots. Also measures how many times faster it is
-// than GLPK, posed in MiB and with its matrix loaded once, on the same instances: at least 10
-// (geometric mean).
+// Times the exact solver of Workspace Division. At most 1 ms is allowed for 562 choices, which is
+// the size of the paper's ResNet-50 (its GLPK took 5.46 ms). At most 1 s is allowed for 10,000
+// kernels of 12 choices, alone or as a running network whose kernels share slots. Selections must
+// be proven optimal. Also measures how many times faster it is than GLPK on equal instances, which
+// must be at least 10 (geometric mean). GLPK gets sizes in MiB, and its matrix is loaded only once.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -26,7 +26,8 @@ constexpr size_t kGranule = 512;
 constexpr int64_t kMiB = 1 << 20;
 constexpr char kNotOptimal[] = "not proven optimal";
 
-// Gives every kernel as many choices as the next, or one more.
+// Returns random kernels that have `choices` choices together. The numbers of choices of two
+// kernels differ by at most one.
 std::vector<Choices> Network(unsigned seed, int kernels, int choices) {
   std::mt19937 random(seed);
   std::vector<Choices> network;
@@ -40,7 +41,8 @@ std::vector<Choices> Network(unsigned seed, int kernels, int choices) {
   return network;
 }
 
-// Arguments: kernels, choices of all, budget in MiB, milliseconds allowed.
+// The arguments are the number of kernels, the number of choices of all kernels, the budget in MiB,
+// and the milliseconds that are allowed.
 void Divide(benchmark::State& state) {
   const int kernels = static_cast<int>(state.range(0));
   const auto budget = static_cast<size_t>(state.range(2) * kMiB);
@@ -61,13 +63,13 @@ void Divide(benchmark::State& state) {
 BENCHMARK(Divide)
     ->Args({159, 562, 64, 1})
     ->Args({159, 562, 512, 1})
-    ->Args({159, 562, 2544, 1})  // 16 MiB for each
+    ->Args({159, 562, 2544, 1})  // the budget is 16 MiB for each kernel
     ->Args({10000, 120000, 8192, 1000})
     ->Args({10000, 120000, 160000, 1000})
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-// Converts kernels' choices to a running network's.
+// Makes the kernels of a running network with these choices, which run on `lanes` lanes.
 std::vector<NetworkKernel> NetworkOf(const std::vector<Choices>& kernels, int lanes) {
   std::vector<NetworkKernel> network;
   for (const Choices& choices : kernels) {
@@ -76,7 +78,8 @@ std::vector<NetworkKernel> NetworkOf(const std::vector<Choices>& kernels, int la
       kernel.choices.push_back(
           {{{{"legacy:1", 1, choice.time_ms, choice.workspace_bytes, true}, 1}}});
     }
-    // Every hundredth kernel runs on two lanes, which joins all lanes.
+    // Every hundredth kernel runs on two lanes, so that the lanes do not fall apart into
+    // independent problems.
     const int number = static_cast<int>(network.size());
     kernel.lanes = {number % lanes};
     if (lanes > 1 && number % 100 == 0) kernel.lanes.push_back((number + number / 100) % lanes);
@@ -85,8 +88,9 @@ std::vector<NetworkKernel> NetworkOf(const std::vector<Choices>& kernels, int la
   return network;
 }
 
-// Divides for a running network in the default division. Arguments: kernels, choices of all, budget
-// in MiB, lanes, milliseconds allowed.
+// Divides the budget of a running network with WorkspaceDivision::kConcurrent. The arguments are
+// the number of kernels, the number of choices of all kernels, the budget in MiB, the number of
+// lanes, and the milliseconds that are allowed.
 void DivideRunning(benchmark::State& state) {
   const int kernels = static_cast<int>(state.range(0));
   const auto budget = static_cast<size_t>(state.range(2) * kMiB);
@@ -105,7 +109,7 @@ BENCHMARK(DivideRunning)
     ->Unit(benchmark::kMillisecond);
 
 #ifdef GLPK_PLUGIN
-// Returns milliseconds, or a negative number if the result is not proven optimal.
+// Returns the milliseconds that the solver takes, or -1 if the result is not proven optimal.
 double SolveMs(DivisionSolver& solver, const std::vector<Choices>& network, size_t budget_bytes) {
   const auto start = std::chrono::steady_clock::now();
   const Result<Selection> selection = solver.Solve(network, budget_bytes);
@@ -113,7 +117,8 @@ double SolveMs(DivisionSolver& solver, const std::vector<Choices>& network, size
   return selection.ok() && selection->optimal ? elapsed.count() * 1e3 : -1;
 }
 
-// Arguments: kernels, choices of all, budget in MiB. Both solvers take turns.
+// Compares both solvers, which take turns. The arguments are the number of kernels, the number of
+// choices of all kernels, and the budget in MiB.
 void OverGlpk(benchmark::State& state) {
   const int kernels = static_cast<int>(state.range(0));
   const auto budget = static_cast<size_t>(state.range(2) * kMiB);

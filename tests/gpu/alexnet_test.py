@@ -1,5 +1,5 @@
-"""An ordinary cuDNN program, AlexNet's convolutions forward and backward, within workspace limits: its outputs do not change,
-and the report says what was divided."""
+"""Tests an ordinary cuDNN program, which runs AlexNet's convolutions forward and backward, within workspace limits: its outputs
+do not change, and the report says what was divided."""
 
 import tempfile
 import unittest

@@ -1,6 +1,6 @@
-"""How tests on one device affect each other, on the CPU stand-in: a test that should divide fails while another process
-measures there, and takes its turn after one that ends in time. A run without ucudnn is made once for all tests that compare
-with it."""
+"""Tests how GPU tests on one device affect each other, on the CPU stand-in. A test that should divide fails if another process
+measures on the device all the time, and waits for one that ends in time. A program runs only once without ucudnn for all tests
+that compare with it."""
 
 import concurrent.futures
 import contextlib
@@ -16,20 +16,20 @@ from unittest import mock
 
 os.environ["UCUDNN_GPU_TEST_HOST"] = "1"
 
-import capture_test  # noqa: E402, which reads the variable
+import capture_test  # noqa: E402: it reads the variable above
 import differential_test  # noqa: E402
 import machine  # noqa: E402
 import memory_test  # noqa: E402
 
-UUID = b"hostgpu-standin\0".hex()  # of the stand-in's first device
-# Tests that wait for their turn in vain wait for this long.
+UUID = b"hostgpu-standin\0".hex()  # the UUID of the stand-in's first device
+# With these seconds for measuring, a process soon gives up waiting for its turn.
 IMPATIENT = {"UCUDNN_TUNE_SECONDS": "0.2:0.6"}
 SHOULD_DIVIDE = (capture_test.Capture, differential_test.Measured, memory_test.BriefMemory)
 
 
 @contextlib.contextmanager
 def measuring(folder):
-    """Locks the device as src/tuning/device_lock.cpp does, so that whoever else measures it waits."""
+    """Locks the device as src/tuning/device_lock.cpp does, so that other processes wait before they measure on it."""
     with open(f"{folder}/ucudnn-{os.geteuid()}-{UUID}.lock", "w") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         yield file
@@ -47,7 +47,7 @@ class Folder(unittest.TestCase):
 class Turns(Folder):
     def setUp(self):
         super().setUp()
-        # The locks are the test's own, since other tests of this machine may measure on the stand-in, too.
+        # A folder for locks of its own keeps this test from waiting for others that measure on the stand-in.
         self.enterContext(mock.patch.dict(os.environ, XDG_RUNTIME_DIR=str(self.folder)))
 
     def test_one_that_should_divide_fails_while_another_process_measures(self):
@@ -76,7 +76,7 @@ class Turns(Folder):
 
 
 class References(Folder):
-    """Uses a program that leaves a line for each time it runs, and prints how often that was."""
+    """Uses a program that appends a line to a file each time it runs, and prints the number of lines."""
 
     PROGRAM = """
 import sys, time

@@ -1,12 +1,12 @@
-// One thread captures convolutions in global mode, as PyTorch does, again and again, while another
-// calls cudnnFind...Ex, which measures under ucudnn. A convolution is captured after it ran once
-// outside a capture, and its graph is replayed. Prints how many captures succeeded, how many
-// convolutions were found meanwhile, and whether all replays equal the eager run; the exit code is
-// 1 if they do not.
+// In this program one thread captures convolutions in global mode, as PyTorch does, again and
+// again, while another thread calls cudnnFind...Ex, which measures under ucudnn. A convolution runs
+// once before it is captured, and its graph is replayed. The program prints how many captures
+// succeeded, how many convolutions were found meanwhile, and whether all replays equal the first
+// run; the exit code is 1 if they do not.
 //
-// With `global` the finding thread stays in the mode in which every thread begins. In this mode
-// unsafe calls break the captures of other threads, which code that measures must itself prevent.
-// cuDNN does not.
+// With `global` the finding thread stays in global capture mode, the default of every thread. In
+// this mode its unsafe calls (such as cudaMalloc) break the captures of other threads, unless the
+// code that makes them changes the mode. ucudnn does that when it measures; cuDNN does not.
 //
 //   capture_beside_measuring [BATCH [global]]
 #include <atomic>
@@ -20,7 +20,7 @@
 
 namespace {
 
-using namespace ucudnn::gpu_tests;  // NOLINT: a program of one page
+using namespace ucudnn::gpu_tests;  // NOLINT: a short program
 
 constexpr size_t kWorkspace = size_t{64} << 20;
 constexpr int kFewestCaptures = 5;
@@ -29,8 +29,8 @@ void SetCaptureMode(cudaStreamCaptureMode mode) {
   Check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
 }
 
-// Finds convolutions that nobody measured before. The thread's own allocations and frees are made
-// in relaxed mode.
+// Finds convolutions that were not measured before, in capture mode `finding`. The thread's own
+// allocations and frees are made in relaxed mode, so that they break no capture.
 void FindMany(int batch, cudaStreamCaptureMode finding, std::atomic<int>& found) {
   SetCaptureMode(cudaStreamCaptureModeRelaxed);
   cudnnHandle_t handle;

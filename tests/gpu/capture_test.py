@@ -1,5 +1,5 @@
-"""CUDA graphs are captured in global mode on one thread while another measures: no capture breaks, and a plan that ran once
-outside is captured and replayed, both whole as it was measured and in pieces."""
+"""Tests CUDA graphs that are captured in global mode on one thread while another thread measures: no capture breaks, and a plan
+that ran once outside a capture is captured and replayed, whole and in pieces."""
 
 import tempfile
 import unittest
@@ -11,7 +11,7 @@ PROGRAM = machine.BUILD / "tests/gpu/bin/capture_beside_measuring"
 BATCH = "8" if machine.HOST else "128"
 LIMIT = "64KiB" if machine.HOST else "2MiB"
 TUNE = {} if machine.HOST else {"UCUDNN_TUNE_SECONDS": "0.5:4"}
-CAPTURED_FILTERS = 64  # channels k of the captured convolution; the others have fewer
+CAPTURED_FILTERS = 64  # the output channels k of the captured convolution; the others have fewer
 
 
 class Capture(unittest.TestCase):
@@ -24,7 +24,7 @@ class Capture(unittest.TestCase):
         return cls.start("--off")
 
     def captures(self, run):
-        """Returns how many captures a run had, and its report. The run must find what it asked for, and each replay must be
+        """Returns the number of captures of a run, and its report. The run must have found algorithms, and each replay must be
         right."""
         output, report = run
         captures, found, same = output.strip().split(", ")
@@ -42,7 +42,8 @@ class Capture(unittest.TestCase):
             first, second = f"{folder}/measured.db", f"{folder}/pieces.db"
             figures["measuring"], report = self.captures(self.start("--db", first, *options, words=["global"]))
             self.assertGreater(report["measured"], 0)
-            # The store now says that pieces are fastest for the captured convolution. The others are measured again.
+            # In the second store pieces are the fastest for the captured convolution. The other convolutions are measured
+            # again.
             rows = [row for row in stores.rows_of(first) if row["k"] == str(CAPTURED_FILTERS)]
             self.assertTrue(rows, "the captured convolution was not measured")
             stores.prefer_pieces(rows, second)

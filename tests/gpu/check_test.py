@@ -1,4 +1,4 @@
-"""Tests tools/gpu-check itself on the CPU stand-in: every stage that makes sense there runs, and its output is complete."""
+"""Tests tools/gpu-check on the CPU stand-in: every stage that can run there runs, and the output is complete."""
 
 import gzip
 import importlib.util
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-os.environ["UCUDNN_GPU_TEST_HOST"] = "1"  # the stages have the dry run's names and sizes
+os.environ["UCUDNN_GPU_TEST_HOST"] = "1"  # makes stages use the stand-in and its small sizes
 import machine
 import stages
 

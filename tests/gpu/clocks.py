@@ -1,5 +1,5 @@
-"""Records what nvidia-smi says of the GPU throughout a sitting: clocks, power, memory, and why it is slowed down. Nothing is
-set."""
+"""Records the GPU's clocks, power, memory and reasons for slowing down throughout a sitting, as nvidia-smi reports them.
+Changes no setting."""
 
 import csv
 import io
@@ -13,14 +13,14 @@ import time
 import machine
 
 FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu", "utilization.gpu", "memory.used")
-# Driver 535 renamed the reasons.
+# Driver 535 renamed the field with the reasons from the second name to the first.
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 COLUMNS = ("sitting", "seconds", "sm_mhz", "memory_mhz", "power_w", "temperature_c", "busy_percent", "memory_mib", "slowed_down_by")
 WRITE_SECONDS = 2
 
 
 def query(*fields):
-    """Returns the first GPU's values, or None."""
+    """Returns the first GPU's values of `fields`, or None."""
     words = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", "-i", "0"]
     if machine.HOST or not shutil.which("nvidia-smi"):
         return None
@@ -32,14 +32,14 @@ def query(*fields):
 
 
 def driver():
-    """Returns the driver's own version, such as 580.95.05, or None."""
+    """Returns the driver's version, such as "580.95.05", or None."""
     values = query("driver_version")
     return values[0] if values else None
 
 
 class Log:
-    """Writes a row every half second, after the rows of earlier sittings, to a CSV file that is complete at any moment. `start`
-    begins it, `end` ends it."""
+    """Between start() and end(), appends a row every half second to a CSV file, which may have rows of earlier sittings. The
+    file is complete at any moment."""
 
     def __init__(self, path, sitting):
         self.path, self.sitting, self.process, self.begin, self.written = path, sitting, None, time.monotonic(), 0.0
@@ -50,10 +50,10 @@ class Log:
         reason = next((reason for reason in REASONS if query(reason)), None)
         if not query(*FIELDS):
             return
-        # nvidia-smi writes each line at once to a terminal, but only now and then to a pipe.
+        # nvidia-smi writes each line to a terminal at once, but buffers what it writes to a pipe.
         try:
             reader, writer = pty.openpty()
-        except OSError:  # the machine has no terminals
+        except OSError:  # the machine has no pseudo-terminals
             reader, writer = os.pipe()
         words = ["nvidia-smi", f"--query-gpu={','.join((*FIELDS, reason) if reason else FIELDS)}",
                  "--format=csv,noheader,nounits", "-i", "0", "-lms", "500"]
@@ -67,7 +67,7 @@ class Log:
             try:
                 for line in lines:
                     self.add(line)
-            except OSError:  # the terminal's other end is closed
+            except OSError:  # nvidia-smi has ended, which closes the terminal
                 pass
 
     def add(self, line):

@@ -1,4 +1,4 @@
-"""Tests that what compares frameworks with and without ucudnn would notice a fault. Needs neither of them."""
+"""Tests that the comparisons of frameworks with and without ucudnn notice faults. Needs neither a framework nor a GPU."""
 
 import copy
 import unittest
@@ -18,7 +18,7 @@ PLAIN = {"output_errors": [1e-6, 2e-6], "gradient_error": 1e-5, "gradient_errors
 
 
 def outcome(work, *arguments):
-    """Returns how a test ends that does this work."""
+    """Returns how a test that calls work(*arguments) ends: "passed", "failed" or "skipped: …"."""
     try:
         work(*arguments)
     except unittest.SkipTest as reason:
@@ -111,7 +111,8 @@ class Frameworks(unittest.TestCase):
     def test_a_cudnn_that_was_called_past_ucudnn_is_noticed(self):
         for framework in (convolutions_test.TensorFlow, convolutions_test.OnnxRuntime):
             self.assertEqual("failed", self.outcome_without_a_report(framework))
-        # JAX may have kernels of its own. The compiled program or the libraries that the process loaded tell which it used.
+        # JAX may use its own kernels in place of cuDNN. The compiled program, or the libraries in the process, tell which it
+        # used.
         for calls, files, expected in ((0, [], "skipped"), (0, ["libcudnn.so.9", "libcudnn_graph.so.9"], "skipped"),
                                        (3, [], "failed"), (0, ["libcudnn_engines_precompiled.so.9"], "failed")):
             got = self.outcome_without_a_report(convolutions_test.Jax, cudnn_calls=calls, cudnn_files=files)

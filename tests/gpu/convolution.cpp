@@ -21,7 +21,8 @@ int OutputSize(const Shape& shape) {
 
 size_t Count(int a, int b, int c, int d) { return size_t{1} * a * b * c * d; }
 
-// Returns the cell's places in a tensor of n x c images of size x size.
+// Returns the indices of the cell's elements in a whole tensor of n x c images of size x size, in
+// the order of the cell's memory.
 std::vector<size_t> Places(cudnnTensorFormat_t layout, int n, int c, int size, const Cell& cell) {
   struct Axis {
     int first, end;
@@ -34,7 +35,7 @@ std::vector<size_t> Places(cudnnTensorFormat_t layout, int n, int c, int size, c
   const Axis channels{0, c, channels_last ? 1 : Count(size, size, 1, 1)};
   const Axis rows{height * cell.row, height * (cell.row + 1), pixel * size};
   const Axis columns{width * cell.column, width * (cell.column + 1), pixel};
-  // The axes are in the order of memory, the slowest first.
+  // The axes are in the order of memory; the first one changes slowest.
   const std::array axes = channels_last ? std::array{images, rows, columns, channels}
                                         : std::array{images, channels, rows, columns};
   std::vector<size_t> places = {0};
@@ -53,7 +54,7 @@ size_t ElementBytes(cudnnDataType_t type) {
   return type == CUDNN_DATA_DOUBLE ? 8 : type == CUDNN_DATA_FLOAT ? 4 : 2;
 }
 
-// Mixes well, so that buffers of different seeds do not correlate and sums stay small.
+// Returns a hash, with which buffers of different seeds do not correlate, so that sums stay small.
 uint32_t Random(uint32_t seed, uint32_t index) {
   uint32_t bits = index * 0x9e3779b9u + seed * 0x85ebca6bu;
   bits = (bits ^ bits >> 16) * 0x7feb352du;
@@ -61,7 +62,7 @@ uint32_t Random(uint32_t seed, uint32_t index) {
   return bits ^ bits >> 16;
 }
 
-// Copies between a type's elements on the device and floats.
+// Store and Load convert floats to elements on the device, and back.
 template <typename Element>
 void Store(void* device, const std::vector<float>& floats) {
   const std::vector<Element> elements(floats.begin(), floats.end());
@@ -146,7 +147,7 @@ void Buffer::FillWithSmallIntegers(uint32_t seed, uint32_t sparsity,
   Store<__nv_bfloat16>(device_, floats);
 }
 
-// All bits set make a NaN in each of the types.
+// In each of the types, an element with all bits set is a NaN.
 void Buffer::FillWithNan() {
   Check(cudaMemset(device_, 0xff, count_ * ElementBytes(type_)), "cudaMemset");
 }
@@ -169,8 +170,8 @@ Convolution::Convolution(cudnnHandle_t handle, const Shape& shape, cudnnDataType
       w_(type, Count(shape.k, shape.c / shape.groups, shape.filter, shape.filter)),
       y_(type,
          Count(shape.n, shape.k, OutputSize(shape) / cell.rows, OutputSize(shape) / cell.columns)) {
-  // The data are sparse, so that sums are exact in every type and Winograd's rounding in 16 bits is
-  // small.
+  // Most elements are 0, so that sums are exact in every type, and rounding errors of Winograd in
+  // 16 bits are small.
   x_.FillWithSmallIntegers(1, 8, Places(layout, shape.n, shape.c, shape.size, cell));
   w_.FillWithSmallIntegers(2, 16);
   y_.FillWithSmallIntegers(3, 16, Places(layout, shape.n, shape.k, OutputSize(shape), cell));
@@ -207,7 +208,7 @@ bool Convolution::TakeFirst(FindFunction find) {
   Performance first = {};
   int count = 0;
   const cudnnStatus_t status = find(&count, &first);
-  // The thousands of a status are its category: NOT_SUPPORTED has many sub-codes.
+  // NOT_SUPPORTED has sub-codes. All codes of a category have the same status / 1000.
   if (status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000) return false;
   Check(status, "cudnnFindConvolution...AlgorithmEx");
   if (count == 0 || first.status != CUDNN_STATUS_SUCCESS) return false;

@@ -1,6 +1,6 @@
-// One convolution as a framework holds it: descriptors, device buffers and the algorithm that
-// cudnnFind...Ex returned first. It is for the programs of tests/gpu, which know nothing of ucudnn
-// and are linked with the real libraries. Any CUDA or cuDNN error but NOT_SUPPORTED ends the
+// One convolution as frameworks have it: descriptors, device buffers and the algorithm that
+// cudnnFind...Ex returns first. The programs of tests/gpu that use this file know nothing of ucudnn
+// and are linked with the real libraries. CUDA and cuDNN errors except NOT_SUPPORTED end the
 // program.
 #pragma once
 
@@ -28,22 +28,22 @@ struct Shape {
   int n, c, size, k, filter, pad, stride, groups;
 };
 
-// The part of every image that a process holds: images are cut into rows x columns equal cells, and
-// this is the one in row `row` and column `column`.
+// The part of every image that a process holds. Images are cut into rows x columns equal cells; the
+// process has the cell in row `row` and column `column`.
 struct Cell {
   int rows = 1, columns = 1, row = 0, column = 0;
 };
 
-// Returns where the elements of the process's part of an output lie in the whole output, in the
-// order of the part's memory. Filters do not depend on the cell, since every process has all of
-// them.
+// Returns the indices, in the whole output, of the elements of the process's part, in the order of
+// the part's memory. For backward_filter that is the whole output, since every process has whole
+// filters.
 std::vector<size_t> OutputPlaces(const Shape& shape, cudnnTensorFormat_t layout,
                                  Operation operation, const Cell& cell);
 
-// Summarises results, rounded to whole numbers.
+// A checksum of results that are rounded to whole numbers.
 struct WholeNumbers {
   unsigned long long checksum = 1469598103934665603u;
-  double off_whole = 0;  // the largest distance of a value from a whole number
+  double off_whole = 0;  // the largest distance of a result from a whole number
 
   void Add(float value);
 };
@@ -57,8 +57,8 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
 
   void* get() const { return device_; }
-  // Fills with -1, 0 and 1, where one value in `sparsity` is not 0. Element i depends on places[i]
-  // alone, or without places on i.
+  // Fills the buffer with -1, 0 and 1; one value in `sparsity` is not 0. Element i depends only on
+  // `seed` and places[i], or on i if there are no places.
   void FillWithSmallIntegers(uint32_t seed, uint32_t sparsity, std::span<const size_t> places = {});
   void FillWithNan();
   std::vector<float> Values() const;
@@ -71,8 +71,8 @@ class Buffer {
 
 class Convolution {
  public:
-  // Computes the cell of every image. The outputs equal the whole image's if the stride divides the
-  // cell's height and width.
+  // Makes the convolution of `cell` of every image. REQUIRES: the stride divides the cell's height
+  // and width, if outputs are to equal parts of the whole output.
   Convolution(cudnnHandle_t handle, const Shape& shape, cudnnDataType_t type,
               cudnnTensorFormat_t layout, Operation operation, const Cell& cell = {});
   ~Convolution();
@@ -83,7 +83,7 @@ class Convolution {
   bool Find(void* workspace, size_t bytes);
   // Computes output = alpha * result + beta * output.
   cudnnStatus_t TryToRun(void* workspace, float beta, float alpha = 1);
-  // Runs it, and ends the program if that fails.
+  // Does the same as TryToRun with alpha = 1, and ends the program if that fails.
   void Run(void* workspace, float beta);
 
   Buffer& output();
@@ -114,7 +114,7 @@ struct Case {
   cudnnHandle_t handle;
   void* workspace;
 };
-// Calls `body` with each shape in each type, layout and operation.
+// Calls `body` with each combination of a shape, a type, a layout and an operation.
 void ForEachCase(std::span<const Shape> shapes, std::span<const cudnnDataType_t> types,
                  size_t workspace_bytes, const std::function<void(const Case&)>& body);
 

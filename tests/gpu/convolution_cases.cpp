@@ -1,8 +1,8 @@
-// Prints one line for each of a set of convolutions: what it is, a checksum of its result rounded
-// to whole numbers, how far the result is from whole numbers, algorithm and workspace. Two runs of
-// this program, with ucudnn and without, must print equal checksums: the data are whole numbers
-// whose sums are exact in every type, and algorithms with intermediate rounding (Winograd, FFT)
-// stay well within one half. A displaced, missing or doubled micro-batch changes whole numbers.
+// Prints one line for each of a set of convolutions: its name, a checksum of its result rounded to
+// whole numbers, how far the result is from whole numbers, the algorithm and the workspace. Runs
+// with and without ucudnn must print equal checksums: the data are whole numbers whose sums are
+// exact in every type, and errors of algorithms with intermediate rounding (Winograd, FFT) stay far
+// below one half. A displaced, missing or doubled micro-batch changes the checksum.
 //
 //   convolution_cases [WORKSPACE_MIB [SHAPES]]
 #include <algorithm>
@@ -15,10 +15,11 @@
 
 namespace {
 
-using namespace ucudnn::gpu_tests;  // NOLINT: a program of one page
+using namespace ucudnn::gpu_tests;  // NOLINT: a short program
 
-// 13 images leave unequal remainders. In 16 bits an image of `odd_image` ends 8 bytes off 16-byte
-// alignment, so its micro-batches must be even.
+// Micro-batches of 13 images leave remainders. In 16-bit types an image of `odd_image` is an odd
+// multiple of 8 bytes (4 * 15 * 15 * 2 = 1800), so micro-batches must be even to begin at multiples
+// of 16 bytes.
 constexpr Shape kShapes[] = {{"odd_image", 13, 4, 15, 8, 3, 1, 1, 1},
                              {"5x5_stride_2", 13, 16, 27, 32, 5, 2, 2, 1},
                              {"3x3", 32, 64, 14, 64, 3, 1, 1, 1},
@@ -35,7 +36,7 @@ void RunCase(Convolution& convolution, void* workspace, size_t bytes) {
     return;
   }
   WholeNumbers result;
-  convolution.output().FillWithNan();  // beta = 0 must not read it
+  convolution.output().FillWithNan();  // with beta = 0 the output must not be read
   convolution.Run(workspace, 0);
   Add(convolution.output(), result);
   convolution.Run(workspace, 1);

@@ -1,5 +1,6 @@
-"""JAX, TensorFlow and ONNX Runtime run unchanged under ucudnn: convolutions and their gradients on whole numbers are equal, and
-divided within a small limit. The framework ran on the GPU, and where it took cuDNN, ucudnn has seen it."""
+"""Tests JAX, TensorFlow and ONNX Runtime, unchanged, under ucudnn: convolutions and their gradients on whole numbers give equal
+results, and are divided within a small limit. The frameworks must have used the GPU, and ucudnn must have seen their cuDNN
+calls."""
 
 import unittest
 
@@ -10,10 +11,10 @@ LIMIT = 4 << 20
 
 
 class Convolutions:
-    """Tests that hold for each framework. Subclasses are the test cases."""
+    """Tests for all frameworks; subclasses are the test cases."""
 
     framework = None
-    device = None  # the name that its program prints
+    device = None  # the device that the program must print
 
     @classmethod
     def need(cls):
@@ -46,7 +47,8 @@ class Convolutions:
         return told.lower()
 
     def took_cudnn(self):
-        """Returns whether it must have called cuDNN: these frameworks have no other convolutions for a GPU."""
+        """Returns whether the framework must have called cuDNN. TensorFlow and ONNX Runtime have no other convolutions for
+        GPUs."""
         return True
 
     def test_divided_within_the_limit(self):
@@ -59,7 +61,7 @@ class Jax(Convolutions, unittest.TestCase):
     framework, device = "jax", "gpu"
 
     def took_cudnn(self):
-        """XLA's compiled program shows it; if that names the calls otherwise, the cuDNN engines that were loaded do."""
+        """Returns whether XLA's compiled program has calls that are known as cuDNN's, or cuDNN's engines were loaded."""
         engines = [name for name in self.plain["cudnn_files"] if name.startswith("libcudnn_engines")]
         return self.plain["cudnn_calls"] > 0 or len(engines) > 0
 
@@ -69,7 +71,7 @@ class TensorFlow(Convolutions, unittest.TestCase):
 
     @staticmethod
     def device_of(told):
-        """TensorFlow places operations without a GPU kernel on the CPU: one type, say, but not all."""
+        """TensorFlow places operations that have no GPU kernel on the CPU, so one GPU operation is enough."""
         return "gpu" if "GPU" in told.split() else told.lower()
 
 
@@ -78,7 +80,7 @@ class OnnxRuntime(Convolutions, unittest.TestCase):
 
     @staticmethod
     def device_of(told):
-        """The program prints the first provider of every session."""
+        """Returns "cuda" for "CUDAExecutionProvider"; the program prints the first provider of every session."""
         return told.replace("ExecutionProvider", "").lower()
 
     def test_no_sample_of_onnx_fails_that_passed_without_ucudnn(self):

@@ -1,8 +1,8 @@
-// Prints the device profile that cuDNN's graph API accepts in place of a device, as JSON, so that
-// plans and their workspace sizes can be made on machines without one.
+// Prints a device profile as JSON. cuDNN's graph API accepts it in place of a device, so that plans
+// and their workspace sizes can be made on machines without the device.
 //
-//   device_profile             of device 0; exit code 77 when there is no device
-//   device_profile FILE.json   of the profile in FILE, as cuDNN read it; needs no device
+//   device_profile             prints the profile of device 0; exit code 77 if there is no device
+//   device_profile FILE.json   prints the profile in FILE as cuDNN reads it; needs no device
 #include <cuda_runtime.h>
 #include <cudnn.h>
 

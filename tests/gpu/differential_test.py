@@ -1,8 +1,8 @@
-"""Compares divided convolutions with undivided ones: all three operations, fp32, fp16 and bf16, NCHW and NHWC, each engine.
+"""Compares divided convolutions with undivided ones by each engine: all three operations in fp32, fp16 and bf16, NCHW and NHWC.
 
-A first run measures. Then each engine in turn is made to win in pieces (stores.py), and a run that may not measure divides so.
-With UCUDNN_TEST_KEEP=FOLDER the first run keeps its measurements there, and test cases of another process take them from there:
-those of engines then never measure."""
+A first run measures. Then, for each engine in turn, a store in which its pieces are the fastest is made of the measurements
+(stores.py), and a run that may not measure divides accordingly. With UCUDNN_TEST_KEEP=FOLDER the measurements are kept in
+FOLDER. Test cases in other processes take them from there, so that those of engines never measure."""
 
 import json
 import os
@@ -16,7 +16,7 @@ import stores
 PROGRAM = machine.BUILD / "tests/gpu/bin/convolution_cases"
 WORKSPACE_MIB = "256"
 
-folder = None  # where measurements are kept
+folder = None  # the folder in which measurements are kept
 
 
 def setUpModule():
@@ -29,19 +29,19 @@ def setUpModule():
 
 
 def results(output):
-    """Returns checksum and distance from whole numbers by case; None where cuDNN has no engine."""
+    """Returns (checksum, distance from whole numbers) by case, or None for cases that cuDNN does not support."""
     lines = [line.split() for line in output.strip().splitlines()]
     return {line[0]: None if line[1] == "unsupported" else (line[1], float(line[2])) for line in lines}
 
 
 class Cases:
-    """The program and the expected results."""
+    """Runs the program, and gets the expected results from a run without ucudnn."""
 
     shapes, tune = "1" if machine.HOST else "5", {}
 
     @classmethod
     def start(cls, *options, **variables):
-        # Only engines of the legacy API are used: the graph API's serve its calls only where they are the fastest undivided.
+        # Only engines of the legacy API are used, because the graph API's replace them only if they are the fastest undivided.
         environment = machine.environment(UCUDNN_ENGINES="legacy", **cls.tune, **variables)
         return machine.under_ucudnn([*options], [PROGRAM, WORKSPACE_MIB, cls.shapes], environment, machine.seconds_left())
 
@@ -59,7 +59,8 @@ class Cases:
 
     @classmethod
     def measure(cls):
-        """Returns the output of a run that measures, how many measurements it made, and their rows; made once and kept."""
+        """Returns the output of a run that measures, the number of its measurements, and their rows. The run is made once, and
+        its results are kept."""
         if not cls.kept().exists():
             cls.kept().parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory() as scratch:
@@ -93,7 +94,7 @@ class Measured(Cases, unittest.TestCase):
 class Engines(Cases, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # A stage that keeps measurements runs beside one that measures, so it must not measure itself.
+        # With UCUDNN_TEST_KEEP these tests run beside a stage that measures, so they must not measure themselves.
         if os.environ.get("UCUDNN_TEST_KEEP") and not cls.kept().exists():
             raise machine.Failed(f"nothing was measured before: {cls.kept().name} is missing; run {cls.measured} first, in "
                                  "the same sitting")
@@ -122,7 +123,7 @@ class Engines(Cases, unittest.TestCase):
 
 
 class Brief:
-    """Has the first three shapes: unequal remainders, images off alignment, and a stride."""
+    """Runs only the first three shapes, which have remainders, unaligned images and a stride."""
 
     shapes, tune = ("1", {}) if machine.HOST else ("3", {"UCUDNN_TUNE_SECONDS": "1:8"})
 

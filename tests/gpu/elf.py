@@ -1,5 +1,5 @@
-"""Reads what an ELF file asks of the loader: the libraries that it needs, and where it looks for them. Files are 64-bit and
-little-endian, the only kind for which ucudnn is built."""
+"""Reads what an ELF file asks of the loader: the libraries that it needs, and the folders in which to search. Reads only 64-bit
+little-endian files, since ucudnn is built for no other kind."""
 
 import mmap
 import pathlib
@@ -8,14 +8,14 @@ import typing
 
 PT_LOAD, PT_DYNAMIC, SHT_SYMTAB = 1, 2, 2
 DT_NULL, DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 0, 1, 5, 14, 15, 29
-# Every machine with a GPU and a C++ program has these, or CUDA and cuDNN bring them.
+# Libraries that are on every machine with a C++ run-time, or that come with CUDA, cuDNN or the driver.
 EXPECTED = {*(f"lib{name}" for name in ("c.so.6", "m.so.6", "pthread.so.0", "dl.so.2", "rt.so.1", "resolv.so.2", "stdc++.so.6",
                                         "gcc_s.so.1", "cuda.so.1", "cudart.so.13", "cudnn.so.9")), "ld-linux-x86-64.so.2"}
 
 
 class Elf(typing.NamedTuple):
     needed: list
-    run_paths: list  # from DT_RUNPATH and DT_RPATH, one folder each
+    run_paths: list  # the folders of DT_RUNPATH and DT_RPATH
     soname: str
     stripped: bool
 
@@ -37,12 +37,12 @@ def parsed(data):
         raise ValueError("an ELF file of another kind of machine")
     segments, sections = struct.unpack_from("<QQ", data, 32)
     segment_bytes, segment_count, section_bytes, section_count = struct.unpack_from("<HHHH", data, 54)
-    # type, flags, offset, address, physical address, bytes in the file
+    # A header is (type, flags, offset, address, physical address, bytes in the file).
     headers = [struct.unpack_from("<IIQQQQ", data, segments + i * segment_bytes) for i in range(segment_count)]
     types = [struct.unpack_from("<II", data, sections + i * section_bytes)[1] for i in range(section_count)]
     entries = [entry for kind, _, offset, _, _, size in headers if kind == PT_DYNAMIC for entry in dynamic(data, offset, size)]
     text = next((value for tag, value in entries if tag == DT_STRTAB), None)
-    if text is not None:  # this is an address
+    if text is not None:  # turns the address of the string table into its offset in the file
         text += next(offset - address for kind, _, offset, address, _, size in headers
                      if kind == PT_LOAD and address <= text < address + size)
     strings = {wanted: [string(data, text + value) for tag, value in entries if tag == wanted]
@@ -67,8 +67,8 @@ def string(data, offset):
 
 
 def faults(folder, built_in):
-    """Returns, one line each, what would keep the ELF files under `folder` from starting on another machine. No file may name
-    `built_in`, the folder in which they were built."""
+    """Returns a line for each reason why ELF files under `folder` might not start on another machine. No file may contain the
+    path `built_in`, the folder in which they were built."""
     files = {path: read(path) for path in sorted(pathlib.Path(folder).rglob("*")) if path.is_file()}
     files = {path.relative_to(folder).as_posix(): (path, each) for path, each in files.items() if each}
     here = {pathlib.PurePath(name).name for name in files} | {each.soname for _, each in files.values()}

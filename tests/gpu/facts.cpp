@@ -1,28 +1,33 @@
-// Prints facts about a device and its cuDNN that development without a GPU needs, one line of JSON
-// for each case (facts.h). facts.py starts it.
+// Prints facts about a device and its cuDNN that are needed to develop without a GPU, one line of
+// JSON for each case (facts.h). facts.py starts this program.
 //
 //   facts COMMAND [--tiny] [--seconds S] [--first CASE] [--profile FILE.json]
 //
-// plans      which engines, knobs, notes and workspaces the heuristics give for 60 graphs
+// COMMAND is one of these:
 //
-// legacy     what cudnnGetConvolution…Algorithm_v7 and …WorkspaceSize say of the built-in networks
+// plans      prints the engines, knobs, notes and workspaces that heuristics give for 60 graphs
 //
-// kernels    the kernels of plans, from captures; nothing runs
+// legacy     prints what cudnnGetConvolution…Algorithm_v7 and …WorkspaceSize answer for the
+// built-in
+//            networks' layers
 //
-// launches   the first ten launches of 20 plans in a new process
+// kernels    prints the kernels of plans, read from captures; nothing runs
 //
-// sweep      a batch in pieces of 1, 2, 4, … images, hot on the same ones and cold on others
+// launches   times the first ten launches of 20 plans in a new process
 //
-// tiles      one large image whole and in parts that are views of it
+// sweep      times a batch in pieces of 1, 2, 4, … images: the same images each time (hot), and
+//            different ones in turn (cold)
 //
-// repeat     one kernel 50 times
+// tiles      times one large image whole, and in parts that are views of it
 //
-// copy       copies from device memory to device memory
+// repeat     times one kernel 50 times
 //
-// With --profile, plans and tiles say what holds for the described device, and no device is needed.
+// copy       times copies within device memory
 //
-// The exit code is 2 for bad usage, 3 if the device is broken after a case, so that another process
-// must run the next ones (--first), and 77 if there is no device.
+// With --profile, plans and tiles describe the device in FILE.json, and need no device.
+//
+// The exit code is 2 for bad usage, 3 if an error remains in the device's context after a case, so
+// that another process must run the next cases (--first), and 77 if there is no device.
 #include "facts.h"
 
 #include <algorithm>
@@ -33,7 +38,7 @@
 
 namespace {
 
-using namespace ucudnn::facts;  // NOLINT: a program of one page
+using namespace ucudnn::facts;  // NOLINT: a short program
 
 constexpr struct {
   const char* name;

@@ -1,8 +1,8 @@
-// What the programs of facts.cpp have in common: named cases that print one line of JSON each,
-// statuses that become exceptions, the device with its memory and its clock.
+// Declares what the commands of facts.cpp share: named cases that print one line of JSON each,
+// errors that become exceptions, the device, its memory and its events.
 //
-// A failed case prints its error, and the others go on. The program ends before its time is over
-// and names the cases that it did not reach.
+// A failed case prints its error, and the next cases run. The program ends within its time, and
+// prints the names of cases that it did not reach.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -42,14 +42,14 @@ T Take(Result<T> result) {
 }
 
 struct Options {
-  bool tiny = false;    // sizes that a CPU can run
-  double seconds = 60;  // no case begins after them
-  int first = 0;        // earlier cases are left out
-  std::string profile;  // a file with a device profile, in place of the device
+  bool tiny = false;    // whether sizes are small enough for a CPU
+  double seconds = 60;  // no case begins later than this
+  int first = 0;        // the number of cases that are skipped at the beginning
+  std::string profile;  // the file of a device profile that replaces the device, or empty
 };
 
-// Prints each case as {"case": NAME, …}. {"begin": NAME} comes before it, so that the reader of a
-// crashed program's output knows the case. Print() alone is thread-safe.
+// Prints {"begin": NAME} before each case, so that the output of a crashed program tells in which
+// case it crashed, and {"case": NAME, …} after it. Only Print() is thread-safe.
 class Cases {
  public:
   explicit Cases(const Options& options);
@@ -64,10 +64,10 @@ class Cases {
   std::mutex mutex_;
 };
 
-// Returns the functions of the cuDNN with which the program is linked.
+// Returns the functions of the cuDNN library with which the program is linked.
 const cudnn::Functions& Linked();
 
-// A handle on a stream of its own.
+// Owns a cuDNN handle, its stream, and two events.
 class Device {
  public:
   Device();
@@ -78,9 +78,10 @@ class Device {
   cudnnHandle_t handle() const { return handle_; }
   cudaStream_t stream() const { return stream_; }
   void Wait() const { Check(cudaStreamSynchronize(stream_), "waiting for the stream"); }
-  // Returns the milliseconds between events around what `enqueue` puts on the stream.
+  // Returns the milliseconds between two events around the work that `enqueue` puts on the stream.
   double EventMs(const std::function<void()>& enqueue) const;
-  // Repeats `enqueue` for half a second, so that clocks are up; on a stand-in it runs once.
+  // Repeats `enqueue` for half a second, so that the GPU raises its clocks; with Options::tiny it
+  // runs once.
   void WarmUp(const Options& options, const std::function<void()>& enqueue) const;
 
  private:
@@ -107,10 +108,11 @@ class Memory {
 };
 
 enum class Filling {
-  kRandom,  // of every sign and of some size, as activations are
-  kWhole,   // -1, 0 and 1, mostly 0: sums are exact in every type
+  kRandom,  // random numbers between -1 and 1
+  kWhole,   // -1, 0 and 1, mostly 0, with which sums are exact in every type
 };
-// Repeats a block of random elements. Its length is a prime, so that rows differ.
+// Fills memory with repetitions of a block of random elements, whose length is a prime, so that
+// rows differ.
 void Fill(void* address, size_t elements, DataType type, Filling filling, uint32_t seed);
 
 void Plans(const Options& options);

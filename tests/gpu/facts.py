@@ -1,8 +1,9 @@
-"""Facts about a device and its cuDNN, for development without a GPU: the output of facts.cpp, and GEMM in PyTorch. Each stage
-writes its part of ONE file, SLUG-facts.json.gz, and returns a summary. Lists of plans for described devices are made
-elsewhere (make_lists) and are part of the package: `plans` says whether what is worked out with them holds on the device.
+"""Collects facts about a device and its cuDNN for development without a GPU: the output of facts.cpp, and times of matrix
+products in PyTorch.
+Each stage writes its part of one file, SLUG-facts.json.gz, and returns a summary. Lists of plans for described devices are made
+on the developer's machine (make_lists) and packed; the stage `plans` compares them with the device's plans.
 
-`facts.py gemm SIZE DEVICE` prints JSON: seconds and TFLOP/s of products of square matrices of random numbers."""
+`facts.py gemm SIZE DEVICE` prints JSON: times and TFLOP/s of products of random square matrices."""
 
 import fcntl
 import functools
@@ -24,7 +25,7 @@ PROGRAM = machine.BUILD / "tests/gpu/bin/facts"
 PROFILER = machine.BUILD / "tests/gpu/bin/device_profile"
 LISTS = machine.BUILD / "tests/gpu/facts"
 FORMAT = {"format": "ucudnn-gpu-facts", "version": 1, "host": machine.HOST}
-# These are devices as cuDNN describes them.
+# These are device profiles in cuDNN's JSON.
 H200 = {"maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64], "regsPerBlock": 65536,
         "multiProcessorCount": 132, "warpSize": 32, "maxSharedMemoryPerBlock": 49152,
         "maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536,
@@ -34,30 +35,31 @@ H200 = {"maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 
         "deviceName": "NVIDIA H200"}
 PROFILES = {"h200": H200, "h100": H200 | {"totalGlobalMem": 85000000000, "memoryBusWidth": 5120,
                                           "deviceName": "NVIDIA H100 80GB HBM3"}}
-MOST_BYTES = 5 << 20  # of all facts, compressed
+MOST_BYTES = 5 << 20  # the largest size of the compressed file
 MODES = ("A", "B", "fallback")
 MOST_RESTARTS = 3
-SHOWN = 5  # how many differences and failures a summary shows
-LEGACY_SECONDS = 20  # what matters most comes first, and the rest is left out
+SHOWN = 5  # the largest number of differences and of failures in a summary
+LEGACY_SECONDS = 20  # after this, the remaining layers are left out; the most important ones come first
 FIRST_NETWORKS = ("alexnet", "resnet50", "vgg16", "unet")
 NO_ROOM = ("cudaMalloc of", "its workspace is too large")
 GEMM_SIZE, GEMM_SECONDS = (64, 0.05) if machine.HOST else (8192, 0.5)
 
 
 class Told:
-    """What the program printed: `cases` by name, other lines, cases that it did not reach, and how it ended if not well."""
+    """What facts.cpp printed: `cases` by name, `others` (lines), the cases that were `not_run`, and `crashes` in words."""
 
     def __init__(self):
         self.cases, self.others, self.not_run, self.crashes, self.late = {}, [], [], [], False
 
     def take(self, path):
-        """Returns how many cases were begun, and the last one if it did not end."""
+        """Adds the lines of a file. Returns the number of cases that were begun, and the name of the last one if it did not
+        end."""
         begun, open_case = 0, None
         for text in path.read_text(errors="replace").splitlines():
             try:
                 line = json.loads(text)
             except ValueError:
-                continue  # the program was killed while it wrote
+                continue  # the program was killed while it wrote the line
             if "begin" in line:
                 begun, open_case = begun + 1, line["begin"]
             elif "not run" in line:
@@ -65,7 +67,7 @@ class Told:
             elif "case" in line:
                 self.cases[line["case"]] = {key: value for key, value in line.items() if key != "case"}
                 open_case = None
-            elif "layer" in line:  # `legacy` prints many lines for a layer
+            elif "layer" in line:  # the command `legacy` prints several lines for a layer
                 told = {key: value for key, value in line.items() if key not in ("layer", "problem")}
                 self.cases.setdefault(line["layer"], {})[line["problem"]] = told
             else:
@@ -81,8 +83,8 @@ class Told:
 
 
 def start(words, path, seconds):
-    """Returns the exit code, or None if the program was killed in the end, and stderr. stdout goes to a file, so that what was
-    printed by then is kept."""
+    """Runs a program with `path` as its stdout. Returns the exit code, or None if it was killed after `seconds`, and the end of
+    stderr."""
     with path.open("wb") as output, tempfile.TemporaryFile("w+", errors="replace") as errors:
         with subprocess.Popen([str(word) for word in words], env=machine.environment(), stdin=subprocess.DEVNULL,
                               stdout=output, stderr=errors, start_new_session=True,
@@ -100,8 +102,8 @@ def start(words, path, seconds):
 
 
 def ask(command, seconds, *words, on_device=True):
-    """Returns what facts.cpp prints within these seconds. A case in which it crashes is recorded, and another process runs the
-    cases after it."""
+    """Returns what facts.cpp prints within `seconds`. If it crashes, that is recorded, and another process runs the cases after
+    the one in which it crashed."""
     told, deadline, first = Told(), time.monotonic() + seconds, 0
     stand_in = [machine.UCUDNN, "run", "--host", "--off", "--"] if machine.HOST and on_device else []
     tiny = ["--tiny"] if machine.HOST and on_device else []
@@ -128,7 +130,8 @@ def ask(command, seconds, *words, on_device=True):
 
 
 def keep(sitting, part, value):
-    """Writes a part of the file of facts and leaves the others as they are. Stages that run at the same time take turns."""
+    """Writes one part of the file of facts, and keeps the other parts. A lock lets stages that run at the same time take
+    turns."""
     path = sitting.output / f"{sitting.slug}-facts.json.gz"
     with open(sitting.scratch / "facts.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -146,7 +149,8 @@ def keep(sitting, part, value):
 
 
 def finished(sitting, part, told, figures, **more):
-    """Keeps what was printed, and returns the figures of the stage, or raises them with what went wrong."""
+    """Writes the stage's part of the file. Returns the figures of the stage, or raises an error that has them if a case
+    failed."""
     keep(sitting, part, {"cases": told.cases, "others": told.others, "crashes": told.crashes, "not run": told.not_run} | more)
     no_room = {name: text for name, text in told.failed.items() if text.startswith(NO_ROOM)}
     failed = {name: text for name, text in told.failed.items() if name not in no_room}
@@ -166,7 +170,8 @@ def finished(sitting, part, told, figures, **more):
 
 
 def make_lists(folder, seconds=120):
-    """Writes what the cuDNN here says for each described device, NAME.json.gz, in so many seconds each. Needs no GPU."""
+    """Writes NAME.json.gz for each of PROFILES: the plans that cuDNN on this machine makes for that device, in at most
+    `seconds` each. Needs no GPU."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, profile in PROFILES.items():
@@ -174,7 +179,8 @@ def make_lists(folder, seconds=120):
             json.dump(profile, file)
             file.flush()
             told = ask("plans", seconds, "--profile", file.name, on_device=False)
-        # A graph in which cuDNN itself crashes is listed as failed: 9.10 divides by zero when it plans 2^31 elements.
+        # Crashes are accepted, since cuDNN itself crashes on some graphs (9.10 divides by zero for 2^31 elements); the list has
+        # such a graph as failed.
         if told.late or told.not_run or not told.cases:
             raise machine.Failed(f"plans for {name}: {'; '.join(told.crashes) or f'not run: {told.not_run}'}")
         text = json.dumps({"profile": profile, "graphs": told.cases}, separators=(",", ":")).encode()
@@ -182,7 +188,7 @@ def make_lists(folder, seconds=120):
 
 
 def lists_of(folder):
-    """Returns the graphs of each list by its name."""
+    """Returns the graphs of each list in a folder, by the list's name."""
     return {path.name.split(".")[0]: json.loads(gzip.decompress(path.read_bytes()))["graphs"]
             for path in sorted(pathlib.Path(folder).glob("*.json.gz"))}
 
@@ -198,8 +204,8 @@ ASPECTS = {"engines": lambda row: row["engine"], "knobs": lambda row: row["knobs
 
 
 def differences(device, here):
-    """Returns the first difference in each aspect of one graph and mode, in words. Configurations are compared by their place;
-    where one has another engine or other knobs, its other aspects are not compared."""
+    """Returns, in words, the first difference in each aspect of one graph and mode. Configurations at the same place of both
+    lists are compared; if their engines or knobs differ, their other aspects are not compared."""
     if "configurations" not in device or "configurations" not in here:
         same = device.get("failed") == here.get("failed")
         return {} if same else {"engines": f"{device.get('failed', 'a list')} there, {here.get('failed', 'a list')} here"}
@@ -220,7 +226,7 @@ def differences(device, here):
 
 
 def plan_json(mode):
-    """Returns what the first plan's JSON says, without the device for which it was made."""
+    """Returns the JSON of a mode's first plan without its GPUProfile."""
     try:
         return {name: value for name, value in json.loads(mode["plan"]).items() if name != "GPUProfile"}
     except ValueError:
@@ -228,7 +234,7 @@ def plan_json(mode):
 
 
 def first_difference(one, other, place=""):
-    """Returns the first difference of two JSON values, with its place, or None."""
+    """Returns the first difference of two JSON values, with its path, or None."""
     if isinstance(one, dict) and isinstance(other, dict):
         names = sorted(one.keys() | other.keys())
         pairs = [(f"{place}/{name}", one.get(name), other.get(name)) for name in names]
@@ -240,7 +246,7 @@ def first_difference(one, other, place=""):
 
 
 def common(device, here):
-    """Returns how many configurations both lists have, at any place, and how many of these have the same workspace."""
+    """Returns how many configurations are in both lists, in any order, and how many of these have the same workspace."""
     place = lambda row: json.dumps([row["engine"], row["knobs"]], sort_keys=True)
     theirs = {place(row): row.get("workspace_bytes") for row in here.get("configurations", [])}
     both = [row for row in device.get("configurations", []) if place(row) in theirs]
@@ -248,7 +254,8 @@ def common(device, here):
 
 
 def compared(device, here):
-    """Returns how far a list made without the device holds on it. The JSON of plans alone does not decide."""
+    """Compares a list that was made without the device (`here`) with the device's. A difference only in plans' JSON does not
+    make a graph invalid."""
     result = {"sentence": "", "valid": 0, "graphs": len(here), "differing": {}, "first": {}, "configurations": 0,
               "in both": 0, "in both with the same workspace": 0}
     for name, ours in here.items():
@@ -272,7 +279,7 @@ def compared(device, here):
 
 
 def plans(sitting, seconds):
-    """Lane F. Compares the device's plans with the lists in the package, and with the plans of the device's own profile."""
+    """Compares the device's plans with the packed lists, and with a list for its own profile. The stage is in the lane FREE."""
     begin = time.monotonic()
     told = ask("plans", 0.4 * seconds)
     left = lambda: max(seconds - (time.monotonic() - begin) - 2, 2)
@@ -292,7 +299,7 @@ def plans(sitting, seconds):
 
 
 def own_list(seconds):
-    """Returns the device's profile as cuDNN tells it, and the list of plans for it; or the reason why not, and None."""
+    """Returns the device's profile, as cuDNN describes it, and the list of plans for that profile; or a reason, and None."""
     stand_in = [machine.UCUDNN, "run", "--host", "--off", "--"] if machine.HOST else []
     with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
         code, errors = start([*stand_in, PROFILER], pathlib.Path(file.name), 0.3 * seconds)
@@ -309,7 +316,7 @@ def own_list(seconds):
 
 
 def legacy(sitting, seconds):
-    """Lane F. Records what the legacy API answers for the built-in networks' layers."""
+    """Records the legacy API's answers for the layers of the built-in networks. The stage is in the lane FREE."""
     told = ask("legacy", min(LEGACY_SECONDS, seconds))
     left = told.other("first left out")
     if left and left.split()[0] in FIRST_NETWORKS:
@@ -322,7 +329,7 @@ def legacy(sitting, seconds):
 
 
 def kernels(sitting, seconds):
-    """Lane F. Records the kernels of each plan of heuristics A."""
+    """Records the CUDA kernels of each plan of heuristics mode A. The stage is in the lane FREE."""
     told = ask("kernels", seconds)
     rows = [row for case in told.cases.values() for row in case.get("plans", [])]
     failed = [row["failed"] for row in rows if "failed" in row]
@@ -358,7 +365,8 @@ def launches(sitting, seconds):
 
 
 def sweep(sitting, seconds):
-    """Times pieces of m images, hot and cold, in milliseconds for the whole batch, the best of the rounds."""
+    """Times a batch in pieces of m images, hot and cold. Figures are milliseconds for the whole batch, the least of all
+    rounds."""
     told = ask("sweep", seconds)
     best = lambda times: min(times) if isinstance(times, list) else times
     figures = {"l2_bytes": told.other("l2_bytes")}
@@ -389,7 +397,7 @@ def tiles(sitting, seconds):
 
 
 def repeat(sitting, seconds, when):
-    """Times one kernel 50 times; `when` is the point of the sitting."""
+    """Times one kernel 50 times; `when` says at which point of the sitting, so that drift shows."""
     told = ask("repeat", seconds)
     times = [time for case in told.cases.values() for time in case.get("event_ms", [])]
     figures = {"median_ms": statistics.median(times), "min_ms": min(times), "max_ms": max(times)} if times else {}
@@ -397,7 +405,7 @@ def repeat(sitting, seconds, when):
 
 
 def ceilings(sitting, seconds):
-    """Times copies on the device, and products of matrices in PyTorch."""
+    """Times copies within the device's memory, and products of matrices in PyTorch."""
     begin = time.monotonic()
     told = ask("copy", 0.4 * seconds)
     figures = {"copy_gb_per_s": told.cases.get("copy", {}).get("gb_per_s")}
@@ -418,7 +426,7 @@ def ceilings(sitting, seconds):
 
 @functools.cache
 def warm_up():
-    """Runs half a second of convolutions, once a stage, so that the device has the clocks of work."""
+    """Runs convolutions for half a second, once in a process, so that the GPU raises its clocks."""
     if not machine.HOST:
         ask("repeat", 10)
 
@@ -431,7 +439,7 @@ def gemm(size, device):
     for name, dtype in (("bf16", torch.bfloat16), ("tf32", torch.float32)):
         a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
         rounds = []
-        for phase_seconds in (GEMM_SECONDS, GEMM_SECONDS):  # the first phase warms up
+        for phase_seconds in (GEMM_SECONDS, GEMM_SECONDS):  # the first phase only warms up
             rounds, begin = [], time.monotonic()
             while time.monotonic() - begin < phase_seconds or len(rounds) < 2:
                 wait()

@@ -10,9 +10,9 @@
 namespace ucudnn::facts {
 namespace {
 
-constexpr int kBroken = 3;  // exit code: nothing more can run in this process
+constexpr int kBroken = 3;  // the exit code if no other case can run in this process
 constexpr double kWarmUpMs = 500;
-constexpr size_t kBlockElements = 4194301;  // a prime
+constexpr size_t kBlockElements = 4194301;  // a prime number, so that rows differ
 
 uint32_t Random(uint32_t seed, uint32_t index) {
   uint32_t bits = index * 0x9e3779b9u + seed * 0x85ebca6bu;
@@ -21,7 +21,8 @@ uint32_t Random(uint32_t seed, uint32_t index) {
   return bits ^ bits >> 16;
 }
 
-// Narrows normal numbers and zero only.
+// Converts a float to bfloat16 or fp16 by cutting off digits. REQUIRES: `value` is zero or within
+// the type's range; subnormal fp16 results become 0.
 uint16_t Narrow(DataType type, float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
@@ -32,7 +33,7 @@ uint16_t Narrow(DataType type, float value) {
                                (bits >> 13 & 0x3ff));
 }
 
-// Rounds to a tenth of a microsecond: no clock here is finer, and results stay short.
+// Rounds to a tenth of a microsecond, since no clock here is finer, and the output stays short.
 double Rounded(double ms) { return std::round(ms * 1e4) / 1e4; }
 
 float Value(Filling filling, uint32_t random) {
@@ -83,7 +84,7 @@ void Cases::Run(const std::string& name, const std::function<Json()>& work) {
     line["failed"] = failure.what();
   }
   Print(line);
-  // Errors that stay with the context would fail all later cases.
+  // After an error that remains in the context, all later cases would fail.
   int devices = 0;
   if (!line.contains("failed") || cudaGetDeviceCount(&devices) != cudaSuccess) return;
   const cudaError_t error = cudaDeviceSynchronize();

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kCaptureBytes = size_t{4} << 30;
 constexpr const char* kNodeTypes[] = {"kernel", "memcpy", "memset", "host", "graph", "empty"};
 
-// Functions that read a graph; each is null where the driver lacks it.
+// Driver functions that read a graph. A function that the driver lacks is null.
 struct Reader {
   decltype(&::cuGraphGetNodes) nodes = nullptr;
   decltype(&::cuGraphNodeGetType) type = nullptr;
@@ -52,7 +52,7 @@ std::string NameOf(const Reader& reader, const CUDA_KERNEL_NODE_PARAMS& node) {
 
 struct Found {
   std::map<std::string, int> counts;
-  Json kernels = Json::array();  // [name, grid, block, dynamic shared memory in bytes]
+  Json kernels = Json::array();  // each is [name, grid, block, bytes of dynamic shared memory]
   std::string lacks;
 };
 
@@ -92,7 +92,7 @@ void Read(const Reader& reader, CUgraph graph, Found& found) {
   }
 }
 
-// Returns the graph of one execution, or null if the plan cannot be captured.
+// Captures one execution of the plan. Returns its graph, or null if the plan cannot be captured.
 cudaGraph_t Captured(const Device& device, const Plan& plan, const cudnn::BackendDescriptor& pack) {
   Check(cudaStreamBeginCapture(device.stream(), cudaStreamCaptureModeRelaxed),
         "cudaStreamBeginCapture");

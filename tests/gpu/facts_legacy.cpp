@@ -23,13 +23,13 @@ constexpr int kBatches[] = {1, 16, 64, 256};
 constexpr const char* kFirst[] = {"alexnet", "resnet50", "vgg16", "unet"};
 constexpr const char* kMathNames[] = {"default", "tensor op", "tensor op with conversion", "fma"};
 
-// A layer of one image, and the network in which it was met first.
+// A layer for one image; `name` has the first network that contains it.
 struct Met {
   std::string name;
   ConvolutionProblem problem;
 };
 
-// Returns every distinct layer of the built-in networks; those that matter most come first.
+// Returns each distinct layer of the built-in networks, those of kFirst first.
 std::vector<Met> Layers() {
   std::vector<std::string> names(std::begin(kFirst), std::end(kFirst));
   for (const std::string& name : planner::NetworkNames()) {
@@ -53,10 +53,10 @@ std::vector<Met> Layers() {
 
 constexpr int kAlgorithms[] = {CUDNN_CONVOLUTION_FWD_ALGO_COUNT,
                                CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
-                               CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT};  // by operation
+                               CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT};  // indexed by Operation
 
-// Returns what Get…_v7 lists, each with math type, bytes and determinism, or its status; and the
-// bytes of each algorithm, or the negative status.
+// Returns the algorithms that Get…_v7 lists, each with math type, bytes and determinism, or with
+// its status. Also returns for each algorithm the bytes of …WorkspaceSize, or its negated status.
 Json Asked(cudnnHandle_t handle, const ConvolutionProblem& problem) {
   cudnn::OwnedDescriptors owned(Linked());
   Check(owned.Create(problem));
@@ -82,7 +82,7 @@ Json Asked(cudnnHandle_t handle, const ConvolutionProblem& problem) {
   return {answers, sizes};
 }
 
-// Asks for one operation of one layer in one type and layout, at all batches and math types.
+// Asks about one operation of one layer in one type and layout, with all batches and math types.
 Json Unit(cudnnHandle_t handle, const Met& layer, Operation operation, DataType type, Layout layout,
           bool tiny) {
   ConvolutionProblem problem = layer.problem;

@@ -11,16 +11,17 @@ namespace ucudnn::facts {
 namespace {
 
 constexpr int kMostConfigurations = 256, kMostKnobs = 64;
-constexpr size_t kBoundary = 256;  // tensors begin at its multiples, as cudaMalloc's do
+constexpr size_t kBoundary =
+    256;  // tensors begin at multiples of this, as memory of cudaMalloc does
 
 struct Shape {
   const char* name;
   int n, c, k, groups;
   Spatial x, w, pad, stride;
-  bool fused = false;  // bias and ReLU after the forward convolution
+  bool fused = false;  // whether bias and ReLU follow the forward convolution
   int dilation = 1;
 };
-// Each shape gives three graphs, one for every operation.
+// Each shape gives three graphs, one for each operation.
 constexpr Shape kShapes[] = {
     {"alexnet conv1", 256, 3, 64, 1, {1, 224, 224}, {1, 11, 11}, {0, 2, 2}, {1, 4, 4}},
     {"alexnet conv2", 256, 64, 192, 1, {1, 27, 27}, {1, 5, 5}, {0, 2, 2}, {1, 1, 1}},
@@ -54,7 +55,7 @@ Shape Tiny(Shape shape) {
   return shape;
 }
 
-// Makes a device from the profile in the file, which the library accepts in place of a real one.
+// Makes a device descriptor from the profile in a file. cuDNN accepts it in place of a real device.
 cudnn::BackendDescriptor Described(const std::string& path) {
   std::ifstream file(path);
   const std::string json(std::istreambuf_iterator<char>(file), {});
@@ -67,7 +68,8 @@ cudnn::BackendDescriptor Described(const std::string& path) {
   return profile;
 }
 
-// Fills new descriptors with those that `from` holds as attribute `name`.
+// Returns the descriptors in attribute `name` of `from`, at most `most`, as new descriptors of
+// `type`.
 std::vector<cudnn::BackendDescriptor> Parts(cudnnBackendDescriptor_t from,
                                             cudnnBackendAttributeName_t name,
                                             cudnnBackendDescriptorType_t type, int most) {
@@ -112,7 +114,8 @@ void ReadChoices(Configuration& configuration) {
   std::sort(configuration.knobs.begin(), configuration.knobs.end());
 }
 
-// Returns one row: the configuration, its notes, and its workspace or why it has no plan.
+// Returns a row of the output: the configuration, its notes, and its workspace, or the reason why
+// it has no plan. `json` gets the plan's JSON unless it is null.
 Json Row(const cudnn::PlanDevice& device, const Configuration& configuration, std::string* json) {
   Json row = configuration.Described();
   const cudnn::EngineNotes notes =

@@ -1,4 +1,5 @@
-// Named graphs, the engine configurations that heuristics give for them, and plans that run.
+// Makes named graphs, finds the engine configurations that heuristics give for them, and makes
+// plans of these.
 #pragma once
 
 #include <memory>
@@ -12,8 +13,8 @@
 
 namespace ucudnn::facts {
 
-// The device for which plans are made: the first one or, with --profile, a described one, on which
-// nothing runs.
+// The device for which plans are made: device 0 or, with --profile, a described one, on which
+// nothing can run (`present` is then null).
 struct Target {
   explicit Target(const Options& options);
 
@@ -28,14 +29,14 @@ struct NamedGraph {
   test::GraphOptions options;
 
   test::Graph Build(const cudnn::PlanDevice& device) const;
-  // Returns the bytes that x, w, y and the fused operands take together.
+  // Returns the bytes of x, w, y and the fused operands together.
   size_t TensorBytes() const;
 };
 
-// Returns sixty graphs; with `tiny` they have the same names and kinds, but are small.
+// Returns 60 graphs. With `tiny` they have the same names and kinds, but are small.
 std::vector<NamedGraph> NamedGraphs(bool tiny);
 
-// An engine with its knobs (number and value, by rising number).
+// An engine with the choices of its knobs, in the order of the knobs' numbers.
 struct Configuration {
   cudnn::BackendDescriptor descriptor;
   int64_t engine = -1;
@@ -45,7 +46,7 @@ struct Configuration {
   Json Described() const;
 };
 
-// Returns the heuristics' configurations, the best first.
+// Returns the configurations that heuristics give, the best one first.
 std::vector<Configuration> Configurations(cudnnBackendDescriptor_t graph,
                                           const cudnn::PlanDevice& device,
                                           cudnnBackendHeurMode_t mode);
@@ -53,25 +54,25 @@ std::vector<Configuration> Configurations(cudnnBackendDescriptor_t graph,
 struct Plan {
   cudnn::BackendDescriptor descriptor;
   size_t workspace_bytes = 0;
-  Json described;  // engine, knobs and workspace_bytes
+  Json described;  // has "engine", "knobs" and "workspace_bytes"
   int64_t engine = -1;
   test::Graph::Knobs knobs;
 };
 
-// Throws if the library refuses the configuration.
+// Makes a plan of a configuration. Throws if cuDNN refuses it.
 Plan Finalized(const cudnn::PlanDevice& device, const Configuration& configuration);
-// Returns the first plan of heuristics A, then of the fallback, that can be built; if `engine` is
-// given, the first of that engine.
+// Returns the first plan that can be built of the configurations of heuristics A and then of the
+// fallback; with `engine`, only configurations of that engine count.
 constexpr int64_t kAnyEngine = -1;
 Plan FirstPlan(cudnnBackendDescriptor_t graph, const cudnn::PlanDevice& device,
                int64_t engine = kAnyEngine);
 
-// The tensors that a plan reads and writes, and their places. It must outlive its variant packs.
+// The unique ids of a plan's tensors and their addresses. REQUIRES: outlives its variant packs.
 struct Operands {
   std::vector<int64_t> uids;
   std::vector<void*> pointers;
 };
-// Places the graph's tensors one after the other from `begin` on.
+// Assigns addresses to the graph's tensors, one after the other from `begin` on.
 Operands Placed(const NamedGraph& graph, char* begin);
 cudnn::BackendDescriptor Pack(const Operands& operands, void* workspace);
 void Execute(const Device& device, const Plan& plan, const cudnn::BackendDescriptor& pack);

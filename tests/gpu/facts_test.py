@@ -1,5 +1,5 @@
-"""Tests what facts.py makes of lists and of programs that crash, hang or say nothing, its lists for described devices, from the
-real cuDNN, and all of its stages on the CPU stand-in. Needs no GPU."""
+"""Tests facts.py without a GPU: comparisons of lists, programs that crash, hang or print nothing, lists for described devices
+from the real cuDNN, and all stages on the CPU stand-in."""
 
 import copy
 import gzip
@@ -11,7 +11,7 @@ import types
 import unittest
 import unittest.mock
 
-os.environ["UCUDNN_GPU_TEST_HOST"] = "1"  # before `machine` reads it
+os.environ["UCUDNN_GPU_TEST_HOST"] = "1"  # must be set before `machine` is imported
 import facts  # noqa: E402
 import machine  # noqa: E402
 import versions  # noqa: E402
@@ -23,7 +23,7 @@ GRAPHS = {"a": GRAPH, "b": GRAPH}
 
 
 def copied():
-    return json.loads(json.dumps(GRAPHS))  # shares no part with GRAPHS
+    return json.loads(json.dumps(GRAPHS))  # a deep copy: parts of GRAPHS are the same object
 
 
 def changed(**values):
@@ -94,7 +94,7 @@ class Folder(unittest.TestCase):
 
 
 class Programs(Folder):
-    """Runs facts.py with a program of the test's own in place of facts.cpp."""
+    """Runs facts.py with a shell script in place of facts.cpp."""
 
     def outcome(self, script, seconds=20):
         program = self.folder / "program"
@@ -152,7 +152,7 @@ class Lists(Folder):
 
 
 class StandIn(Folder):
-    """Runs every stage at tiny sizes. Their times are a CPU's."""
+    """Runs every stage with tiny sizes on the stand-in."""
 
     def test_plans_are_compared_with_lists(self):
         lists = self.folder / "lists"

@@ -1,4 +1,5 @@
-// Runs a 3x3 convolution that keeps the size of one large bf16 image, whole and in parts along h.
+// Times a 3x3 convolution of one large bf16 image, whole and in parts along h. The result has the
+// image's size.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -15,14 +16,14 @@ namespace ucudnn::facts {
 namespace {
 
 constexpr int kTileRounds = 5, kLongRounds = 3;
-constexpr double kLongMs = 700;          // a whole image that takes longer runs once
-constexpr int64_t kEstimated = 64;       // one of so many parts tells a whole image's time
+constexpr double kLongMs = 700;          // a case that takes longer runs only once
+constexpr int64_t kEstimated = 64;       // the whole image's time is estimated from one of 64 parts
 constexpr double kMostWholeMs = 12000;   // a whole image that would take longer does not run
-constexpr uint16_t kUnwritten = 0xffff;  // a NaN
-constexpr size_t kWidth = 2;             // bytes of an element
+constexpr uint16_t kUnwritten = 0xffff;  // a NaN that marks elements of y which are not written
+constexpr size_t kWidth = 2;             // the bytes of an element
 
-// The y rows [first, first + rows) of an image, and the x rows that they read: `pre` and `post`
-// rows of padding replace those outside the image.
+// A part of an image: the rows [first, first + rows) of y, and the x_rows rows of x from x_first on
+// that they read. `pre` and `post` rows of padding replace rows outside the image.
 struct Part {
   int64_t first = 0, rows = 0, x_first = 0, x_rows = 0, pre = 0, post = 0;
   bool operator==(const Part&) const = default;
@@ -46,12 +47,12 @@ std::vector<Part> Cut(int64_t size, int64_t parts) {
 struct Picture {
   int64_t channels, size;
   Layout layout;
-  bool packs;  // parts are copied to packed tensors, since their channels lie too far apart for
-               // views
+  // Whether parts are copied to packed tensors, because their channels are too far apart for views.
+  bool packs;
 
   size_t Elements() const { return static_cast<size_t>(channels * size * size); }
-  // Returns the strides of a part of `rows` rows that lies in an image of `height` rows. That of n
-  // is the span of these rows, since with a span of 2^31 elements or more only engine 0 is left.
+  // Returns the strides of a part of `rows` rows in an image of `height` rows. The stride of n is
+  // only the span of the part, because with 2^31 elements or more cuDNN offers only engine 0.
   Strides StridesOf(int64_t rows, int64_t height) const {
     const bool last = layout == Layout::kNhwc;
     const int64_t c = last ? 1 : height * size, h = last ? size * channels : size;
@@ -65,7 +66,7 @@ struct Picture {
   }
 };
 
-// Returns the plan of the first configuration that the library builds.
+// Returns the first plan that cuDNN builds for a part.
 Plan PlanOf(const cudnn::PlanDevice& device, const Picture& picture, const Part& part, bool packed,
             int64_t engine = kAnyEngine) {
   const auto c = static_cast<int>(picture.channels), size = static_cast<int>(picture.size);
@@ -86,8 +87,8 @@ Plan PlanOf(const cudnn::PlanDevice& device, const Picture& picture, const Part&
 
 float Widened(uint16_t bits) { return __bfloat162float(std::bit_cast<__nv_bfloat16>(bits)); }
 
-// Returns "equal", "equal when rounded" (for engines with intermediate rounding), or how many
-// differ.
+// Returns "equal", "equal when rounded" (as for engines with intermediate rounding), or how many
+// elements differ.
 std::string Compared(const std::vector<uint16_t>& a, const std::vector<uint16_t>& b) {
   if (a == b) return "equal";
   size_t different = 0;
@@ -98,7 +99,7 @@ std::string Compared(const std::vector<uint16_t>& a, const std::vector<uint16_t>
   return std::to_string(different) + " of " + std::to_string(a.size()) + " DIFFER";
 }
 
-// Parts with the same padding and as many rows share a plan.
+// Parts with the same padding and number of rows share a plan.
 using Kind = std::array<int64_t, 3>;
 Kind KindOf(const Part& part) { return {part.pre, part.post, part.rows}; }
 std::map<Kind, Plan> PlansOf(const cudnn::PlanDevice& device, const Picture& picture,
@@ -120,7 +121,7 @@ Json Described(const std::map<Kind, Plan>& plans) {
   return described;
 }
 
-// One way to compute the picture: its parts' plans and where they run.
+// One division of the picture: its parts, their plans and their memory.
 class Way {
  public:
   Way(const Device& device, const Picture& picture, int64_t parts, char* x, char* w, char* y)
@@ -161,7 +162,7 @@ class Way {
   const std::map<Kind, Plan>& plans() const { return plans_; }
 
  private:
-  // Returns the bytes from the image's beginning to the row's in the image's first channel.
+  // Returns the offset of a row in the image's first channel, in bytes.
   size_t Offset(int64_t row) const {
     return static_cast<size_t>(row * picture_.StridesOf(1, picture_.size)[3]) * kWidth;
   }
@@ -196,8 +197,10 @@ class Bench {
         w_(FilterElements() * kWidth),
         y_(picture.Elements() * kWidth) {}
 
-  // The whole image runs first, and again in turn with each division. If it is too slow for that,
-  // it runs last, and once.
+  // Runs the picture in `parts` parts once on whole numbers, and compares the result with that of
+  // the first case. A case that takes at most kLongMs is timed after that, by turns with the whole
+  // image if the picture does not pack. The whole image of a picture that packs runs only as a case
+  // of its own, and only if its estimated time is at most kMostWholeMs.
   Json Parts(int64_t parts) {
     const Way way(device_, picture_, parts, x_.at(0), w_.at(0), y_.at(0));
     Json told = {{"parts", parts}, {"packed", way.packs()}, {"plans", Described(way.plans())}};
@@ -242,7 +245,7 @@ class Bench {
   }
 
  private:
-  // Estimates the engine's time for the whole image from its time for some rows.
+  // Estimates the engine's time for the whole image from its time for one of kEstimated parts.
   double EstimatedMs(int64_t engine) const {
     const Part part = Cut(picture_.size, kEstimated)[1];
     const Plan plan = PlanOf({device_.handle(), nullptr}, picture_, part, true, engine);
@@ -250,7 +253,7 @@ class Bench {
     const auto pack = Pack(
         {{test::kUidX, test::kUidW, test::kUidY}, {x_.get(), w_.get(), y_.get()}}, workspace.get());
     const auto run = [&] { Execute(device_, plan, pack); };
-    device_.EventMs(run);  // loads the kernel
+    device_.EventMs(run);  // loads the kernel, which is not to be timed
     return kEstimated * device_.EventMs(run);
   }
   size_t FilterElements() const {
@@ -260,7 +263,7 @@ class Bench {
     Fill(x_.get(), picture_.Elements(), DataType::kBfloat16, filling, 1);
     Fill(w_.get(), FilterElements(), DataType::kBfloat16, filling, 2);
   }
-  // Returns all of y, or three of its channels if it is too large.
+  // Returns all of y, or only three of its channels if the picture packs.
   std::vector<uint16_t> Result() const {
     const auto image = static_cast<size_t>(picture_.size * picture_.size);
     const auto last = static_cast<size_t>(picture_.channels - 1);

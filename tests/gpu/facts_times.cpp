@@ -14,7 +14,7 @@ constexpr int kPlans = 20, kLaunches = 10, kSweepRounds = 3, kRepeats = 50;
 
 size_t RoomBytes(const Options& options) { return options.tiny ? kTinyArenaBytes : kLaunchBytes; }
 
-// Returns a 3x3 convolution that keeps the image's size.
+// Returns a graph of a 3x3 convolution whose result has the image's size.
 NamedGraph Same(int n, int channels, int size, DataType type, Layout layout) {
   NamedGraph graph;
   graph.problem = test::ProblemWith(
@@ -31,13 +31,13 @@ void FillOperands(const NamedGraph& graph, const Operands& operands) {
        2);
 }
 
-// The runs that make up a batch: one plan, and the place of its images in each run.
+// The runs that compute a batch: one plan, and a variant pack for the images of each run.
 struct Pieces {
   Plan plan;
   std::vector<cudnn::BackendDescriptor> packs;
 };
 
-// Runs a batch of `whole` in pieces of m images.
+// Times the batch `whole` in pieces of m images.
 class Sweeper {
  public:
   Sweeper(const Options& options, const Device& device, const NamedGraph& whole)
@@ -59,7 +59,7 @@ class Sweeper {
     const test::Graph piece = graph.Build(of());
     Json told;
     told["first"] = Timed(FirstPlan(piece.get(), of()), graph.problem);
-    // This plan has the engine of the whole batch, with its knobs.
+    // This plan has the engine and knobs of the whole batch's plan.
     Plan same;
     if (auto built = piece.Plan(static_cast<int>(plan_->engine), plan_->knobs)) {
       same.workspace_bytes = Take(cudnn::PlanWorkspace(Linked(), built->get()));
@@ -75,8 +75,8 @@ class Sweeper {
  private:
   cudnn::PlanDevice of() const { return {device_.handle(), nullptr}; }
 
-  // Hot runs have the same images each time; cold ones each have their own, in turn. Times are
-  // milliseconds for all images.
+  // Times hot runs, which all read the same images, and cold runs, each of which reads different
+  // images. Times are milliseconds for the whole batch.
   Json Timed(Plan plan, const ConvolutionProblem& problem) {
     if (plan.workspace_bytes > workspace_bytes_) {
       workspace_.reset();
@@ -109,7 +109,7 @@ class Sweeper {
     return told;
   }
 
-  // Runs the cold runs as launches of one CUDA graph, which hides the host's cost of enqueueing.
+  // Times the cold runs as one CUDA graph, so that the host's time for enqueueing does not count.
   Json Replayed(const std::function<void()>& enqueue) {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t exec = nullptr;
@@ -133,7 +133,7 @@ class Sweeper {
     for (int round = 0; round < kSweepRounds + 1; ++round) {
       const double ms = device_.EventMs(
           [&] { Check(cudaGraphLaunch(exec, device_.stream()), "cudaGraphLaunch"); });
-      if (round > 0) times.push_back(ms);  // the first round uploads the graph
+      if (round > 0) times.push_back(ms);  // the first launch also uploads the graph
     }
     cudaGraphExecDestroy(exec);
     return times;
@@ -159,8 +159,8 @@ void Launches(const Options& options) {
   Cases cases(options);
   const std::vector<NamedGraph> graphs = NamedGraphs(options.tiny);
   for (int i = 0; i < kPlans; ++i) {
-    // Each shape has one graph here. The last shape is too large, so the first one has a second
-    // graph.
+    // Takes one graph of each shape but the last, which is too large, and a second graph of the
+    // first.
     const NamedGraph& named = graphs[i < kPlans - 1 ? 3 * i + i % 3 : 1];
     cases.Run(named.name, [&]() -> Json {
       const size_t tensors = named.TensorBytes();
@@ -198,7 +198,7 @@ void Sweep(const Options& options) {
   for (const NamedGraph& whole :
        {Same(n, channels, size, DataType::kFloat, Layout::kNchw),
         Same(n, channels, 2 * size, DataType::kBfloat16, Layout::kNchw)}) {
-    std::optional<Sweeper> sweeper;  // made in the first case, so that a failure is that case's
+    std::optional<Sweeper> sweeper;  // is made inside the first case, which reports a failure
     for (int m = n; m >= 1; m /= 2) {
       cases.Run(whole.name + " in pieces of " + std::to_string(m), [&] {
         if (!sweeper) sweeper.emplace(options, device, whole);

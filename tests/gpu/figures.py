@@ -1,5 +1,6 @@
-"""What tools/gpu-check measures and records beside the tests. Every function takes the seconds that it may take and returns
-figures for the JSON; files go into `scratch` or `results`. Failures are machine.Failed."""
+"""Stages of tools/gpu-check that measure and record figures. Each function takes the sitting and the seconds that it may last,
+returns figures for the JSON, and raises machine.Failed if it fails. Files are written to the sitting's `scratch` or
+`output`."""
 
 import gzip
 import json
@@ -17,7 +18,7 @@ import versions
 
 LIMITS_MIB = (8, 64, 512)
 TRACED = {"graph": {}, "legacy": {"TORCH_CUDNN_V8_API_DISABLED": "1"}}
-TRACED_LINES = 4000  # the whole of a benchmark run is long and says nothing new
+TRACED_LINES = 4000  # later lines of a trace only repeat earlier ones
 
 
 class Skipped(Exception):
@@ -48,7 +49,7 @@ def bench(options, store, seconds, policy="powerOfTwo"):
 
 
 def summary(report):
-    """Returns sums over the kernels for which both ways fit the limit."""
+    """Returns sums over the kernels that fit the limit both undivided and divided."""
     kernels = report["kernels"]
     both = [kernel for kernel in kernels if kernel["undivided"] and kernel["divided"]]
     return {"kernels": len(kernels), "compared": len(both),
@@ -63,25 +64,25 @@ def network_options(name, batch):
 
 
 def planned(options, store, policy, *within):
-    """Returns what `ucudnn workspace` finds in the store; nothing is measured."""
+    """Returns the time and workspace that `ucudnn workspace` plans from the store; nothing is measured."""
     words = [machine.UCUDNN, "workspace", *options, "--policy", policy, "--db", store, "--json", *within]
     code, output, errors = machine.call(words, machine.environment(), 60)
     if code != 0:
-        return {"refused": errors.strip()}  # the message about what does not fit
+        return {"refused": errors.strip()}  # the message says what does not fit
     plan = json.loads(output)
     return {"total_ms": plan["total_time_ms"], "total_workspace_bytes": plan["total_workspace_bytes"]}
 
 
 def divisions(options, store, policy, mib, kernels):
-    """Divides one budget (WD), as large as the limits of all kernels together: each kernel has a segment of its own, as in the
-    paper, or one after another uses the same."""
+    """Plans one budget of `mib` for each of `kernels` kernels (Workspace Division), with disjoint segments, as in the paper,
+    and with one shared segment."""
     budget = ["--total-workspace", f"{mib * kernels}MiB"]
     return {division: planned(options, store, policy, *budget, "--division", division) for division in ("disjoint", "shared")}
 
 
 def network(sitting, seconds, name, batch):
-    """Measures every engine of every convolution at powers of two, and at the sizes that policy auto looks at, into the store.
-    Returns what division gains at some limits: `undivided_ms` of each summary is policy undivided."""
+    """Measures every engine of every convolution of a network into the store: at powers of two, and at the sizes of policy
+    auto. Returns summaries for some limits, whose `undivided_ms` is the time without division."""
     deadline, store = time.monotonic() + seconds, sitting.store
     left = lambda: max(deadline - time.monotonic(), 1)
     options = network_options(name, batch)
@@ -96,8 +97,8 @@ def network(sitting, seconds, name, batch):
 
 
 def l2(sitting, seconds):
-    """Measures whether micro-batches whose workspace fits the L2 cache beat the undivided kernel without any limit: what all
-    sizes show, and what policy auto finds of it. Each policy measures into a store of its own."""
+    """Measures, without any limit, whether micro-batches whose workspace fits the L2 cache are faster than the undivided
+    kernel. Policies all and auto measure into separate stores, so that they show how much of the gain auto finds."""
     deadline, figures, path = time.monotonic() + seconds, {}, machine.FOLDER / "l2-layers.csv"
     options = ["--layers", path] + (["--batch", "2", "--ops", "forward"] if machine.HOST else [])
     if machine.HOST:
@@ -117,7 +118,7 @@ def l2(sitting, seconds):
 
 
 def engines_of_layers(sitting, seconds):
-    """Measures every engine of twenty layers at powers of two into the store, from which `export` writes them."""
+    """Measures every engine of twenty layers at powers of two into the store, which export() writes to a file later."""
     path = sitting.scratch / "layers.csv"
     rows = (machine.FOLDER / "l2-layers.csv").read_text().splitlines(keepends=True)
     path.write_text("".join(rows[:2] if machine.HOST else rows[:21]))
@@ -126,7 +127,7 @@ def engines_of_layers(sitting, seconds):
 
 
 def cliff(sitting, seconds):
-    """Compares AlexNet's kernels in their best engine's workspace with those in one byte less."""
+    """Compares AlexNet's kernels within their best engine's workspace and within one byte less."""
     options = ["--net", "alexnet", "--batch", "1" if machine.HOST else "256", "--cliff"]
     if machine.HOST:
         options += ["--ops", "forward"]
@@ -135,8 +136,8 @@ def cliff(sitting, seconds):
 
 
 def table(sitting, seconds):
-    """Measures every micro-batch size of AlexNet, for tests/bench/auto_policy_figures and the tables of tests/unit/planning,
-    and what policy all makes of them."""
+    """Measures every micro-batch size of AlexNet, for tests/bench/auto_policy_figures and the tables of tests/unit/planning.
+    Returns what policy all plans from these measurements."""
     batch, store = "2" if machine.HOST else "256", sitting.scratch / "all.db"
     path, rows = sitting.output / f"{sitting.slug}-alexnet.csv", sitting.scratch / "alexnet.csv"
     words = [machine.ROOT / "tests/bench/record-table", *([] if machine.HOST else ["--gpu"]), "--db", store, machine.UCUDNN]
@@ -153,8 +154,8 @@ def table(sitting, seconds):
 
 
 def sanitizer(sitting, seconds):
-    """Runs compute-sanitizer's memcheck and initcheck over the differential program, divided. If the real run has errors of its
-    own (cuDNN's), only further ones count."""
+    """Runs compute-sanitizer's memcheck and initcheck on convolution_cases with divided kernels. Errors that cuDNN has without
+    ucudnn do not count."""
     tool = shutil.which("compute-sanitizer") or next(iter(sorted(pathlib.Path("/usr/local").glob(
         "cuda*/bin/compute-sanitizer"))), None)
     if machine.HOST or not tool:
@@ -182,7 +183,7 @@ def measurements_of(sitting):
 
 
 def export(sitting, seconds):
-    """Writes the store's rows as compressed CSV beside the results: what stages measured while nothing else ran."""
+    """Writes the rows of the sitting's store as compressed CSV to its output. They were measured while nothing else ran."""
     path, store = measurements_of(sitting), sitting.store
     if not pathlib.Path(store).exists():
         raise Skipped("nothing was measured")
@@ -190,12 +191,12 @@ def export(sitting, seconds):
         plain = pathlib.Path(folder, "measurements.csv")
         machine.run([machine.UCUDNN, "cache", "export", plain, "--db", store], machine.environment(), seconds)
         rows = plain.read_bytes()
-    machine.write_whole(path, gzip.compress(rows, mtime=0))  # equal rows make equal files
+    machine.write_whole(path, gzip.compress(rows, mtime=0))  # without a time, equal rows make equal files
     return {"file": path.name, "rows": rows.count(b"\n") - 1}
 
 
 def take_in(sitting, seconds):
-    """Reverses export()."""
+    """Imports the file that export() writes into the sitting's store."""
     path, store = measurements_of(sitting), sitting.store
     with tempfile.TemporaryDirectory() as folder:
         plain = pathlib.Path(folder, "measurements.csv")
@@ -205,7 +206,7 @@ def take_in(sitting, seconds):
 
 
 def benches(sitting, seconds):
-    """Runs Google Benchmark programs. Returns the counters that they print, by program and benchmark."""
+    """Runs Google Benchmark programs. Returns the numbers that they print, by program and benchmark."""
     deadline = time.monotonic() + seconds
     figures, failures = {}, []
     for name in ("forward_bench", "planned_bench", "graph_bench", "wr_bench"):
@@ -225,7 +226,7 @@ def benches(sitting, seconds):
 
 
 def torch_trace(sitting, seconds):
-    """Writes the cuDNN calls of tests/gpu/torch_steps.py on both of PyTorch's paths, with loops written once."""
+    """Writes the cuDNN calls of tests/gpu/torch_steps.py with both of PyTorch's cuDNN APIs; repeated calls are written once."""
     need("torch")
     if machine.HOST:
         raise Skipped("a CPU's PyTorch calls no cuDNN")

@@ -1,7 +1,7 @@
-// Prints what cudnnFind...Ex takes and leaves allocated: one line for each operation and mini-batch
-// with the device's free bytes before and after it, and the fewest that were seen meanwhile. Under
-// ucudnn that call measures, and measuring must give back all that it took; what remains is code
-// that cuDNN loaded. A leaked output or workspace is far larger than that.
+// Prints the device memory that cudnnFind...Ex takes and leaves allocated: for each operation and
+// mini-batch, a line with the free bytes before and after the call, and the fewest that were
+// observed during it. Under ucudnn the call measures, and must free all that it allocates; only
+// code that cuDNN loads remains, which is far smaller than an output or a workspace.
 //
 //   find_memory [LARGEST_BATCH [BATCHES]]
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace {
 
-using namespace ucudnn::gpu_tests;  // NOLINT: a program of one page
+using namespace ucudnn::gpu_tests;  // NOLINT: a short program
 
 size_t FreeBytes() {
   size_t free_bytes = 0, total_bytes = 0;
@@ -26,7 +26,7 @@ size_t FreeBytes() {
   return free_bytes;
 }
 
-// Observes the device's free memory from its construction on.
+// Observes the device's free memory from its construction on, until Stop() returns the least.
 class FreeWatch {
  public:
   explicit FreeWatch(size_t free_bytes) : fewest_(free_bytes) {}
@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   constexpr size_t kWorkspace = size_t{256} << 20;
   void* workspace = nullptr;
   Check(cudaMalloc(&workspace, kWorkspace), "cudaMalloc");
-  // The smaller batches come first, so that cuDNN's code is loaded when the largest runs.
+  // The smaller batches run first, so that cuDNN has loaded its code before the largest one.
   for (const int n : std::span(batches).last(count)) {
     for (const Operation operation : kOperations) {
       const Shape shape{"", n, 64, 55, 64, 3, 1, 1, 1};

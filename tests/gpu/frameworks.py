@@ -1,7 +1,6 @@
-"""Runs the programs of this machine's frameworks with and without ucudnn. A program knows nothing of ucudnn, takes `--device
-cpu` and prints JSON on its last line. In the dry run (machine.HOST) it runs on the CPU at small sizes, both times without
-ucudnn, since frameworks have kernels of their own that the stand-in cannot run. This tries out the programs and what
-compares them."""
+"""Runs programs of machine-learning frameworks with and without ucudnn. A program knows nothing of ucudnn, accepts `--device
+cpu`, and prints JSON on its last line. With machine.HOST, programs run on the CPU at small sizes, always without ucudnn,
+because the stand-in cannot run the frameworks' own kernels; that only tests the programs and the comparisons."""
 
 import json
 import pathlib
@@ -10,21 +9,21 @@ import sys
 import tempfile
 
 import machine
-from versions import VARIABLES, missing  # noqa: F401, which tests take from here
+from versions import VARIABLES, missing  # noqa: F401: tests use frameworks.missing
 
-# ucudnn may measure for so long: a kernel, the process. Later kernels run undivided, which `fallbacks` tells. A test has many
-# kernels, most of which shall be divided; the time that it may take (tools/gpu-check) allows for the whole of this.
+# ucudnn may measure for half a second for each kernel and 60 s in a process. Kernels after that run undivided, which the
+# report's `fallbacks` say. The time-outs of tools/gpu-check allow for these 60 s.
 TUNE = {"UCUDNN_TUNE_SECONDS": "0.5:60"}
-# These may keep a kernel undivided. Anything else in `fallbacks` is a fault: plans that are wrong, pieces that fail.
+# These causes in `fallbacks` are no faults. All others are, such as wrong plans or pieces that fail.
 EXPECTED_FALLBACKS = ("cannot be brought under the workspace limit", "cannot be measured", "left alone",
                       "not measured, so it cannot be brought under the workspace limit")
 
 
 def start(framework, program, words=(), options=None, **variables):
-    """Returns what `program` of this folder printed, and ucudnn's report: None without ucudnn (`options` None), in the dry run,
-    and where ucudnn saw no cuDNN convolution."""
-    # In releases without preload_dlls(), ONNX Runtime is the only one that does not find the libraries of NVIDIA's wheels
-    # itself.
+    """Runs `program` of this folder, under ucudnn unless `options` is None. Returns the JSON that it printed, and ucudnn's
+    report; the report is None without ucudnn, with machine.HOST, and if ucudnn saw no cuDNN convolution."""
+    # ONNX Runtime needs LD_LIBRARY_PATH, since releases without preload_dlls() do not find the libraries in NVIDIA's wheels.
+    # The other frameworks find them.
     environment = (machine.environment if framework == "onnxruntime" else machine.python_environment)(
         **VARIABLES[framework] | TUNE | variables)
     timeout = machine.seconds_left()
@@ -40,7 +39,7 @@ def start(framework, program, words=(), options=None, **variables):
 
 
 def both(framework, program, words=(), options=(), **variables):
-    """Runs the program without ucudnn, then under it with a store of its own. Returns two results and the report."""
+    """Runs a program without ucudnn, then under ucudnn with a new store. Returns both results and the report."""
     plain, _ = start(framework, program, words, None, **variables)
     with tempfile.TemporaryDirectory() as folder:
         options = ["--db", pathlib.Path(folder, "measurements.db"), *options]
@@ -49,17 +48,17 @@ def both(framework, program, words=(), options=(), **variables):
 
 
 def new_failures(plain, divided):
-    """Returns the outcomes, by name, of samples that passed before and do not any more."""
+    """Returns the outcomes, by name, of samples that are "ok" in `plain` and not in `divided`."""
     return {name: divided.get(name, "did not run") for name, outcome in plain.items()
             if outcome == "ok" and divided.get(name) != "ok"}
 
 
-FAILED = "failed: "  # program.outcome() begins failures so
+FAILED = "failed: "  # program.outcome() returns failures with this beginning
 
 
 def assert_equal_case(test, plain, divided):
-    """Expects that checksums of a case, or why there is none, are equal, and as whole numbers make them. What fails in the same
-    way without ucudnn is skipped. Call it in a subtest."""
+    """Expects that a case's checksums are equal, and are those of whole numbers. Skips a case that fails without ucudnn; if it
+    fails under ucudnn, too, the messages must agree except for numbers. REQUIRES: the caller is in a subtest."""
     if plain.startswith(FAILED):
         alike = lambda text: re.sub(r"0x[0-9a-f]+|[0-9]+", "N", text)
         if divided.startswith(FAILED):
@@ -70,7 +69,7 @@ def assert_equal_case(test, plain, divided):
 
 
 def assert_equal_cases(test, plain, divided):
-    """Checks all cases, each in a subtest; most of them must have a result."""
+    """Checks all cases, each in a subtest. Expects that fewer than half of them failed without ucudnn."""
     test.assertEqual(plain.keys(), divided.keys())
     failed = [result for result in plain.values() if result.startswith(FAILED)]
     test.assertLess(2 * len(failed), len(plain), failed)
@@ -80,13 +79,13 @@ def assert_equal_cases(test, plain, divided):
 
 
 def divided(report):
-    """Returns the kernels that ran in pieces. Calls that ran undivided anyway are counted by themselves."""
+    """Returns the kernels with a call that ran in pieces; `undivided_calls` of a kernel do not count."""
     return [kernel for kernel in report["kernels"]
             if machine.pieces(kernel) > 1 and kernel["calls"] > kernel.get("undivided_calls", 0)]
 
 
 def summary(report):
-    """Summarises a report for the results."""
+    """Returns those values of a report that are written to the results."""
     if report is None:
         return None
     return {"kernels": len(report["kernels"]), "divided": len(divided(report)), "measured": report["measured"],
@@ -96,13 +95,13 @@ def summary(report):
 
 
 def total_bytes(kernel):
-    """Returns a kernel's workspace, the program's and the library's together."""
+    """Returns a kernel's workspace: the program's and ucudnn's together."""
     return kernel["workspace_bytes"] + kernel["owned_workspace_bytes"]
 
 
 def assert_divided_within(test, report, limit, api):
-    """Expects that some kernel of `api` ran in pieces. Those in pieces keep to the limit, and so does every other unless the
-    report says why not; nothing went wrong inside."""
+    """Expects that a kernel of `api` ran in pieces, that kernels in pieces keep to the limit, that others keep to it unless the
+    report says why not, and that `fallbacks` has no fault."""
     if machine.HOST:
         test.skipTest("the dry run has no cuDNN")
     test.assertIsNotNone(report, "no cuDNN convolution was seen")

@@ -1,5 +1,6 @@
-"""The first stage of a sitting decides whether anything can be learned on this machine. It checks the driver, what `ucudnn
-doctor` finds, the device's profile, and the drop-in under a program that knows nothing of it, whose outputs must not change."""
+"""The first stage of a sitting, which decides whether other stages make sense on this machine. It checks the driver, the
+findings of `ucudnn doctor`, the device's profile, and that the drop-in does not change the outputs of a program that knows
+nothing of it."""
 
 import concurrent.futures
 import importlib.util
@@ -31,7 +32,7 @@ def gate(sitting, seconds):
                 found[name] = run.result()
             except figures.Skipped as reason:
                 found[name] = f"skipped: {reason}"
-            except (machine.Failed, OSError) as failure:  # OSError if a program is missing
+            except (machine.Failed, OSError) as failure:  # a missing program gives OSError
                 failures.append(f"{name}: {failure.args[0] if isinstance(failure, machine.Failed) else failure}")
     if not failures:
         failures = compared(found["real"], found["drop-in"])
@@ -42,7 +43,8 @@ def gate(sitting, seconds):
 
 
 def cases(seconds, *options):
-    """Returns the program's output without the algorithm, which may differ, and how many kernels ucudnn saw."""
+    """Runs convolution_cases. Returns the first two words of its lines (the case and its checksum), and the number of kernels
+    in ucudnn's report, or None."""
     environment = machine.environment(UCUDNN_TUNE="off")
     output, report = machine.under_ucudnn([*options], [PROGRAM, WORKSPACE_MIB, SHAPES], environment, seconds)
     return {"lines": [line.split()[:2] for line in output.strip().splitlines()],
@@ -50,7 +52,7 @@ def cases(seconds, *options):
 
 
 def compared(real, dropped_in):
-    """Returns why the two runs are not as they should be."""
+    """Returns reasons why the runs with and without the drop-in are not as they should be, or an empty list."""
     if not any(len(line) > 1 and line[1] != "unsupported" for line in real["lines"]):
         return ["cuDNN runs no convolution here, without ucudnn"]
     if not dropped_in["kernels"]:
@@ -68,7 +70,7 @@ def driver(seconds):
 
 
 def doctor(seconds):
-    """Returns what `ucudnn doctor` says of a program that it starts."""
+    """Returns what `ucudnn doctor` says about a program that it starts. Raises Failed if ucudnn does not work with it."""
     words = [machine.UCUDNN, "doctor", "--json", *(["--host"] if machine.HOST else []), "--", PROGRAM, "1", "1"]
     code, output, errors = machine.call(words, machine.environment(UCUDNN_TUNE="off"), seconds)
     try:
@@ -83,7 +85,7 @@ def doctor(seconds):
 
 
 def diagnostics():
-    """Returns, by command, what somebody who was not there asks first."""
+    """Returns the outputs of commands that help to find a fault later, by their names."""
     commands = {
         "nvidia-smi": ["nvidia-smi"], "doctor": [machine.UCUDNN, "doctor"], "ldd": ["ldd", PROGRAM],
         "cuDNN's bindings": ["env", "LD_DEBUG=libs", PROGRAM, "1", "1"],
@@ -96,7 +98,7 @@ def diagnostics():
 
 
 def told_by(words):
-    """Returns the beginning and the end of a command's output."""
+    """Returns a command's output; of a long one only the beginning and the end."""
     if not shutil.which(str(words[0])):
         return "not found"
     try:
@@ -108,18 +110,18 @@ def told_by(words):
     return text if len(text) <= 2 * half else f"{text[:half]}\n…\n{text[-half:]}"
 
 
-READING_SECONDS = 20  # then what waits for it begins, even if the disk is slow
+READING_SECONDS = 20  # stages that wait for page_cache() begin after this, even if the disk is slow
 
 
 def page_cache(sitting, seconds):
-    """Reads the libraries that every program here loads, so that the first of them does not wait for the disk."""
+    """Reads the libraries that the programs load, so that the first program does not wait for the disk."""
     deadline = time.monotonic() + min(READING_SECONDS, seconds)
     folders = [pathlib.Path(folder) for folder in machine.library_folders()]
     torch, nvidia = importlib.util.find_spec("torch"), importlib.util.find_spec("nvidia")
     folders += [pathlib.Path(folder, "lib") for folder in (torch.submodule_search_locations if torch else [])]
     folders += [path for root in (nvidia.submodule_search_locations if nvidia else []) for path in pathlib.Path(root).glob("*/lib")]
-    # Engines of cuDNN and torch's own libraries come first, since everything waits for them. A toolkit's come last, since
-    # wheels have most of the same.
+    # Libraries that almost every stage loads come first. Those of a CUDA toolkit come last, because wheels have most of them,
+    # too.
     first = ("cudnn", "torch", "cublas", "cudart", "nvrtc", "c10", "nccl")
     files = sorted({path.resolve() for folder in folders for path in folder.glob("*.so*") if path.is_file()}, key=lambda path: (
         nvidia is not None and path.is_relative_to("/usr/local"), not path.name.startswith(tuple(f"lib{name}" for name in first)),

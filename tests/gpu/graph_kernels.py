@@ -2,11 +2,11 @@
 
 import ctypes
 
-KERNEL_NODE = 0  # CU_GRAPH_NODE_TYPE_KERNEL
+KERNEL_NODE = 0  # the value of CU_GRAPH_NODE_TYPE_KERNEL
 
 
 class KernelNode(ctypes.Structure):
-    """CUDA_KERNEL_NODE_PARAMS_v2"""
+    """Has the layout of CUDA_KERNEL_NODE_PARAMS_v2."""
 
     _fields_ = [("function", ctypes.c_void_p), ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3),
                 ("shared_bytes", ctypes.c_uint), ("parameters", ctypes.c_void_p), ("extra", ctypes.c_void_p),
@@ -14,7 +14,7 @@ class KernelNode(ctypes.Structure):
 
 
 def launches(graph):
-    """Returns grid and block of each kernel of a cudaGraph_t, sorted."""
+    """Returns (grid, block) of each kernel in a cudaGraph_t, sorted."""
     cuda = ctypes.CDLL("libcuda.so.1")
 
     def ask(function, *arguments):

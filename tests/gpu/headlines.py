@@ -1,8 +1,8 @@
-"""Measures what ucudnn gains in whole calls: the figures that a reader wants first, each beside its baseline. Convolutions are
-executed by layer_calls.cpp, which knows nothing of ucudnn, in one process for each configuration. The processes take turns
-in rounds, so that changes of the machine affect all. Every function takes the sitting and the seconds it may take and
-returns figures for the JSON: `sentences` says each headline in one sentence, and `findings` what should not be so,
-predictions that execution does not confirm."""
+"""Measures what ucudnn gains in whole calls, the figures that readers want first, each beside its baseline. layer_calls.cpp,
+which knows nothing of ucudnn, executes convolutions, in one process for each configuration. The processes take turns in rounds,
+so that changes of the machine affect all of them. Each stage takes the sitting and the seconds that it may last, and returns
+figures for the JSON: `sentences` has each headline in one sentence, and `findings` the predictions that execution does not
+confirm."""
 
 import csv
 import json
@@ -19,35 +19,36 @@ from workers import MIB, Worker, close, in_turn, measured_at_once, within
 PROGRAM = machine.BUILD / "tests/gpu/bin/layer_calls"
 OPERATIONS = ("forward", "backward_data", "backward_filter")
 COLUMNS = ("n", "c", "h", "w", "k", "r", "s", "pad_h", "pad_w", "stride_h", "stride_w")
-# Operands change from call to call, over more than twice this cache. On the stand-in, where memory is short, it is small.
+# Consecutive calls use different operands, which together take more than twice this cache. By default the size is the device's
+# L2 cache; the stand-in's memory is short, so a small cache is given.
 CACHE = {"cache_bytes": 1 << 18} if machine.HOST else {}
-THREADS = {"OMP_NUM_THREADS": "1"} if machine.HOST else {}  # others use the CPU, too
+THREADS = {"OMP_NUM_THREADS": "1"} if machine.HOST else {}  # on the stand-in, other programs use the CPU, too
 ROUNDS, WARM_UP_S, WARM_UP_PASSES, ROUND_MS, MOST_PASSES = (5, 0.1, 4, 20, 3) if machine.HOST else (5, 0.5, 4, 250, 50)
-# A stage ends this long before its time is up, since its programs have to end, too.
+# A stage stops measuring this long before its time is over, because its programs need time to end.
 ENDING_SECONDS = 6
-# Predicted and executed times that are further apart than this are a finding; at most MOST_FINDINGS are told in words.
+# Predicted and executed times that differ by more than this share are a finding; at most MOST_FINDINGS are given in words.
 APART, MOST_FINDINGS = 0.05, 20
 
-# Each case has the network's layers, mini-batch and type. Cases run in the order of their worth, as far as time allows.
+# Each case is (network, mini-batch, type). The most important cases come first, since time may not suffice for all.
 CASES = ((("alexnet", 8, "fp32"),) if machine.HOST else
          (("alexnet", 256, "fp32"), ("resnet50", 128, "bf16"), ("resnet50", 128, "fp32"), ("alexnet", 256, "bf16")))
 TITLES = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
 LIMIT_MIB, LIMIT = (0.25, "256 KiB") if machine.HOST else (64, "64 MiB")
 PLAIN, UNDIVIDED, DIVIDED, BUDGET = "plain", f"{LIMIT} undivided", LIMIT, "one budget"
-# Measuring may take these seconds, a kernel:a process. Kernels with most of a network's arithmetic come first, and processes
-# find what earlier ones measured. A plan that is not verified within a kernel's time does not run: verifying copies inputs and
-# both results to the host, up to a gigabyte here.
+# UCUDNN_TUNE_SECONDS, "for each kernel:in a process". Kernels with the most arithmetic come first, and processes use what
+# earlier ones measured. A kernel's time must also suffice for verifying its plan, since a plan that is not verified does not
+# run; verifying copies inputs and both results to the host, up to a gigabyte here.
 TUNE = "10:60" if machine.HOST else "1:14"
 TUNES = {} if machine.HOST else {DIVIDED: "0.8:18", UNDIVIDED: "0.8:7", BUDGET: "0.8:8"}
 LEAST_CASE_SECONDS = 3 if machine.HOST else 20
-TURNS_SECONDS = 12  # part of a case's time that is kept for its rounds
+TURNS_SECONDS = 12  # the part of a case's time that preparing leaves for the rounds
 L2_ROWS = ("alexnet-conv2-fp32", "alexnet-conv3-fp32", "resnet-3x3-64-fp32", "resnet-1x1-256-64-fp32", "unet-64-512-fp32",
            "resnet-3x3-64-fp16", "resnet-1x1-64-256-fp16", "resnet-3x3-128-fp16", "unet-64-256-fp16", "unet-128-256-fp16")
 L2_OPERATIONS = ("forward", "backward_data")
 
 
 def need_processes():
-    """Skips the stage unless configurations can take turns, each in a process of its own."""
+    """Skips the stage if the GPU's compute mode does not allow several processes at a time."""
     mode = None if machine.HOST else machine.compute_mode()
     if mode not in (None, "Default"):
         raise figures.Skipped(f"compute mode {mode}: the GPU takes one process at a time")
@@ -61,15 +62,16 @@ def layers_of(file):
 
 
 def shrunk(rows, batch):
-    """Returns rows of the same kind, at sizes that a CPU can run."""
+    """Returns the first two rows with sizes that a CPU can run."""
     small = lambda row: {"n": batch, "h": min(row["h"], 27), "w": min(row["w"], 27), "c": max(row["c"] // 4, 3),
                          "k": max(row["k"] // 4, 8)}
     return [row | small(row) for row in rows[:2]]
 
 
 def kernels_of(rows, operations, dtype=None, first_is_input=True):
-    """Returns each distinct convolution once, with how many times the rows have it (`count`); those with most arithmetic come
-    first. Nobody computes the gradient of a network's own input, that of its first row (`first_is_input`)."""
+    """Returns each distinct convolution once, with the number of times that rows have it (`count`), those with the most
+    arithmetic first. With `first_is_input`, the first row has no backward_data, since no one needs the gradient of a network's
+    input."""
     kernels = {}
     for index, row in enumerate(rows):
         for op in operations:
@@ -83,7 +85,7 @@ def kernels_of(rows, operations, dtype=None, first_is_input=True):
 
 
 def arithmetic(kernel):
-    """Returns the products of one call, but for a constant factor."""
+    """Returns a number that is proportional to the products of one call."""
     outputs = 1
     for extent, taps, pad, stride in (("h", "r", "pad_h", "stride_h"), ("w", "s", "pad_w", "stride_w")):
         outputs *= (kernel[extent] + 2 * kernel[pad] - kernel[taps]) // kernel[stride] + 1
@@ -91,9 +93,9 @@ def arithmetic(kernel):
 
 
 class Calls:
-    """Runs kernels under several configurations: the options of `ucudnn run` by name, None without ucudnn, in the order in
-    which they get ready. The one that measures comes first, and others find its rows in the store. `tunes`: seconds for
-    measuring, by name."""
+    """Runs kernels under several configurations. `configurations` has options of `ucudnn run` by name, or None for a run
+    without ucudnn. They are prepared in this order, so the one that measures most should be first, and others find its rows in
+    the store. `tunes` has UCUDNN_TUNE_SECONDS by name."""
 
     def __init__(self, configurations, kernels, seconds, tunes=None, variables=None):
         self.configurations, self.kernels = configurations, kernels
@@ -103,7 +105,7 @@ class Calls:
         self.reports, self.failures = {}, []
 
     def run(self):
-        """Runs everything. `failures` has whatever goes wrong, and the results until then are kept."""
+        """Prepares and times all configurations. What goes wrong is added to `failures`; results until then are kept."""
         workers = {}
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -126,7 +128,8 @@ class Calls:
         return machine.environment(**THREADS, **{"UCUDNN_TUNE_SECONDS": self.tunes.get(name, TUNE)}, **self.variables)
 
     def prepare(self, worker, waiting):
-        """`waiting` is how many configurations are not ready yet."""
+        """Builds and warms up a worker's kernels. `waiting` is the number of configurations that are not prepared yet, this one
+        included."""
         left = max(self.deadline - time.monotonic(), 1)
         left = max(left - TURNS_SECONDS, left / 2)
         words = [{name: value for name, value in kernel.items() if name != "count"} for kernel in self.kernels]
@@ -152,13 +155,13 @@ class Calls:
                 self.rounds[name].append(answer["ms"] if answer else {})
 
     def complete(self):
-        """Returns, by name, the rounds of the configurations that completed all rounds."""
+        """Returns the rounds, by name, of configurations that completed all rounds."""
         most = max(map(len, self.rounds.values()))
         return {name: rounds for name, rounds in self.rounds.items() if rounds and len(rounds) == most and all(rounds)}
 
 
 def planned(report, kernel):
-    """Returns the report's entry of a kernel: the one that was called most."""
+    """Returns the report's entry of a kernel, the most called one if there are several, or None."""
     wanted = {column: kernel[column] for column in (*COLUMNS, "dtype", "layout")}
     defaults = {"pad_h": 0, "pad_w": 0, "stride_h": 1, "stride_w": 1, "dtype": "fp32", "layout": "nchw"}
     found = [entry for entry in (report or {"kernels": []})["kernels"] if entry["op"] == kernel["op"]
@@ -184,13 +187,15 @@ def of_kernel(calls, name, kernel):
 
 
 def ratios(own, reference):
-    """Returns how many times as fast as the reference it is, round by round: the median, the least and the greatest."""
+    """Returns the median, least and greatest of reference / own over the rounds: how many times as fast as the reference it
+    is."""
     each = [other / ms for ms, other in zip(own, reference)]
     return [round(value, 4) for value in (statistics.median(each), min(each), max(each))]
 
 
 def compared(calls, references):
-    """Returns the figures of a case. `references`: configurations with which all are compared, by their word in the result."""
+    """Returns the figures of a case. `references` has the configurations with which all are compared, by the word for them in
+    the names of figures."""
     complete = calls.complete()
     kernels = [kernel for kernel in calls.kernels if all(kernel["name"] in rounds[0] for rounds in complete.values())]
     by_kernel = {kernel["name"]: {"count": kernel["count"]} | {
@@ -217,13 +222,13 @@ def compared(calls, references):
 
 
 def fallbacks(report):
-    """Returns how many kernels have each cause."""
+    """Returns the number of fallbacks with each cause."""
     causes = [told["cause"] for told in (report or {"fallbacks": []})["fallbacks"]]
     return {cause: causes.count(cause) for cause in sorted(set(causes))}
 
 
 def findings(title, case, undivided, divided):
-    """Returns what execution does not confirm: predictions, and which of two configurations is the faster."""
+    """Returns sentences about predictions that execution does not confirm: which of two configurations is faster, and times."""
     told, apart = [], []
     for name, kernel in {"all kernels": case["configurations"], **case["kernels"]}.items():
         first, second = kernel.get(undivided), kernel.get(divided)
@@ -248,9 +253,8 @@ def findings(title, case, undivided, divided):
 
 
 def case_configurations(store, kernels):
-    """Returns configurations in the order in which they get ready: the first one measures most. The budget for all is one
-    kernel's limit times the number of distinct kernels, each with a segment of its own: what the program may allocate under
-    the limits."""
+    """Returns the configurations, the one that measures most first. The total of the budget is one kernel's limit times the
+    number of distinct kernels, in disjoint segments: as much as the program may allocate under the limits."""
     of_store, budget_bytes = ["--db", store], int(LIMIT_MIB * MIB) * len(kernels)
     budget = ["--policy", "powerOfTwo", "--total-workspace", str(budget_bytes), "--division", "disjoint"]
     return {DIVIDED: [*of_store, *within(LIMIT_MIB, "auto")], UNDIVIDED: [*of_store, *within(LIMIT_MIB, "undivided")],
@@ -258,7 +262,7 @@ def case_configurations(store, kernels):
 
 
 def case_sentences(title, case):
-    """Returns no sentence if a configuration was not completed."""
+    """Returns the headline of a case in a list, which is empty if a configuration was not completed."""
     if not {DIVIDED, UNDIVIDED, PLAIN, BUDGET} <= set(case["configurations"]):
         return []
     ms = {name: figure["median_ms"] for name, figure in case["configurations"].items()}
@@ -285,7 +289,7 @@ def a_case(store, network, batch, dtype, seconds):
 
 
 class Told:
-    """Collects the figures of a stage, part by part."""
+    """Collects the figures of a stage's cases."""
 
     def __init__(self):
         self.figures, self.failures = {"cases": {}, "findings": [], "sentences": [], "not run": []}, []
@@ -297,15 +301,15 @@ class Told:
         self.failures += [f"{name}: {failure}" for failure in failures]
 
     def end(self):
-        """Returns the figures, or raises a failure that has them."""
+        """Returns the figures, or raises Failed with them if something failed."""
         if self.failures:
             raise machine.Failed("; ".join(self.failures)[:4000], self.figures)
         return self.figures
 
 
 def layers(sitting, seconds):
-    """Compares networks' convolutions, forward and backward: unlimited, and within 64 MiB undivided, divided, and with one
-    budget. Shapes that a network repeats are executed once, and count as often as it has them."""
+    """Compares the convolutions of networks, forward and backward: without a limit, within 64 MiB undivided and divided, and
+    with one budget. A shape that a network repeats is executed once, and its time counts as often as the network has it."""
     need_processes()
     deadline, told = time.monotonic() + seconds, Told()
     for index, (network, batch, dtype) in enumerate(CASES):
@@ -319,7 +323,7 @@ def layers(sitting, seconds):
 
 
 def drift(sitting, seconds):
-    """Repeats three rows of the headlines, and returns how many times as long each takes as in the committed result."""
+    """Repeats three kernels of the headlines, and returns how many times as long each takes as in the committed result."""
     need_processes()
     path = machine.FOLDER / "results" / f"{sitting.slug}.json"
     if not path.exists():
@@ -345,7 +349,7 @@ def drift_from(result, store, seconds):
 
 
 def l2_rows(sitting, seconds):
-    """Measures by execution, on ten layers without any limit, whether micro-batches whose data fit the L2 cache beat the whole
+    """Executes ten layers without any limit, to see whether micro-batches whose data fit the L2 cache are faster than the whole
     call."""
     need_processes()
     rows = [row for row in layers_of("l2-layers.csv") if row["name"] in L2_ROWS]
@@ -372,8 +376,8 @@ def l2_rows(sitting, seconds):
 
 
 def resnet50_iteration(sitting, seconds):
-    """Compares training iterations of ResNet-50 in PyTorch without ucudnn, and within 64 MiB undivided and divided: times,
-    memory, and how long it takes until steps run as planned."""
+    """Compares training iterations of ResNet-50 in PyTorch without ucudnn, and within 64 MiB undivided and divided: their
+    times, memory, and the time until steps run as planned."""
     need_processes()
     figures.need("torch")
     network, batch, precision = ("unet", 2, "fp32") if machine.HOST else ("resnet50", 128, "tf32")
@@ -398,11 +402,11 @@ def resnet50_iteration(sitting, seconds):
 TINY = {"name": "tiny", "op": "forward", "n": 16, "c": 16, "h": 8, "w": 8, "k": 16, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1,
         "stride_h": 1, "stride_w": 1, "dtype": "fp32", "layout": "nchw"}
 FORWARDED, PIECES = "forwarded", (4, 16)
-COST_CALLS = 20 if machine.HOST else 400  # in each round
+COST_CALLS = 20 if machine.HOST else 400  # the calls of a round
 
 
 def planned_words(report, pieces):
-    """Returns a workspace plan that divides the report's legacy kernel into `pieces` pieces of the algorithm that the program
+    """Returns a workspace plan that divides the report's legacy kernel into `pieces` pieces of algorithm 1, which the program
     names."""
     kernel = next(kernel for kernel in report["kernels"] if kernel["api"] == "legacy")
     size = TINY["n"] // pieces
@@ -414,7 +418,8 @@ def planned_words(report, pieces):
 
 
 def costs(configurations, apis, calls, rounds, deadline, folder):
-    """Returns the host's microseconds for a call, by configuration and API, as the median of rounds; and the last reports."""
+    """Returns the host's microseconds for a call by configuration and API (medians of rounds), reports by configuration, and
+    failures."""
     workers, told = {}, {name: {api: [] for api in apis} for name in configurations}
     try:
         for name, (options, variables) in configurations.items():
@@ -436,7 +441,7 @@ def costs(configurations, apis, calls, rounds, deadline, folder):
 
 
 def call_cost(sitting, seconds):
-    """Measures what a call of a tiny convolution costs the host: without ucudnn, with ucudnn that leaves it alone, and in
+    """Measures the host's time for a call of a tiny convolution: without ucudnn, with ucudnn that only forwards it, and in
     pieces."""
     need_processes()
     figures.facts.warm_up()

@@ -1,5 +1,5 @@
-"""Tests the headlines on the CPU stand-in at tiny sizes, and their handling of wrong predictions, workers that die and time
-that is short. Times here are a CPU's, and no evidence about a GPU."""
+"""Tests headlines.py on the CPU stand-in with tiny sizes, and how it handles wrong predictions, workers that die and short
+time. Times here are those of a CPU and say nothing about GPUs."""
 
 import json
 import os
@@ -17,7 +17,7 @@ import workers
 from headlines import DIVIDED, PLAIN, UNDIVIDED
 
 SECONDS = 60
-# On this layer an engine in pieces is more than twice as fast as any that fits the limit whole.
+# For this layer, pieces of an engine are more than twice as fast as any engine that fits the limit undivided.
 LAYER = {"name": "5x5", "n": 8, "c": 16, "h": 27, "w": 27, "k": 32, "r": 5, "s": 5,
          "pad_h": 2, "pad_w": 2, "stride_h": 1, "stride_w": 1}
 
@@ -28,7 +28,7 @@ class OnStandIn(unittest.TestCase):
         self.sitting = types.SimpleNamespace(output=self.folder, scratch=self.folder, store=self.folder / "m.db", slug="host")
 
     def compared(self, kernels, store, **variables):
-        """Compares undivided, which is asked first, with divided, within 256 KiB."""
+        """Compares undivided, which is prepared first, with divided, both within 256 KiB."""
         options = {name: ["--db", store, *workers.within(0.25, policy)] for name, policy in (
             (UNDIVIDED, "undivided"), (DIVIDED, "auto"))}
         calls = headlines.Calls(options, kernels, SECONDS, variables=variables).run()
@@ -37,7 +37,8 @@ class OnStandIn(unittest.TestCase):
 
 
 class Stages(OnStandIn):
-    @unittest.mock.patch.dict(headlines.THREADS, HOSTGPU_CLOCK="processor")  # other programs decide nothing
+    # The stand-in's clock is processor time, so other programs do not change what is faster.
+    @unittest.mock.patch.dict(headlines.THREADS, HOSTGPU_CLOCK="processor")
     def test_layers_then_drift(self):
         told = headlines.layers(self.sitting, SECONDS)
         self.assertEqual([], told["not run"])
@@ -86,7 +87,7 @@ class FirstTouch(OnStandIn):
     TITLE = "stand-in"
 
     def test_what_executes_ranks_and_wrong_predictions_are_findings(self):
-        for attempt in range(3):  # other programs on this CPU may mislead measuring
+        for attempt in range(3):  # other programs on this CPU may disturb measuring
             case = self.compared(self.KERNELS, self.folder / f"{attempt}.db", HOSTGPU_FIRST_TOUCH="1:10000")
             if case["configurations"][DIVIDED]["divided"]:
                 break
@@ -104,7 +105,7 @@ class FirstTouch(OnStandIn):
 
 class Findings(unittest.TestCase):
     def case(self, undivided, divided):
-        """Returns a case of one kernel in two configurations, each given as executed and predicted milliseconds."""
+        """Returns a case with one kernel and two configurations, each given as (executed ms, predicted ms)."""
         kernel = {name: {"ms": ms, "predicted_ms": predicted} for name, (ms, predicted) in (
             (UNDIVIDED, undivided), (DIVIDED, divided))}
         totals = {name: {"median_ms": told["ms"], "predicted_ms": told["predicted_ms"]} for name, told in kernel.items()}
@@ -145,7 +146,7 @@ class Kernels(unittest.TestCase):
         self.assertNotIn("conv1 backward_data", [kernel["name"] for kernel in kernels])
         cost = [kernel["count"] * headlines.arithmetic(kernel) for kernel in kernels]
         self.assertEqual(sorted(cost, reverse=True), cost)
-        # Published: 4.089e9 products forward for the convolutions of an image.
+        # The published number of products of ResNet-50's convolutions for one image, forward, is 4.089e9.
         forward = sum(kernel["count"] * headlines.arithmetic(kernel) for kernel in kernels if kernel["op"] == "forward")
         self.assertAlmostEqual(4.087e9, forward / 128, delta=5e6)
 
@@ -160,7 +161,7 @@ class Kernels(unittest.TestCase):
 
 class Workers(OnStandIn):
     def failures(self, program, seconds=SECONDS):
-        """Returns what becomes of a comparison whose program is this shell script."""
+        """Returns the failures of a comparison that runs a shell script in place of layer_calls."""
         script = self.folder / "program"
         script.write_text(f"#!/bin/sh\n{program}\n")
         script.chmod(0o755)

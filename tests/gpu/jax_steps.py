@@ -1,6 +1,6 @@
-"""A JAX program that knows nothing of ucudnn: convolutions of one to three dimensions on whole numbers, forward and gradients,
-grouped, strided, dilated and transposed. Prints JSON by which two runs can be compared, and to how many cuDNN calls XLA
-compiled them. `--device cpu` tries it out."""
+"""A JAX program that knows nothing of ucudnn. It runs convolutions of one to three dimensions on whole numbers, with gradients:
+grouped, strided, dilated and transposed ones. It prints JSON with checksums, by which two runs can be compared, and the number
+of cuDNN calls in the programs that XLA compiled. With `--device cpu` it runs small sizes on the CPU."""
 
 import json
 
@@ -11,7 +11,7 @@ from program import ON_CPU, SHARE, cudnn_files, outcome
 from whole_numbers import checksum, whole
 
 TYPES = (jnp.float32, jnp.float16, jnp.bfloat16)[:1 if ON_CPU else 3]
-# Name: dimensions, images, input and output channels, side, window, options of the convolution.
+# By name: (dimensions, images, input channels, output channels, side, window, options of the convolution).
 SHAPES = {
     "1d": (1, 32, 64, 64, 500, 5, {}),
     "2d": (2, 32, 64, 64, 14, 3, {}),
@@ -23,8 +23,8 @@ SHAPES = {
     "3d": (3, 16, 32, 32, 16, 3, {}),
     "3d strided": (3, 16, 32, 64, 16, 3, {"window_strides": 2}),
 }
-LAST = ("2d", "large", "3d")  # these also run in channels-last memory
-cudnn_calls = []  # for each case
+LAST = ("2d", "large", "3d")  # these shapes also run with channels last
+cudnn_calls = []  # the number of cuDNN calls in each case
 devices = set()
 
 

@@ -1,13 +1,15 @@
-// Executes and times whole convolution calls as PyTorch makes them: of the graph API's plans, the
-// first that the heuristics list and that runs is taken. It knows nothing of ucudnn. Every call has
-// other operands than the one before it, so that none finds its data in the L2 cache. It reads
-// commands, a line of JSON each, and answers each with one:
+// Executes and times convolutions as PyTorch calls them, by the first plan in the heuristics' list
+// that runs. The program knows nothing of ucudnn. Consecutive calls use different operands, so that
+// no call finds its data in the L2 cache. The program reads commands, one line of JSON each, and
+// answers each with a line of JSON:
 //
 //   {"prepare": [KERNEL, ...], "seconds": 30}   builds each kernel and runs it once
-//   {"warm_up": 0.5, "passes": 3}               calls all in turn, so long and so often at least
-//   {"time": 10}                                calls all in turn: milliseconds of each
+//   {"warm_up": 0.5, "passes": 3}               calls all kernels in turn, at least 3 times and for
+//                                               at least 0.5 s
+//   {"time": 10}                                calls all kernels in turn, 10 times; answers
+//                                               milliseconds for each
 //   {"cost": KERNEL, "api": "legacy" or "graph", "calls": 400}
-//                                               tells the host's microseconds for a call
+//                                               answers the host's microseconds for a call
 //
 // KERNEL is an object with name, op, the columns n to stride_w of a layers CSV, dtype and layout.
 // "cache_bytes" beside "prepare" replaces the size of the device's L2 cache.
@@ -72,7 +74,7 @@ class DeviceMemory {
   void* address_ = nullptr;
 };
 
-// A dense tensor of four dimensions.
+// A dense tensor with four dimensions.
 struct Tensor {
   std::vector<int64_t> dims;
   bool channels_last;
@@ -104,14 +106,15 @@ struct Layer {
     if (dtype != "fp32" && dtype != "fp16" && dtype != "bf16") throw Failure("no type " + dtype);
   }
 
-  // Returns the operands in this order: two that are read, one that is written.
+  // Returns the two operands that are read, and then the one that is written.
   std::vector<const Tensor*> Operands() const {
     if (op == "forward") return {&x, &w, &y};
     if (op == "backward_data") return {&y, &w, &x};
     return {&y, &x, &w};
   }
   size_t BytesOf(const Tensor& tensor) const { return tensor.Count() * (dtype == "fp32" ? 4 : 2); }
-  // Operands begin at multiples of 256 bytes, as PyTorch's do.
+  // Returns the tensor's bytes, rounded up, so that operands begin at multiples of 256 bytes as in
+  // PyTorch.
   size_t RoomFor(const Tensor& tensor) const { return (BytesOf(tensor) + 255) / 256 * 256; }
 
   std::string op, dtype;
@@ -124,8 +127,7 @@ struct Layer {
   }
 };
 
-// Random numbers of one type that all kernels read, and room for what they write. Nobody writes
-// what is read.
+// Memory with random numbers of one type that all kernels read, and other memory that they write.
 class Operands {
  public:
   void Reserve(const std::string& dtype, size_t read_bytes, size_t written_bytes) {
@@ -154,7 +156,8 @@ class Operands {
   char* written() const { return written_->address(); }
 
  private:
-  // The block's length is no multiple of an image's, so images differ.
+  // Returns random numbers that are repeated to fill memory. Their count is no multiple of an
+  // image's, so images differ.
   std::vector<char> RandomBlock() const {
     constexpr size_t kElements = (4 << 20) + 1237;
     const size_t bytes = dtype_ == "fp32" ? 4 : 2;
@@ -177,7 +180,7 @@ class Operands {
   std::unique_ptr<DeviceMemory> read_, written_;
 };
 
-// One convolution in the graph API.
+// One convolution of the graph API.
 class Kernel {
  public:
   Kernel(const Layer& layer, int64_t cache_bytes) : layer_(layer) {
@@ -193,7 +196,7 @@ class Kernel {
     operands.Reserve(layer_.dtype, copies_ * read_room_, copies_ * written_room_);
   }
 
-  // Builds the first plan of heuristics A, then of the fallback, that can be built and run.
+  // Builds the first plan that can be built and run, of heuristics A and then of the fallback.
   void Build(cudnnHandle_t handle, const Operands& operands) {
     handle_ = handle;
     for (size_t copy = 0; copy < copies_; ++copy) {
@@ -287,7 +290,7 @@ class Kernel {
   size_t call_ = 0;
 };
 
-// A forward convolution in the legacy API, by one algorithm that can run pieces of any batch size.
+// A forward convolution of the legacy API, by an algorithm that supports pieces of any size.
 class LegacyKernel {
  public:
   LegacyKernel(cudnnHandle_t handle, const Layer& layer) : handle_(handle) {
@@ -316,7 +319,8 @@ class LegacyKernel {
     Check(cudnnGetConvolutionForwardWorkspaceSize(handle, x_, w_, convolution_, y_, kAlgorithm,
                                                   &workspace_bytes_),
           "asking for the workspace");
-    // A piece may need more than the whole batch, since it has other tiles.
+    // A piece may need more workspace than the whole batch, because its kernel may tile
+    // differently.
     workspace_bytes_ = std::max(workspace_bytes_, kLeastWorkspaceBytes);
     operands_.Reserve(layer.dtype, layer.RoomFor(layer.x) + layer.RoomFor(layer.w),
                       layer.RoomFor(layer.y));
@@ -357,8 +361,8 @@ class LegacyKernel {
   std::unique_ptr<DeviceMemory> workspace_;
 };
 
-// Returns the host's microseconds for a call: the median and the least of groups of calls for which
-// the device's queue has room.
+// Returns the host's microseconds for a call: the median and the least over groups of kGroup calls,
+// few enough for the device's queue.
 template <class AnyKernel>
 Json Cost(AnyKernel& kernel, int calls) {
   constexpr int kGroup = 20;
@@ -479,7 +483,8 @@ class Program {
     return {{"passes", passes}, {"pass_ms", pass_ms}, {"seconds", SecondsSince(begin)}};
   }
 
-  // A pass before the first mark keeps the device at work while the host gets ahead of it.
+  // Times `passes` passes over all kernels. The host enqueues one pass before the first mark, so
+  // that the device has work while the host enqueues the timed ones.
   Json Time(int passes) {
     const size_t wanted = static_cast<size_t>(passes) * kernels_.size() + 1;
     while (marks_.size() < wanted) {

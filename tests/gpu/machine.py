@@ -1,9 +1,10 @@
-"""The machine on which the tests in this folder run: its GPU, its CUDA libraries, and how programs start there.
+"""Describes the machine on which the tests in this folder run, its GPU and CUDA libraries, and starts programs there.
 
-A test file calls main(): it exits 77 with the reason when there is no GPU. With UCUDNN_GPU_TEST_HOST=1 the programs run on the
-CPU stand-in instead, at sizes that a CPU can run, so that the tests themselves are tested. With UCUDNN_TEST_RESULTS it writes
-outcomes and figures there, as JSON. Classes whose names begin with Brief are short forms of the others, and run where they are
-named. `X_test.py --references [NAME…]` does only what those tests run without ucudnn, see reference()."""
+A test file calls main(), which exits with 77 and the reason if there is no GPU. With UCUDNN_GPU_TEST_HOST=1 programs run on the
+CPU stand-in instead, with sizes that a CPU can run, which tests the tests. With UCUDNN_TEST_RESULTS=FILE, main() writes
+outcomes and figures to FILE as JSON. Test classes whose names begin with Brief are short forms of others, and run only if they
+are named.
+`X_test.py --references [NAME…]` only makes the runs without ucudnn that these tests compare with; see reference()."""
 
 import contextlib
 import ctypes
@@ -31,12 +32,13 @@ HOST = os.environ.get("UCUDNN_GPU_TEST_HOST") == "1"
 UCUDNN = BUILD / "bin/ucudnn"
 NO_GPU = "no NVIDIA GPU"
 SKIPPED = 77
-# A CPU that other programs use, too, needs more time for measuring than ucudnn takes by default.
+# On a CPU that other programs use, too, measuring needs more time than ucudnn's default.
 HOST_TUNE = {"UCUDNN_TUNE_SECONDS": "60:600"}
-# tools/gpu-check or CTest sets the time of a test file. Its programs end a little before, so that it can report this.
+# tools/gpu-check or CTest sets UCUDNN_TEST_SECONDS, the time of a test file. Programs must end 10 s earlier, so that the test
+# can still report them.
 DEADLINE = time.monotonic() + float(os.environ.get("UCUDNN_TEST_SECONDS", 3600)) - 10
 
-figures = {}  # what the tests of this process recorded
+figures = {}  # the values that tests of this process passed to record()
 
 
 class Gpu:
@@ -46,7 +48,7 @@ class Gpu:
 
 @functools.cache
 def gpu():
-    """Returns the first GPU as the CUDA driver sees it, or None. Makes no context."""
+    """Returns the first GPU that the CUDA driver finds, or None. Makes no CUDA context."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -63,8 +65,8 @@ def gpu():
 
 @functools.cache
 def compute_mode():
-    """Returns the compute mode as nvidia-smi names it: that of the first GPU in which it is not "Default", else "Default".
-    Returns None if there is no nvidia-smi, or it does not answer."""
+    """Returns the first compute mode of a GPU that is not "Default", in nvidia-smi's words, or "Default" if all are. Returns
+    None if nvidia-smi is missing or fails."""
     if not shutil.which("nvidia-smi"):
         return None
     try:
@@ -79,8 +81,8 @@ def compute_mode():
 
 @functools.cache
 def library_folders():
-    """Returns the folders that programs linked with CUDA need on LD_LIBRARY_PATH: those of NVIDIA's wheels if this Python has
-    them, since its frameworks take them, too; none if the loader knows the libraries; else those of the build or of a
+    """Returns the folders that programs linked with CUDA need in LD_LIBRARY_PATH: those of NVIDIA's wheels if this Python has
+    them, since its frameworks use the same; none if the loader finds the libraries anyway; else those of the build or of a
     toolkit."""
     spec = importlib.util.find_spec("nvidia")
     wheels = [f for root in (spec.submodule_search_locations if spec else []) for f in sorted(glob.glob(f"{root}/*/lib"))]
@@ -96,7 +98,7 @@ def library_folders():
 
 
 def environment(**variables):
-    """Returns variables for programs linked with CUDA. Python frameworks find their own libraries and take
+    """Returns the environment for programs linked with CUDA. Python frameworks, which find their libraries themselves, get
     python_environment()."""
     result = python_environment(**variables)
     folders = [*library_folders(), result.get("LD_LIBRARY_PATH", "")]
@@ -105,13 +107,13 @@ def environment(**variables):
 
 
 def python_environment(**variables):
-    """Returns variables without what a user may have set for ucudnn, since a test says itself what it wants."""
+    """Returns the environment without the user's settings of ucudnn and its stand-ins, plus `variables`."""
     foreign = ("UCUDNN_", "HOSTGPU_")
     return {k: v for k, v in os.environ.items() if not k.startswith(foreign)} | (HOST_TUNE if HOST else {}) | variables
 
 
 class Failed(AssertionError):
-    """A program did not end well; the text says how and shows the end of its output."""
+    """Raised if a program fails; the text says how, and has the end of the program's output."""
 
 
 class TimedOut(Failed):
@@ -123,7 +125,8 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent():
-    """Lets a test's programs, which are in sessions of their own, die with the test: they must not stay on the GPU."""
+    """Makes the calling process end with its parent. A test's programs have sessions of their own, and must not stay on the GPU
+    after the test has ended."""
     C.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -132,7 +135,8 @@ def seconds_left():
 
 
 def call(words, environment, timeout=300):
-    """Returns exit code, stdout and stderr. A program that takes too long is ended with everything that it started."""
+    """Runs a program. Returns its exit code, stdout and stderr. After `timeout` seconds, the program is killed with all
+    processes of its session, and TimedOut is raised."""
     with subprocess.Popen([str(w) for w in words], env=environment, text=True, start_new_session=True,
                           preexec_fn=die_with_parent, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as process:
@@ -148,7 +152,7 @@ def call(words, environment, timeout=300):
 
 
 def run(words, environment, timeout=300):
-    """Returns the stdout of a program that must succeed."""
+    """Runs a program, which must succeed, and returns its stdout."""
     code, output, errors = call(words, environment, timeout)
     if code != 0:
         raise Failed(f"{described(words)}: exit code {code}\n{output[-500:]}\n{errors[-2000:]}")
@@ -160,7 +164,7 @@ def described(words):
 
 
 def write_whole(path, data):
-    """Writes bytes such that `path` is complete at any moment, even if this process is killed meanwhile."""
+    """Replaces the file `path` at once, so that it is complete at any moment, even if this process is killed."""
     path = pathlib.Path(path)
     file, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -175,14 +179,14 @@ def write_whole(path, data):
         raise
 
 
-# These variables differ between processes of a sitting, and change nothing in what a program prints.
+# These variables differ between processes of a sitting, but do not change a program's output.
 INDIFFERENT = {"PWD", "OLDPWD", "SHLVL", "TMPDIR", "_"}
 
 
 def reference(words, environment, timeout=300):
-    """Returns the stdout of a program that runs without ucudnn and must succeed. With UCUDNN_TEST_REFERENCES=FOLDER it is kept
-    there: a test that wants the same words and variables takes it, and waits while another process runs it. A sitting makes
-    that folder anew, since what another machine, GPU or commit printed is no reference."""
+    """Runs a program without ucudnn, which must succeed, and returns its stdout. With UCUDNN_TEST_REFERENCES=FOLDER the output
+    is kept in FOLDER for other tests that want the same words and variables; they wait while a process runs the program. A
+    sitting begins with an empty FOLDER, because outputs of another machine, GPU or commit may differ."""
     folder = os.environ.get("UCUDNN_TEST_REFERENCES")
     if not folder:
         return run(words, environment, timeout)
@@ -199,7 +203,8 @@ def reference(words, environment, timeout=300):
 
 
 def lock_until(deadline, file, told):
-    """Locks the open `file`. The system frees the lock of a process that dies."""
+    """Locks the open `file`, or raises TimedOut with the message `told` after `deadline`. The system frees the lock if the
+    process dies."""
     while True:
         with contextlib.suppress(BlockingIOError):
             return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -208,12 +213,12 @@ def lock_until(deadline, file, told):
         time.sleep(0.05)
 
 
-MEASURED_BY_OTHERS = "others measure"  # these words are in ucudnn's report
+MEASURED_BY_OTHERS = "others measure"  # words of a cause in ucudnn's report
 
 
 def under_ucudnn(options, program, environment, timeout=300):
-    """Returns the stdout and the report of `program` under `ucudnn run`; the report is None if ucudnn wrote none. One process a
-    device measures. If another one does so meanwhile this fails, since `program` divides less than it would by itself."""
+    """Runs `program` under `ucudnn run`. Returns its stdout and the report, or None if ucudnn wrote none. Fails if other
+    processes measured on the device meanwhile, because `program` may then divide less than it would alone."""
     host = ["--host"] if HOST else []
     if "--off" in options:
         return reference([UCUDNN, "run", *host, *options, "--", *program], environment, timeout), None
@@ -240,7 +245,7 @@ def record(name, value):
 
 
 class Outcome(unittest.TextTestResult):
-    """Counts what passed: whether `testsRun` includes what was skipped depends on Python's version."""
+    """Counts tests that passed, because Python versions differ in whether `testsRun` includes skipped tests."""
 
     passed = 0
 
@@ -249,7 +254,7 @@ class Outcome(unittest.TextTestResult):
         self.passed += 1
 
     def addSubTest(self, test, subtest, error):
-        # A test with a skipped part is no success, though its other parts passed.
+        # addSuccess is not called for a test with a skipped subtest, so the subtests that passed are counted.
         super().addSubTest(test, subtest, error)
         self.passed += error is None
 
@@ -263,14 +268,14 @@ def is_brief(case):
 
 
 def test_cases(suite):
-    """Returns the classes of a suite's tests, each once, in order."""
+    """Returns the classes of a suite's tests in order, as keys of a dictionary."""
     if isinstance(suite, unittest.TestCase):
         return {type(suite): None}
     return {case: None for part in suite for case in test_cases(part)}
 
 
 def run_references(names):
-    """Does what the test cases with these names run without ucudnn, and returns what failed, by test case."""
+    """Calls references() of the test cases with these names, or of all but Brief ones. Returns failures by test case."""
     loader, module, failed = unittest.TestLoader(), sys.modules["__main__"], {}
     suite = loader.loadTestsFromNames(names, module) if names else loader.loadTestsFromModule(module)
     for case in test_cases(suite):
@@ -286,7 +291,7 @@ def run_references(names):
 
 
 def main():
-    """Runs the test file that calls it, or says why it cannot."""
+    """Runs the tests of the calling file, or exits with the reason why it cannot."""
     if not HOST and gpu() is None:
         print(f"skipped: {NO_GPU}")
         sys.exit(SKIPPED)

@@ -1,4 +1,4 @@
-"""Measuring is invisible in device memory: it gives back what it took, and takes no more than it may."""
+"""Tests that measuring frees all device memory that it takes, and takes no more than it may."""
 
 import tempfile
 import unittest
@@ -7,26 +7,26 @@ import machine
 
 PROGRAM = machine.BUILD / "tests/gpu/bin/find_memory"
 LARGEST = 4 if machine.HOST else 128
-# The output of one measured kernel at the largest batch. cuDNN's own code, loaded on demand, stays far below it.
+# The bytes of a kernel's output with the largest batch. Code that cuDNN loads on demand is far smaller.
 OUTPUT_BYTES = LARGEST * 64 * 55 * 55 * 4
-# The largest kernel's tensors take half of this.
+# UCUDNN_TUNE_MEMORY. The two large tensors of the largest kernel, x and y, take half of this.
 BOUND_BYTES = 4 * OUTPUT_BYTES
 
 
 def kept(output):
-    """Returns the bytes that each find left allocated, in the program's order."""
+    """Returns the bytes that each call of cudnnFind...Ex left allocated."""
     lines = [line.split() for line in output.strip().splitlines()]
     return {f"{n} {operation}": int(before) - int(after) for n, operation, before, after, _ in lines}
 
 
 def taken(output):
-    """Returns the most bytes that each find was seen to hold."""
+    """Returns the largest number of bytes that each call of cudnnFind...Ex was observed to hold."""
     lines = [line.split() for line in output.strip().splitlines()]
     return {f"{n} {operation}": int(before) - int(fewest) for n, operation, before, _, fewest in lines}
 
 
 class Find(unittest.TestCase):
-    """Others are compared with a run without ucudnn; nothing else may run on the device meanwhile."""
+    """Compares runs of find_memory with and without ucudnn. Nothing else may run on the device meanwhile."""
 
     batches, tune = "3", {}
 
@@ -42,11 +42,11 @@ class Find(unittest.TestCase):
             with self.subTest(operation=operation):
                 call = f"{LARGEST} {operation}"
                 self.assertLess(measuring[call] - max(real[call], 0), OUTPUT_BYTES // 2)
-        # Over all calls a leak of any buffer or workspace adds up, whereas loaded code does not repeat.
+        # Over all calls, leaked buffers would add up, whereas code is loaded only once.
         self.assertLess(sum(measuring.values()) - sum(real.values()), 3 * OUTPUT_BYTES)
 
     def assert_no_more_is_taken(self, real, measuring):
-        # Code that cuDNN loads meanwhile adds to this, as without ucudnn.
+        # Code that cuDNN loads during a call adds to the bytes taken, as it does without ucudnn.
         code = max(0, *kept(measuring).values(), *kept(real).values())
         machine.record("most bytes taken by cudnnFind",
                        {"allowed": BOUND_BYTES, "real": taken(real), "measuring": taken(measuring)})
@@ -70,7 +70,7 @@ class Memory(Find):
 
 
 class BriefMemory(Find):
-    """Tests both on one run of two mini-batches, in which each kernel is measured a little."""
+    """Tests both properties with one run of two mini-batches and little time for measuring."""
 
     batches, tune = "2", {} if machine.HOST else {"UCUDNN_TUNE_SECONDS": "0.5:4"}
 

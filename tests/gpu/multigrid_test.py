@@ -1,6 +1,5 @@
-"""Layer-parallel multigrid on a GPU: all ways of running blocks at once reach the same states as serial propagation on the
-host, and convergence does not depend on depth. The time of each way is recorded, beside serial propagation of the same
-steps."""
+"""Tests layer-parallel multigrid on a GPU: all ways of running blocks at once reach the states of serial propagation on the
+host, and convergence does not depend on depth. Records the time of each way and of serial propagation."""
 
 import itertools
 import json
@@ -11,13 +10,13 @@ import machine
 WAYS = ("streams", "grouped")
 LAUNCHES = ("each", "graph")
 DEPTHS = (64, 256) if machine.HOST else (64, 256, 1024, 4093)
-# In single precision, states are rounded at every step, to 2^-24 of their largest numbers.
+# This relative difference of residuals is allowed, since states in single precision are rounded by 2^-24 = 6e-8 at every step.
 ROUNDING = 1e-5
 
 
 def words_of(*options):
     host = ["--host"] if machine.HOST else []
-    coarse = [] if "--coarse" in options else ["--coarse", "inject"]  # without --coarse the operator fits the device
+    coarse = [] if "--coarse" in options else ["--coarse", "inject"]  # the default operator would depend on the device
     return [machine.UCUDNN, "multigrid", "kirby-3m", "--backend", "cudnn", *host, "--json", *coarse, *options]
 
 
@@ -26,12 +25,12 @@ def solve(*options):
 
 
 def only(document):
-    """Returns the one solve of a document."""
+    """Returns the solve of a document that has only one."""
     return document["solves"][0] if "solves" in document else document
 
 
 def serial_seconds(layers):
-    """Returns the seconds of repeated serial propagation, by launch."""
+    """Returns the seconds of serial propagation, by the kind of launch."""
     return {launch: solve("--layers", layers, "--levels", "1", "--launch", launch)["ways"]["streams"] for launch in LAUNCHES}
 
 
@@ -46,7 +45,7 @@ class Multigrid(unittest.TestCase):
                     self.assertEqual("fp32", solved.get("precision", "fp32"))
                     residuals[f"{way}, {launch}"] = solved["residuals"]
                     times[f"{way}, {launch}"] = {key: value for key, value in solved.items() if key.endswith("seconds")}
-                    # This allows for four cycles and single precision's rounding.
+                    # After four cycles, the error is that of the cycles and of rounding in single precision.
                     self.assertLess(solved["output_error"], 1e-3)
             machine.record(f"seconds of 4 cycles, {depth} layers", times)
             for way, of_way in residuals.items():
@@ -55,7 +54,7 @@ class Multigrid(unittest.TestCase):
                         self.assertLess(abs(one - other), ROUNDING * max(residuals["streams, each"]) * depth ** 0.5)
 
     def test_convergence_does_not_depend_on_depth(self):
-        """Tests figure 4 of the paper, down to what single precision reaches."""
+        """Tests what figure 4 of the paper shows, down to a tolerance that single precision reaches."""
         cycles = {}
         histories = {}
         for depth in DEPTHS:
@@ -67,8 +66,8 @@ class Multigrid(unittest.TestCase):
         self.assertLessEqual(max(cycles.values()) - min(cycles.values()), 2, cycles)
 
     def test_the_fastest_way_is_measured(self):
-        """Records a cycle at each depth, call by call and as one graph, beside serial propagation: the paper's was a quarter as
-        fast."""
+        """Records the time of a cycle at each depth, call by call and as one graph, and that of serial propagation, with which
+        the paper compares."""
         for depth in DEPTHS:
             cycles = {}
             for launch in LAUNCHES:
@@ -80,8 +79,8 @@ class Multigrid(unittest.TestCase):
             machine.record(f"seconds of serial propagation, {depth} layers", serial_seconds(str(depth)))
 
     def test_two_cycles_beside_serial_propagation(self):
-        """Records the numbers to reach: no slower than serial propagation as one graph, and twice as fast as plain serial
-        propagation. They are for a repeated cycle in each way and with each coarse operator; the fastest of all counts."""
+        """Records the times of two cycles and of serial propagation. The goals are the time of serial propagation in one graph,
+        and half its time without a graph. The fastest of all ways and coarse operators is compared with these."""
         layers = str(DEPTHS[-1])
         serial = serial_seconds(layers)
         cycles = {f"{coarse}, {way}": 2 * seconds for coarse in ("inject", "sum")
@@ -93,8 +92,8 @@ class Multigrid(unittest.TestCase):
             "times as fast as serial as one graph": serial["graph"] / cycles[fastest]})
 
     def test_how_many_blocks_run_at_once(self):
-        """Records figure 5: the device's own events say when each stream runs which block. Side by side, a level's blocks are
-        one call."""
+        """Records how many streams run a block at the same time on average, by events of the device, as figure 5 of the paper
+        shows. Also records the number of blocks that one call runs with "grouped", which are all blocks of a level."""
         shown = {}
         for streams in (1, 64):
             stage = only(solve("--layers", str(DEPTHS[-1]), "--way", "streams", "--streams", str(streams), "--timeline"))["stages"][0]
@@ -112,13 +111,13 @@ class Multigrid(unittest.TestCase):
                 with self.subTest(precision=precision, way=way):
                     solved = only(solve("--layers", "64", "--way", way, "--precision", precision, "--cycles", "8", "--check", "once"))
                     errors[f"{precision}, {way}"] = solved["output_error"]
-                    # After eight cycles of 64 layers in blocks of eight only rounding is left, at each layer.
+                    # 64 layers are 8 blocks of 8, for which 8 cycles are exact, so only a rounding at each layer is left.
                     self.assertLess(solved["output_error"], 2 * 64 * roundoff)
         machine.record("error of the output at 64 layers, against serial propagation in the same precision", errors)
 
     def test_the_coarse_operator_fits_the_device(self):
-        """The operator is sum if single layers leave the device idle. Records its cycles beside the cycles of inject to the
-        same tolerance."""
+        """Without --coarse, the operator is "sum" if single layers do not fill the device. Records its cycles beside those of
+        "inject" for the same tolerance."""
         words = words_of("--layers", "256", "--norm", "relative", "--tolerance", "1e-5", "--way", "grouped", "--coarse", "inject")
         chosen = {}
         for name, own in (("inject", words), ("chosen", words[:-2])):
@@ -132,7 +131,8 @@ class Multigrid(unittest.TestCase):
                 "--epochs", "1")
 
     def test_ranks_that_share_the_device_change_no_bit(self):
-        """Trains on one rank, on four threads, whose states go by peer copies, and on four processes, by loopback."""
+        """Trains on one rank, on four threads, which exchange states by peer copies, and on four processes, by shared
+        memory."""
         words = words_of(*self.TRAINING, "--way", "streams")
         run = [machine.UCUDNN, "run", "--off", "--ranks", "4", "--"]
         epochs = {}

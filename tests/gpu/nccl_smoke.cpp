@@ -1,10 +1,9 @@
-// Loads and calls NCCL as ucudnn does, with one rank, which is all that one GPU can test. Finds it
-// beside CUDNN_FILE as for a program with that cuDNN; with `--own NCCL_FILE` as for a program that
-// has loaded its own. Prints which NCCL it is, a line for each step, and how long opening took. The
-// exit code is 1, with the reason, if a step fails, and 77 if there is no NCCL.
+// Finds, loads and calls NCCL as ucudnn does, with one rank, since one GPU allows no more. Prints
+// which NCCL it is, a line for each step, and how long opening took. The exit code is 1, with the
+// reason, if a step fails, and 77 if there is no NCCL.
 //
-//   nccl_smoke [CUDNN_FILE]
-//   nccl_smoke --own NCCL_FILE
+//   nccl_smoke [CUDNN_FILE]      searches beside CUDNN_FILE, as for a program with that cuDNN
+//   nccl_smoke --own NCCL_FILE   loads NCCL_FILE first, as a program does that uses NCCL itself
 #include <dlfcn.h>
 
 #include <chrono>
@@ -39,14 +38,14 @@ using ucudnn::transport::nccl::Functions;
 constexpr int kFailed = 1, kSkipped = 77;
 constexpr size_t kNumbers = 1000;
 
-// Gathers the texts of a group of one rank.
+// The Gatherer of a group with one rank.
 struct Alone : ucudnn::transport::Gatherer {
   Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view) override {
     return std::vector<std::string>{std::string(mine)};
   }
 };
 
-// A device's memory, and a stream on which everything is enqueued.
+// Device memory, and a stream on which all work is enqueued.
 class Device {
  public:
   explicit Device(const Driver& driver)
@@ -65,7 +64,7 @@ class Device {
   Status Fill(CUdeviceptr to, size_t bytes) {
     return DriverStatus(driver_, driver_.cuMemsetD8Async(to, 0xff, bytes, stream()), "filling");
   }
-  // After everything that was enqueued, compares `bytes` bytes at `from` with those at `wanted`.
+  // Waits for the stream, and compares `bytes` bytes at `from` with those at `wanted`.
   Status Compare(CUdeviceptr from, const void* wanted, size_t bytes) {
     std::vector<char> found(bytes);
     UCUDNN_RETURN_IF_ERROR(DriverStatus(
@@ -89,8 +88,8 @@ std::vector<Number> Numbers() {
   return numbers;
 }
 
-// Sums over one rank, in several pieces. The channel overwrites the numbers before it reduces them,
-// so what it leaves was reduced.
+// Sums over one rank, in several pieces. The channel copies each piece and overwrites it with NaN
+// before it reduces the copy, so right numbers in place show that it reduced them.
 template <class Number>
 Status AllReduceOverChannel(Channel& channel, Device& device, Element element) {
   const std::vector<Number> numbers = Numbers<Number>();
@@ -102,7 +101,7 @@ Status AllReduceOverChannel(Channel& channel, Device& device, Element element) {
   return channel.Check();
 }
 
-// Reduces from one place to another, as Communicators do.
+// Sums from one address to another over the communicator.
 Status AllReduceOverCommunicator(Communicators& communicators, Device& device) {
   const std::vector<float> numbers = Numbers<float>();
   const size_t bytes = kNumbers * sizeof(float);
@@ -114,10 +113,11 @@ Status AllReduceOverCommunicator(Communicators& communicators, Device& device) {
   return communicators.Check();
 }
 
-// Sends one group of messages of different lengths from this rank to itself; they arrive in order.
+// Sends a group of messages of different lengths from this rank to itself, and expects them in
+// order.
 Status SendToItself(Communicators& communicators, Device& device) {
   const size_t lengths[] = {1, 4096, 100003};
-  const size_t kRoom = 100352;  // for one message, aligned
+  const size_t kRoom = 100352;  // 100003, the longest message, rounded up to a multiple of 512
   std::vector<Message> sends, receives;
   std::vector<std::string> texts;
   for (const size_t length : lengths) {
@@ -159,7 +159,7 @@ double MillisecondsSince(std::chrono::steady_clock::time_point begin) {
       .count();
 }
 
-// Opens a channel as a rank of a job does: both communicators, and the reduction.
+// Opens a channel as a rank of a job does, and sums over it.
 bool TryChannel(const ChannelSetup& setup, const std::string& cudnn_file, Device& device) {
   const auto begin = std::chrono::steady_clock::now();
   auto opened = ucudnn::transport::OpenChannel(setup, ucudnn::Transport::kNccl, cudnn_file);
@@ -173,8 +173,8 @@ bool TryChannel(const ChannelSetup& setup, const std::string& cudnn_file, Device
   return good && Told("channel closed", Status::Ok());
 }
 
-// Tests the communicators, which a channel has for messages to other ranks. They end once as
-// channels close, and once as they abort.
+// Tests the communicators, which a channel uses for messages to other ranks. They are destroyed in
+// one round, as by a channel that closes, and aborted in the other.
 bool TryCommunicators(const ChannelSetup& setup, const Functions& functions, Device& device) {
   for (const bool aborted : {false, true}) {
     ucudnn::transport::nccl::UniqueIds ids = {};

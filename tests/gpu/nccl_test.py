@@ -1,5 +1,5 @@
-"""Finds and calls NCCL as ucudnn does, with one rank, which is all that one GPU can test: its version is accepted, both
-communicators are made, sums and messages to itself arrive, and it ends, by closing and by an abort."""
+"""Tests that NCCL can be found and called as ucudnn does it, with one rank, since one GPU allows no more: the version is
+accepted, both communicators are made, sums and messages to itself are right, and both ways to end work."""
 
 import functools
 import importlib.util
@@ -15,7 +15,7 @@ STEPS = ["device", "channel", "sum of fp32", "sum of fp64", "channel closed",
 
 
 def wheels():
-    """Returns the folders of NVIDIA's wheels that have cuDNN and NCCL; those need a GPU."""
+    """Returns the folders of NVIDIA's wheels that have cuDNN and NCCL, or none on the stand-in, since these need a GPU."""
     if machine.HOST:
         return []
     spec = importlib.util.find_spec("nvidia")
@@ -25,14 +25,14 @@ def wheels():
 
 
 def without_nccl(environment):
-    """Returns an environment in which the loader does not find the wheels' NCCL by itself."""
+    """Returns the environment without folders in LD_LIBRARY_PATH that have NCCL, so that the loader does not find it."""
     folders = [f for f in environment["LD_LIBRARY_PATH"].split(":") if not os.path.exists(f"{f}/libnccl.so.2")]
     return environment | {"LD_LIBRARY_PATH": ":".join(folders)}
 
 
 @functools.cache
 def smoke(*words, hidden=False):
-    """Returns exit code, lines and errors of the program."""
+    """Runs nccl_smoke. Returns its exit code, its lines and its stderr."""
     environment = without_nccl(machine.environment()) if hidden else machine.environment()
     host = ["--host"] if machine.HOST else []
     code, output, errors = machine.call([machine.UCUDNN, "run", *host, "--off", "--", PROGRAM, *words], environment,
@@ -42,7 +42,8 @@ def smoke(*words, hidden=False):
 
 class Nccl(unittest.TestCase):
     def works(self, *words, hidden=False):
-        """Returns version and file of the NCCL that was found, and the milliseconds that opening took."""
+        """Expects that nccl_smoke succeeds. Returns the version and file of the NCCL that was found, and the milliseconds for
+        opening."""
         code, lines, errors = smoke(*words, hidden=hidden)
         if code == machine.SKIPPED:
             self.skipTest(errors.strip())

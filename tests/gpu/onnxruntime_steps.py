@@ -1,6 +1,7 @@
-"""An ONNX Runtime program that knows nothing of ucudnn: models of convolutions with bias, activation and a residual added,
-which it fuses, of one to three dimensions, grouped, strided, dilated and transposed, on whole numbers, with each way of its
-CUDA provider to choose algorithms. Prints JSON by which two runs can be compared. `--device cpu` tries it out."""
+"""An ONNX Runtime program that knows nothing of ucudnn. Its models have convolutions of one to three dimensions on whole
+numbers, grouped, strided, dilated and transposed ones, followed by bias, activation and a residual, which ONNX Runtime fuses.
+They run with each algorithm search of the CUDA provider. It prints JSON with checksums, by which two runs can be compared. With
+`--device cpu` it runs small sizes on the CPU."""
 
 import json
 import warnings
@@ -13,7 +14,7 @@ from program import ON_CPU, SHARE, cudnn_files, outcome, told
 from whole_numbers import checksum, whole
 
 SEARCHES = ("EXHAUSTIVE", "HEURISTIC", "DEFAULT")
-# Name: dimensions, images, input and output channels, side, window, attributes.
+# By name: (dimensions, images, input channels, output channels, side, window, attributes).
 SHAPES = {
     "1d": (1, 32, 64, 64, 500, 5, {}),
     "2d": (2, 32, 64, 64, 14, 3, {}),
@@ -24,11 +25,12 @@ SHAPES = {
     "transposed": (2, 32, 64, 64, 14, 3, {"strides": 2}),
     "3d": (3, 16, 32, 32, 16, 3, {}),
 }
-providers = set()  # the first of each session; those that cannot be loaded are left out of it
+providers = set()  # the first provider of each session, which lists only providers that were loaded
 
 
 def model(name, shape, dtype):
-    """Returns a model, x -> Conv + bias -> Relu and, if the sides stay, -> + x2 -> Relu, with x and x2."""
+    """Returns a model, and its inputs x and x2. The model is x -> Conv with bias -> Relu and, if the result has x's sides, -> +
+    x2 -> Relu."""
     dimensions, n, inputs, outputs, side, window, options = shape
     groups, transposed = options.get("group", 1), name == "transposed"
     n, inputs, outputs = n // SHARE, max(inputs // SHARE, groups), max(outputs // SHARE, groups)
@@ -49,7 +51,7 @@ def model(name, shape, dtype):
         nodes, name, [helper.make_tensor_value_info(key, kind, feed.shape) for key, feed in feeds.items()],
         [helper.make_tensor_value_info("y", kind, [None] * (dimensions + 2))],
         [numpy_helper.from_array(value.astype(dtype), key) for key, value in constants.items()])
-    # Older releases read these versions, too.
+    # Older releases of ONNX Runtime can read these versions, too.
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), feeds
 
 
@@ -63,10 +65,9 @@ def session_of(described, search):
 
 
 def samples():
-    """Returns 'ok' or what is wrong, by name, for the convolutions among the tests of ONNX's operators, which its wheel
-    carries."""
+    """Returns "ok" or an error, by name, for the convolutions among the test cases of operators in ONNX's wheel."""
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # warnings about other operators
+        warnings.simplefilter("ignore")  # other operators' test cases give warnings
         from onnx.backend.test.case.node import collect_testcases
         cases = collect_testcases(None)
     results = {}
@@ -80,13 +81,13 @@ def samples():
                 got = session.run(None, dict(zip((each.name for each in session.get_inputs()), inputs)))
                 numpy.testing.assert_allclose(got[0], expected[0], rtol=1e-3, atol=1e-3)
             results[case.name] = "ok"
-        except Exception as error:  # ONNX Runtime's own errors have no base, such as for an operator version that it lacks
+        except Exception as error:  # ONNX Runtime's errors, such as for an unknown operator version, have no common base
             results[case.name] = told(error)
     return results
 
 
 def run(name, shape, dtype, search):
-    """Runs twice; the second run has what the first one chose."""
+    """Runs a model twice, since the second run uses the algorithm that the first one chose. Returns the checksum."""
     described, feeds = model(name, shape, dtype)
     onnx.checker.check_model(described)
     session = session_of(described, search)
@@ -98,7 +99,7 @@ def run(name, shape, dtype, search):
 def main():
     onnxruntime.set_default_logger_severity(3)
     if hasattr(onnxruntime, "preload_dlls") and not ON_CPU:
-        onnxruntime.preload_dlls()  # also loads NVIDIA's wheels
+        onnxruntime.preload_dlls()  # loads the libraries in NVIDIA's wheels
     results = {}
     for search in SEARCHES:
         for name, shape in SHAPES.items():

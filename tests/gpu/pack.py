@@ -1,6 +1,6 @@
-"""tools/gpu-check --pack FOLDER packs what a sitting needs on a machine with a GPU where nothing can be built or fetched, in
-the shape of the repository. CUDA, cuDNN and NCCL are not packed, since they are there. elf.py says what a packed file may
-need."""
+"""Implements tools/gpu-check --pack FOLDER, which packs what a sitting needs on a machine with a GPU where nothing can be built
+or downloaded. Paths in the pack are those in the repository. CUDA, cuDNN and NCCL are not packed, since that machine has them.
+elf.py checks which libraries packed files need."""
 
 import hashlib
 import pathlib
@@ -15,17 +15,18 @@ import machine
 
 LIMIT_MIB = 45
 COMMAND_CHARACTERS = 2000
-MANIFEST = "files"  # names all files of a pack; other files are somebody's own
+MANIFEST = "files"  # the file of a pack that lists its files; other files in the folder are not part of the pack
 SOURCES = ("tools/gpu-check", "tests/gpu/*.py", "tests/gpu/*.csv", "tests/gpu/results/*", "tests/bench/*.py",
            "tests/bench/record-table", "tests/unit/planner/digits/*", "python/ucudnn/**/*.py")
 HOST = "build/release/lib/ucudnn/host"
-# For the decoder of `AutoencoderKL`. Their other requirements (zipp, huggingface_hub, safetensors, regex, …) must be there.
+# Wheels for the decoder of diffusers' AutoencoderKL. Their other requirements (zipp, huggingface_hub, safetensors, regex, …)
+# must be installed on the machine.
 WHEELS = {"diffusers-0.42.1-py3-none-any.whl": "9154faa704ce00e0b77f568e0d64786064368528aab5fc14eeea92f87d788014",
           "importlib_metadata-8.7.0-py3-none-any.whl": "e5dd1551894c77868a30651cef00984d50e1002d06942a7101d34870c5f02afd"}
 
 
 def pack(folder, host):
-    """Makes the pack, replacing one that is there, and prints how it is used. Returns an exit code."""
+    """Makes the pack, which replaces an earlier one in the folder, and prints the commands to run. Returns an exit code."""
     folder = pathlib.Path(folder).absolute()
     try:
         may_write(folder)
@@ -55,7 +56,7 @@ def pack(folder, host):
 
 
 def may_write(folder):
-    """Refuses a folder that git would track, and one with files that no pack has."""
+    """Refuses a folder that git would track, and one that has files which are not part of a pack."""
     if folder.resolve().is_relative_to(machine.ROOT):
         ignored = ["git", "-C", machine.ROOT, "check-ignore", "-q", folder.resolve() / MANIFEST]
         if folder.resolve() == machine.ROOT or subprocess.run(ignored, stderr=subprocess.DEVNULL).returncode != 0:
@@ -73,7 +74,7 @@ def may_write(folder):
 
 
 def gather(folder, host):
-    """Collects all files. Returns why there are no wheels, or None."""
+    """Copies all files of the pack to `folder`. Returns the reason why there are no wheels, or None."""
     for pattern in SOURCES:
         for path in machine.ROOT.glob(pattern):
             if path.is_file():
@@ -95,7 +96,7 @@ def gather(folder, host):
 
 
 def add_facts(folder):
-    """Writes what cuDNN answers here, without a GPU, for the stage that compares it with a GPU's answers."""
+    """Adds lists of the plans that cuDNN makes here without a GPU; the stage `plans` compares them with those of a GPU."""
     if (machine.FOLDER / "facts.py").exists():
         import facts
         facts.make_lists(folder)
@@ -112,7 +113,7 @@ def put_stripped(path, to):
 
 
 def built(names):
-    """Returns the files that a list of CMake's names, by their place in the build folder."""
+    """Returns the files in a list that CMake wrote, by their paths in the build folder."""
     path = machine.BUILD / "tests/gpu" / names
     if not path.exists():
         raise machine.Failed(f"no {path}: configure the build first")
@@ -125,7 +126,7 @@ def built(names):
 
 
 def refuse_an_old_build():
-    """Refuses a build of other sources, since the pack says which commit it contains."""
+    """Refuses a build that is older than the sources, because the pack states a commit."""
     if shutil.which("ninja") and (machine.BUILD / "build.ninja").exists():
         words = ["ninja", "-C", machine.BUILD, "-n", "gpu_check"]
         code, output, _ = machine.call(words, machine.python_environment(), 120)
@@ -134,7 +135,7 @@ def refuse_an_old_build():
 
 
 def put_foreign_libraries(folder):
-    """Puts beside the stand-ins the libraries that they need and not every machine has: oneDNN and its requirements."""
+    """Adds the libraries that the stand-ins need and that not every machine has: oneDNN and its requirements."""
     unread = list(folder.iterdir())
     while unread:
         path = unread.pop()
@@ -149,7 +150,7 @@ def put_foreign_libraries(folder):
 
 
 def add_wheels(folder):
-    """Adds wheels, which are fetched once. Returns why there are none, or None."""
+    """Adds the wheels, which are downloaded only once. Returns the reason why there are none, or None."""
     kept = machine.ROOT / "build/wheels"
     reason = None if all(is_whole(kept / name) for name in WHEELS) else fetch_wheels(kept)
     if reason is None:
@@ -179,7 +180,7 @@ def fetch_wheels(folder):
 
 
 def commit():
-    """Returns the commit and the day on which it was made."""
+    """Returns the commit and its date in one line."""
     questions = [["describe", "--always", "--dirty"], ["show", "--no-patch", "--format=%cs", "HEAD"]]
     return " ".join(machine.run(["git", "-C", machine.ROOT, *words], machine.python_environment(), 60).strip()
                     for words in questions)
@@ -194,7 +195,8 @@ def refuse_what_is_too_much(folder):
 
 
 def commands(folder, host):
-    """Returns the commands to run there, one call each. The folder lies in the repository, or where it lies here."""
+    """Returns the commands to run on the machine. They name the folder relative to the repository if it is inside, else by its
+    absolute path."""
     place = folder.relative_to(machine.ROOT) if folder.is_relative_to(machine.ROOT) else folder
     program = f"python3 {place}/tools/gpu-check{' --host' if host else ''}"
     made = [f"{program} --sitting A --output $OUT", f"{program} --sitting B --resume --output $OUT"]

@@ -1,5 +1,5 @@
-"""Tests tools/gpu-check --pack: the folder holds what a sitting needs and no more, it starts from another place with an empty
-environment, and a file that would not start is found."""
+"""Tests tools/gpu-check --pack: the pack has what a sitting needs and no more, works in another folder with an empty
+environment, and a file that would not start elsewhere is noticed."""
 
 import contextlib
 import io
@@ -17,7 +17,7 @@ import elf
 import machine
 import pack
 
-# These files are named like CUDA's, cuDNN's and NCCL's, but are ucudnn's own.
+# These files have names of NVIDIA's libraries, but are ucudnn's.
 OWN = {f"build/release/{name}" for name in (
     "lib/ucudnn/libcudnn.so.9", "tests/gpu/trace/libcudnn.so.9", "tests/bench/null_cudnn/libcudnn.so.9",
     "tests/bench/null_forward/libcudnn.so.9")}
@@ -26,7 +26,7 @@ STAND_INS = {f"build/release/lib/ucudnn/host/{name}" for name in (
 
 
 def packed(folder, host=False):
-    """Returns exit code, stdout and stderr."""
+    """Makes a pack. Returns the exit code, stdout and stderr."""
     with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.redirect_stderr(io.StringIO()) as errors:
         code = pack.pack(folder, host)
     return code, output.getvalue(), errors.getvalue()
@@ -51,12 +51,12 @@ class Pack(unittest.TestCase):
         cls.elf_files = [path for path in cls.folder.rglob("*") if path.is_file() and elf.read(path)]
 
     def copy(self, name):
-        """Returns a copy of a packed file, alone in a folder."""
+        """Copies a packed file to a new folder and returns the copy's path."""
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.holder))
         return shutil.copy(self.folder / "build/release" / name, folder / "file")
 
     def faults_after(self, name, old, new):
-        """Returns the faults of a packed file in which some bytes are changed."""
+        """Returns the faults of a packed file in which the bytes `old` are replaced by `new`."""
         path = pathlib.Path(self.copy(name))
         data = path.read_bytes()
         self.assertEqual((1, len(old)), (data.count(old), len(new)))
@@ -175,7 +175,7 @@ class Pack(unittest.TestCase):
 
 
 class HostPack(unittest.TestCase):
-    """Makes a second pack in place of the first, then moves it away."""
+    """Makes a pack with stand-ins in place of an earlier pack, and moves it to another folder."""
 
     @classmethod
     def setUpClass(cls):
@@ -195,7 +195,7 @@ class HostPack(unittest.TestCase):
         cls.build = cls.folder / "build/release"
 
     def run_there(self, *words):
-        """Returns the stdout of a program that runs with no environment."""
+        """Runs a program with an empty environment, which must succeed, and returns its stdout."""
         result = subprocess.run([str(word) for word in words], env={}, cwd="/", capture_output=True, text=True, timeout=300)
         self.assertEqual(0, result.returncode, result.stderr)
         return result.stdout

@@ -1,4 +1,4 @@
-"""In place of a device, cuDNN accepts the device profile that tools/gpu-check records."""
+"""Tests that cuDNN accepts the device profile that tools/gpu-check records in place of a device."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ import machine
 
 PROGRAM = machine.BUILD / "tests/gpu/bin/device_profile"
 
-# Shaped like a data-centre GPU. The values come from a public data sheet, and no assertion here depends on them.
+# A profile like that of a data-centre GPU, with values from a public data sheet; no assertion depends on them.
 EXAMPLE = {"maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64], "regsPerBlock": 65536,
            "multiProcessorCount": 132, "warpSize": 32, "maxSharedMemoryPerBlock": 49152,
            "maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536,

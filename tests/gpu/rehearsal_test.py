@@ -1,5 +1,5 @@
-"""Rehearses the calls of the first sitting: from a packed folder, elsewhere, with an empty environment, without a compiler, in
-another home, on the CPU stand-in, at tiny sizes. UCUDNN_TORCH_PYTHON is a Python with torch and diffusers."""
+"""Rehearses sittings on the CPU stand-in with tiny sizes: from a pack in another folder, with an empty environment, without a
+compiler, and with another home. UCUDNN_TORCH_PYTHON names a Python with torch and diffusers."""
 
 import json
 import os
@@ -16,12 +16,12 @@ import pack
 import stages
 
 PYTHON = os.environ.get("UCUDNN_TORCH_PYTHON", str(machine.ROOT / "build/torch/bin/python"))
-# These stages, and no others, may be skipped here, for these reasons. Any other skip fails the rehearsal.
+# The stages of each sitting that may be skipped, with the reasons. Any other skip fails the rehearsal.
 SKIPS = {"A": {"test torch legacy briefly": "a CPU has one path"}, "B": {}}
 COMMANDS = ("bash", "sh", "env", "true", "cat", "ls", "df", "free", "nproc", "uname", "ldd", "sleep", "kill", "ldconfig", "awk",
             "mktemp", "rm", "dirname")
 SECONDS = 2400
-# This call, run in the packed folder, has stages that hang and crash, and after them one that passes.
+# This program runs tools/gpu-check of the pack with stages that hang and crash, and then one that passes.
 FAULTY = """
 import importlib.machinery, importlib.util, os, sys
 os.environ["UCUDNN_GPU_TEST_HOST"] = "1"
@@ -101,7 +101,7 @@ class Rehearsal(unittest.TestCase):
         return {stage.name for stage in (*plan.stages, *plan.last)}
 
     def test_both_calls(self):
-        """Makes both calls one after the other, as in the sitting: the second continues from what the first left."""
+        """Makes both calls one after the other: the second one continues from the result file of the first."""
         self.assert_green("A", *self.sit("A"))
         self.assert_green("B", *self.sit("B", "--resume"))
 

@@ -1,5 +1,6 @@
-"""Runs stages within a time, each in a process of its own (stage.py), side by side where their lanes allow it. The result file
-on disk is complete at any moment, and a stage that hangs or crashes costs the others only its own time."""
+"""Runs stages within a number of seconds, each in a process of its own (stage.py). Stages run at the same time where their
+lanes allow it. The result file on disk is complete at any moment, and a stage that hangs or crashes costs the other stages at
+most its own limit."""
 
 import datetime
 import json
@@ -15,18 +16,20 @@ import machine
 from stages import ALONE, BESIDE, FREE, GATE, MEASURES
 
 POLL_SECONDS = 0.05
-# A stage ends by itself within its time, and reports what it has. After this much more it is killed with all that it started.
+# A stage ends by itself within its limit, and reports what it has. It is killed with all processes that it started when it
+# exceeds its limit by this many seconds.
 SLACK_SECONDS = 5
 REASON_CHARACTERS = 4000
 
 
 def own_limit(stage):
-    """Returns the stage's limit in seconds. A rehearsal's times tell nothing, and its processors may have other work."""
+    """Returns the stage's limit in seconds. It is five times as long on the CPU stand-in, whose processors may have other
+    work."""
     return 5 * stage.limit if machine.HOST else stage.limit
 
 
 def without_times(figures):
-    """Returns the figures of a stage that ran beside others, without times, which would be taken for measurements."""
+    """Returns the figures without the times in them. Times of a stage that ran beside others are no measurements."""
     if isinstance(figures, list):
         return [without_times(each) for each in figures]
     if not isinstance(figures, dict):
@@ -36,8 +39,8 @@ def without_times(figures):
 
 
 class Results:
-    """Keeps the result of each stage, on disk after each change. `earlier` is the document of an earlier sitting: its stages
-    stay until they run again."""
+    """Keeps the result of each stage, and writes the file after each change. `earlier` is the document of an earlier sitting,
+    whose stages stay in the file until they run again."""
 
     def __init__(self, path, environment, earlier=None):
         self.path, self.environment, self.stages = path, environment, {}
@@ -53,7 +56,7 @@ class Results:
         return [name for name, stage in self.earlier.items() if stage["outcome"] in ("failed", "cut", "running")]
 
     def put(self, stage):
-        """Adds a stage by its entry in the file."""
+        """Adds a stage, or replaces it. `stage` is its entry in the file."""
         self.stages[stage["name"]] = stage | {key: self.environment.get(key) for key in ("commit", "gpu", "driver")}
         self.write()
 
@@ -71,7 +74,7 @@ class Results:
 
 
 def without_places(text):
-    """Removes this machine's paths, since results are committed."""
+    """Removes the paths of this machine from `text`, since results are committed."""
     for place in (str(machine.ROOT) + "/", sys.prefix + "/", os.path.expanduser("~") + "/"):
         if place.strip("/"):
             text = text.replace(place, "")
@@ -102,7 +105,7 @@ class Run:
         self.process.wait()
 
     def outcome(self):
-        """Returns outcome, reason and figures. REQUIRES: the process has ended, or end() has ended it."""
+        """Returns a dictionary with outcome, reason and figures. REQUIRES: the process has ended, or end() has ended it."""
         if self.result.exists():
             return json.loads(self.result.read_text())
         code = self.process.returncode
@@ -111,8 +114,8 @@ class Run:
 
 
 class Sitting:
-    """`seconds`: for all stages together. `at_once`: how many stages of the lane FREE run at once, or None if the device takes
-    one process at a time. `clocks`: a clocks.Log, or None."""
+    """Runs stages until `seconds` have passed. `at_once` is how many stages of the lane FREE may run at the same time, or None
+    if the device takes one process at a time. `clocks` is a clocks.Log, or None."""
 
     def __init__(self, results, context, seconds, at_once, clocks=None):
         self.results, self.context, self.clocks = results, context, clocks
@@ -123,8 +126,8 @@ class Sitting:
         self.folder = tempfile.TemporaryDirectory()
 
     def run(self, stages, last=()):
-        """Runs the stages in order, as far as lanes and time allow. `last` run in any case, since what they save would be
-        lost."""
+        """Runs the stages in order, as far as lanes and time allow. The stages `last` run even if no time is left, since what
+        they save would be lost otherwise."""
         self.results.write()
         try:
             self.run_all(list(stages))
@@ -147,7 +150,7 @@ class Sitting:
             time.sleep(POLL_SECONDS)
 
     def give_up(self, pending):
-        """Ends all stages: if the gate failed, nothing else is worth the device's time."""
+        """Ends all stages because the gate failed, and records the pending ones as not run."""
         for run in [*self.running]:
             run.end()
             self.finish(run)
@@ -156,7 +159,7 @@ class Sitting:
         return []
 
     def ready(self, pending):
-        """Returns the stages of `pending` that may start now. Nothing overtakes a stage that runs alone."""
+        """Returns the stages of `pending` that may start now. No stage starts before one of the lane ALONE that precedes it."""
         lanes = [run.stage.lane for run in self.running]
         under_way = {run.stage.name for run in self.running} | {stage.name for stage in pending}
         beginning = []
@@ -216,8 +219,9 @@ class Sitting:
         self.tell(entry)
 
     def judge(self, entry, run):
-        """A stage that the end of the sitting cut off counts as not run, and is no failure. A test that does not end in its own
-        time has failed, and so has a stage that left out a part of its work."""
+        """Sets the outcome of a stage that was cut off or left out work. If the sitting's end shortened its time, it was not
+        run. If it had its full time, a test that was cut off has failed, and so has a stage that passed but left out a part of
+        its work."""
         shortened = run.seconds < own_limit(run.stage)
         left_out = entry.get("figures", {}).get("not run")
         if shortened and (entry["outcome"] == "cut" or left_out):

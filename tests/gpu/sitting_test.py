@@ -1,6 +1,6 @@
-"""Tests what tools/gpu-check makes of stages that end well, badly, too late or with the sitting, which stages run side by side,
-and that its files are complete whenever it is killed. The stages are this file's own, but for the tables of
-tests/gpu/stages.py."""
+"""Tests the outcomes that tools/gpu-check records for stages that pass, fail, exceed their limit or are cut off by the
+sitting's end. Also tests which stages run at the same time, and that its files are complete whenever it is killed. The stages
+are made up in this file, except in the tests of the tables of tests/gpu/stages.py."""
 
 import contextlib
 import csv
@@ -24,7 +24,7 @@ import summary
 import versions
 from stages import ALONE, BESIDE, FREE, GATE, MEASURES
 
-# The stages' work is a module of its own, which their processes find.
+# This is the module `work` whose functions the stages call. It is written to a folder that their processes import from.
 WORK = """
 import json, os, pathlib, signal, subprocess, sys, time
 import figures, machine
@@ -69,7 +69,7 @@ def writes(sitting, seconds):
     machine.write_whole(sitting.output / "rows.csv", ("i,square\\n" + rows).encode())
     return {"rows": list(range(5000))}
 """
-# Runs a sitting of many short stages until it is killed.
+# This program runs a sitting of many short stages. The test kills it.
 KILLED = """
 import pathlib, sys
 sys.path.insert(0, sys.argv[1])
@@ -105,7 +105,7 @@ class Case(unittest.TestCase):
         return {each["name"]: each for each in document["stages"]}
 
     def spans(self):
-        """Returns when each stage began and ended."""
+        """Returns the times at which each stage began and ended, by name."""
         found = {}
         for line in (self.folder / "log").read_text().splitlines():
             name, what, when = json.loads(line)
@@ -256,7 +256,7 @@ class Killed(unittest.TestCase):
                 time.sleep(draw.uniform(0, 1.2))
                 process.kill()
                 process.wait()
-                time.sleep(0.3)  # until its stages have ended, too
+                time.sleep(0.3)  # waits until its stages have ended, too
                 json.loads((output / "x.json").read_text())
                 for path in output.glob("*.csv"):
                     with path.open(newline="") as file:

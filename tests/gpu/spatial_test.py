@@ -1,7 +1,8 @@
-"""Images are split over processes, or threads, which share the GPU. Together they compute what one computes with the whole
-images; what is not split is refused on all of them; a job whose rank dies ends in time; nothing is left behind.
+"""Tests jobs whose images are split over processes or threads that share the GPU. Together the ranks compute what one process
+computes with the whole images. A convolution that cannot be split is refused on all ranks. A job whose rank dies ends in time.
+No job leaves processes, files or shared memory behind.
 
-Ranks exchange by loopback, since NCCL refuses to share a GPU; nccl_test.py tests the parts of NCCL that one GPU can."""
+Ranks exchange by loopback, since NCCL refuses ranks that share a GPU. nccl_test.py tests what one rank of NCCL can show."""
 
 import collections
 import json
@@ -17,21 +18,21 @@ import machine
 CNN, API, POOLS, TRAIN, FRONTEND = (machine.BUILD / "tests" / name for name in (
     "striped_cnn", "striped_api", "striped_pools", "train_cnn", "frontend_step"))
 CASES = machine.BUILD / "tests/gpu/bin/split_cases"
-HEIGHT, STEPS = 32, 4  # of striped_cnn
-SHAPES = "1" if machine.HOST else "5"  # of split_cases
+HEIGHT, STEPS = 32, 4  # arguments of striped_cnn
+SHAPES = "1" if machine.HOST else "5"  # the number of shapes that split_cases runs
 GRIDS = {"h2": (2, 1), "h2w2": (2, 2)} if machine.HOST else {"h2": (2, 1), "h4": (4, 1), "h2w2": (2, 2)}
-# Each row has type, axes and ranks. 3-D images have 5 rows, so their stripes are of unequal height.
+# Each entry has type, axes and ranks. Images with three axes have 5 rows, so their stripes are of unequal height.
 LAYERS = ((("fp32", "2", 3), ("fp16", "3", 2)) if machine.HOST else
           tuple((kind, axes, 2) for kind in ("fp32", "fp16", "bf16") for axes in ("2", "3")) +
           (("fp32", "2", 4), ("fp16", "2", 3)))
-# Other tests cover measuring; what it did not reach runs undivided.
+# Measuring is kept short, since other tests cover it. Kernels that were not measured in this time run undivided.
 SHORT = {"OMP_NUM_THREADS": "1"} if machine.HOST else {"UCUDNN_TUNE_SECONDS": "1:15"}
-# A rank is killed this long after it has begun; on a GPU cuDNN takes a while to load.
+# A rank is killed this many seconds after it has begun. It is longer on a GPU, where cuDNN has to load.
 BEGUN_SECONDS = 2 if machine.HOST else 12
-# A dead rank is an error on all within 15 seconds; after that ranks have some time for their last words.
+# All ranks fail within 15 seconds after one of them died. Another 10 seconds are left for their messages and their end.
 END_SECONDS = 15 + 10
 
-store = None  # shared, so that the measurements of one job serve the next
+store = None  # shared by all jobs, so that the measurements of one job serve the next
 
 
 def setUpModule():
@@ -55,13 +56,14 @@ def processes_with(mark):
         try:
             if mark.encode() in (process / "environ").read_bytes():
                 found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        except OSError:  # the process has ended, or is another user's
+        except OSError:  # the process has ended, or belongs to another user
             continue
     return found
 
 
 def left_behind(mark, folder, shared):
-    """Returns what is left of a job whose processes have `mark` and `folder` for temporary files."""
+    """Returns the processes, files and shared memory that a job left behind. Its processes have `mark` in their environment and
+    write temporary files to `folder`. `shared` are the names of the shared memory from before the job."""
     deadline = time.monotonic() + 2
     while (processes := processes_with(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -76,7 +78,7 @@ def run_words(words, program):
 
 def run_environment(**variables):
     environment = machine.environment(**SHORT | variables)
-    environment["LD_LIBRARY_PATH"] = f"{environment['LD_LIBRARY_PATH']}:{machine.BUILD}/lib".strip(":")  # for libucudnn
+    environment["LD_LIBRARY_PATH"] = f"{environment['LD_LIBRARY_PATH']}:{machine.BUILD}/lib".strip(":")  # finds libucudnn
     return environment
 
 
@@ -90,13 +92,13 @@ def alone(program):
 
 
 def job(grid, ranks, program, *options, **variables):
-    """Runs `program` with its images split over `ranks` processes, each with the first device, or over its own threads if
-    None."""
+    """Runs `program` with its images split over `ranks` processes, each with the first device. If `ranks` is None, they are
+    split over the program's own threads."""
     mark = f"SPLIT_JOB={uuid.uuid4()}"
     shared, begin = shared_memory(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as reports:
         words = ["--spatial", grid, "--db", store, *options, *(["--ranks", str(ranks)] if ranks else [])]
-        # Programs take the device that LOCAL_RANK says.
+        # Programs use the device whose number LOCAL_RANK is, so all ranks get the first one.
         program = ["env", "LOCAL_RANK=0", *program] if ranks else program
         code, output, errors = under_ucudnn(words, program, TMPDIR=folder, UCUDNN_REPORT=f"{reports}/%p.json", **{
             "UCUDNN_SPATIAL_TRANSPORT": "loopback"} | variables | dict([mark.split("=")]))
@@ -111,7 +113,7 @@ def shell(script):
 
 
 class Split(unittest.TestCase):
-    variables = {}  # for every job
+    variables = {}  # environment variables of every job
 
     def job(self, grid, ranks, program, *options, **variables):
         return job(grid, ranks, program, *options, **self.variables | variables)
@@ -126,17 +128,18 @@ class Split(unittest.TestCase):
             self.assertIn(text, result.errors)
 
 
-# striped_cnn prints sums in fp64, rounded to nine digits. Engines, which differ from call to call and from rank to rank, may
-# add in another order: a sum of t terms is off by t units of roundoff, times the sum of their absolute values. In a step, an
-# output value has 27 + 294 + 72 + 6 terms on its way, a gradient of images as many, and a gradient of filters 3 * 32 * 12 more.
-# A printed number adds up 3 * 3 * 3 * 6 of them, each taken to be as large as the largest printed number of its kind.
+# striped_cnn prints sums in fp64, rounded to nine digits. Engines may differ from call to call and from rank to rank, and may
+# add in another order. A sum of t terms is then off by at most t * 2^-53 times the sum of their absolute values. In one step,
+# 27 + 294 + 72 + 6 terms are added up on the way to an output value, as many on the way to a gradient of the images, and 3 * 32
+# * 12 more in a gradient of a filter. A printed number is a sum of at most 3 * 3 * 3 * 6 such values, each of which is taken to
+# be as large as the largest printed number of its kind.
 TERMS = STEPS * (2 * (27 + 294 + 72 + 6) + 3 * HEIGHT * 12)
 ROUNDOFF = 2.0 ** -53 * TERMS * 3 * 3 * 3 * 6
-LAST_DIGIT = 1e-8  # a unit of the ninth digit, of a number that begins with 1
+LAST_DIGIT = 1e-8  # one unit of the ninth digit, relative to a number that begins with 1
 
 
 def numbers(lines):
-    """Returns the numbers in striped_cnn's lines, by kind and place."""
+    """Returns the numbers in striped_cnn's lines, by the text before them, which says their kind and place."""
     result = {}
     for line in lines:
         name, number = line.rsplit(": ", 1)
@@ -158,9 +161,9 @@ def differences(whole, split):
 
 
 class Networks(Split):
-    """Tests programs that know nothing of ucudnn, and train."""
+    """Tests programs that train and know nothing of ucudnn."""
 
-    counts = (2, 4)  # of ranks
+    counts = (2, 4)  # the numbers of ranks
 
     @classmethod
     def setUpClass(cls):
@@ -184,7 +187,7 @@ class Networks(Split):
                                                          "seconds": round(result.seconds, 1)})
 
     def assert_pools_are_those_of(self, whole, words):
-        # In fp64, these are sums of at most some hundred thousand terms in other orders.
+        # The numbers are sums in fp64 of at most some hundred thousand terms, added in another order, hence 1e-10.
         largest = max(abs(number) for number in whole.values())
         for ranks in self.counts:
             with self.subTest(ranks=ranks):
@@ -220,7 +223,7 @@ class Networks(Split):
 
 
 class Plans(Split):
-    """Tests plans of the graph API, and programs that check their stripes themselves."""
+    """Tests plans of the graph API, and programs that compare their own stripes with what they expect."""
 
     counts, layers = (2, 4), LAYERS
 
@@ -255,14 +258,14 @@ class Plans(Split):
 
 
 class Brief:
-    """Its ranks do not measure, since others may do so meanwhile."""
+    """Makes the ranks not measure, since a stage that measures may run at the same time."""
 
     counts, layers = (2,), (("fp32", "2", 2), ("fp16", "3", 2))
     variables = {"UCUDNN_TUNE": "off"}
 
 
 class BriefNetworks(Brief, Networks):
-    test_each_ranks_own_calls_keep_their_limit = None  # it has to measure
+    test_each_ranks_own_calls_keep_their_limit = None  # this test would have to measure
 
 
 class BriefPlans(Brief, Plans):
@@ -270,13 +273,14 @@ class BriefPlans(Brief, Plans):
 
 
 def results(lines):
-    """Returns checksum and distance from whole numbers of split_cases, by case and cell, or why there are none."""
+    """Returns what split_cases printed by case and cell: the checksum and the distance from whole numbers, or the error as a
+    text."""
     split = (line.split(" ", 1) for line in lines)
     return {name: (told.split()[0], float(told.split()[1])) if told[:1] in "0123456789abcdef" else told for name, told in split}
 
 
 class Grids(Split):
-    """Tests three operations, types and layouts, strides and groups, on whole numbers, in stripes and in cells of a grid."""
+    """Tests the cases of split_cases, whose data are whole numbers, in stripes and in cells of a grid."""
 
     def test_cells_together_are_the_whole(self):
         for grid, (rows, columns) in GRIDS.items():
@@ -305,8 +309,8 @@ class Faults(Split):
         return shell(f"{before}\n{CNN} {HEIGHT} {steps}\n{after}")
 
     def test_what_is_not_split_is_refused_by_name_on_all_ranks(self):
-        # This is a convolution over a rank's whole stripe, without padding. Each rank stays until the other has printed its
-        # error.
+        # The program's convolution without padding covers a rank's whole stripe, so it cannot be split. Each rank sleeps after
+        # its error, so that the other rank prints its own error before the job ends.
         script = f"{TRAIN} fp32 nchw norm 8 1; code=$?; sleep 8; exit $code"
         result = self.job("h2", 2, shell(script))
         self.assert_failed(result, "CUDNN_STATUS_NOT_SUPPORTED")
@@ -324,14 +328,14 @@ class Faults(Split):
         self.assert_death_ends_the_job("before it meets the others", 1, "[ $RANK = 1 ] && { sleep 1; kill -KILL $$; }")
 
     def test_a_rank_that_dies_amid_steps_ends_the_job_in_time(self):
-        # The steps would never end.
+        # assert_death_ends_the_job asks for so many steps that they do not end by themselves.
         kill = f"[ $RANK = 1 ] && (sleep {BEGUN_SECONDS}; kill -KILL $$) &"
         self.assert_death_ends_the_job("amid steps", BEGUN_SECONDS, kill)
 
     def assert_death_ends_the_job(self, when, seconds, before):
         """REQUIRES: `before` kills rank 1 after `seconds`."""
         result = self.job("h2", 2, shell(f"{before}\nexec {CNN} {HEIGHT} 100000000"))
-        # The message depends on which end is seen first.
+        # The message and the exit code depend on whether the launcher or another rank notices the death first.
         self.assert_failed(result)
         self.assertRegex(result.errors, r"rank 1 (was ended by signal 9|died or ended)")
         self.assertIn(result.code, (1, 128 + 9))

@@ -1,14 +1,15 @@
-// Convolutions of images that are cut into ROWS x COLUMNS cells. With WORLD_SIZE processes, process
-// RANK holds cell RANK, columns running fastest. A process without these variables has the images
-// whole. Prints one line for each convolution and cell: what it is, a checksum of the cell's part
-// of its result rounded to whole numbers, and how far the result is from whole numbers. The data
-// are whole numbers that depend only on the place in the whole image, so all processes together,
-// under ucudnn, must print the checksums that one with the whole images prints. A convolution that
-// fails prints a line that says so, and the next one follows. The program knows nothing of ucudnn.
+// Runs convolutions of images that are cut into ROWS x COLUMNS cells. With WORLD_SIZE processes,
+// process RANK holds cell RANK; cells are numbered row by row. A process without these variables
+// holds whole images. The program prints one line for each convolution and cell: the convolution's
+// name, a checksum of the cell's part of its result rounded to whole numbers, and how far the
+// result is from whole numbers. The data are whole numbers that depend only on the place in the
+// whole image, so all processes together, under ucudnn, must print the checksums that one process
+// with whole images prints. If a convolution fails, its line says so, and the next convolution
+// follows. The program knows nothing of ucudnn.
 //
 //   split_cases ROWS COLUMNS [WORKSPACE_MIB [SHAPES]]
 //
-// With ON_THREADS cells are threads of one process, with a device each.
+// With ON_THREADS, threads of one process hold the cells, each with a device of its own.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -23,11 +24,12 @@
 
 namespace {
 
-using namespace ucudnn::gpu_tests;  // NOLINT: a program of one page
+using namespace ucudnn::gpu_tests;  // NOLINT: this is a program of one page
 
-// All cells are equal, so sizes are multiples of four times the stride; images that are cut into
-// three rows are three quarters as large. A filter of 7 reaches over most of a stripe of 4 rows.
-// Cut into four, an image of `odd_image` is 8 bytes off 16-byte alignment in 16 bits.
+// All cells of an image are equal, so sizes are multiples of four times the stride. Images that are
+// cut into three rows are three quarters as large. A filter of 7 reaches over most of a stripe of 4
+// rows. Cut into four rows, an image of `odd_image` takes 72 bytes in 16 bits, so every second
+// image is 8 bytes off 16-byte alignment.
 constexpr Shape kShapes[] = {{"odd_image", 13, 1, 12, 8, 3, 1, 1, 1},
                              {"5x5_stride_2", 13, 16, 32, 32, 5, 2, 2, 1},
                              {"7x7", 8, 32, 16, 32, 7, 3, 1, 1},
@@ -36,7 +38,7 @@ constexpr Shape kShapes[] = {{"odd_image", 13, 1, 12, 8, 3, 1, 1, 1},
 
 struct Grid {
   int rows, columns;
-  std::optional<int> rank;  // none: this process has all cells
+  std::optional<int> rank;  // the cell of this process; none if it has whole images
 
   Cell CellOf(int of) const { return {rows, columns, of / columns, of % columns}; }
   std::vector<int> OwnRanks() const {
@@ -52,8 +54,8 @@ void PrintLine(const Case& of, int rank, const char* result) {
               Name(of.operation), rank, result);
 }
 
-// Runs with beta = 0, which must not read the output, with beta = 1, which doubles the result, and
-// with both scales, which gives the result again.
+// Runs the convolution three times. With beta = 0 it must not read the output, with beta = 1 it
+// doubles the result, and 3 times the result minus the doubled one gives the result again.
 cudnnStatus_t RunThrice(Convolution& convolution, void* workspace,
                         std::vector<std::vector<float>>* results) {
   convolution.output().FillWithNan();

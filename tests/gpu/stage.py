@@ -1,5 +1,5 @@
-"""Runs one stage of tools/gpu-check in a process of its own: stage.py CONTEXT.json, which sitting.Run writes. Leaves its
-outcome, reason and figures as JSON."""
+"""Runs one stage of tools/gpu-check in a process of its own, as `stage.py CONTEXT.json`. sitting.Run writes CONTEXT.json. The
+stage's outcome, reason and figures are written as JSON to the path that CONTEXT.json names."""
 
 import importlib
 import json
@@ -30,7 +30,7 @@ def attempt(context):
         return told("cut", failure)
     except machine.Failed as failure:
         return told("failed", failure)
-    except Exception as error:  # a fault of a stage's own code must not look like one of ucudnn
+    except Exception as error:  # a fault of a stage's own code must not look like a fault of ucudnn
         return {"outcome": "failed", "reason": f"{type(error).__name__}: {error} (a fault of tests/gpu/{module}.py)"}
 
 

@@ -1,23 +1,25 @@
-"""The stages of tools/gpu-check, a row for each, and those that the sittings take, in the order of their value."""
+"""Lists the stages of tools/gpu-check, and for each sitting the stages that it runs, the most valuable ones first."""
 
 import dataclasses
 
 import machine
 
-# Lanes. ucudnn lets one process a device measure: if two tests measure at once, one divides nothing, and might pass.
-BESIDE = "beside"    # uses no GPU, and starts at once whatever runs
-FREE = "free"        # no measuring by ucudnn: runs without ucudnn, ranks that exchange, runs on a prepared store
-MEASURES = "measures"  # ucudnn measures: one at a time, beside FREE
-ALONE = "alone"      # records times, memory, or how long something takes to end: nothing runs beside it
+# The lane of a stage says what may run at the same time. ucudnn lets only one process per device measure. If two tests measured
+# at the same time, one of them would divide nothing, and might pass.
+BESIDE = "beside"    # uses no GPU, so it starts whatever else runs
+FREE = "free"        # ucudnn does not measure: runs without ucudnn, ranks that exchange, runs on a prepared store
+MEASURES = "measures"  # ucudnn measures, so one of these runs at a time, beside stages of FREE
+ALONE = "alone"      # records times, memory, or how long something takes to end, so only BESIDE runs at the same time
 
 GATE = "gate"
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """`seconds`: how long it is expected to take on an H100. `limit`: seconds after which it is ended. `guards`: what only a
-    GPU can show about it. `work`: the function of a module of this folder, and its arguments beside the sitting and the
-    seconds. `needs`: stages that end before it. `every_time`: whether it also runs if an earlier sitting passed it."""
+    """Describes a stage. `seconds` is how long it is expected to take on an H100, and `limit` the seconds after which it is
+    ended. `guards` names the faults that only a GPU can show. `work` is a function of a module of this folder and its arguments
+    after the sitting and the seconds. `needs` are the names of stages that must have ended before it begins. With `every_time`
+    it also runs if it passed in an earlier sitting."""
 
     name: str
     lane: str
@@ -51,7 +53,7 @@ BEGIN = (
           ("gate.gate",), every_time=True),
 )
 
-# If the sitting has a stage for their reference runs, tests that measure start with the results of these.
+# Tests that measure take the results of their runs without ucudnn from stages "references …", if the sitting has such stages.
 SHORT = (
     references("torch graph", "torch", "BriefGraph", needs=TORCH),
     references("torch legacy", "torch", "BriefLegacy", needs=TORCH),
@@ -59,7 +61,7 @@ SHORT = (
     references("differential", "differential", "BriefMeasured", seconds=5),
     references("capture", "capture", "Capture", seconds=5),
     test("differential measured", MEASURES, 11, 60, "engines' ids and algorithms that no offline list has; alignment that faults",
-         "differential", "BriefMeasured", needs=("references differential",), every_time=True),  # "engines" needs its rows
+         "differential", "BriefMeasured", needs=("references differential",), every_time=True),  # "differential engines" needs its rows
     test("capture", MEASURES, 10, 60, "the driver's capture modes, and modules that load lazily while another thread captures",
          "capture", needs=("references capture",)),
     test("torch graph briefly", MEASURES, 17, 90, "JSON fields of plans, engines that compile at run time, PyTorch's allocator beside measuring",
@@ -113,7 +115,7 @@ REPEATS = {when: fact(f"one kernel, {when}", ALONE, 3, 20, REPEAT_GUARDS, "repea
 
 
 def measured(name, limit, guards, function, *arguments, needs=()):
-    """Returns a stage of the long forms that records times."""
+    """Returns a stage of the lane ALONE that records times by a function of figures.py."""
     return Stage(name, ALONE, limit / 4, limit, guards, (f"figures.{function}", *arguments), needs)
 
 
@@ -146,12 +148,12 @@ LONG_TESTS = (
                 seconds=100)
       for case, limit in (("Jax", 480), ("TensorFlow", 300), ("OnnxRuntime", 360))),
 )
-# The paper's networks, Figs. 9 to 14, and one more. AlexNet's come first, since they are the shortest.
+# These are the networks of the paper's Figs. 9 to 14, and one more. AlexNet comes first, since its stages are the shortest.
 NETWORKS = ((("alexnet", 1),) if machine.HOST else
             (("alexnet", 256), ("alexnet-caffe", 256), ("resnet18", 128), ("resnet50", 64), ("densenet40", 256),
              ("resnet50", 32), ("alexnet", 1024), ("alexnet-caffe", 1024), ("vgg16", 64)))
-# Whole iterations of PyTorch: network, mini-batch. `vae` decodes one picture, since single images are cut into tiles within a
-# limit.
+# Whole iterations of PyTorch are timed for these networks and mini-batches. `vae` decodes one picture, since within a limit
+# ucudnn cuts single images into tiles.
 LAYOUTS = (("unet", 2), ("vae", 1)) if machine.HOST else (("resnet50", 32), ("unet", 8), ("vae", 1))
 ITERATIONS = (("resnet50", 2),) if machine.HOST else (("resnet50", 64), ("alexnet", 256), ("resnet18", 128), ("densenet40", 256),
                                                       ("resnet50", 32))
@@ -159,7 +161,8 @@ POLICIES = ("auto", "WD") if machine.HOST else ("undivided", "powerOfTwo", "auto
 
 
 def iterations(policies, suffix=""):
-    """Has every network at the middle limit before any at another one."""
+    """Returns the stages for all networks and limits. All networks run within the middle limit before any runs within another
+    one."""
     return [measured(f"iterations {network} {batch} {mib} MiB{suffix}", 120, "gains that whole iterations do not show",
                      "torch_whole_iterations", network, batch, mib, policies, needs=TORCH)
             for mib in ((64,) if machine.HOST else (64, 8, 512)) for network, batch in ITERATIONS]
@@ -187,13 +190,14 @@ EVERY = {stage.name: stage for stage in (*BEGIN, *SHORT, *HEADLINES, *FACTS, *RE
 
 
 def of(*words):
-    """Returns the long forms with these names, or with names that begin with these words, in this order."""
+    """Returns the stages of LONG_TESTS and LONG_FIGURES whose names begin with one of `words`, in the order of `words`."""
     return tuple(stage for word in words for stage in (*LONG_TESTS, *LONG_FIGURES) if f"{stage.name} ".startswith(f"{word} "))
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A sitting's seconds and stages. `repeats_failures`: after the gate come the stages that failed in earlier sittings."""
+    """Describes a sitting by its seconds and stages. With `repeats_failures`, stages that failed in earlier sittings run right
+    after the gate."""
 
     seconds: float
     stages: tuple
@@ -213,6 +217,6 @@ SITTINGS = {
     "3B": Plan(450, (*BEGIN, *of("test multigrid", "test torch samples", "test torch training ResNet50Compiled", "iterations",
                                  "test torch training UNet3dCompiled")), last=(EXPORT,)),
 }
-# Runs without --sitting. It leaves out the stages of SHORT that are parts of long ones.
+# A run without --sitting has these stages. Stages of SHORT that are parts of longer stages are left out.
 ALL = (*BEGIN, *(stage for stage in SHORT if stage.name in ("test capture", "test nccl")), *LONG_TESTS, *HEADLINES, *FACTS,
        *LONG_FIGURES)

@@ -1,5 +1,6 @@
-"""Makes measurement stores in which pieces are the fastest way. What is divided depends on times, which differ between
-machines, so a test lets a run measure, rewrites the times (CSV out and in), and gives the new store to another run."""
+"""Makes measurement stores in which running in pieces is fastest for every kernel. What ucudnn divides depends on times, which
+differ between machines. So a test lets one run measure, exports the measurements as CSV, rewrites their times, imports them
+into a new store, and gives that store to another run."""
 
 import csv
 import math
@@ -10,7 +11,7 @@ import machine
 
 
 def rows_of(store):
-    """Returns the measurements as dictionaries by column."""
+    """Returns the measurements in `store` as a list of dictionaries by column."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "rows.csv")
         machine.run([machine.UCUDNN, "cache", "export", path, "--db", store], machine.environment(), 60)
@@ -19,8 +20,8 @@ def rows_of(store):
 
 
 def prefer_pieces(rows, store, engine=None):
-    """Makes a store of these rows in which a quarter of the mini-batch, on `engine` if it is given, is the fastest way for
-    every kernel."""
+    """Makes a store of these rows in which every kernel is fastest in quarters of the mini-batch, on `engine` if it is
+    given."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "rows.csv")
         with path.open("w", newline="") as file:

@@ -1,4 +1,4 @@
-"""Summarises a sitting for a person, in at most LINES lines."""
+"""Summarises the result file of a sitting for a person, in at most LINES lines."""
 
 import collections
 import json
@@ -14,7 +14,7 @@ def first_line(stage):
 
 
 class Sentence(str):
-    """A sentence of a headline, which is not shortened."""
+    """Is a sentence of a headline, which is not shortened."""
 
 
 def shortened(text):

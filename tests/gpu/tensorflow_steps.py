@@ -1,6 +1,6 @@
-"""A TensorFlow program that knows nothing of ucudnn: convolutions of two and three dimensions on whole numbers, forward and
-gradients, eagerly and in tf.function, grouped, strided and dilated. Prints JSON by which two runs can be compared. `--device
-cpu` tries it out."""
+"""A TensorFlow program that knows nothing of ucudnn. It runs convolutions of two and three dimensions and their gradients on
+whole numbers, eagerly and in tf.function, also grouped, strided and dilated. It prints JSON by which two runs can be compared.
+With `--device cpu` it runs without a GPU."""
 
 import json
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 from program import ON_CPU, SHARE, cudnn_files, outcome
 from whole_numbers import checksum, whole
 
-# Name: dimensions, images, input and output channels, side, window, stride, dilation, groups.
+# Each name has: dimensions, images, input channels, output channels, side, window, stride, dilation, groups.
 SHAPES = {
     "2d": (2, 32, 64, 64, 14, 3, 1, 1, 1),
     "large": (2, 64, 64, 128, 56, 3, 1, 1, 1),

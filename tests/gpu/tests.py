@@ -12,7 +12,8 @@ import machine
 
 
 def test(sitting, seconds, name, cases=()):
-    """Runs a test file, or some test cases of it. It keeps to `seconds`, and is ended after them."""
+    """Runs the test file NAME_test.py, or the test classes `cases` of it. The file learns `seconds` from UCUDNN_TEST_SECONDS,
+    and is ended after them. Returns the figures that it recorded."""
     with tempfile.TemporaryDirectory() as folder:
         results = pathlib.Path(folder, "results.json")
         words = [sys.executable, "-B", machine.FOLDER / f"{name}_test.py", *cases]
@@ -29,7 +30,7 @@ def test(sitting, seconds, name, cases=()):
 
 
 def references(sitting, seconds, name, cases=()):
-    """Runs what a test file runs without ucudnn, for its stage that measures."""
+    """Runs what the test file NAME_test.py runs without ucudnn, and leaves the results for the stage of the test itself."""
     words = [sys.executable, "-B", machine.FOLDER / f"{name}_test.py", "--references", *cases]
     machine.run(words, dict(os.environ, UCUDNN_TEST_SECONDS=str(seconds)), seconds)
     return {}

@@ -1,5 +1,5 @@
-"""Compares whole training iterations of PyTorch in several configurations, in turn, so that changes of the machine affect all.
-Each has a process (torch_worker.py), and one of them at a time is at work."""
+"""Compares whole training iterations of PyTorch in several configurations. They take turns, so that changes of the machine
+affect all of them. Each configuration has a process of its own (torch_worker.py), and one process works at a time."""
 
 import statistics
 import sys
@@ -11,24 +11,25 @@ import machine
 from workers import MIB, Worker, close, in_turn, measured_at_once, within
 
 LIMITS_MIB = (8, 64, 512)
-PRECISIONS = ("tf32", "fp16", "bf16", "fp32")  # the first is what PyTorch does with fp32 by default
-# Convolutions of a network. The budget for all of it is the limit of one kernel times three for each convolution, less the
-# first layer's backward_data, which nobody computes.
+PRECISIONS = ("tf32", "fp16", "bf16", "fp32")  # PyTorch computes convolutions of fp32 tensors in tf32 by default
+# These are the numbers of convolutions. A network's kernels are three for each convolution, without the first layer's
+# backward_data, which nobody computes. Its budget is the limit of one kernel times the number of kernels.
 CONVOLUTIONS = {"alexnet": 5, "resnet18": 20, "resnet50": 53, "densenet40": 39}
 WARM_UP_STEPS, ROUNDS, ROUND_MS = (2, 1, 1) if machine.HOST else (10, 5, 300)
-# Each worker may measure for so long; it has one network, whose kernels are few and large.
+# This is UCUDNN_TUNE_SECONDS of each worker, which runs one network with few and large kernels.
 TUNE = "1:100"
 
 
 def start(name, options, variables, tune, folder):
-    """Starts a process that trains; `options` of `ucudnn run`, or None for PyTorch alone."""
+    """Starts a process that trains. `options` are those of `ucudnn run`, or None for PyTorch alone."""
     program = [sys.executable, "-B", machine.FOLDER / "torch_worker.py", *(["--device", "cpu"] if machine.HOST else [])]
     environment = machine.python_environment(**frameworks.VARIABLES["torch"], **{"UCUDNN_TUNE_SECONDS": tune}, **variables)
     return Worker(name, program, options, environment, folder)
 
 
 def compare(case, workers, deadline):
-    """Returns times and memory of one case, by configuration; `ratio` compares equal rounds with the first configuration's."""
+    """Returns times and memory of one case by configuration. `ratio` compares the times of a round with those of the first
+    configuration in that round."""
     prepared, rounds = {}, {name: [] for name in workers}
     for name, worker in workers.items():
         worker.error = None
@@ -58,16 +59,17 @@ def figures(prepared, rounds, reference):
 
 
 def planned_after_s(steps_ms, steady_ms):
-    """Returns the seconds from the first of these steps to the first that is as fast as later ones, within 10 %: planned, and
-    measured before. If the host waits for each step, none may be as fast as later ones; then the fastest one counts."""
+    """Returns the seconds before the first step that runs as planned, after ucudnn has measured. This is the first step that
+    takes at most 1.1 times `steady_ms`, the time of later steps. If every step takes longer than that because the host waits
+    for it, it is the first within 10 % of the fastest one."""
     fast_ms = 1.1 * max(steady_ms, min(steps_ms))
     planned = next(index for index, ms in enumerate(steps_ms) if ms <= fast_ms)
     return sum(steps_ms[:planned]) / 1000
 
 
 def run(configurations, cases, seconds, tune=TUNE):
-    """`configurations`: options and variables by name; the others are compared with the first. Returns figures by case and
-    configuration, which cases did not fit into `seconds`, and what each report says."""
+    """Compares all configurations with the first one in each case. `configurations` holds options and variables by name.
+    Returns figures by case and configuration, a summary of each report, and the cases that did not fit into `seconds`."""
     deadline = time.monotonic() + seconds
     results, skipped, last, workers = {}, [], 0.0, {}
     with tempfile.TemporaryDirectory() as folder:
@@ -99,8 +101,9 @@ def run(configurations, cases, seconds, tune=TUNE):
 
 
 def layouts(network, batch, last, store, seconds):
-    """Compares PyTorch alone, with ucudnn and no limit, and within limits: divided, and undivided, which is cuDNN's own choice
-    held to the same workspace. CUDNN_CONV_WSCAP_DBG, with which PyTorch's users cap workspace, is compared, too."""
+    """Compares PyTorch alone with PyTorch under ucudnn, without a limit and within each of LIMITS_MIB. Within a limit it runs
+    divided and undivided; undivided shows what cuDNN does within the same workspace. PyTorch alone with CUDNN_CONV_WSCAP_DBG,
+    by which its users limit workspace, is compared, too."""
     of_store = ["--db", store]
     configurations = {"plain": (None, {}), "no limit": (of_store, {})}
     for mib in () if machine.HOST else LIMITS_MIB:
@@ -114,8 +117,8 @@ def layouts(network, batch, last, store, seconds):
 
 
 def iterations(network, batch, mib, policies, store, seconds):
-    """Times the paper's Figs. 10 to 13: iterations in fp32 within a limit of each kernel by policy, and within one budget
-    (WD)."""
+    """Times iterations in fp32 as in the paper's Figs. 10 to 13: by policy within `mib` for each kernel, and as WD within one
+    budget for all kernels."""
     budget = f"{mib * (3 * CONVOLUTIONS[network] - 1)}MiB"
     options = {policy: within(mib, policy) for policy in policies if policy != "WD"}
     if "WD" in policies:

@@ -1,5 +1,5 @@
-"""Networks in plain torch.nn, as the programs of this folder train them. ResNets are torchvision's, which people train, if it
-is installed, else those written here, of the same layers and parameters."""
+"""Defines in plain torch.nn the networks that the programs of this folder train. ResNets are taken from torchvision if it is
+installed. Otherwise those defined here are used, which have equal layers and parameters."""
 
 import torch
 from torch import nn
@@ -8,7 +8,8 @@ BLOCKS = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}
 
 
 def normalised(inputs, outputs, window, stride=1, dimensions=2):
-    """Returns a convolution and its batch normalisation. It has no bias, whose gradient would be nothing but rounding."""
+    """Returns a convolution and its batch normalisation. The convolution has no bias, since the gradient of a bias before a
+    normalisation is 0 but for rounding."""
     convolution, normalisation = ((nn.Conv2d, nn.BatchNorm2d), (nn.Conv3d, nn.BatchNorm3d))[dimensions - 2]
     return [convolution(inputs, outputs, window, stride, window // 2, bias=False), normalisation(outputs)]
 
@@ -51,7 +52,7 @@ def resnet(depth):
 
 
 class AlexNet(nn.Sequential):
-    """Has one tower (Krizhevsky 2014)."""
+    """Is the variant of AlexNet with one tower (Krizhevsky 2014)."""
 
     def __init__(self, size=224):
         pooled = ((size + 4 - 11) // 4 + 1 - 3) // 2 + 1
@@ -74,7 +75,7 @@ class DenseLayer(nn.Module):
 
 
 class DenseNet40(nn.Sequential):
-    """DenseNet for 32 x 32 images: three blocks of twelve layers (Huang et al., 2017), k = 40."""
+    """Is a DenseNet for 32 x 32 images with three blocks of twelve layers and growth rate 40 (Huang et al., 2017)."""
 
     def __init__(self, growth=40):
         channels, layers = 16, [nn.Conv2d(3, 16, 3, 1, 1, bias=False)]
@@ -89,8 +90,8 @@ class DenseNet40(nn.Sequential):
 
 
 class UNet(nn.Module):
-    """A U-Net of two or three dimensions. Convolutions halve its sides, not pooling, whose gradient PyTorch adds up in a random
-    order in three dimensions."""
+    """Is a U-Net of two or three dimensions. Strided convolutions halve its sides instead of pooling, since in three dimensions
+    PyTorch adds up the gradient of pooling in a random order."""
 
     def __init__(self, dimensions, filters, levels, inputs=1, classes=2):
         super().__init__()
@@ -118,7 +119,7 @@ class UNet(nn.Module):
 
 
 class PlainBlock(nn.Module):
-    """A residual block of decoders, with group normalisation before its convolutions."""
+    """Is a residual block of decoders, with group normalisation before each convolution."""
 
     def __init__(self, inputs, outputs, groups):
         super().__init__()
@@ -131,7 +132,8 @@ class PlainBlock(nn.Module):
 
 
 def decoder(widths, groups):
-    """The decoder of AutoencoderKL without its attention: latents of 4 channels become an image of eight times their sides."""
+    """Returns the decoder of AutoencoderKL without its attention. It turns latents of 4 channels into an image whose sides are
+    longer by a factor of 2 for each width after the first."""
     layers, inputs = [nn.Conv2d(4, widths[0], 3, padding=1), PlainBlock(widths[0], widths[0], groups),
                       PlainBlock(widths[0], widths[0], groups)], widths[0]
     for level, outputs in enumerate(widths):
@@ -143,13 +145,14 @@ def decoder(widths, groups):
 
 
 class Network:
-    """Makes a network, and the images and targets on which it is trained, or the images on which it only runs."""
+    """Makes a network, and the images and targets on which it trains. Without `trains` it runs forward only."""
 
     def __init__(self, make, image, classes=None, dimensions=2, trains=True):
         self.make, self.image, self.classes, self.dimensions, self.trains = make, image, classes, dimensions, trains
 
     def batch(self, n):
-        """Returns, on the CPU so that all devices get the same, images and labels or, for a U-Net, a mask."""
+        """Returns images and labels, or a mask in place of labels if there are no classes. They are made on the CPU, so that
+        all devices get equal ones."""
         generator = torch.Generator().manual_seed(n)
         images = torch.randn((n, *self.image), generator=generator)
         if self.classes:
@@ -163,12 +166,12 @@ class Network:
         return nn.functional.binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype))
 
     def layout(self, last):
-        """Returns channels-last memory, or PyTorch's own."""
+        """Returns the memory format: channels last if `last`, otherwise PyTorch's default."""
         return ((torch.channels_last, torch.channels_last_3d)[self.dimensions - 2] if last else torch.contiguous_format)
 
 
 def networks(small):
-    """Returns the networks by name; with `small` at sizes that a CPU can run."""
+    """Returns the networks by name. With `small` they have sizes that a CPU can run."""
     side = 32 if small else 224
     return {
         "alexnet": Network(lambda: AlexNet(64 if small else 224), (3, 64, 64) if small else (3, 224, 224), 1000),
@@ -178,7 +181,7 @@ def networks(small):
         "unet": Network(lambda: UNet(2, 4, 2, 3) if small else UNet(2, 64, 4, 3), (3, 16, 16) if small else (3, 256, 256)),
         "unet3d": Network(lambda: UNet(3, 4, 2) if small else UNet(3, 32, 3), (1, 8, 8, 8) if small else (1, 48, 48, 48),
                           dimensions=3),
-        # The image is 1024x1024.
+        # The latent of 128 x 128 becomes an image of 1024 x 1024.
         "vae": Network(lambda: decoder((8, 8, 8, 4), 2) if small else decoder((512, 512, 256, 128), 32),
                        (4, 4, 4) if small else (4, 128, 128), trains=False),
     }

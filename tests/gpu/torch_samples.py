@@ -1,6 +1,6 @@
-"""A PyTorch program that knows nothing of ucudnn: the convolution samples that PyTorch's wheel carries for its own tests
-(torch.testing's OpInfos), forward and backward in every type against the CPU in float64, and gradcheck. Prints the outcome
-of each as JSON. `--device cpu` tries it out."""
+"""A PyTorch program that knows nothing of ucudnn. It runs the convolution samples that PyTorch's wheel carries for its own
+tests (torch.testing's OpInfos). It compares them, forward and backward in every type, with the CPU's results in float64, and
+runs gradcheck. It prints the outcome of each sample as JSON. With `--device cpu` it runs without a GPU."""
 
 import itertools
 import json
@@ -20,8 +20,8 @@ from torch.testing._internal.common_methods_invocations import op_db  # noqa: E4
 DEVICE = "cpu" if sys.argv[1:] == ["--device", "cpu"] else "cuda"
 OPERATORS = tuple(f"nn.functional.conv{kind}{dimensions}d" for kind in ("", "_transpose") for dimensions in (1, 2, 3))
 TYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)[:2 if DEVICE == "cpu" else 4]
-MOST = 10 if DEVICE == "cpu" else None  # samples of an operator
-COPIES = 8  # of each sample's images, so that there is a mini-batch to divide
+MOST = 10 if DEVICE == "cpu" else None  # the largest number of samples of an operator
+COPIES = 8  # the factor by which a sample's mini-batch grows, so that there is one to divide
 
 
 def moved(value, function):
@@ -36,7 +36,8 @@ def moved(value, function):
 
 
 def with_images(sample):
-    """Returns several times the images if the sample has a batch dimension, that is, as many dimensions as its filter."""
+    """Returns COPIES times as many random images if the sample's images have a batch dimension, that is, as many dimensions as
+    its filter. Otherwise returns its images."""
     images = sample.input
     if images.dim() == sample.args[0].dim() and len(images) > 0:
         generator = torch.Generator().manual_seed(1)
@@ -46,7 +47,7 @@ def with_images(sample):
 
 
 def outputs(operator, images, args, kwargs, device, dtype):
-    """Returns y and the gradients of the tensors."""
+    """Returns the result y and the gradients of the images and of all tensors among the arguments."""
     place = lambda tensor: tensor.detach().to(device, dtype).requires_grad_()
     images, args, kwargs = moved(images, place), moved(args, place), moved(kwargs, place)
     y = operator(images, *args, **kwargs)
@@ -57,9 +58,9 @@ def outputs(operator, images, args, kwargs, device, dtype):
 
 
 def outcome(operator, sample, dtype):
-    """Returns 'ok', or what is wrong. Each element is a sum whose rounding grows with its terms' size, so the error is relative
-    to the largest element."""
-    # Both are given numbers that the type can hold.
+    """Returns 'ok', or a text that says what is wrong. Errors are relative to the largest element of a tensor, since an element
+    is a sum whose rounding grows with the size of its terms."""
+    # The inputs are rounded to `dtype`, so that both devices compute with equal numbers.
     hold = lambda tensor: tensor.to(dtype).double()
     given = [moved(each, hold) for each in (with_images(sample), sample.args, sample.kwargs)]
     try:
@@ -89,7 +90,7 @@ def gradchecked(operator, sample):
 
 
 def outcomes():
-    """Returns the outcomes by sample."""
+    """Returns the outcome of each sample by name."""
     results = {}
     for info in op_db:
         if info.name not in OPERATORS:
@@ -108,7 +109,7 @@ def outcomes():
 
 
 def main():
-    # PyTorch's test tools refuse to have these set permanently.
+    # PyTorch's test tools refuse permanent changes of these flags.
     with torch.backends.cudnn.flags(True, benchmark=False, deterministic=False, allow_tf32=False):
         print(json.dumps({"torch": torch.__version__, "samples": outcomes()}))
 

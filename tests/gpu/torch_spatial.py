@@ -1,14 +1,15 @@
-"""Runs ucudnn.spatial on one GPU, which the ranks share: exchanges under cuDNN's calls go by loopback, torch.distributed's own
-by gloo and the host. Only `replayed` has a GPU for each rank. Prints JSON. `--device cpu` tries it out, without CUDA graphs.
+"""Runs ucudnn.spatial on one GPU, which the ranks share. Exchanges under cuDNN's calls go by loopback, and those of
+torch.distributed by gloo through the host. Only in the mode `replayed` does each rank have a GPU of its own. Prints JSON. With
+`--device cpu` it runs without a GPU and without CUDA graphs.
 
-    torch_spatial.py backends         which backend torch takes for convolutions on the device, and what the module makes of it
-    torch_spatial.py whole FOLDER     decodes a picture with a VAE of random weights, in fp64 and fp32, and leaves it there
-    torch_spatial.py rank FOLDER      one rank of this in stripes: how far they are from the whole in fp64
-    torch_spatial.py step FOLDER      trains convolutions with batch norms for a step, in fp64 and fp32, and leaves its numbers
-    torch_spatial.py striped FOLDER   one rank of this in stripes, converted
-    torch_spatial.py steps FOLDER     trains them for some steps, and applies convolutions to the same images, in fp64
-    torch_spatial.py replayed FOLDER  one rank of these steps in stripes, each a launch of one CUDA graph, by NCCL
-    torch_spatial.py shared FOLDER    one rank of the convolutions in stripes, likewise; and why a captured step is refused
+    torch_spatial.py backends         prints the backend that torch takes for each convolution, and the module's route for it
+    torch_spatial.py whole FOLDER     decodes a picture with a VAE of random weights in fp64 and fp32, and saves the fp64 one
+    torch_spatial.py rank FOLDER      decodes the picture in stripes, as one rank, and prints the distance from the saved one
+    torch_spatial.py step FOLDER      trains convolutions with batch norms for a step in fp64 and fp32, and saves the numbers
+    torch_spatial.py striped FOLDER   takes the step of the mode `step` in stripes with a converted model, as one rank
+    torch_spatial.py steps FOLDER     trains these layers for some steps, and applies convolutions to the same images, in fp64
+    torch_spatial.py replayed FOLDER  takes the steps in stripes as one rank, each as a launch of one CUDA graph, over NCCL
+    torch_spatial.py shared FOLDER    applies the convolutions so, and prints why the capture of a batch norm is refused
 """
 
 import json
@@ -26,9 +27,9 @@ from ucudnn import spatial
 from ucudnn.spatial.backends import route
 
 DEVICE = "cpu" if sys.argv[-2:] == ["--device", "cpu"] else "cuda"
-ROWS, ROUNDS = (16, 1) if DEVICE == "cpu" else (64, 5)  # of the latent, which has as many columns as rows
+ROWS, ROUNDS = (16, 1) if DEVICE == "cpu" else (64, 5)  # the latent has ROWS rows and columns
 
-# By name: dimensions, channels, filters, filter size, stride, padding, dilation, groups, whether it is transposed.
+# Each name has: dimensions, channels, filters, filter size, stride, padding, dilation, groups, whether it is transposed.
 CONVOLUTIONS = {
     "1-D": (1, 8, 16, 3, 1, 1, 1, 1, False), "2-D": (2, 8, 16, 3, 1, 1, 1, 1, False), "3-D": (3, 8, 16, 3, 1, 1, 1, 1, False),
     "1x1": (2, 8, 16, 1, 1, 0, 1, 1, False), "stride 2": (2, 8, 16, 3, 2, 1, 1, 1, False),
@@ -54,7 +55,7 @@ def backend(shape, dtype, is_last):
 
 
 def backends():
-    """Returns {convolution: {type and layout: [backend, what becomes of it]}}."""
+    """Returns torch's backends as {convolution: {type and layout: [backend, the module's route for it]}}."""
     found = {}
     for name, shape in CONVOLUTIONS.items():
         for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
@@ -76,7 +77,7 @@ def vae(dtype):
 
 
 def timed(decode):
-    """Returns (the result, the median of the milliseconds)."""
+    """Returns the result of `decode`, and the median of its times in ms over ROUNDS calls after the first."""
     with torch.no_grad():
         result, taken = decode(), []
         for _ in range(ROUNDS):
@@ -93,7 +94,7 @@ def mark():
 
 
 def distance(found, exact):
-    """Returns the largest difference, relative to the largest value."""
+    """Returns the largest absolute difference relative to the largest absolute value of `exact`."""
     exact = exact.to(found.device)
     return ((found.double() - exact).abs().max() / exact.abs().max()).item()
 
@@ -111,7 +112,7 @@ def whole(folder):
 
 
 def normed(dtype):
-    """Returns (convolutions with batch norms, images)."""
+    """Returns a model of convolutions with batch norms, and images for it."""
     from torch import nn
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(4, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 8, 3, padding=1),
@@ -147,8 +148,8 @@ def striped(folder):
 
 
 def launched(run, images, restore=lambda: None):
-    """Runs `run` on each of `images` by launches of one CUDA graph. Before it is captured it runs twice, and `restore` undoes
-    the changes of this. Returns the last result."""
+    """Runs `run` on each of `images` by launches of one CUDA graph, and returns the last result. Before its capture `run` runs
+    twice outside, and `restore` undoes what these runs changed."""
     if DEVICE == "cpu":
         for each in images:
             result = run(each)
@@ -175,7 +176,7 @@ def batches():
 
 
 def trained(model, images, run_all):
-    """Returns the parameters, running statistics and last gradients after a step of each batch. `run_all(step, images,
+    """Returns parameters, running statistics and last gradients after one step on each of `images`. `run_all(step, images,
     restore)` takes the steps."""
     beginning = [tensor.detach().clone() for tensor in (*model.parameters(), *model.buffers())]
 
@@ -198,7 +199,7 @@ def trained(model, images, run_all):
 
 
 def convolutions(dtype=torch.float64):
-    """Returns (convolutions with only pointwise layers between them, images)."""
+    """Returns a model of convolutions with only pointwise layers between them, and images for it."""
     model, images = normed(dtype)
     return torch.nn.Sequential(*(layer for layer in model if not isinstance(layer, torch.nn.BatchNorm2d))), images
 
@@ -230,7 +231,7 @@ def shared(folder):
         rows = launched(model, stripes)
         figures = {"rank": dist.get_rank(), "distance": distance(spatial.gather(rows), exact), "refused": None}
     dist.barrier()
-    if DEVICE == "cuda":  # last, since the rest of the capture is of no use
+    if DEVICE == "cuda":  # this comes last, since the refusal breaks the capture
         normalised = spatial.convert(normed(torch.float64)[0])
         try:
             with torch.cuda.graph(torch.cuda.CUDAGraph()):
@@ -242,7 +243,8 @@ def shared(folder):
 
 
 def meet(folder, backend="gloo"):
-    """Ranks that share a GPU use torch.distributed over gloo; with NCCL each has the GPU of its number."""
+    """Initialises torch.distributed. Ranks that share a GPU use gloo; with NCCL each rank uses the GPU whose number is its
+    rank."""
     if backend == "nccl":
         torch.cuda.set_device(int(os.environ["RANK"]))
     dist.init_process_group(backend, init_method=f"file://{folder}/meeting", rank=int(os.environ["RANK"]),
@@ -261,7 +263,7 @@ def rank(folder):
         own = spatial.to_local(rows).shape
         assert own[2] < exact.shape[2], f"{tuple(own)} is no stripe of {tuple(exact.shape)}"
         figures[str(dtype)[6:]] = {"ms": ms, "distance": distance(picture, exact)}
-    dist.barrier()  # nobody ends while another one waits
+    dist.barrier()  # no rank ends while another one waits for it
     return {"rank": dist.get_rank(), "decoded": figures}
 
 

@@ -1,6 +1,6 @@
-"""Tests the module ucudnn.spatial with CUDA tensors: it knows every backend that torch takes for a convolution, a VAE that
-decodes in stripes, on ranks that share the GPU, gives the picture that it gives whole, and launches of a CUDA graph give
-what steps of a converted model give."""
+"""Tests the module ucudnn.spatial with CUDA tensors. It knows every backend that torch takes for a convolution. A VAE that
+decodes in stripes, on ranks that share the GPU, gives the picture that it gives undivided. Launches of a captured CUDA graph
+give what steps of the undivided model give."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ import machine
 
 MISSING = frameworks.missing("torch")
 PROGRAM = machine.FOLDER / "torch_spatial.py"
-WITHOUT_CUDNN = {"CudaDepthwise2d", "CudaDepthwise3d"}  # torch itself computes these on a GPU
+WITHOUT_CUDNN = {"CudaDepthwise2d", "CudaDepthwise3d"}  # torch's own kernels compute these on a GPU
 EPSILON = 2.0 ** -23
 RANKS = (2,) if machine.HOST else (2, 4)
 
@@ -48,8 +48,9 @@ class Backends(unittest.TestCase):
 
 
 class OnRanks:
-    """A program's mode `one` leaves in `folder` what its mode `each` compares with on every rank. A test without a GPU starts
-    the ranks itself, since under ucudnn the CPU's PyTorch would find no cuDNN."""
+    """Runs PROGRAM in its mode `one`, which saves results in `folder`, and then on several ranks in its mode `each`, which
+    compares with them. A test without a GPU starts the ranks itself instead of by `ucudnn run`, since a PyTorch for CPUs has no
+    cuDNN."""
 
     @classmethod
     def setUpClass(cls):
@@ -60,7 +61,7 @@ class OnRanks:
         machine.record(cls.one, cls.whole)
 
     counts, tune = RANKS, {}
-    transport = "loopback"  # for ranks that share the GPU
+    transport = "loopback"  # the transport of ranks that share the GPU
 
     def variables(self, grid):
         return frameworks.VARIABLES["torch"] | frameworks.TUNE | self.tune | {
@@ -68,8 +69,8 @@ class OnRanks:
             {"UCUDNN_SPATIAL": grid} if machine.HOST else {"UCUDNN_SPATIAL_TRANSPORT": self.transport})
 
     def ranks(self, count):
-        """Returns what each rank printed, in the ranks' order, and the reports of ucudnn."""
-        (self.folder / "meeting").unlink(missing_ok=True)  # left by another number of ranks
+        """Returns what each rank printed, in the order of ranks, and the reports of ucudnn."""
+        (self.folder / "meeting").unlink(missing_ok=True)  # a run with another number of ranks may have left this file
         told, reports = self.start(count)
         self.assertEqual(set(range(count)), {each["rank"] for each in told})
         return sorted(told, key=lambda each: each["rank"]), reports
@@ -89,7 +90,7 @@ class OnRanks:
     def assert_near(self, told, what):
         for each in told:
             self.assertLess(each[what]["float64"]["distance"], 1e-7)
-            # They are as near to fp64 as the whole in fp32, whose sums have another order.
+            # Twice the distance of the undivided run in fp32 is allowed, since sums in stripes are added in another order.
             allowed = 2 * self.whole[what]["float32"]["distance"] + 16 * EPSILON
             self.assertLess(each[what]["float32"]["distance"], allowed)
 
@@ -134,7 +135,7 @@ class Decoding(OnRanks, unittest.TestCase):
 
 
 class BriefDecoding(Decoding):
-    """Has two ranks, which do not measure, since others may do so meanwhile."""
+    """Has two ranks, which do not measure, since a stage that measures may run at the same time."""
 
     counts, tune = (2,), {"UCUDNN_TUNE": "off"}
 
@@ -170,7 +171,8 @@ class Replays(OnRanks):
 
 @unittest.skipIf(MISSING, MISSING)
 class TrainingReplayed(Replays, unittest.TestCase):
-    """A step with its exchanges and sums, where each rank has a GPU of its own, since only NCCL is captured."""
+    """Captures whole training steps with their exchanges and sums. Each rank has a GPU of its own, since only exchanges by NCCL
+    can be captured."""
     each, transport = "replayed", "nccl"
 
     def test_launches_of_a_captured_step_are_steps_of_the_whole(self):
@@ -183,7 +185,8 @@ class TrainingReplayed(Replays, unittest.TestCase):
 
 @unittest.skipIf(MISSING, MISSING)
 class ConvolutionsReplayed(Replays, unittest.TestCase):
-    """On ranks that share the GPU, what goes through the host's memory is refused."""
+    """Captures convolutions on ranks that share the GPU. A batch norm is refused there, since its sums go through the host's
+    memory."""
     each = "shared"
 
     def test_launches_of_captured_convolutions_are_the_whole_s_and_a_norm_is_refused_by_name(self):

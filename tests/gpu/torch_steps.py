@@ -1,6 +1,7 @@
-"""A PyTorch program that knows nothing of ucudnn: convolutions on whole numbers in every mode of torch.backends.cudnn, of one
-to three dimensions, grouped, strided, dilated, transposed and fused; and captured CUDA graphs. Prints JSON by which two runs
-can be compared. `--brief` takes one convolution and no graphs; `--device cpu` tries it out."""
+"""A PyTorch program that knows nothing of ucudnn. It runs convolutions on whole numbers in every mode of torch.backends.cudnn,
+of one to three dimensions, also grouped, strided, dilated, transposed and fused, and captures CUDA graphs. It prints JSON by
+which two runs can be compared. With `--brief` it runs one convolution and no graphs, with `--device cpu` it runs without a
+GPU."""
 
 import json
 import sys
@@ -12,12 +13,12 @@ from torch.nn import functional
 from whole_numbers import checksum
 
 DEVICE = "cpu" if ON_CPU else "cuda"
-# Each mode has a mini-batch of its own, because PyTorch keeps an earlier choice for equal shapes.
+# Each mode has a mini-batch of its own, because for equal shapes PyTorch keeps the choice of an earlier mode.
 MODES = {"heuristic": (False, False, 32), "benchmark": (True, False, 24), "deterministic": (False, True, 40)}
-CAPTURED, CAPTURED_FIRST = 64, 56  # mini-batches that nothing else has; only a capture sees the second one
-FEW = ("5x5 strided", "grouped", "3d")  # taken where PyTorch builds and times many plans of each
+CAPTURED, CAPTURED_FIRST = 64, 56  # mini-batches that no other case has; the second one never runs outside a capture
+FEW = ("5x5 strided", "grouped", "3d")  # the shapes of modes in which PyTorch builds and times many plans for each
 LAST = (None, None, torch.channels_last, torch.channels_last_3d)
-# Name: dimensions, input and output channels, side, window, options of the convolution.
+# Each name has: dimensions, input channels, output channels, side, window, options of the convolution.
 SHAPES = {
     "1d": (1, 64, 64, 500, 5, {"padding": 2}),
     "1x1": (2, 64, 128, 14, 1, {}),
@@ -40,7 +41,7 @@ def whole(shape, one_in, dtype, seed):
 
 
 def gradients(function, x_shape, w_shape, dtype, layout=None):
-    """Returns y, dx and dw of function(x, w), on whole numbers."""
+    """Returns a checksum of y, dx and dw of y = function(x, w), computed on whole numbers."""
     arrange = (lambda tensor: tensor.to(memory_format=layout)) if layout else (lambda tensor: tensor)
     x = arrange(whole(x_shape, 8, dtype, 1)).requires_grad_()
     w = arrange(whole(w_shape, 16, dtype, 2)).requires_grad_()
@@ -74,8 +75,8 @@ def convolutions(n, names):
 
 
 def brief(n):
-    """A convolution that 4 MiB divide: tensor cores take NHWC, so cuDNN rearranges NCHW images, in 12.5 MiB at 32 and 3.3 MiB
-    at 8 images in 16 bits (cuDNN 9.19, H200)."""
+    """Returns outcomes of a convolution that a limit of 4 MiB divides. Tensor cores take NHWC, so cuDNN rearranges NCHW images
+    in its workspace, which is 12.5 MiB at 32 images and 3.3 MiB at 8 images in 16 bits (cuDNN 9.19, H200)."""
     channels, side = 128 // SHARE, 28 // SHARE
     return {f"{str(dtype)[6:]} {'last' if last else 'first'}": outcome(
         gradients, lambda x, w: functional.conv2d(x, w, padding=1), (n, channels, side, side), (channels, channels, 3, 3),
@@ -83,7 +84,7 @@ def brief(n):
 
 
 def fused(n):
-    """Runs what serving takes: convolution, bias and activation in one call, with and without an added residual."""
+    """Runs convolution, bias and activation in one call, as inference does, with and without an added residual."""
     def run(dtype, layout):
         x = whole((n, 64, 28, 28), 8, dtype, 1).to(memory_format=layout)
         w = whole((64, 64, 3, 3), 16, dtype, 2).to(memory_format=layout)
@@ -95,12 +96,12 @@ def fused(n):
 
     if DEVICE == "cpu":
         return {}
-    return {f"{str(dtype)[6:]} {str(layout)[6:]}": outcome(run, dtype, layout)  # not every path has them
+    return {f"{str(dtype)[6:]} {str(layout)[6:]}": outcome(run, dtype, layout)  # the legacy path refuses these
             for dtype in (torch.float32, torch.float16) for layout in (torch.contiguous_format, torch.channels_last)}
 
 
 def new_graph():
-    """Returns a graph that can be inspected, if this PyTorch has such."""
+    """Returns a CUDA graph, which can be inspected if this version of PyTorch allows it."""
     try:
         return torch.cuda.CUDAGraph(keep_graph=True)
     except TypeError:
@@ -108,8 +109,8 @@ def new_graph():
 
 
 def captured(n, warm):
-    """Returns whether a captured and replayed convolution, forward and backward, gives what the eager one gives, and which
-    kernels the graph holds, if PyTorch shows it. Without `warm` the shape is new to the process when it is captured."""
+    """Returns the results of a convolution, forward and backward, replayed from a graph and eager, and the graph's kernels if
+    PyTorch shows them. Without `warm` the shape is new to the process when it is captured, and there are no eager results."""
     channels, side = 64 // SHARE, 56 // SHARE
     x = whole((n, channels, side, side), 8, torch.float32, 1).requires_grad_()
     w = whole((2 * channels, channels, 3, 3), 16, torch.float32, 2).requires_grad_()
@@ -136,14 +137,14 @@ def captured(n, warm):
     except RuntimeError as error:
         if warm:
             raise
-        return {"refused": type(error).__name__}  # PyTorch itself cannot capture it
+        return {"refused": type(error).__name__}  # PyTorch itself may be unable to capture a new shape
     kernels = launches(graph.raw_cuda_graph()) if hasattr(graph, "raw_cuda_graph") else None
     for tensor in outputs:
         tensor.zero_()
     graph.replay()
     torch.cuda.synchronize()
     replayed = values(outputs)
-    # Eager calls come after the replay, since before it they would have made a plan for what is captured.
+    # The eager call comes after the capture, which it would otherwise provide with a plan.
     return {"replayed": replayed, "eager": values(step()) if warm else None, "kernels": kernels}
 
 

@@ -1,5 +1,6 @@
-"""PyTorch runs unchanged under ucudnn: convolutions on whole numbers are equal on both of its paths, the graph API and the one
-before it (TORCH_CUDNN_V8_API_DISABLED=1), and both are divided; so are those that CUDA graphs captured."""
+"""Tests that PyTorch runs unchanged under ucudnn. Convolutions on whole numbers have equal results with and without ucudnn, and
+are divided. Both of PyTorch's paths are tested: the graph API, and the legacy API (TORCH_CUDNN_V8_API_DISABLED=1). Convolutions
+that CUDA graphs captured are divided, too."""
 
 import unittest
 
@@ -7,13 +8,13 @@ import frameworks
 import machine
 
 LIMIT = 4 << 20
-CAPTURED, CAPTURED_FIRST = 64, 56  # as in torch_steps.py
+CAPTURED, CAPTURED_FIRST = 64, 56  # the values in torch_steps.py
 LEGACY = {"TORCH_CUDNN_V8_API_DISABLED": "1"}
 MISSING = frameworks.missing("torch")
 
 
 class Convolutions:
-    """Tests that hold on either path. Subclasses are the test cases."""
+    """Holds the tests that apply to both paths. Subclasses are the test cases."""
 
     api, words, variables = "graph", (), {}
 
@@ -31,7 +32,7 @@ class Convolutions:
     def test_convolutions_on_whole_numbers_are_equal(self):
         for mode, plain in self.plain["modes"].items():
             for kind, results in plain.items():
-                # The older path refuses fused ones.
+                # The legacy path refuses fused convolutions.
                 ran = [result for result in results.values() if not result.startswith(frameworks.FAILED)]
                 self.assertTrue(kind == "fused" or 2 * len(ran) > len(results), results)
                 for name, result in results.items():
@@ -43,7 +44,7 @@ class Convolutions:
 
 
 class Path(Convolutions):
-    """Adds captured graphs, which the brief form leaves out."""
+    """Adds tests of captured graphs, which the brief forms leave out."""
 
     def test_a_captured_graph_replays_what_ran_before(self):
         plain, divided = self.graphs("captured")
@@ -54,30 +55,30 @@ class Path(Convolutions):
     def test_a_captured_graph_holds_the_pieces(self):
         kernels = self.in_pieces(CAPTURED)
         self.assertTrue(kernels, "the captured kernels were not divided")
-        # The plan alone would not show it if only the calls before the capture had run in pieces.
+        # The plan says "divided" even if only calls before the capture ran in pieces, so undivided calls are looked for.
         self.assertEqual([], [kernel for kernel in kernels if kernel.get("undivided_calls", 0) > 0])
         plain, divided = (graph["kernels"] for graph in self.graphs("captured"))
         if plain is None:
             self.skipTest("this PyTorch does not show its graphs")
-        # A piece is at least one kernel, and its kernels or their grids differ from the undivided call's.
+        # Each piece launches at least one kernel, and these or their grids differ from those of the undivided call.
         self.assertGreaterEqual(len(divided), sum(machine.pieces(kernel) for kernel in kernels))
         self.assertNotEqual(plain, divided)
 
     def test_capture_of_what_never_ran_is_undivided(self):
-        # Its kernels are PyTorch's, or belong to an engine that needs less workspace.
+        # The kernels are not compared: they are either those without ucudnn, or those of an engine with less workspace.
         plain, divided = ({key: value for key, value in graph.items() if key != "kernels"}
                           for graph in self.graphs("captured first"))
         self.assertEqual(plain, divided)
         self.assertEqual([], self.in_pieces(CAPTURED_FIRST))
 
     def graphs(self, name):
-        """Returns the results of a capture, without and with ucudnn."""
+        """Returns the results of the capture `name` without ucudnn and with it."""
         for run in (self.plain, self.divided):
             self.assertIsInstance(run[name], dict, run[name])
         return self.plain[name], self.divided[name]
 
     def in_pieces(self, n):
-        """Returns the divided kernels of a mini-batch."""
+        """Returns the divided kernels that have the mini-batch `n`."""
         if machine.HOST:
             self.skipTest("the dry run has no cuDNN")
         return [kernel for kernel in frameworks.divided(self.report) if kernel["problem"]["n"] == n]

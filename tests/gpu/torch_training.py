@@ -1,13 +1,13 @@
-"""A PyTorch program that knows nothing of ucudnn: training steps of one network in every precision, layout and mode, each
-compared with the same steps in float64, which take no cuDNN. Prints JSON by which two runs can be compared: how far outputs
-and gradients are from float64, and a digest of all of them, or why a case could not be run.
+"""A PyTorch program that knows nothing of ucudnn. It takes training steps of one network in every precision, layout and mode,
+and compares each case with the steps in float64, which run without cuDNN. It prints JSON by which two runs can be compared: for
+each case how far outputs and gradients are from float64, and a digest of all of them, or why the case could not be run.
 
     torch_training.py resnet50|unet3d|… [--device cpu] [--only CASE,CASE] [--without MODE] [--digests] [--leave-out]
                       [--float64 FOLDER]
 
---only also sets the order. --digests takes no steps in float64; --float64 keeps their results in a folder, for another run of
-this program on the same device. --leave-out spoils the first filter's gradient as if one image of the mini-batch had been left
-out of it."""
+--only also sets the order of the cases. With --digests no steps in float64 are taken. --float64 keeps the results of the steps
+in float64 in a folder, for another run of this program on the same device. --leave-out spoils the gradient of the first
+parameter as if one image of the mini-batch were missing in it."""
 
 import argparse
 import copy
@@ -24,12 +24,13 @@ from program import told
 
 STEPS, RATE, LOSS_SCALE = 3, 0.01, 1024
 PRECISIONS = {"fp32": None, "tf32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
-# PyTorch keeps the plan that it chose for a shape, so modes that choose for themselves have a mini-batch of their own.
+# PyTorch keeps the plan that it chose for a shape, so the mode benchmark, which chooses in another way, has a mini-batch of its
+# own.
 BATCHES = {"resnet50": {"benchmark": 12, "": 16}, "unet3d": {"benchmark": 6, "": 8}}
 
 
 def cases(network):
-    """Returns, by name: precision, channels last, mode."""
+    """Returns the cases by name; each is a precision, whether memory is channels last, and a mode."""
     compiled = {"resnet50": ("bf16 last",)}.get(network, ("fp32 first",))  # compiling takes long
     found = {f"{precision} {'last' if last else 'first'}": (precision, last, "heuristic")
              for precision in PRECISIONS for last in (False, True)}
@@ -40,13 +41,13 @@ def cases(network):
 
 
 def distance(values, reference, scale=0.0):
-    """Returns ‖values − reference‖ / ‖reference‖, or relative to `scale` if the reference is almost zero."""
+    """Returns ‖values − reference‖ divided by ‖reference‖, or by `scale` if that is larger."""
     reference = reference.double()
     return ((values.double() - reference).norm() / max(reference.norm().item(), scale, 1e-300)).item()
 
 
 class Training:
-    """Trains a network one step at a time, all of it in `precision` and memory `layout`."""
+    """Trains a network one step at a time in `precision`, with channels-last memory if `last`."""
 
     def __init__(self, network, start, batch, precision, last, device, mode="heuristic", leave_out=False):
         layout = network.layout(last)
@@ -64,14 +65,14 @@ class Training:
             next(self.model.parameters()).register_hook(lambda gradient: gradient * (1 - 1 / len(self.images)))
 
     def step(self):
-        """Returns outputs and loss; gradients stay in the parameters. For a network that does not train, returns outputs and
-        their mean."""
+        """Takes a step and returns outputs and loss; the gradients stay in the parameters. If the network does not train, runs
+        it forward and returns outputs and their mean."""
         if not self.network.trains:
             with torch.no_grad(), torch.autocast(self.device, self.type, enabled=self.type is not None):
                 outputs = self.forward(self.images)
             return outputs, outputs.float().mean()
         self.optimizer.zero_grad()
-        # A capture must not keep what autocast cast before it.
+        # A captured step must cast the weights anew in each replay, so autocast may not reuse what it cast before.
         with torch.autocast(self.device, self.type, enabled=self.type is not None, cache_enabled=not self.captures):
             outputs = self.forward(self.images)
         loss = self.network.loss(outputs, self.targets)
@@ -83,7 +84,7 @@ class Training:
         return outputs.detach(), loss.detach()
 
     def captured(self):
-        """Returns step() as the replay of a CUDA graph that was captured after it ran outside."""
+        """Returns a function that replays a CUDA graph of step(). The step runs outside before it is captured."""
         if self.device != "cuda":
             return self.step
         state = copy.deepcopy(self.model.state_dict())
@@ -94,7 +95,7 @@ class Training:
                 self.step()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        self.optimizer.zero_grad()  # so gradients are in the graph's own memory, which replays write anew
+        self.optimizer.zero_grad()  # drops the gradients, so that the capture makes them in the graph's own memory
         with torch.cuda.graph(graph):
             results = self.step()
         self.model.load_state_dict(state)
@@ -134,12 +135,13 @@ def distances(run, reference):
 
 
 def c_compiler():
-    """Returns the C compiler, which Triton needs for the host's side of its kernels."""
+    """Returns the C compiler or None. Triton needs one to build the host code that launches its kernels."""
     return os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
 class Cases:
-    """Runs the cases of one network. What they have in common is made once: the start, and each mini-batch's float64."""
+    """Runs the cases of one network. The start weights and the float64 results of each mini-batch are computed once for all
+    cases."""
 
     def __init__(self, network, batches, arguments):
         self.network, self.batches, self.arguments = network, batches, arguments
@@ -193,7 +195,7 @@ class Cases:
 
 
 def outcome(cases, precision, last, mode):
-    """Returns a case's figures, or why there are none, so that the others run."""
+    """Returns a case's figures, or the error if it fails, so that the other cases still run."""
     try:
         return cases.run(precision, last, mode)
     except Exception as error:

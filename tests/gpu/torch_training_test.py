@@ -1,12 +1,13 @@
-"""Training steps of PyTorch, unchanged, under ucudnn and a small workspace limit, are compared with the same without ucudnn.
+"""Compares training steps of unchanged PyTorch under ucudnn, within a small workspace limit, with the steps without ucudnn.
 
-Both are compared with float64, which tells how far rounding alone takes this network in this type. Micro-batches round as often
-as the undivided kernel does, and partial filter gradients add one rounding in fp32 for each piece. So ucudnn may be twice as
-far from float64 as plain PyTorch over all gradients, and FACTOR times for one of them, whose few elements leave room for
-chance. In benchmark mode PyTorch takes what it finds fastest, Winograd's engines or others, which differ between runs, so
-FACTOR applies again. An image that is left out is far beyond both, which a test shows. Each later step starts from weights that
-already differ, for which FACTOR applies again. With policy undivided and no limit, what PyTorch computes deterministically is
-equal bit by bit, and so are two divided runs of one store."""
+Both runs are compared with float64. The distance of the run without ucudnn is what rounding does to this network in this type.
+Micro-batches round as often as the undivided kernel, and partial filter gradients add one rounding in fp32 for each piece. So
+the run under ucudnn may be twice as far from float64 over all gradients. It may be FACTOR times as far in a single gradient,
+whose few elements vary more by chance. In benchmark mode all bounds are FACTOR times as large, since PyTorch takes the engine
+that it finds fastest, which differs between runs and may be one of Winograd. The bound for the outputs grows by FACTOR in each
+step, since later steps start from weights that differ. A test shows that a missing image exceeds these bounds. With policy
+undivided and no limit, what PyTorch computes deterministically is equal bit by bit, and so are two divided runs with one
+store."""
 
 import math
 import os
@@ -23,7 +24,7 @@ FACTOR = 4
 UNIT_ROUNDOFF = {"fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8}
 MISSING = frameworks.missing("torch")
 PROGRAM = "torch_training.py"
-# The dry run's cases, which are deterministic on a CPU.
+# The CPU stand-in runs only these cases, whose results are deterministic on a CPU.
 FEW = ("fp32 first", "fp32 first deterministic", "fp32 first captured") if machine.HOST else ()
 COMPILED = {"resnet50": "bf16 last compiled", "unet3d": "fp32 first compiled"}
 
@@ -51,7 +52,8 @@ def too_far(name, plain, divided):
 
 
 def results(test, name, **runs):
-    """Returns one case's results, by `runs`. Fails if a run has none, and skips if this machine lacks something."""
+    """Returns the results of the case `name` in the order of `runs`. Fails if the case failed in a run, and skips the test if
+    every run says what this machine lacks."""
     found = [run[name] for run in runs.values()]
     lacking = {told.get("lacks") for told in found}
     if None not in lacking:
@@ -62,10 +64,10 @@ def results(test, name, **runs):
 
 
 class Training:
-    """The requirements of each network on a path. Subclasses are the test cases."""
+    """Holds the tests of a network on one of PyTorch's paths. Subclasses are the test cases."""
 
     network, path, api = None, {}, "graph"
-    cases = FEW  # empty for all that nothing else has
+    cases = FEW  # the cases that run; if it is empty, all but the compiled ones
 
     @classmethod
     def words(cls):
@@ -114,8 +116,8 @@ class ResNet50(Training, unittest.TestCase):
 
 @unittest.skipIf(MISSING, MISSING)
 class BriefResNet50(Training, unittest.TestCase):
-    """Has two cases, in which a few seconds of measuring divide some kernels; TF32, whose tensor cores take NHWC, comes first.
-    In a sitting the run without ucudnn leaves its results in float64 for this one."""
+    """Has two cases, for which a few seconds of measuring are enough to divide some kernels. TF32 comes first, since its tensor
+    cores take NHWC. In a sitting the run without ucudnn saves its float64 results for the run under ucudnn."""
 
     network, cases = "resnet50", FEW[:1] or ("tf32 first", "fp32 first")
     path = {"UCUDNN_TUNE_SECONDS": "0.3:6"}
@@ -139,14 +141,14 @@ class UNet3d(Training, unittest.TestCase):
 
 
 class Compiled(Training):
-    """Inductor takes longer than all the rest."""
+    """Holds the tests of a compiled network. They are apart from the others because compiling takes longer than all of them."""
 
     @classmethod
     def words(cls):
         return [cls.network, "--only", COMPILED[cls.network]]
 
     def test_divided_within_the_limit(self):
-        self.both(COMPILED[self.network])  # fails if nothing ran
+        self.both(COMPILED[self.network])  # fails or skips if the case did not run
         super().test_divided_within_the_limit()
 
 
@@ -161,7 +163,8 @@ class UNet3dCompiled(Compiled, unittest.TestCase):
 
 
 class Legacy:
-    """TORCH_CUDNN_V8_API_DISABLED=1 selects the API before cuDNN 8. Compiled and captured steps use no other parts of it."""
+    """Makes PyTorch use the legacy API, which TORCH_CUDNN_V8_API_DISABLED=1 selects. Only some of the cases run, since the
+    others would call no other parts of that API."""
 
     path, api = {"TORCH_CUDNN_V8_API_DISABLED": "1"}, "legacy"
     cases = FEW or ("fp32 first", "tf32 last", "fp16 first", "bf16 first", "bf16 last", "fp32 first benchmark",
@@ -183,7 +186,7 @@ class UNet3dLegacy(Legacy, Training, unittest.TestCase):
 
 @unittest.skipIf(MISSING, MISSING)
 class Deterministic(unittest.TestCase):
-    """Tests the bits of what is deterministic."""
+    """Tests that cases which PyTorch computes deterministically are equal bit by bit."""
 
     CASES = FEW[1:2] or ("fp32 first deterministic", "bf16 last deterministic")
 
@@ -201,7 +204,7 @@ class Deterministic(unittest.TestCase):
 
     @classmethod
     def start(cls, options, **variables):
-        """Returns the cases' results, whose digests need no float64, and ucudnn's report."""
+        """Returns the cases' results and ucudnn's report. No float64 results are computed, since digests are compared."""
         if options is not None:
             options = [*options, "--db", cls.store]
         words = ["unet3d", "--digests", "--only", ",".join(cls.CASES)]
@@ -218,7 +221,7 @@ class Deterministic(unittest.TestCase):
         self.assert_equal_bits(plain=self.plain, undivided=self.start(["--policy", "undivided"])[0])
 
     def test_divided_runs_of_one_store_are_equal_bit_by_bit(self):
-        self.start(OPTIONS)  # fills the store; it may begin undivided
+        self.start(OPTIONS)  # fills the store; this run may begin undivided
         (first, report), (second, _) = (self.start(OPTIONS, UCUDNN_TUNE="off") for _ in range(2))
         self.assert_equal_bits(first=first, second=second)
         if not machine.HOST:

@@ -1,5 +1,6 @@
-"""A PyTorch program that knows nothing of ucudnn: trains as its input, lines of JSON, says, and answers each line with one.
-torch_iterations.py compares several of them, one at a time at work. `--device cpu` tries it out.
+"""A PyTorch program that knows nothing of ucudnn. It reads commands from its input, one line of JSON each, and answers each
+with a line of JSON. torch_iterations.py starts several of these programs and compares them. With `--device cpu` it runs without
+a GPU. These are the commands:
 
     {"prepare": {"network": "resnet50", "batch": 64, "precision": "fp16", "last": true}, "steps": 10}
     {"time": 20}
@@ -19,8 +20,8 @@ DEVICE = "cpu" if sys.argv[1:] == ["--device", "cpu"] else "cuda"
 
 
 class DeviceMemory:
-    """Records the most bytes that anyone took on the device beyond `before`, including those outside PyTorch's allocator. No
-    other program may run."""
+    """Records the largest number of bytes that were allocated on the device since `before` bytes were free, also outside
+    PyTorch's allocator. REQUIRES: no other program allocates memory on the device meanwhile."""
 
     def __init__(self, before, every_s):
         self.before, self.least, self.done, self.every_s = before, before, threading.Event(), every_s
@@ -61,27 +62,28 @@ def mark():
 
 
 def between(first, second):
-    """Returns milliseconds."""
+    """Returns the milliseconds between two results of mark()."""
     return (second - first) * 1000 if DEVICE == "cpu" else first.elapsed_time(second)
 
 
 class Worker:
     def __init__(self):
         self.networks, self.training = torch_models.networks(DEVICE == "cpu"), None
-        # A context does not belong to a network. This makes no convolution: one budget is divided once the program repeats
-        # itself.
+        # This product creates the CUDA context, whose memory should not be counted for a network. It is no convolution, because
+        # ucudnn divides a total budget once convolutions repeat.
         square = torch.ones(64, 64, device=DEVICE)
         (square @ square).sum().item()
 
     def prepare(self, network, batch, precision, last, steps):
-        """Returns the times of warming up, step by step, and the memory of the steps after it."""
+        """Makes the network and warms up for `steps` steps. Returns the time of each of them, and the memory that a later step
+        takes."""
         self.release()
         before = free_bytes()
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.manual_seed(0)
         network = self.networks[network]
         begin = time.perf_counter()
-        with DeviceMemory(before, 0.02) as warming:  # seldom, since ucudnn may measure meanwhile
+        with DeviceMemory(before, 0.02) as warming:  # it polls seldom, since ucudnn may measure meanwhile
             self.training = torch_training.Training(network, network.make(), network.batch(batch), precision, last, DEVICE)
             losses, ends_s = [], [time.perf_counter()]
             for _ in range(steps):
@@ -99,8 +101,8 @@ class Worker:
                 "device_bytes": steady.bytes(), "device_bytes_warming_up": warming.bytes()}
 
     def time(self, steps):
-        """Returns milliseconds from the end of each step to the end of the next, on the device, with the host running as far
-        ahead as it can, as in training."""
+        """Returns the milliseconds on the device from the end of each step to the end of the next. The host does not wait
+        between steps, as in training."""
         self.training.step()
         marks = [mark()]
         for _ in range(steps):
@@ -130,7 +132,7 @@ def main():
     for line in sys.stdin:
         try:
             reply = worker.answer(json.loads(line))
-        except RuntimeError as error:  # out of memory, say; the other commands still run
+        except RuntimeError as error:  # for example, memory ran out; later commands still run
             worker.release()
             reply = {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
         print(json.dumps(reply), flush=True)

@@ -1,11 +1,11 @@
-"""Shortens sequences of cuDNN calls: what a loop repeats is written once, with how often."""
+"""Shortens sequences of cuDNN calls. A block of calls that a loop repeats is written once, with the number of repeats."""
 
-LONGEST_LOOP = 200  # calls
+LONGEST_LOOP = 200  # the largest number of calls in a block
 
 
 def compress(calls):
-    """Returns `calls` (names, in order) as entries [name, ...] or [count, [name, ...]]: every run of equal blocks, the shortest
-    block first, becomes one entry."""
+    """Returns the names `calls` as a list of (count, [name, ...]). At each place the repeated block that covers the most calls
+    becomes one entry; if several do, the shortest of them does."""
     entries, at = [], 0
     while at < len(calls):
         block, count = 1, 1
@@ -23,7 +23,7 @@ def compress(calls):
 
 
 def text(calls):
-    """Returns one line an entry: `3 x cudnnA, cudnnB`, or names alone where nothing repeats."""
+    """Returns one line for each entry of compress(): `3 x cudnnA, cudnnB`, or only names where nothing repeats."""
     lines = []
     for count, block in compress(calls):
         lines.append((f"{count} x " if count > 1 else "") + ", ".join(block))
@@ -31,7 +31,7 @@ def text(calls):
 
 
 def expand(lines):
-    """Inverts text()."""
+    """Returns the calls that text() wrote as `lines`."""
     calls = []
     for line in lines.splitlines():
         count, _, rest = line.rpartition(" x ")

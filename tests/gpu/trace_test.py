@@ -1,4 +1,4 @@
-"""Tests the tracer of cuDNN calls. Needs the real cuDNN but no GPU: names are written before the call fails."""
+"""Tests the tracer of cuDNN calls. It needs the real cuDNN but no GPU, since a name is written before the call fails."""
 
 import os
 import pathlib
@@ -24,7 +24,7 @@ print(cudnn.cudnnGetErrorString(0).decode(), cudnn.cudnnDestroyTensorDescriptor(
 
 
 def traced(words, environment):
-    """Returns exit code, stdout and the calls of a program."""
+    """Runs a program under the tracer. Returns its exit code, its output and the names of its cuDNN calls."""
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder, "trace")
         environment = environment | {"LD_PRELOAD": str(TRACER), "UCUDNN_TRACE": str(trace)}

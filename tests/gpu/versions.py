@@ -1,5 +1,5 @@
-"""Finds the libraries and frameworks that are here. A sitting asks once, all side by side, and leaves the answers to its stages
-in the file that UCUDNN_TEST_VERSIONS names; a test that is started by itself asks for what it needs."""
+"""Finds the versions of the installed libraries and frameworks. A sitting asks for all of them at once, and leaves the answers
+for its stages in the file that UCUDNN_TEST_VERSIONS names. A test that is started by itself asks for what it needs."""
 
 import concurrent.futures
 import functools
@@ -11,8 +11,9 @@ import sys
 
 import machine
 
-# Each has a name, and a program that prints the version and fails if the framework cannot be tried here. A framework that was
-# built with CUDA but does not use the GPU is not left out, but fails: see `device` in what the programs print.
+# Each framework has a title, a program that prints its version, and statements that fail if it was not built for CUDA. Stages
+# of a framework that was not built for CUDA are skipped. If it was but does not use the GPU, they fail, since the programs of
+# the frameworks print the device that they used.
 PROBES = {
     "torch": ("PyTorch", "import torch; print(torch.__version__)",
               "assert torch.version.cuda and torch.backends.cudnn.is_available()"),
@@ -29,7 +30,7 @@ LIBRARIES = {
     "cudnn": "import ctypes; print(ctypes.CDLL('libcudnn.so.9').cudnnGetVersion())",
     "cuda_runtime": "import ctypes; n = ctypes.c_int(); ctypes.CDLL('libcudart.so.13').cudaRuntimeGetVersion(ctypes.byref(n));"
                     "print(n.value)"}
-# Each framework has these variables, both when it is asked and when its programs run.
+# Each framework has these environment variables when it is asked for its version and when its programs run.
 VARIABLES = {
     "torch": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
     "jax": {"JAX_PLATFORMS": "cpu" if machine.HOST else "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
@@ -38,12 +39,12 @@ VARIABLES = {
 }
 if machine.HOST:
     for variables in VARIABLES.values():
-        variables["OMP_NUM_THREADS"] = "1"  # others use the CPU, too
+        variables["OMP_NUM_THREADS"] = "1"  # other stages use the CPU at the same time
 SECONDS = 120
 
 
 def ask(name, seconds=SECONDS):
-    """Returns {"version", "missing"}: one of them is None."""
+    """Returns a dictionary with "version" and "missing", one of which is None. "missing" says why the framework is not used."""
     title, program, on_gpu = PROBES[name]
     if not machine.HOST and on_gpu:
         program += f"\n{on_gpu}"
@@ -78,7 +79,7 @@ def library(name):
 
 
 def versions(sitting, seconds):
-    """A stage: records the versions on which the figures depend."""
+    """Is the work of the stage `versions`. Records the versions on which the figures depend."""
     with concurrent.futures.ThreadPoolExecutor(2 if machine.HOST else 8) as threads:
         asked = {name: threads.submit(ask, name, seconds) for name in PROBES}
         libraries = {name: threads.submit(library, name) for name in LIBRARIES}
@@ -90,7 +91,7 @@ def versions(sitting, seconds):
 
 
 def commit():
-    """Returns which ucudnn this is, from git, or from the file in a pack."""
+    """Returns the commit of this ucudnn, from the file `commit` in a pack or else from git."""
     carried = machine.ROOT / "commit"
     if carried.exists():
         return carried.read_text().strip()

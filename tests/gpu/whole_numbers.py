@@ -1,5 +1,5 @@
-"""Tensors of small whole numbers, and results on them as text that must be equal between two runs, whatever their
-algorithms."""
+"""Makes tensors of small whole numbers, and checksums of results computed from them. These must be equal in two runs whatever
+algorithms they use."""
 
 import hashlib
 
@@ -7,13 +7,14 @@ import numpy
 
 
 def whole(shape, one_in, seed):
-    """Returns -1 and 1 in one of `one_in` places on average, 0 elsewhere."""
+    """Returns an array that is -1 or 1 in one of `one_in` places on average, and 0 elsewhere."""
     random = numpy.random.default_rng(seed)
     return random.choice([-1.0, 1.0], shape) * (random.integers(0, one_in, shape) == 0)
 
 
 def checksum(*arrays):
-    """Returns the checksum of the arrays rounded to whole numbers, or 'off by X' if one is too far off to be only rounded."""
+    """Returns the checksum of the arrays rounded to whole numbers. If an element is 0.25 or more off a whole number, which
+    rounding alone does not explain, returns 'off by X'."""
     digest = hashlib.sha256()
     for array in arrays:
         values = numpy.asarray(array, dtype=numpy.float64)
@@ -21,5 +22,5 @@ def checksum(*arrays):
         off = numpy.abs(values - rounded).max()
         if not off < 0.25:
             return f"off by {off}"
-        digest.update((rounded + 0.0).tobytes())  # -0 is 0
+        digest.update((rounded + 0.0).tobytes())  # adding 0.0 turns -0.0 into 0.0
     return digest.hexdigest()[:16]

@@ -1,5 +1,6 @@
-"""Programs that are compared with each other: each configuration has a process, started once, and one of them at a time is at
-work. They take commands on their input, a line of JSON each, and answer each with one (torch_worker.py, layer_calls.cpp)."""
+"""Runs programs that are compared with each other (torch_worker.py, layer_calls.cpp). Each configuration has a process, which
+is started once, and one process works at a time. They read commands from their input, a line of JSON each, and answer each with
+a line of JSON."""
 
 import contextlib
 import json
@@ -18,14 +19,15 @@ POLICIES = ("auto", "undivided", "powerOfTwo", "all")
 
 
 def within(mib, policy):
-    """Returns options for a limit of so many MiB. A promise under a limit holds for all with the same limit and store, whatever
-    their policy, so limits differ by a few bytes: no policy is held to another one's promises."""
+    """Returns options for a limit of `mib` MiB. A promise of workspace holds for every process with that limit and store,
+    whatever its policy. Limits differ by a few bytes between policies, so that no policy is held to the promises of another
+    one."""
     return ["--policy", policy, "--workspace-limit", str(int(mib * MIB) - POLICIES.index(policy))]
 
 
 class Worker:
-    """`program`: its words. `options` of `ucudnn run`, or None for the program alone. On the stand-in a program with `on_host`
-    runs under `ucudnn run --host`, others run on the CPU without ucudnn."""
+    """Is a process of the command line `program` under `ucudnn run` with `options`, or alone if they are None. On the CPU
+    stand-in a program with `on_host` runs under `ucudnn run --host`, and the others run on the CPU without ucudnn."""
 
     def __init__(self, name, program, options, environment, folder, on_host=False):
         self.name, self.error = name, None
@@ -67,7 +69,7 @@ class Worker:
         return json.loads(line)
 
     def ask(self, command, deadline):
-        """Returns the answer, or None after a failure, which is kept."""
+        """Sends a command and returns its answer, or None after a failure. The failure is kept in `error`."""
         if self.error is not None:
             return None
         try:
@@ -78,8 +80,8 @@ class Worker:
         return self.answer(deadline)
 
     def answer(self, deadline):
-        """Returns the next answer; the first one says that the program is ready. Returns None after a failure, which is
-        kept."""
+        """Returns the next answer, or None after a failure, which is kept in `error`. The first answer says that the program is
+        ready."""
         try:
             answer = self.reply(deadline)
         except machine.TimedOut:
@@ -90,11 +92,12 @@ class Worker:
         return None if self.error else answer
 
     def report(self):
-        """Returns ucudnn's report so far, or None."""
+        """Returns ucudnn's report, or None if it has not been written yet."""
         return json.loads(self.report_path.read_text()) if self.report_path.exists() else None
 
     def end(self, deadline):
-        """Waits for the program, whose input is closed, or kills it with everything that it started."""
+        """Waits until the program ends, or kills it with everything that it started after `deadline`. REQUIRES: its input is
+        closed."""
         try:
             self.process.wait(max(deadline - time.monotonic(), 0))
         except subprocess.TimeoutExpired:
@@ -117,12 +120,12 @@ def close(workers):
 
 
 def measured_at_once(reports):
-    """Returns, by name, what is wrong with reports of processes while another one measured: a list of texts."""
+    """Returns a text for each report that says that its process could not measure because another one did."""
     return [f"{name}: its report says \"{machine.MEASURED_BY_OTHERS} on the device\": two processes measured at once"
             for name, report in reports.items() if report and machine.MEASURED_BY_OTHERS in json.dumps(report)]
 
 
 def in_turn(names, turn):
-    """Returns the names, beginning with another one in each turn, so that none always runs after the same other."""
+    """Returns the names, rotated by `turn`, so that each of them comes first in some turn."""
     first = turn % len(names) if names else 0
     return [*names[first:], *names[:first]]

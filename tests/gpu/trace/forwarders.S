@@ -1,6 +1,6 @@
-// Every export of cuDNN, as a jump through UcudnnTraceCall (trace.cpp), which notes the call and says where
-// the real function is. Assembly, because a forwarder must not touch an argument, whatever the
-// signature.
+// Defines every export of cuDNN. Each calls UcudnnTraceCall (trace.cpp), which writes the call's name and
+// returns the address of the real function, and jumps there. This is assembly because a forwarder must
+// keep all arguments, whatever the signature is.
 #include "arguments.inc"
 
 .macro Export index, name
@@ -20,7 +20,7 @@
 #define EXPORT(index, name, kind) Export index, name
 #include "exports.inc"
 
-// Index of the export in r11.
+// r11 holds the index of the export.
   .section .text
   .p2align 4
   .type TraceAndJump, @function

@@ -1,6 +1,6 @@
-// A libcudnn.so.9 that writes the name of every cuDNN function that a program calls, in order, one
-// a line, to the file in UCUDNN_TRACE, and forwards the call to the real library, which it finds as
-// the drop-in does. For LD_PRELOAD; any thread may call.
+// A libcudnn.so.9 for LD_PRELOAD. It appends the name of every cuDNN function that a program calls
+// to the file that UCUDNN_TRACE names, one name on each line, and forwards the call to the real
+// library, which it finds in the way the drop-in does. Any thread may call.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ constexpr const char* kLines[] = {
 
 std::atomic<void*> targets[EXPORT_COUNT];
 
-int Missing() { return 1001; }  // CUDNN_STATUS_NOT_INITIALIZED
+int Missing() { return 1001; }  // this is CUDNN_STATUS_NOT_INITIALIZED
 
 int OpenTrace() {
   const char* path = std::getenv("UCUDNN_TRACE");
@@ -36,7 +36,8 @@ void* FindTarget(const char* name) {
 
 }  // namespace
 
-// Called by forwarders.S. Each call is one write, so that lines of several threads do not mix and
+// Writes the name of the export, and returns the address of the real function. forwarders.S calls
+// this. Each name is written by one call of write, so that lines of several threads do not mix and
 // nothing is lost when a signal ends the program.
 extern "C" __attribute__((visibility("hidden"))) void* UcudnnTraceCall(unsigned index) {
   static const int file = OpenTrace();

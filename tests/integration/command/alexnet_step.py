@@ -1,4 +1,4 @@
-"""Helpers for tests that run AlexNet's convolutions under `ucudnn run`, on the stand-in."""
+"""A base class for tests that run AlexNet's convolutions under `ucudnn run`, on the stand-in."""
 
 import contextlib
 import os
@@ -9,15 +9,15 @@ ALEXNET_STEP = os.environ["UCUDNN_TEST_ALEXNET_STEP"]
 
 
 class AlexnetTest(FolderTest):
-    # Everything is measured and compared at once, however slow the machine is.
+    # Kernels are measured and compared at their first call, with time enough on slow machines, too.
     MEASURED = {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
     def run_measured(self, *words, **variables):
-        """Runs a command, which must succeed, and returns what became of it."""
+        """Runs a command, which must succeed, with MEASURED as its environment. Returns the completed process."""
         return self.ended(0, *words, process={"timeout": 1500}, **self.MEASURED | variables)
 
     def step(self, *arguments, options=(), **variables):
-        """Returns what alexnet_step prints, line by line, and the errors. A report of an earlier step is gone."""
+        """Runs alexnet_step, after deleting report.json. Returns the lines that it prints, and the text on stderr."""
         with contextlib.suppress(FileNotFoundError):
             os.remove(f"{self.folder}/report.json")
         result = self.run_measured("run", "--host", *options, "--", ALEXNET_STEP, *arguments, **variables)

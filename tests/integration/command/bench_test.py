@@ -1,4 +1,4 @@
-"""`ucudnn bench` on the CPU stand-in: tests what it measures, stores and refuses."""
+"""Tests what `ucudnn bench` measures, stores and refuses, on the CPU stand-in."""
 
 import json
 import math
@@ -15,7 +15,8 @@ strided,4,3,15,15,8,5,5,2,2
 """
 SMALL = "4,9,9,8,3,3,1,1"
 
-# The forward pass of this cuDNN doubles its result for a part of the first mini-batch in LAYERS.
+# The forward pass of this cuDNN doubles results of fewer than 5 images. The first layer in LAYERS has 5, so only pieces are
+# wrong.
 WRONG_CUDNN = r"""
 #include <dlfcn.h>
 int cudnnGetTensor4dDescriptor(void*, int*, int*, int*, int*, int*, int*, int*, int*, int*);
@@ -65,7 +66,7 @@ class Bench(FolderTest):
         self.assertEqual(0, self.bench()["measured"])
         for kernel in both["kernels"]:
             self.assertTrue(kernel["undivided"]["engine"].startswith("legacy:"), kernel)
-            # The gain of a better engine and the gain of division are separate.
+            # best_undivided separates the gain of a better engine from the gain of division.
             self.assertLessEqual(kernel["best_undivided"]["time_ms"], kernel["undivided"]["time_ms"])
             if len(kernel["divided"]["plan"]) == 1 and kernel["divided"]["plan"][0]["count"] == 1:
                 self.assertEqual(kernel["best_undivided"]["time_ms"], kernel["divided"]["time_ms"])
@@ -120,13 +121,15 @@ class Bench(FolderTest):
         return sorted(json.dumps({key: row[key] for key in row if key not in timed}) for row in self.rows_in_store())
 
     def test_another_limit_is_another_choice_from_the_same_measurements(self):
-        # Policy auto looks for sizes that fit the limit, and measures only those graph engines that may win within it.
+        # Policy auto measures other sizes for other limits, and for graph engines only those that may win within the limit.
+        # These options measure the same for all limits.
         choice = ("--policy", "powerOfTwo", "--engines", "legacy")
         self.assertGreater(self.bench(*choice)["measured"], 0)
         self.assertEqual(0, self.bench(*choice, "--workspace-limit", "0")["measured"])
 
     def report(self, *kernels):
-        """Writes a run's report of kernels, each given by what differs from one of 4 images."""
+        """Writes a report with kernels of 4 images. Each of `kernels` has an operation and the values that differ from
+        `columns`."""
         columns = {"n": 4, "c": 4, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1, "align": 16}
         plan = [{"engine": "legacy:0", "micro_batch": 4, "count": 1, "workspace_bytes": 0, "piece_ms": None}]
         listed = [{"op": op, "problem": columns | changes, "calls": 1, "workspace_bytes": 0, "plan": plan} for op, changes in kernels]
@@ -160,12 +163,13 @@ class Bench(FolderTest):
             self.assertLessEqual(kernel["divided"]["time_ms"], kernel["undivided"]["time_ms"] * (1 + 1e-9))
 
     def images(self, problem, plan):
-        """Returns how many images the runs of a plan compute together, for layers that keep their images' size."""
+        """Returns how many images a plan computes, where a tile counts as its fraction of an image's extents. Outputs must be
+        as large as images."""
         return sum(run["micro_batch"] * run["count"] *
                    math.prod(Fraction(length, problem[axis]) for axis, length in run.get("tile", {}).items()) for run in plan)
 
     def divided_by_hand(self):
-        """Makes a store in which pieces of the first layer's forward pass win."""
+        """Makes a store in which pieces of the first layer's forward pass are the fastest, and leaves only that layer."""
         rows = [("legacy:1", 5, 9, 8 << 20), ("legacy:0", 5, 9, 0)]
         rows += [(engine, n, 1, 2 << 20 if engine == "legacy:1" else 0)
                  for engine in ("legacy:0", "legacy:1") for n in (1, 2, 4)]
@@ -181,8 +185,9 @@ class Bench(FolderTest):
         self.assertEqual(pieces, {(row["engine"], row["micro_batch"]) for row in self.rows_in_store() if row["verified"]})
 
     def image_by_hand(self):
-        """Makes a store whose fastest engine exceeds the limit; the one that fits takes a thousand times as long. In truth
-        it takes four times as long as tiles on the stand-in, so that these are faster in place."""
+        """Makes a store in which the fastest engine exceeds the limit, and the one that fits, legacy:0, takes 1000 times as
+        long. On the stand-in, tiles really are four times as fast as legacy:0, so they also win when they are timed in
+        place."""
         self.write("layers.csv", "name,n,c,h,w,k,r,s,pad_h,pad_w\nimage,1,32,64,64,32,3,3,1,1\n")
         self.measure("32,64,64,32,3,3,1,1", [("legacy:0", 1, 1000, 0), ("legacy:1", 1, 1, 8 << 20)], "backward_filter")
 
@@ -194,18 +199,18 @@ class Bench(FolderTest):
         self.assertEqual((1, True), (self.images(kernel["problem"], plan), kernel["divided"]["verified"]))
         self.assertEqual(("h-", "h+"), (plan[0]["border"], plan[-1]["border"]))
         self.assertTrue(all(run["workspace_bytes"] <= 512 << 10 for run in plan), plan)
-        # Descriptors of the legacy API have equal padding on both sides, but edges do not.
+        # Edges have padding on one side only, which descriptors of the legacy API cannot express.
         self.assertTrue(all(run["engine"].startswith("graph:") for run in (plan[0], plan[-1])), plan)
         self.assertEqual(kernel["divided"]["time_ms"], sum(run["piece_ms"] * run["count"] for run in plan))
         again = self.bench(*words)
         self.assertEqual((0, kernel), (again["measured"], again["kernels"][0]))
         table = self.run_command(*self.words(*words)).stdout
         self.assertRegex(table.splitlines()[-1], r" h \d+x\d+ \+ 2 edges +graph:")
-        # The rows of that plan's tiles are verified. They are CSV like any others, and show edges apart.
+        # The exported rows of the plan's tiles are verified, and edges have rows of their own.
         tiles = [row for row in self.exported() if row["verified"] == "1"]
         pads = {(row["pad_h"], row["pad_h_post"] or row["pad_h"]) for row in tiles}
         self.assertEqual({("1", "0"), ("0", "0"), ("0", "1")}, pads)
-        # There are no tiles if the user wants none.
+        # Each of these options rules tiles out.
         for policy in (("--policy", "undivided"), ("--engines", "legacy"), ("--tiles", "off")):
             kernel, = self.bench(*words, *policy)["kernels"]
             self.assertEqual("legacy:0", kernel["divided"]["plan"][0]["engine"])
@@ -213,7 +218,8 @@ class Bench(FolderTest):
     def test_division_that_computes_something_else_is_told_of(self):
         self.divided_by_hand()
         host = os.path.join(os.path.dirname(os.path.dirname(COMMAND)), "lib/ucudnn/host")
-        # It is linked to a name without symbol versions, under which the stand-in with another soname is then found.
+        # The wrong cuDNN calls the stand-in under the name librealdnn.so. It is linked with an empty library of that name, so
+        # that it requires no symbol versions; then a copy of the stand-in, with its soname changed, replaces the empty library.
         real = self.build_library("", "librealdnn.so")
         wrong = self.build(WRONG_CUDNN, "wrong_cudnn.so", "-D_GNU_SOURCE", "-shared",
                            f"-Wl,-soname,libcudnn.so.9,-rpath,{self.folder},--no-as-needed", real)
@@ -281,7 +287,7 @@ class Bench(FolderTest):
                 self.assertAlmostEqual(under["planned_ms"], sum(p["piece_ms"] * p["count"] for p in under["plan"]))
             if kernel["real"]:
                 self.assertEqual(1, kernel["real"]["plan"][0]["count"])
-                # Planned from the same measurements, undivided is one of ucudnn's own choices.
+                # ucudnn could also choose the real library's plan, which is undivided and planned from the same measurements.
                 self.assertLessEqual(kernel["ucudnn"]["planned_ms"], kernel["real"]["planned_ms"] * (1 + 1e-9))
             sums["best"] += best["run_ms"]
         total = report["total"]
@@ -289,12 +295,12 @@ class Bench(FolderTest):
             self.assertAlmostEqual(ms, total[f"{who}_ms"])
         self.assertAlmostEqual(sums["real"] / sums["best"], total["real_ratio"])
         self.assertAlmostEqual(sums["ucudnn"] / sums["best"], total["ucudnn_ratio"])
-        # Everything that was needed is in the store now.
+        # A second --cliff finds all measurements in the store.
         self.assertGreater(report["measured"], 0)
         self.assertEqual(0, self.bench("--cliff", "--policy", "all")["measured"])
 
     def test_cliff_counts_grids_as_divisions(self):
-        """Within a limit, ucudnn runs the least of all grids whose rows the store has, by the engines that it runs."""
+        """If the store has rows for several grids of tiles, ucudnn runs the fastest one that fits within the limit."""
         self.image_by_hand()
         limit = 512 << 10
         words = ("--cliff", "--ops", "backward_filter", "--workspace-limit", "512KiB")
@@ -305,7 +311,7 @@ class Bench(FolderTest):
         self.assertEqual((1, "h-", "h+"), (self.images(kernel["problem"], plan), plan[0]["border"], plan[-1]["border"]))
         self.assertLess(kernel["ucudnn"]["run_ms"], 1000)
         engines = {run["engine"] for run in plan}
-        least = {}  # by kind: rows computed, padding on both sides
+        least = {}  # the least time of each kind of tile: (rows that it computes, its padding above and below)
         for row in self.exported():
             pads = (int(row["pad_h"]), int(row["pad_h_post"] or row["pad_h"]))
             if row["engine"] in engines and int(row["workspace_bytes"]) <= limit:
@@ -325,12 +331,12 @@ class Bench(FolderTest):
         self.assertEqual((None, None, None), (fits["limit_bytes"], fits["real"], fits["ucudnn"]))
 
     def measure(self, shape, rows, op="forward"):
-        """Makes up the times and workspace (more than they need) of a kernel's engines on the stand-in."""
+        """Stores chosen times and workspaces for a kernel's engines on the stand-in. The workspaces exceed real needs."""
         report = self.printed_json("bench", "--layers", self.layers, "--host", "--json", "--db", "platform.db")
         self.import_rows(measurements(shape, rows, op, f"{report['cudnn']},{report['driver']},{report['device']}"))
 
     def cliff_from(self, rows):
-        """Returns the line of --cliff for a kernel with these measurements."""
+        """Returns the line that --cliff prints for the first layer, if `rows` are its measurements."""
         self.measure(SMALL, rows)
         text = self.output(*self.words("--cliff", "--ops", "forward", "--policy", "powerOfTwo"))
         return next(line for line in text.splitlines() if line.startswith("small"))

@@ -1,5 +1,6 @@
-"""`ucudnn run --total-workspace`: the convolutions of an ordinary cuDNN program share one workspace budget. The program is told
-that none needs any, computes what it computes without ucudnn, and what is reserved stays in the budget."""
+"""Tests `ucudnn run --total-workspace`, where the convolutions of an ordinary cuDNN program share one workspace budget. The
+program is told that no convolution needs workspace and gets the results that it gets without ucudnn; reserved memory stays
+within the budget."""
 
 import os
 import unittest

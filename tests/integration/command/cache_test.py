@@ -1,4 +1,4 @@
-"""`ucudnn cache`: what was imported is shown and exported again, and errors of bad files name the place."""
+"""Tests `ucudnn cache`: imported measurements are shown and exported unchanged, and errors in files name the place."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ class Cache(CommandTest):
 
     @staticmethod
     def sql(store, statement, *values):
-        """Runs a statement once for each of `values`. Returns what the last one found."""
+        """Runs a statement once for each of `values`, or once without values. Returns the rows of the last run."""
         with contextlib.closing(sqlite3.connect(store)) as connection, connection:
             for one in values or ((),):
                 found = connection.execute(statement, one).fetchall()
@@ -152,7 +152,7 @@ class Cache(CommandTest):
     def test_merge_reads_from_a_folder_where_an_ordinary_user_may_not_write(self):
         shared = f"{self.folder}/shared"
         os.makedirs(shared)
-        os.chmod(self.folder, 0o755)  # so that the user below may pass through it
+        os.chmod(self.folder, 0o755)  # ordinary_user() must be able to reach the folders below
         self.cache("import", self.file, "--db", f"{shared}/all.db")
         os.chmod(f"{shared}/all.db", 0o444)
         os.chmod(shared, 0o555)

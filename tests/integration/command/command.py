@@ -1,5 +1,5 @@
-"""A ucudnn installation of the test's own: the real command beside libraries that do nothing, so that what it sets and refuses
-is tested independently of what those libraries do."""
+"""Base classes for tests of the command. CommandTest makes an installation with the real command and libraries that do nothing,
+so that tests of what the command sets and refuses do not depend on those libraries."""
 
 import csv
 import io
@@ -30,11 +30,11 @@ int main(int argc, char** argv) {
 
 
 def clean_environment(**variables):
-    """Returns the environment without variables of ucudnn or its stand-ins, but with these."""
+    """Returns the environment without variables of ucudnn, its stand-ins and the loader, plus `variables`."""
     return {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_", "LD_"))} | variables
 
 
-# Nobody knows one operator of this network.
+# ucudnn does not know the operator Unheard of this network.
 UNHEARD_NET = """
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }
 layer { name: "odd" type: "Unheard" bottom: "data" top: "odd" }
@@ -43,19 +43,21 @@ layer { name: "conv" type: "Convolution" bottom: "odd" top: "conv" convolution_p
 
 
 def ordinary_user():
-    """Returns arguments of subprocess.run for a user to whom permissions apply: nobody, if the tests run as root."""
+    """Returns arguments of subprocess.run that start a process as an ordinary user, whom file permissions bind: as user 65534
+    if the tests run as root, else as the current user."""
     return {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
 
 
 def measurements(shape, rows, op="forward", platform="91900,13000,Toy GPU"):
-    """Returns a file of measurements of one kernel: `rows` of (engine, micro-batch, ms, bytes of workspace)."""
+    """Returns the text of a CSV file with measurements of one kernel; `rows` have (engine, micro-batch, ms, workspace
+    bytes)."""
     lines = ["c,h,w,k,r,s,pad_h,pad_w,op,engine,micro_batch,time_ms,workspace_bytes,deterministic,align,cudnn,driver,device"]
     lines += [f"{shape},{op},{engine},{size},{ms},{bytes_},1,16,{platform}" for engine, size, ms, bytes_ in rows]
     return "\n".join(lines) + "\n"
 
 
 class FolderTest(unittest.TestCase):
-    """Has a folder of its own, in which the command runs that was built with the stand-ins beside it."""
+    """Runs the command of the build, beside which are the stand-ins, in a temporary folder of its own."""
     command = COMMAND
 
     @classmethod
@@ -68,7 +70,8 @@ class FolderTest(unittest.TestCase):
 
     @classmethod
     def write(cls, name, content, mode=None):
-        """Writes a file of the folder, replacing one that is there: bytes, text, or anything else as JSON. Returns its path."""
+        """Writes or replaces a file of the folder. `content` is bytes or text; anything else is written as JSON. Returns the
+        path."""
         path = os.path.join(cls.folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if os.path.exists(path):
@@ -83,7 +86,7 @@ class FolderTest(unittest.TestCase):
 
     @classmethod
     def write_rows(cls, name, rows):
-        """Writes a CSV file of dictionaries that have the same keys."""
+        """Writes a CSV file of `rows`, dictionaries with the same keys. Returns its path."""
         text = io.StringIO()
         writer = csv.DictWriter(text, rows[0], lineterminator="\n")
         writer.writeheader()
@@ -103,11 +106,12 @@ class FolderTest(unittest.TestCase):
         return json.loads(self.read(name))
 
     def run_command(self, *words, process=None, **variables):
-        """`process`: further arguments of subprocess.run."""
-        # Locks are the test's own, so that another program that measures on this machine is not waited for.
+        """Runs the command and returns the completed process. `process` has further arguments of subprocess.run."""
+        # Processes that measure take turns by locks in XDG_RUNTIME_DIR; a folder of its own keeps the test from waiting for
+        # others.
         environment = clean_environment(XDG_RUNTIME_DIR=self.folder) | variables
         return subprocess.run([self.command, *words], env=environment, cwd=self.folder, capture_output=True,
-                              **({"text": True, "timeout": 240} | (process or {})))  # for sanitizers on a busy machine
+                              **({"text": True, "timeout": 240} | (process or {})))  # long enough for sanitizers on a busy machine
 
     @classmethod
     def build(cls, source, path, *options):
@@ -121,13 +125,14 @@ class FolderTest(unittest.TestCase):
         return cls.build(source, path, "-shared", f"-Wl,-soname,{os.path.basename(path)}", *options)
 
     def ended(self, code, *words, **variables):
-        """Returns the result of a command, which must have this exit code."""
+        """Runs a command, which must end with exit code `code`, and returns the completed process."""
         result = self.run_command(*words, **variables)
         self.assertEqual(code, result.returncode, result.stdout + result.stderr)
         return result
 
     def on_terminal(self, *words, stdout=None, **variables):
-        """Returns what a command that succeeds writes to its terminal: stderr, and stdout unless that goes elsewhere."""
+        """Runs a command, which must succeed, with a terminal as stderr, and as stdout unless `stdout` is given. Returns what
+        it writes to the terminal."""
         controller, terminal = pty.openpty()
         self.addCleanup(os.close, controller)
         environment = clean_environment(XDG_RUNTIME_DIR=self.folder, TERM="xterm") | variables
@@ -139,12 +144,12 @@ class FolderTest(unittest.TestCase):
             while select.select([controller], [], [], 120)[0]:
                 text += os.read(controller, 65536)
         except OSError:
-            pass  # everything is read, and nobody has the terminal open
+            pass  # reading fails once everything is read and the command has closed the terminal
         self.assertEqual(0, program.wait(120), text)
         return text.decode()
 
     def output(self, *words, **variables):
-        """Returns the output of a command that succeeds and writes nothing to stderr."""
+        """Runs a command, which must succeed and write nothing to stderr. Returns its output."""
         result = self.run_command(*words, **variables)
         self.assertEqual((0, ""), (result.returncode, result.stderr), words)
         return result.stdout
@@ -153,7 +158,8 @@ class FolderTest(unittest.TestCase):
         return json.loads(self.output(*words, **variables))
 
     def assert_refused(self, words, *expected, code=2, **variables):
-        """Expects this exit code, nothing on stdout, and one line on stderr that contains all of `expected`."""
+        """Runs a command and expects exit code `code`, nothing on stdout, and one line on stderr that contains all of
+        `expected`."""
         result = self.ended(code, *words, **variables)
         self.assertEqual("", result.stdout)
         self.assertEqual(1, result.stderr.count("\n"), result.stderr)
@@ -191,13 +197,13 @@ class CommandTest(FolderTest):
         for name in STAND_INS:
             cls.build_library("int stand_in;", f"{cls.host}/{name}")
         cls.program = cls.build(PRINT_ENVIRONMENT, "program")
-        # If this machine has no driver, `run` finds this one, and has nothing to say.
+        # On a machine without a driver, `run` would warn. It finds this one instead.
         cls.driver = f"{cls.folder}/driver"
         os.mkdir(cls.driver)
         shutil.copy(f"{cls.host}/libcuda.so.1", cls.driver)
 
     def environment_of(self, *words, **variables):
-        """Returns what the started program saw, by variable name."""
+        """Runs a command that starts `program`. Returns the environment variables that the program printed, by name."""
         paths = [path for path in (variables.pop("LD_LIBRARY_PATH", ""), self.driver) if path]
         output = self.output(*words, LD_LIBRARY_PATH=":".join(paths), **variables)
         return dict(line.split("=", 1) for line in output.splitlines() if "=" in line)

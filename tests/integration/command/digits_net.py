@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""`digits_net.py N`: prints the smallest residual network that distinguishes digits of 8 x 8, with N layers, as a ucudnn-net
-file."""
+"""`digits_net.py N` prints a ucudnn-net file: a small residual network with N layers that classifies digits of 8 x 8 pixels."""
 
 import json
 import sys
 
 
 def digits_net(layers):
-    """Returns a convolution to 4 maps of 4 x 4, then `layers` steps u + h relu(K u + b), K of 3 x 3, then a fully connected
-    layer."""
+    """Returns the network: a convolution to 4 maps of 4 x 4, then `layers` steps u + h relu(K u + b) with 3 x 3 convolutions K,
+    then a fully connected layer."""
     nodes = [{"name": "image", "op": "input", "channels": 1, "extents": [8, 8]}]
 
     def add(name, op, inputs=None, **members):

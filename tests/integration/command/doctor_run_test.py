@@ -1,5 +1,5 @@
-"""`ucudnn doctor` with programs that use cuDNN, started by it or running: how they found cuDNN, whether the drop-in gets their
-calls, what became of their kernels, and each cause that keeps it from working."""
+"""Tests `ucudnn doctor` with programs that use cuDNN, which it starts or which already run. It must tell how a program found
+cuDNN, whether the drop-in gets its calls, how its kernels ran, and each cause that keeps ucudnn from working."""
 
 import contextlib
 import copy
@@ -19,7 +19,7 @@ LIBRARIES = os.path.realpath(f"{os.path.dirname(COMMAND)}/../lib/ucudnn")
 HOST = f"{LIBRARIES}/host"
 DROP_IN = f"{LIBRARIES}/libcudnn.so.9"
 
-# Calls cuDNN as it was linked; with an argument it then says so and waits.
+# This program calls the cuDNN with which it is linked. With an argument, it then waits.
 LINKED = r"""
 #include <stdio.h>
 #include <unistd.h>
@@ -33,7 +33,8 @@ int main(int argc, char** argv) {
 }
 """
 
-# Opens the library that its first argument names, and calls it if there is a second one. Without `name` its texts contain none.
+# This program opens the library that its first argument names, and calls it if there is a second argument. `name` makes
+# "libcudnn.so.9" a string in its file, which the doctor searches for such names.
 OPENER = r"""
 #include <dlfcn.h>
 const char* name = "libcudnn.so.9";
@@ -44,7 +45,8 @@ int main(int argc, char** argv) {
 }
 """
 
-# Is linked with cuDNN, and opens another one by its path; calls the one that the second argument names.
+# This program is linked with cuDNN and opens another one by the path in its first argument. Its second argument chooses which
+# of them it calls: "linked", or any other word for the opened one.
 BOTH = r"""
 #include <dlfcn.h>
 unsigned long cudnnGetVersion(void);
@@ -82,7 +84,7 @@ class DoctorRun(FolderTest):
         return {"UCUDNN_DATABASE": f"{self.folder}/measurements.db", "OMP_WAIT_POLICY": "passive"} | variables
 
     def doctor(self, *words, code=None, **variables):
-        """Returns the report of --json, and the findings of each severity as one text."""
+        """Runs the doctor with --json. Returns its report, and the findings as one text for each severity."""
         result = self.run_command("doctor", "--json", *words, **self.environment(variables))
         report = json.loads(result.stdout)
         findings = {"fault": "", "warning": "", "note": ""}
@@ -94,7 +96,7 @@ class DoctorRun(FolderTest):
         return report, findings
 
     def facts(self, report, name):
-        """Returns the texts of a fact, including continued ones."""
+        """Returns all texts of the fact `name`, joined by line ends; facts without a name continue the one before."""
         texts, current = [], ""
         for fact in report["facts"]:
             current = fact["name"] or current
@@ -104,7 +106,7 @@ class DoctorRun(FolderTest):
 
     @contextlib.contextmanager
     def running(self, *words, **variables):
-        """Starts a program that waits, and yields its process id after its first line."""
+        """Starts a program that prints "ready" and waits. Yields its process id, and kills it at the end."""
         process = subprocess.Popen(words, env=clean_environment(**self.environment(variables)), cwd=self.folder,
                                    stdout=subprocess.PIPE, text=True)
         try:
@@ -119,7 +121,7 @@ class DoctorRun(FolderTest):
         return self.running(COMMAND, "run", "--host", *options, "--", self.linked, "wait", **variables)
 
     def look(self, *words, code=None, **variables):
-        """Returns what the doctor says of a program that waits."""
+        """Starts a program that waits, and returns what doctor() returns about it."""
         with self.running(*words, **variables) as pid:
             return self.doctor("--pid", str(pid), code=code)
 
@@ -152,7 +154,8 @@ class DoctorRun(FolderTest):
         self.assertIn("leave UCUDNN_ENGINES at both", findings["fault"])
 
     def test_each_way_to_cudnn_is_told(self):
-        """Rows have a verdict and then texts, of facts or findings by name; "no fault" and its like say what no finding has."""
+        """Each case has words, a verdict, and pairs (where, text). `where` is a severity of findings or the name of a fact that
+        must contain the text; "no fault", "no warning" and "no note" name severities that must not."""
         by_path, at_path = (self.opener, f"{HOST}/libcudnn.so.9", "call"), f"{HOST}/libcudnn.so.9"
         called, unused = "the program called cuDNN, but no convolution", "loaded cuDNN, but called nothing of it"
         second, hooked = f"a second cuDNN beside the drop-in: {at_path}, opened by ", "the dlsym hook redirects"
@@ -161,7 +164,8 @@ class DoctorRun(FolderTest):
         path_opener = self.build(OPENER.replace("libcudnn.so.9", at_path), "path_opener")
         told = self.write("told.sh", f"#!/bin/sh\n{' '.join(by_path)}\n", 0o755)
         unseen = self.write("unseen.sh", f"#!/bin/sh\n{self.opener} {HOST}/lib$(echo cudnn).so.9 call\n", 0o755)
-        # TensorFlow's and XLA's stubs are like it: they look like a cuDNN linked in statically.
+        # Like the stubs of TensorFlow and XLA, this program has a function of cuDNN's name, as if cuDNN were linked in
+        # statically.
         stub = self.build(OPENER.replace("const char* name", "int cudnnCreate(void) { return 0; }\nconst char* name"), "stub")
         eight = self.build_library("int cudnnCreate(void) { return 0; }", "libcudnn.so.8")
         for words, verdict, *texts in (
@@ -174,7 +178,7 @@ class DoctorRun(FolderTest):
                 (("--host", "--", self.opener), unused),
                 ((*no_hook, *by_path), second + self.opener,
                  ("fault", "ucudnn run --dlsym on --"), ("reached by", "preload, no dlsym hook")),
-                # Python wheels open their own cuDNN so, by its path, before they load what is linked with it.
+                # Python wheels do this: they open their own cuDNN by its path, before they load libraries linked with cuDNN.
                 ((*no_hook, self.both, at_path, "linked"), called, ("no fault", "a second cuDNN"),
                  ("no warning", "a second cuDNN"), ("note", f"{second}{self.both}\n{nobody}")),
                 ((*no_hook, self.both, at_path), unused, ("note", nobody)),
@@ -249,7 +253,7 @@ class DoctorRun(FolderTest):
         self.assertIn("cudnnSomething is not split\nit was called 2 times", findings["warning"])
 
     def test_report_that_is_none_is_no_end(self):
-        """A report is a file like any other: whatever it holds, the doctor answers."""
+        """Whatever the file of a report contains, the doctor answers."""
         def corrupted():
             yield b""
             yield b"[" * 100000
@@ -272,14 +276,14 @@ class DoctorRun(FolderTest):
     def test_running_process_whose_rpath_wins(self):
         _, findings = self.look(self.by_rpath, "wait", LD_LIBRARY_PATH=LIBRARIES, code=1)
         self.assertIn(f"{self.by_rpath} has DT_RPATH, which the loader follows before LD_LIBRARY_PATH", findings["fault"])
-        # With DT_RUNPATH, LD_LIBRARY_PATH wins.
+        # The loader follows LD_LIBRARY_PATH before DT_RUNPATH, so this program gets the drop-in.
         self.look(self.linked, "wait", LD_LIBRARY_PATH=LIBRARIES, UCUDNN_REAL_CUDNN=f"{HOST}/libcudnn.so.9", code=0)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can give a program another user's rights")
     def test_running_process_with_more_rights_than_its_user(self):
         if os.statvfs(self.folder).f_flag & os.ST_NOSUID:
             self.skipTest("the file system of temporary files gives no rights")
-        # The program's libraries lie where its other user may read them, and are found without $ORIGIN.
+        # The program is setuid, so the loader ignores $ORIGIN; its libraries are in a folder that user 65534 may read.
         folder = f"{self.folder}/secure"
         os.mkdir(folder)
         os.chmod(self.folder, 0o755)

@@ -1,4 +1,5 @@
-"""docs/evidence.md shows what its commands and its script print, and the published measurements survive a store."""
+"""Tests that docs/evidence.md shows what its commands and its script print, and that published measurements are unchanged after
+they pass through a store."""
 
 import csv
 import gzip
@@ -10,13 +11,14 @@ import unittest
 from command import COMMAND, ROOT, FolderTest
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "bench"))
-import predicted_gains  # noqa: E402: it is no package
+import predicted_gains  # noqa: E402: its folder must be in sys.path first
 
 CODE = re.compile(r"^```\n(\$ .*?)^```$", re.M | re.S)
 
 
 def commands(text):
-    """Yields (command, its output) for each `$` line in a block of code."""
+    """Yields (command, output) for each line that begins with `$` in blocks of code; the output is the text up to the next
+    one."""
     for block in CODE.findall(text):
         for command in re.split(r"^\$ ", block, flags=re.M)[1:]:
             line, _, printed = command.partition("\n")
@@ -30,7 +32,7 @@ class Evidence(FolderTest):
 
     @classmethod
     def setUpClass(cls):
-        """Makes a folder in which the document's commands find what they name: tests/ and, in the path, ucudnn."""
+        """Makes a folder from which the document's commands can run: tests/ is in it, and ucudnn is in PATH."""
         super().setUpClass()
         os.symlink(f"{ROOT}/tests", f"{cls.folder}/tests")
         os.mkdir(f"{cls.folder}/bin")
@@ -70,7 +72,7 @@ class Evidence(FolderTest):
         exported = list(csv.DictReader(self.read("out.csv").splitlines()))
         self.assertEqual((45225, 45225), (len(given), len(exported)))
         for before, after in zip(given, exported):
-            # Times are equal to the bit; their texts may be different ones of the same number.
+            # A time may be written differently, but must be the same double.
             self.assertEqual(float(before["time_ms"]), float(after["time_ms"]), before)
             self.assertEqual({k: v for k, v in before.items() if k != "time_ms"},
                              {k: after[k] for k in before if k != "time_ms"})

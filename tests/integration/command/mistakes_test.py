@@ -1,5 +1,5 @@
-"""Mistakes that people type, of every subcommand: each gives one line that says what is wrong and what would be right, and the
-exit code that scripts rely on, and changes no file."""
+"""Tests mistakes that people make when they type subcommands: each gives one line that says what is wrong and what would be
+right, gives the exit code that scripts rely on, and changes no file."""
 
 import itertools
 import os
@@ -30,7 +30,8 @@ SPATIAL = "spatial h2 --net alexnet --batch 4"
 MULTIGRID = "multigrid kirby-3m --layers 16 --coarsening 4"
 GRID_FORM = "expected n, d, h and w, each at most once and with its number of parts, as in h4, h2w2, d2h2w2 or n2h4"
 
-# Each row has what is typed, the exit code, and the line after "ucudnn: " or "ucudnn COMMAND: "; … stands for any text.
+# Each row has what is typed behind `ucudnn`, the exit code, and the line after "ucudnn: " or "ucudnn COMMAND: ", in which …
+# stands for any text.
 MISTAKES = [
     # ---- Words that are no command, or stand in the wrong place.
     ("", 2, "which command? One of run, bench, net, plan, spatial, multigrid, cache, workspace, report and doctor; see --help"),
@@ -248,7 +249,7 @@ MISTAKES = [
     ("bench --layers number.csv", 2, "number.csv:2: column 'h': 'x'; expected a whole number from 1 to 2147483647"),
     ("bench --layers short.csv", 2, "short.csv:2: 3 fields; expected 8, as in the header"),
     ("bench --trace text", 2, f"--trace 'text': no JSON at byte 1; {WRITTEN_REPORT}"),
-    # Kernels of version 1 named streams where they name lanes now, so all of them would become one kernel.
+    # Kernels in reports of version 1 have streams in place of lanes, so all of them would be read as one kernel.
     *[(f"{words} --trace old.json", 2,
        "--trace 'old.json': version is 1; expected 2: an older ucudnn wrote it; run the program again with --report")
       for words in ("bench", "workspace --db s.db --total-workspace 9MiB")],
@@ -317,7 +318,7 @@ class Mistakes(CommandTest):
         cls().output("cache", "import", "rows.csv", "--db", "s.db")
 
     def files(self):
-        """Returns every path below the folder, with its size and when it changed."""
+        """Returns (size, time of the last change) of everything below the folder, by path."""
         return {path: (os.lstat(path).st_size, os.lstat(path).st_mtime_ns)
                 for folder, folders, names in os.walk(self.folder) for path in (f"{folder}/{name}" for name in [*folders, *names])}
 
@@ -355,7 +356,7 @@ class Mistakes(CommandTest):
                 self.assertRegex(result.stderr, r"\Aucudnn[ a-z]*: cannot be printed: (No space left on device|no room, .+)\n\Z")
 
     def test_a_reader_that_goes_away_is_no_error(self):
-        """This also holds for `ls`, even if the parent ignores SIGPIPE, which Python does."""
+        """The command ends quietly, as `ls` does, even if its parent ignores SIGPIPE, as Python does."""
         for typed, parent_ignores in itertools.product(
                 ("--version", "plan --help", PLAN, f"{PLAN} --json", WORKSPACE, SPATIAL, MULTIGRID, "doctor", "cache show --db s.db",
                  f"doctor --host -- {self.program}"), (True, False)):
@@ -415,7 +416,8 @@ SETTINGS = [
 
 
 class Settings(CommandTest):
-    """With such variables every call of a program would be refused, or computed as if they were not set."""
+    """With one of these settings, every call of a program would be refused or the setting would have no effect, so `ucudnn run`
+    refuses to start the program."""
 
     def test_each_is_one_line_before_anything_starts(self):
         for variables, typed, line in SETTINGS:
@@ -456,7 +458,7 @@ class Settings(CommandTest):
 
 
 class Told(CommandTest):
-    """What does not keep a program from running is told in one line, and the exit code is the program's."""
+    """Mistakes that do not keep a program from running give one line, and the exit code is the program's."""
 
     def assert_told(self, words, line, **variables):
         result = self.run_command(*words, "--", self.program, "argument", **variables)
@@ -470,11 +472,11 @@ class Told(CommandTest):
         self.assert_told(["run", "--off"], "")
 
     def test_a_missing_driver_names_the_stand_in(self):
-        # If this machine has a driver, nothing is said.
+        # A machine with a driver gives no message.
         told = self.run_command("run", "--", self.program, "argument").stderr
         line = "there is no CUDA driver (libcuda.so.1), so nothing is changed; --host runs a program on the CPU stand-in"
         self.assertIn(told, ("", f"ucudnn run: {line}\n"))
-        # A library of that name that cannot be opened is no driver, whatever the machine has.
+        # This file has the driver's name but cannot be opened, so every machine gives the message.
         self.write("broken/libcuda.so.1", "no library\n")
         self.assert_told(["run"], line, LD_LIBRARY_PATH=f"{self.folder}/broken")
         self.assert_told(["run"], "", LD_LIBRARY_PATH=self.driver)

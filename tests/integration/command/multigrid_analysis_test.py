@@ -1,4 +1,4 @@
-"""`ucudnn multigrid --analyse`: what it says about a machine that is not there, and what it refuses."""
+"""Tests what `ucudnn multigrid --analyse` says about machines that it models, and what it refuses."""
 
 import re
 import resource
@@ -18,7 +18,8 @@ class MultigridAnalysis(MultigridTest):
         return super().document(*words, "--analyse")
 
     def machine(self, name="machine.json", devices=4, latency_us=0, **device):
-        """Describes a machine whose kernels take 1 ms each, however many run at once; nothing else takes time."""
+        """Writes a machine file. Each kernel takes 1 ms, however many run at once, and a message takes `latency_us`; nothing
+        else takes time. Returns the file's name."""
         made = {"name": "made", "memory_bytes": 1 << 40, "tflops": 1e5, "memory_gb_per_s": 1e6, "launch_us": 0, "kernel_us": 1000,
                 "filling_threads": 1, "concurrent_kernels": 128} | device
         self.write(name, {"format": "ucudnn-machine", "version": 1, "name": "made", "device": made,
@@ -32,17 +33,18 @@ class MultigridAnalysis(MultigridTest):
                          tuple(document[key] for key in ("format", "version", "network", "machine", "layer_times", "batch")))
         inference, training = document["workloads"]
         self.assertEqual(("inference", "training"), (inference["workload"], training["workload"]))
-        # There are two kernels before the steps and two after them, and three for each step.
+        # Kernels of 1 ms: 2 before the 64 steps, 3 for each step, and 2 after the steps.
         self.assertAlmostEqual(2 + 64 * 3 + 2, inference["serial"]["modelled_ms"], delta=0.01)
-        # The opening convolution needs no gradient of the image. Its weights, the steps' and the last layer's have one kernel
-        # each, and an update.
+        # Forward takes 196. Backward, the opening takes 1, since the image needs no gradient, the steps 64 * 3, and the closing
+        # 2. The weights of the opening, of 64 steps and of the last layer take 66 kernels for gradients, and 3 for updates.
         self.assertAlmostEqual(196 + 1 + 64 * 3 + 2 + 66 + 3, training["serial"]["modelled_ms"], delta=0.01)
         one, two = inference["rows"]
         self.assertAlmostEqual(198, two["partitioned"]["modelled_ms"], delta=0.01)
-        # The opening takes 2, filling the states 1; then come F, Advance and coarse step of all 16 blocks at once, 16 coarse
-        # steps and F; the closing takes 2.
+        # Opening and closing take 2 each, and filling the states 1. The cycle takes 3 for each of these steps: 3 F-points and 1
+        # Advance of all 16 blocks at once, 1 coarse step of all blocks at once, 16 coarse steps in sequence, and 3 F-points.
         self.assertAlmostEqual(2 + 1 + 3 * (4 + 1 + 16 + 3) + 2, one["multigrid"]["modelled_ms"], delta=0.01)
-        # 2 ms pass between the coarse steps; the first state, which takes 2 as well, arrives before them.
+        # A message of 2 ms passes between the devices amid the 16 coarse steps. The message with the first state takes 2 ms as
+        # well, but arrives before these begin.
         self.assertAlmostEqual(77 + 2, two["multigrid"]["modelled_ms"], delta=0.01)
         self.assertEqual({"coarsening": [4], "levels": 2, "relaxation": "F", "coarse": "inject"}, two["multigrid"]["setting"])
         self.assertTrue(inference["pays"])
@@ -59,7 +61,7 @@ class MultigridAnalysis(MultigridTest):
             self.assertIn("(modelled)", verdict)
 
     def test_a_device_that_one_layer_fills_is_faster_serially(self):
-        # Only work takes time, and each kernel has all of the device.
+        # Kernels take time only for their arithmetic, and one kernel uses the whole device.
         machine = self.machine(devices=2, kernel_us=0, tflops=1e-3, filling_threads=1)
         text = self.analyse("kirby-3m", "--layers", "64", "--machine", machine)
         for workload in ("inference", "training"):
@@ -70,7 +72,7 @@ class MultigridAnalysis(MultigridTest):
                                                   for workload in document["workloads"]])
 
     def test_what_does_not_fit_is_marked(self):
-        # A training step needs 12 bytes for each of 73,682 parameters.
+        # A training step keeps 12 bytes for each of the 73,682 parameters besides the states, which exceeds 1 MiB in all.
         text = self.analyse("kirby-3m", "--layers", "64", "--machine", self.machine(memory_bytes=1 << 20), *SETTING, "--devices", "1,4")
         self.assertRegex(text, r"(?m)^training, modelled; serial propagation [\d.]+\* ms")
         self.assertRegex(text, r"(?m)^ +1 +[\d.]+\* ")
@@ -105,7 +107,7 @@ class MultigridAnalysis(MultigridTest):
                 self.assertLessEqual(tried["residuals"][1], document["tolerance"])
 
     def test_layers_are_measured_on_a_device(self):
-        self.command = COMMAND  # has the stand-ins with which it is built
+        self.command = COMMAND  # this command has the stand-ins beside it
         words = ("kirby-3m", "--layers", "64", "--machine", "h100x8", "--devices", "1,4", *SETTING, "--cycles", "1")
         document = self.document(*words, "--backend", "cudnn", "--host")
         self.assertEqual(("h100x8", "device, measured"), tuple(document[key] for key in ("machine", "layer_times")))
@@ -121,7 +123,7 @@ class MultigridAnalysis(MultigridTest):
         document = self.document("kirby-3m", "--layers", "64", "--devices", "1,3", *SETTING, "--cycles", "1")
         self.assertEqual(("this machine", "cpu, measured"), (document["machine"], document["layer_times"]))
         self.assertTrue(all(kind[key] > 0 for kind in document["layer_kinds"] for key in ("forward_ms", "adjoint_ms", "gradient_ms")))
-        # One core has nothing to gain.
+        # One core runs nothing in parallel, so multigrid only adds work.
         self.assertGreater(document["workloads"][0]["rows"][0]["multigrid"]["modelled_ms"],
                            document["workloads"][0]["serial"]["modelled_ms"])
         text = self.analyse("kirby-3m", "--layers", "64", "--devices", "1", *SETTING)
@@ -135,14 +137,14 @@ class MultigridAnalysis(MultigridTest):
         self.assertIsNone(document["verified"])
         self.assertEqual([1, 4097, 15, 1], [kind["number"] for kind in document["layer_kinds"]])
         self.assertTrue(all(workload["pays"] for workload in document["workloads"]))
-        # This is the most of all commands in this test; the weights alone take 16 GB in double precision.
+        # RUSAGE_CHILDREN gives the most memory of any command so far, in KiB. The weights would take 16 GB in double precision.
         self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 2 << 20)
 
     def test_resnets_have_no_layers_to_spare(self):
         document = self.document("resnet152-v2", "--frozen-norms", "--machine", "h100x8")
         self.assertEqual(["inference", "training"], [workload["workload"] for workload in document["workloads"]])
         self.assertFalse(document["workloads"][0]["pays"])
-        # Unscaled steps converge only where relaxation alone does.
+        # The steps of ResNets have no factor h, so cycles converge only if relaxation alone is exact ("direct").
         self.assertTrue(all(tried["cycles"] is None or tried["direct"] for tried in document["tried"]))
 
     def test_what_is_refused(self):

@@ -1,4 +1,4 @@
-"""What tests of `ucudnn multigrid` have in common: runs that succeed or are refused, and a few digits to train on."""
+"""Functions that tests of `ucudnn multigrid` share: runs that succeed or are refused, and files with digits and weights."""
 
 import json
 import os
@@ -12,7 +12,7 @@ NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3
 
 
 def few_digits(folder, training, testing):
-    """Writes the first digits for training and for testing to `folder`."""
+    """Writes the first `training` and `testing` digits of DIGITS to `folder`, in MNIST's file format."""
     os.mkdir(folder)
     for name, count in zip(NAMES, (training, training, testing, testing)):
         with open(f"{DIGITS}/{name}", "rb") as file:
@@ -24,7 +24,7 @@ def few_digits(folder, training, testing):
 
 
 def safetensors(path, arrays):
-    """Writes a file of weights: `arrays`, shape and values by name, as doubles."""
+    """Writes a safetensors file of doubles; `arrays` has (shape, values) by name."""
     header, data = {}, b""
     for name, (shape, values) in arrays.items():
         own = struct.pack(f"<{len(values)}d", *values)
@@ -43,12 +43,12 @@ class MultigridTest(CommandTest):
         return self.printed_json("multigrid", *words, "--json")
 
     def told(self, *words):
-        """Returns a document, and what is said beside it."""
+        """Returns the printed document and the text on stderr of a solve, which must succeed."""
         result = self.ended(0, "multigrid", *words, "--json")
         return json.loads(result.stdout), result.stderr
 
     def refused(self, words, line, code=2, **variables):
-        """Expects that `line` is the whole message, where ... stands for any text."""
+        """Runs a command and expects that `line` is its whole message, where ... stands for any text."""
         result = self.ended(code, "multigrid", *words, **variables)
         pattern = ".*".join(re.escape(part) for part in line.split("..."))
         self.assertRegex(result.stderr, rf"\Aucudnn multigrid: {pattern}\n\Z")

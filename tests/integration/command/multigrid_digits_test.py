@@ -1,5 +1,5 @@
-"""`ucudnn multigrid --train` on the digits of 8 x 8: five epochs of solves that stop after two cycles classify as well as five
-epochs of serial propagation, at three depths, each from three seeds."""
+"""Tests `ucudnn multigrid --train` on digits of 8 x 8 pixels: five epochs of solves that stop after two cycles classify as well
+as five epochs of serial propagation, at three depths, each from three seeds."""
 
 import concurrent.futures
 import os

@@ -1,5 +1,5 @@
-"""`ucudnn multigrid` on several devices: threads and processes change nothing of what is computed. Also tests what others do
-when a process dies, and what is refused."""
+"""Tests `ucudnn multigrid` on several devices, as threads and as processes: results are those of one device. Also tests what
+the other processes do when one dies, and what is refused."""
 
 import json
 import re
@@ -12,7 +12,8 @@ from multigrid_command import DIGITS, MultigridTest, few_digits, safetensors
 
 NET = ("kirby-3m", "--layers", "21", "--coarsening", "3")
 TRAINED = ("kirby-3m", "--layers", "10", "--coarsening", "3", "--train", "few", "--epochs", "1")
-# Each row has the first rank's words, and options that only the last rank has: they must be equal on all ranks.
+# Each row has words for all ranks, and options that are added on the last rank alone. Each of these options must be equal on
+# all ranks, so each is refused.
 SHARED = (
     (NET, {"--weights": "other.safetensors", "--seed": "1", "--frozen-norms": None, "--time": "2", "--step": "2", "--cycles": "3",
            "--tolerance": "1", "--norm": "relative", "--levels": "2", "--relaxation": "F",
@@ -27,12 +28,12 @@ SHARED = (
                     "--backward-cycles": "3", "--data-parallel": "2"}))
 # These options may differ from rank to rank, are refused on several ranks, or compute nothing (--help).
 OWN_OPTIONS = {"--help", "--threads", "--timeline", "--json", "--report", "--analyse", "--machine", "--devices"}
-# These describe the run itself, not what it computed.
+# These keys of a document describe the run, not its results.
 OWN = ("machine", "threads", "launch", "devices", "state_bytes", "seconds", "serial_seconds")
 
 
 def computed(document):
-    """Returns a document without what differs from run to run."""
+    """Returns a copy of a document without the keys OWN, at any depth."""
     if isinstance(document, list):
         return [computed(value) for value in document]
     if not isinstance(document, dict):
@@ -44,11 +45,12 @@ class MultigridRanks(MultigridTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.command = COMMAND  # has the stand-ins with which it is built
+        cls.command = COMMAND  # this command has the stand-ins beside it
         few_digits(f"{cls.folder}/few", 8, 8)
 
     def start(self, size, *words, first=(), last=(), **variables):
-        """Starts processes as torchrun does; the first and the last one are given more words."""
+        """Starts `size` processes with the variables that torchrun sets. The first also gets the words `first`, and the last
+        also gets the words `last`."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -81,7 +83,7 @@ class MultigridRanks(MultigridTest):
         self.assertEqual(1, len(alone["training"]["epochs"][0]["checks"]))
 
     def ends(self, processes, seconds=60):
-        """Yields the exit code, output and errors of each process."""
+        """Waits for each process and yields its exit code, output and errors."""
         for process in processes:
             output, errors = process.communicate(timeout=seconds)
             yield process.returncode, output, errors
@@ -116,7 +118,7 @@ class MultigridRanks(MultigridTest):
                 self.assertIn(f"cycles as graphs, states go by {transport}", document["machine"])
                 if way == "streams":
                     self.assertEqual(computed(alone), computed(document), transport)
-                else:  # fewer blocks side by side may use another engine
+                else:  # "grouped" calls have fewer blocks on each rank, for which cuDNN may choose another engine
                     loss, expected = (one["training"]["epochs"][0]["loss"] for one in (document, alone))
                     self.assertAlmostEqual(1, loss / expected, delta=1e-5)
 
@@ -171,7 +173,7 @@ class MultigridRanks(MultigridTest):
                         self.assertEqual((2, ""), (code, output))
 
     def test_weights_are_the_same_by_their_contents(self):
-        """Ranks may have files of their own, but not weights of their own."""
+        """Ranks may read different files, as long as these hold the same weights."""
         chain = {"K": ((21, 1, 1, 1, 1), [0.5] * 21), "b": ((21, 1), [0.25] * 21), "u0": ((1, 2, 3), [1, 2, 3, 4, 5, 6])}
         for name, first in (("one", 1), ("copy", 1), ("other", 2)):
             safetensors(f"{self.folder}/{name}.safetensors", chain | {"u0": ((1, 2, 3), [first, 2, 3, 4, 5, 6])})

@@ -1,4 +1,4 @@
-"""`ucudnn report` of a file of `ucudnn multigrid --report`: what its page says, and what it refuses."""
+"""Tests the pages that `ucudnn report` makes of files of `ucudnn multigrid --report`, and what it refuses."""
 
 import json
 import unittest
@@ -25,7 +25,7 @@ def solve(*stages, **changes):
 
 
 def depths(**changes):
-    """Returns a report of three depths, with a tolerance."""
+    """Returns a report of solves with a tolerance, at depths of 64, 256 and 1024 steps."""
     made = []
     for steps, levels, residuals in ((64, (64, 16, 4), [6.5, 1e-3, 1e-10]), (256, (256, 64, 16, 4), [3.25, 2e-3, 2e-7, 5e-11]),
                                      (1024, (1024, 256, 64, 16, 4), [1.5, 3e-3, 3e-7, None])):
@@ -99,7 +99,7 @@ class MultigridReport(PageTest):
         page = self.page(depths())
         self.assertEqual(["64 layers", "256 layers", "1024 layers"], [row["solve"] for row in self.rows(page, "solve-table")])
         self.assertEqual(["1.000e-10", "5.000e-11", ""], [row["residual"] for row in self.rows(page, "solve-table")])
-        # A stage that fell back is solved, so its last residual belongs to states that are gone.
+        # The stage of 1024 steps fell back to serial propagation, which replaced the states of its last residual.
         self.assertEqual(["2.00e-12", "1.00e-12", ""], [row["of the largest state"] for row in self.rows(page, "solve-table")])
         self.assertEqual(["", "", "the states are not finite"], [row["fell back since"] for row in self.rows(page, "solve-table")])
         text = page.text()

@@ -1,4 +1,4 @@
-"""`ucudnn multigrid` under `ucudnn run`: the convolutions of its stages go through ucudnn and are divided."""
+"""Tests `ucudnn multigrid` under `ucudnn run`: ucudnn divides the convolutions of its stages."""
 
 import json
 import unittest

@@ -1,4 +1,4 @@
-"""`ucudnn multigrid`: what it says about solves and about training, on the host, and what it refuses."""
+"""Tests what `ucudnn multigrid` says about solves and about training, on the host and the stand-in, and what it refuses."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from multigrid_command import DIGITS, MultigridTest, NAMES, few_digits, safetens
 
 
 def array(shape, values):
-    """Has the attributes of NumPy's arrays that the page's program uses."""
+    """Returns an object with those attributes of NumPy's arrays that save() in docs/multigrid.md uses."""
     single = types.SimpleNamespace(tobytes=lambda: struct.pack(f"<{len(values)}f", *values))
     return types.SimpleNamespace(shape=shape, astype={"<f4": single}.__getitem__)
 
@@ -27,7 +27,7 @@ def norm(numbers):
 
 
 class PixelChain:
-    """Steps u + h max(k u + b, 0) of one channel and kernels of one pixel: each pixel is a chain of its own."""
+    """A chain of steps u + h max(k u + b, 0) with one channel and 1x1 kernels, so pixels do not depend on each other."""
 
     def __init__(self, steps, seed=0):
         rng = random.Random(seed)
@@ -46,7 +46,7 @@ class PixelChain:
         return states
 
     def first_residual(self, h):
-        """Returns the residual if every state is u0."""
+        """Returns the residual of the first guess, in which every state is u0."""
         return norm([h * max(k * u + b, 0) for k, b in zip(self.k, self.b) for u in self.u0])
 
 
@@ -60,7 +60,7 @@ class Multigrid(MultigridTest):
         safetensors(f"{self.folder}/w.safetensors", arrays)
 
     def chain(self, steps=16):
-        """Writes a file with a chain's weights."""
+        """Writes the weights of a PixelChain to w.safetensors. Returns the chain."""
         made = PixelChain(steps)
         self.weights(made.arrays())
         return made
@@ -105,7 +105,7 @@ class Multigrid(MultigridTest):
     def test_each_way_to_end_has_its_status(self):
         self.chain(64)
         solve = ("chain", "--weights", "w.safetensors", "--time", "1")
-        # This tolerance is a little above those that are refused.
+        # The message names the least tolerance; this one is 1.2 times as large.
         refused = self.run_command("multigrid", *solve, "--coarsening", "2", "--levels", "2", "--tolerance", "1e-99").stderr
         reachable = str(1.2 * float(re.search(r"about ([\d.e-]+):", refused)[1]))
         for status, words, line in (
@@ -211,7 +211,7 @@ class Multigrid(MultigridTest):
             arrays[f"step{step}.conv.bias"] = ((4,), [-1 if step < 8 else 2] * 4)
         self.weights(arrays)
         document = self.document("kirby-3m", "--layers", "8", "--coarsening", "2", "--weights", "w.safetensors")
-        # Only one step of the eight changes its state: by h * 2 at each of 2304 places.
+        # Only step 3 changes its state, by h * 2 with h = 1/8, at each of 4 * 24 * 24 = 2304 = 48^2 places.
         self.assertAlmostEqual(2 / 8 * 48, document["residuals"][0], delta=1e-12)
         self.assertEqual("w.safetensors", document["weights"])
         del arrays["step3.conv.bias"]
@@ -224,7 +224,7 @@ class Multigrid(MultigridTest):
     def test_a_file_that_the_pages_program_writes_is_read(self):
         program, = re.findall(r"```python\n(def save.*?)```", self.read(f"{ROOT}/docs/multigrid.md"), re.DOTALL)
         names = {"json": json, "pathlib": pathlib, "struct": struct}
-        exec(program, names)  # the program on the page
+        exec(program, names)  # defines save(), as docs/multigrid.md shows it
         arrays = {"u0": ((1, 2, 3), [1, 2, 3, 4, 5, 6]), "K": ((16, 1, 1, 1, 1), [0.5] * 16), "b": ((16, 1), [0.25] * 16)}
         names["save"]({name: array(*of) for name, of in arrays.items()}, f"{self.folder}/page.safetensors")
         safetensors(f"{self.folder}/doubles.safetensors", arrays)
@@ -244,12 +244,12 @@ class Multigrid(MultigridTest):
                        f"a{step}.norm.running_mean": ((2,), [1e9] * 2), f"a{step}.norm.running_var": ((2,), [1] * 2),
                        f"a{step}.conv.weight": ((2, 2, 1, 1), [0] * 4), f"a{step}.conv.bias": ((2,), [2] * 2)}
         self.weights(arrays)
-        # The activation cuts off 2 - 1e9, so no step changes its state.
+        # ReLU makes 0 of 2 - 1e9, so no step changes its state.
         document = self.document(net, "--coarsening", "2", "--frozen-norms", "--weights", "w.safetensors")
         self.assertEqual(0, document["residuals"][0])
 
     def test_faults_of_weights_are_one_line(self):
-        """Other faults are in chain_weights_test and safetensors_test."""
+        """chain_weights_test and safetensors_test test other faults."""
         self.chain(steps=1)
         self.refused(("chain", "--weights", "w.safetensors"), "chain: ...'step1.add'...no residual step follows it at once, "
                      "nor any other; expected two or more of one shape in a row")
@@ -301,7 +301,7 @@ class Multigrid(MultigridTest):
                 self.assertEqual(([layers, layers // coarsening], [coarsening]), (stage["levels"], stage["coarsening"]))
 
     def test_hierarchies_that_leave_too_few_layers_are_refused(self):
-        """Others are in multigrid_solver_test."""
+        """Tests how refusals are printed; multigrid_solver_test tests other hierarchies."""
         self.refused(("kirby-3m", "--layers", "64", "--coarsening", "65"),
                      "coarsening by 65 of 64 layers leaves fewer than 2; at most 32 is expected")
         self.refused(("resnet18-v2", "--frozen-norms"), "no stage of 'resnet18-v2' has layers enough for two levels; a smaller "
@@ -370,8 +370,8 @@ class Multigrid(MultigridTest):
         timeline = stage["timeline"]
         self.assertEqual((2, 2), (timeline["cycle"], timeline["lanes"]))
         steps = [sum(span["steps"] for span in timeline["spans"] if span["level"] == level) for level in (0, 1)]
-        # The F-points of 4 blocks are stepped twice (the first time ended the cycle before), their C-points twice, and 4 coarse
-        # layers for the right sides and for the solve.
+        # Level 0: 4 blocks step their 3 F-points twice and their C-point twice. Level 1: 4 steps for the right-hand sides, and
+        # 4 for the solve.
         self.assertEqual([2 * 4 * 3 + 2 * 4, 4 + 4], steps)
         self.assertEqual(timeline["ms"], max(span["end_ms"] for span in timeline["spans"]))
         self.assertTrue(0 < timeline["concurrency"] <= 2)
@@ -380,9 +380,9 @@ class Multigrid(MultigridTest):
         self.assertEqual(1, self.document(*words, "--cycles", "1")["stages"][0]["timeline"]["cycle"])
 
     def test_the_json_says_what_states_take(self):
-        # With 16 steps in blocks of 4, the finest level keeps 17 states, or u0, 4 C-points and the last one. Its 4 coarse steps
-        # have two states each, a thread has three, and the first state is kept as it comes in. Training has twice as many, and
-        # 3 F-points for each thread that reads a block.
+        # The counts are of states, for 16 steps in blocks of 4. The finest level keeps all 17, or 6 with c-points (u0, 4
+        # C-points and the last). Each of 4 coarse steps has 2, each of 2 threads has 3, and there is 1 copy of the first.
+        # Training has twice as many; with c-points, each thread also has the 3 F-points of a block, both forward and backward.
         for storage, forward, both in (("all", 17 + 8 + 6 + 1, 64), ("c-points", 6 + 8 + 6 + 1, 2 * (21 + 6))):
             words = ("--threads", "2", "--storage", storage, "--batch", "6")
             self.assertEqual(forward * 6 * 2304 * 8, self.document(*self.SMALL, *words)["state_bytes"])
@@ -409,7 +409,7 @@ class Multigrid(MultigridTest):
             self.assertIn(16 * epoch["top1"], range(17))
             self.assertGreater(epoch["seconds"], 0)
             for check in epoch["checks"]:
-                # Two cycles of FCF make eight layers in blocks of four exact.
+                # With 8 layers in 2 blocks of 4, two cycles of FCF are exact.
                 self.assertLess(max(check["output_error"], check["gradient_error"]), 1e-10)
         self.assertLess(second["loss"], first["loss"])
         text = self.multigrid(*words)
@@ -434,11 +434,11 @@ class Multigrid(MultigridTest):
         self.assertIn("\n1 level of 8 layers; serial propagation\n", self.multigrid(*self.TRAIN, "--levels", "1", "--epochs", "1"))
 
     def test_a_device_trains_like_the_host(self):
-        self.command = COMMAND  # has the stand-ins beside it
+        self.command = COMMAND  # this command has the stand-ins beside it
         host = self.losses()
         for way, launch in (("grouped", "each"), ("streams", "graph")):
             device = self.losses("--backend", "cudnn", "--host", "--way", way, "--launch", launch)
-            self.assert_losses(host, device, 1e-5)  # in single precision
+            self.assert_losses(host, device, 1e-5)  # the device computes in single precision
         text = self.multigrid(*self.TRAIN, "--epochs", "1", "--backend", "cudnn", "--host", "--way", "grouped", "--precision", "tf32")
         self.assertIn("\nsingle precision (convolutions in TF32) on the CPU stand-in, blocks run: grouped, cycles as graphs, "
                       "mini-batch of 6\n", text)
@@ -466,7 +466,7 @@ class Multigrid(MultigridTest):
         self.assertEqual(set(range(len(stage["levels"]))), {span["level"] for span in timeline["spans"]})
         for span in timeline["spans"]:
             self.assertTrue(0 <= span["begin_ms"] <= span["end_ms"] <= timeline["ms"])
-        # Without a way and a launch, those that have streams to show are taken.
+        # By default, --timeline chooses streams and separate launches, since only these have a time for each span.
         document = self.document(*words)
         self.assertEqual(({"streams"}, "each"), (set(document["ways"]), document["launch"]))
         self.assertRegex(self.multigrid(*words, "--way", "streams"), r"\nin cycle 2, of \S+ ms, \d\.\d\d of 8 streams run a layer on average\n")
@@ -479,7 +479,7 @@ class Multigrid(MultigridTest):
                                            for epoch in document["training"]["epochs"]])
 
     def test_solves_that_end_far_from_serial_propagation_are_told_once(self):
-        """multigrid_training_test tests their results."""
+        """This tests the message; multigrid_training_test tests the results."""
         # With h = 1, states grow to 1e20.
         document, said = self.told(self.write("digits.json", digits_net(96)), "--step", "1", "--coarsening", "4", "--train",
                                    "few", "--batch", "16", "--epochs", "2", "--rate", "1e-26", "--cycles", "2")
@@ -494,7 +494,7 @@ class Multigrid(MultigridTest):
         self.assertEqual(("previous", "broadcast", 3), (previous["start"], broadcast["start"], previous["training"]["repeats"]))
         (previous,), (broadcast,) = previous["training"]["epochs"], broadcast["training"]["epochs"]
         self.assertEqual((12, 12), (previous["solves"], broadcast["solves"]))
-        # Two of three solves start from the states of the one before.
+        # With "previous", 2 of the 3 solves of a mini-batch start from states that are almost right.
         for key in ("residual", "backward_residual"):
             self.assertLess(previous[key], 0.5 * broadcast[key])
         self.assertRegex(self.multigrid(*words), r"mini-batches of 16, 3 steps each, learning rate 0\.01, momentum 0\.9\n")
@@ -505,7 +505,7 @@ class Multigrid(MultigridTest):
         self.assertEqual(1, result.stderr.count("not finite; a smaller"))
 
     def test_faults_of_images_are_one_line(self):
-        """Other faults are in planner_test, among the faults of labelled images."""
+        """planner_test tests other faults of labelled images."""
         words = ("kirby-3m", "--layers", "4", "--coarsening", "2", "--train")
         os.mkdir(f"{self.folder}/empty")
         self.refused((*words, "empty"), f"--train empty/{NAMES[0]}: cannot be opened: No such file or directory; expected it or "
@@ -529,7 +529,7 @@ class Multigrid(MultigridTest):
         self.assertEqual(without_times(self.document(*self.SMALL)), without_times(self.load("new/folder/solve.json")))
         self.multigrid(*self.TRAIN, "--epochs", "2", "--report", "train.json")
         self.assertEqual(2, len(self.load("train.json")["training"]["epochs"]))
-        # A report that cannot be written is refused before anything is trained.
+        # "few" is a folder, so the report cannot be written, which is refused before the first epoch.
         self.assertNotIn("\n    1 ", self.ended(1, "multigrid", *self.TRAIN, "--report", "few").stdout)
 
     def test_a_terminal_sees_how_far_it_is_and_nothing_stays(self):
@@ -550,8 +550,8 @@ class Multigrid(MultigridTest):
     # ---- Networks of the test's own.
 
     def net(self, *stages, norms=False):
-        """Writes stages of so many residual steps with kernels of one pixel; each has one channel more than the one before
-        it."""
+        """Writes a network file whose i-th stage has stages[i] residual steps with 1x1 kernels, and 2 + i channels. Returns its
+        path."""
         nodes = [{"name": "data", "op": "input", "channels": 2, "extents": [4, 4]}]
 
         def add(name, op, inputs, **members):

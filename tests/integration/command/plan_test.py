@@ -1,4 +1,4 @@
-"""`ucudnn plan`: what it prints, as a table and as JSON, and what it refuses."""
+"""Tests what `ucudnn plan` prints, as a table and as JSON, and what it refuses."""
 
 import json
 import math
@@ -116,7 +116,7 @@ class Plan(CommandTest):
             moved = 0
             for layer in document["layers"]:
                 shape = [int(extent) for extent in layer["output"].split("x")]
-                shape += [1] * (4 - len(shape))  # flat features
+                shape += [1] * (4 - len(shape))  # outputs of fully connected layers have no rows and columns
                 sizes = [[box[axis][1] - box[axis][0] for axis in "nchw"] for box in layer["boxes"]]
                 self.assertEqual(math.prod(shape), sum(map(math.prod, sizes)), layer["name"])
                 first = layer["config"].get("first_device", 0)
@@ -150,7 +150,7 @@ class Plan(CommandTest):
         self.assertEqual(document["strategies"][-1]["transfer_bytes"], moved)
         fc7 = next(layer for layer in document["layers"] if layer["name"] == "fc7")
         self.assertEqual({"n": 1, "c": 1, "h": 1, "w": 1, "r": 16}, fc7["config"])
-        self.assertEqual([], fc7["inputs"][0]["transfers"])  # fc6 has its inputs there
+        self.assertEqual([], fc7["inputs"][0]["transfers"])  # each device has those outputs of fc6 that it reads
         self.assertEqual([], fc7["all_reduce"])
         self.assertEqual([([0, 4096], [256 * i, 256 * (i + 1)]) for i in range(16)],
                          [(box["c"], box["input_channels"]) for box in fc7["partial"]])
@@ -239,7 +239,8 @@ class Plan(CommandTest):
             self.assertTrue(self.read("out").startswith(start), kind)
 
     def test_costs_that_were_measured(self):
-        # AlexNet's conv2 is as a run measures it: 16 images take 7 ms in 8 MiB; within 4 MiB, two times 8 take 2 * 5 ms.
+        # These are measurements of AlexNet's conv2. With 192 filters, 16 images take 7 ms in 8 MiB, and 8 images 5 ms in 4 MiB.
+        # With 96 filters, half of its output channels, 16 images take 4 ms.
         for n, k, *measured in ((16, 192, 7, 8 << 20), (8, 192, 5, 4 << 20), (16, 96, 4, 1 << 20)):
             for op in ("forward", "backward_data", "backward_filter"):
                 self.import_rows(measurements(f"64,27,27,{k},5,5,2,2", [("legacy:1", n, *measured)], op, "91900,13000,Toy"))
@@ -252,7 +253,8 @@ class Plan(CommandTest):
             self.assertIn("on Toy, ", document["measured"])
             return {tuple(row[axis] for axis in "nchw"): row["compute_ms"] for row in rows if row["measured"]}
 
-        # Three operations take 7 ms for 16 images, or 4 ms for half of their channels.
+        # A device with n of 8 parts has 128 / n images, which are 8 / n times 16, in 3 operations of 7 ms, or of 4 ms with half
+        # of the channels.
         whole = {(n, 1, 1, 1): 8 // n * 21 for n in (8, 4, 2, 1)}
         halves = {(n, 2, 1, 1): 8 // n * 12 for n in (4, 2, 1)}
         self.assertEqual(whole | halves, conv2("--device", "Toy"))

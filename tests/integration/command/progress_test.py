@@ -1,5 +1,5 @@
-"""What a user sees while `ucudnn run` keeps a program waiting for measurements: on a terminal a line that is rewritten and
-removed, and one line at the end; in a pipe nothing."""
+"""Tests what a user sees while a program waits for measurements under `ucudnn run`. On a terminal, one line is rewritten and
+finally removed, and one line remains at the end; in a pipe there is neither."""
 
 import re
 import unittest
@@ -7,21 +7,21 @@ import unittest
 from alexnet_step import ALEXNET_STEP
 from command import FolderTest
 
-# Measuring stops after three of the four seconds; the rest is kept for comparing. No CPU has finished by then, so the program
-# waits for more than one second: AlexNet's kernels at every micro-batch size up to 16 are some ten thousand runs of gigaflops.
+# Measuring may take 3 of these 4 seconds, and comparing the rest. Measurements last longer than 1 second, after which the line
+# is shown, on any CPU: AlexNet's kernels at all micro-batch sizes up to 16 are some ten thousand runs of gigaflops.
 LONG = {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:4"}
 POLICY = ("--policy", "all", "--engines", "legacy")
-# Asks the heuristics, since cuDNN's own measuring (Find) would take long.
+# "get" asks cuDNN's heuristics for algorithms; "find" would measure them, which takes long.
 STEP = (ALEXNET_STEP, "16", "1", "64", "get")
 LOGGED = "ucudnn["
 LAST = re.compile(r"ucudnn: measured (\d+) kernels? in (\d+\.\d) s, (stored in \S+|not stored)")
-# Matches what alexnet_step prints of each layer and step.
+# Matches the lines that alexnet_step prints for each layer and step.
 LAYER = re.compile(r"conv\d ")
 
 
 def screen(written):
-    """Returns the lines that a terminal finally shows: it knows carriage returns, and ESC [ K, which erases to the line's
-    end."""
+    """Returns the lines that a terminal shows in the end, after carriage returns, line feeds and ESC [ K (erase to the end of
+    the line)."""
     lines, at = [""], 0
     for part in re.findall(r"\r|\n|\x1b\[K|[^\r\n\x1b]+", written):
         if part == "\r":
@@ -49,7 +49,7 @@ class Progress(FolderTest):
             self.assertGreaterEqual(float(waited), 1)
             self.assertIn(int(size), range(1, 17))
             self.assertIn(int(engine), range(1, int(engines) + 1))
-        # Kernels for which the time was too short give warnings.
+        # Lines that begin with LOGGED are warnings of kernels for which the time was too short.
         *program, last, after = [line for line in screen(written) if not line.startswith(LOGGED)]
         self.assertEqual("", after)
         self.assertTrue(LAST.fullmatch(last), last)
@@ -57,7 +57,7 @@ class Progress(FolderTest):
         self.assertGreater(int(kernels), 0)
         self.assertGreaterEqual(float(waited), 1)
         self.assertEqual(f"stored in {self.store}", place)
-        # The program's own lines are complete.
+        # The terminal shows all lines that the program prints without ucudnn.
         quiet = self.in_pipe("run", "--host", "--off", "--", *STEP).stdout.splitlines()
         self.assertEqual([line for line in quiet if LAYER.match(line)], [line for line in program if LAYER.match(line)])
         self.assertEqual(len(quiet), len(program), screen(written))

@@ -1,5 +1,5 @@
-"""`ucudnn run --ranks`: the environment of each rank, complete lines of output, and input; exit codes, what ends ranks and what
-they tell their launcher; signals, terminals, and that nothing is left behind if the command itself is killed."""
+"""Tests `ucudnn run --ranks`: each rank's environment, input and output, exit codes, what ends ranks and what ranks tell their
+launcher, signals, terminals, and that no process remains if the command itself is killed."""
 
 import concurrent.futures
 import json
@@ -14,7 +14,8 @@ import unittest
 
 from command import CommandTest, clean_environment
 
-# Ranks write as fast as they can, in pieces that are not lines, to both outputs, with bytes that are not text.
+# This program writes as fast as it can to stdout and stderr, with random bytes in lines, and in pieces that are not whole
+# lines.
 WRITERS = r"""
 import os, random
 rank = int(os.environ["RANK"])
@@ -28,10 +29,11 @@ for stream in (1, 2):
         text = text[cut:]
 """
 
-# A program that begins so does not end when it is asked to.
+# A program that begins with these lines ignores SIGTERM.
 STAYS = "import signal, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 
-# A rank that says that it is there, and which signals it gets. Arguments: signals, seconds until it ends, exit code.
+# This program prints its rank and "ready", then the names of the signals that it gets. Its arguments are the numbers of the
+# signals, the seconds until it ends, and its exit code.
 HEEDS = r"""
 import os, signal, sys, time
 def told(number, frame):
@@ -47,7 +49,7 @@ sys.exit(int(sys.argv[3]) if len(sys.argv) > 3 else 0)
 
 
 def stat(pid):
-    """Returns name, state and parent of a process. The state of one that is gone says so."""
+    """Returns the name, state and parent of a process. The state is "X" (dead) if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             head, _, rest = file.read().rpartition(")")
@@ -69,7 +71,7 @@ def alive(pid):
 
 
 def children(parent):
-    """Returns the processes that `parent` has started and not reaped."""
+    """Returns the ids of the processes whose parent is `parent`, zombies included."""
     return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and stat(pid)[2] == parent]
 
 
@@ -94,7 +96,7 @@ class RanksTest(CommandTest):
         return self.run_ranks(ranks, "bash", "-c", script, **more)
 
     def start(self, ranks, *program, **process):
-        """Starts a job in a process group of its own, as a shell does."""
+        """Starts a job in a process group of its own, as a shell does, and kills it at the end of the test."""
         started = subprocess.Popen([self.command, "run", "--ranks", str(ranks), "--", *program], cwd=self.folder,
                                    env=self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, process_group=0, **process)
@@ -112,7 +114,7 @@ class RanksTest(CommandTest):
 
 class Environment(RanksTest):
     def variables(self, ranks, **more):
-        """Returns the variables of each rank, in order."""
+        """Runs ranks that print their environment. Returns the variables of each, sorted by rank."""
         result = self.run_ranks(ranks, sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))", **more)
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         found = [json.loads(line) for line in result.stdout.splitlines()]
@@ -160,7 +162,8 @@ class Environment(RanksTest):
         self.assertNotIn("RANK", seen)
 
     def test_descriptors_and_sessions_are_not_shared(self):
-        """No rank holds another's pipes; each has a session and a process group of its own."""
+        """Each rank has 4 descriptors (stdin, stdout, stderr and the one that listdir opens), and leads a session and a process
+        group of its own."""
         script = ('import os; print(len(os.listdir("/proc/self/fd")), os.getsid(0) == os.getpid(), '
                   'os.getpgid(0) == os.getpid())')
         self.assert_result(0, "4 True True\n" * 3, "", self.run_ranks(3, sys.executable, "-c", script))
@@ -204,7 +207,7 @@ class Output(RanksTest):
 
     def test_a_slow_reader_loses_nothing(self):
         started = self.start(2, sys.executable, "-c", "for i in range(40000): print(i, 'some words to fill the line with')")
-        time.sleep(0.5)  # by now every pipe is full
+        time.sleep(0.5)  # gives the ranks time to fill every pipe
         output, errors = started.communicate(timeout=30)
         self.assertEqual((0, ""), (started.returncode, errors))
         self.assertEqual(80000, len(output.splitlines()))
@@ -236,7 +239,7 @@ class Output(RanksTest):
 
 
 def telling(notes, then):
-    """Returns a program whose rank 1 sends these datagrams; then all ranks do `then`."""
+    """Returns a program in which rank 1 sends `notes` to the launcher as datagrams; then all ranks run the code `then`."""
     return ("import os, socket, sys, time\n"
             "if os.environ['RANK'] == '1':\n"
             "    sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
@@ -277,7 +280,7 @@ class Ends(RanksTest):
 
 
 class Late(RanksTest):
-    """Tests ends that take time; all jobs run at once."""
+    """Tests jobs whose end takes seconds; setUpClass runs all of them at once."""
 
     @classmethod
     def setUpClass(cls):
@@ -325,7 +328,7 @@ class Late(RanksTest):
 
 
 class Notes(RanksTest):
-    """Tests what ranks tell their launcher (src/options/launcher_note.h)."""
+    """Tests the notes that ranks send to their launcher (src/options/launcher_note.h)."""
 
     def told(self, *notes, then=""):
         return self.run_ranks(2, sys.executable, "-c", telling(notes, then))
@@ -354,15 +357,15 @@ class Notes(RanksTest):
 
 class Signals(RanksTest):
     def ready(self, started, count):
-        """Waits until so many ranks have said that they are there; returns their lines."""
+        """Waits until `count` ranks have printed their first line. Returns these lines."""
         return [started.stdout.readline() for _ in range(count)]
 
     def pids(self, started, count):
-        """Returns the process ids of ranks that print theirs first, and of what they started."""
+        """Returns all numbers in the first lines of `count` ranks, which are process ids."""
         return [int(word) for line in self.ready(started, count) for word in line.split()]
 
     def test_a_killed_launcher_leaves_nothing_behind(self):
-        # One process is in the background, and one in a process group of its own.
+        # Each rank starts two processes: one in its own process group and, after `set -m`, one in another group.
         started = self.start(3, "bash", "-c", "trap '' TERM HUP INT; sleep 60 & first=$!; set -m; sleep 60 & echo $$ $first $!; wait")
         pids = self.pids(started, 3)
         self.assertEqual(9, len(pids))
@@ -384,7 +387,8 @@ class Signals(RanksTest):
         wait_for(lambda: not any(map(alive, ranks)))
 
     def sent(self, number, ranks, *program, **process):
-        """Sends a signal to ranks once they are ready. Returns their exit code, output by lines, and errors."""
+        """Sends a signal to the command once all ranks are ready. Returns its exit code, its lines on stdout (sorted), and the
+        text on stderr."""
         started = self.start(ranks, *program, **process)
         self.ready(started, ranks)
         started.send_signal(number)
@@ -424,7 +428,7 @@ class Signals(RanksTest):
 
 
 class Terminal(RanksTest):
-    """Starts jobs as a shell does at a terminal."""
+    """Tests jobs that have a controlling terminal."""
 
     def at_terminal(self, ranks, *program):
         pid, terminal = pty.fork()
@@ -434,13 +438,13 @@ class Terminal(RanksTest):
         self.pid, self.terminal, self.shown = pid, terminal, b""
 
     def read(self):
-        """Takes what is shown within 0.02 s. Returns whether more may come."""
+        """Adds what the terminal shows within 0.02 s to `shown`. Returns False once no more can come."""
         if self.terminal is None:
             time.sleep(0.02)
         elif select.select([self.terminal], [], [], 0.02)[0]:
             try:
                 self.shown += os.read(self.terminal, 4096)
-            except OSError:  # Linux reports so that nobody has the other side any more
+            except OSError:  # Linux gives EIO once no process has the other side open
                 return False
         return True
 

@@ -1,4 +1,4 @@
-"""`ucudnn report`: what its page says about a report, and what it refuses."""
+"""Tests what the page of `ucudnn report` says about a report, and what it refuses."""
 
 import copy
 import functools
@@ -24,7 +24,7 @@ def run(engine, size, count, workspace, ms):
 
 
 def kernel(op, plan, undivided, best=None, **changes):
-    """Returns a report's kernel. Without `best`, the best undivided engine is that of the program's own API."""
+    """Returns a kernel as reports have it. Without `best`, its best_undivided equals `undivided`."""
     return {"op": op, "problem": problem(), "api": "legacy", "calls": 3, "asked": "legacy:0", "limit_bytes": 8 * MIB,
             "workspace_bytes": max(piece["workspace_bytes"] for piece in plan), "owned_workspace_bytes": 0, "plan": plan,
             "undivided": undivided, "best_undivided": copy.copy(best or undivided), "reason": "divided into 4 micro-batches"} | changes
@@ -59,7 +59,8 @@ def split_times(**changes):
 
 
 def split_kernel(op, rank, ranks, halo, **changes):
-    """Returns a kernel of stripes of 8 rows; `halo` rows are read on either side, 1000 bytes each, in 4 calls."""
+    """Returns a rank's entry of a kernel in stripes of 8 rows, which reads `halo` rows of 1000 bytes on either side, in 4
+    calls."""
     owned = [[8 * part, 8 * part + 8] for part in range(ranks)]
     needed = [[max(begin - halo, 0), min(end + halo, 8 * ranks)] for begin, end in owned]
     moved = 4 * 1000 * sum(halo for beside in (rank - 1, rank + 1) if 0 <= beside < ranks)
@@ -70,10 +71,10 @@ def split_kernel(op, rank, ranks, halo, **changes):
 
 
 def split_reports(ranks, calls=6):
-    """Returns a report for each rank: three kernels, the last of which is refused, and one step of `calls` calls."""
+    """Returns a report of each rank, with three kernels, the last of which is refused, and one step of `calls` calls."""
     documents = []
     for rank in range(ranks):
-        late = 0.25 * rank  # how much later its exchanges end, counted from its own beginning
+        late = 0.25 * rank  # ms by which this rank's spans begin later, on its own clock
         step = [{"kernel": i % 2, "spans": [
             ["call", 4 * i + late, 3], ["exchange", 4 * i + 0.1 + late, 1.5], ["own", 4 * i + 0.2 + late, 1],
             ["await_exchange", 4 * i + 1.2 + late, 0.4]] + ([["sum", 4 * i + 2 + late, 0.5], ["await_sum", 4 * i + 2 + late, 0.5]]
@@ -92,7 +93,7 @@ def split_reports(ranks, calls=6):
 
 
 class Page(html.parser.HTMLParser):
-    """Holds a page's contents; fails on an element that is not closed where it was opened."""
+    """Parses a page and holds its ids, classes, texts and tables. Fails if an element is not closed in its own parent."""
 
     def __init__(self, text):
         super().__init__()
@@ -138,7 +139,8 @@ def offline_kernel(name, plan, undivided=None, desirable_set=(), **changes):
             "desirable_set": [*desirable_set, chosen]} | changes
 
 
-# Within one budget the kernels are divided, divided in the same segment, and whole in an engine that exceeds an equal share.
+# This plan within one budget has three kernels: conv1 and twin are divided and share segment 0; conv2 is undivided, in an
+# engine whose 7 MiB exceed an equal share of 6 MiB.
 WHOLE = {"time_ms": 100, "workspace_bytes": 0, "plan": [run("legacy:0", 64, 1, 0, 100)]}
 OFFLINE = {
     "format": "ucudnn-workspace-table", "version": 2, "device": "Toy GPU", "cudnn": 91900, "driver": 13000, "policy": "all",
@@ -150,13 +152,13 @@ OFFLINE = {
         offline_kernel("conv2", [run("legacy:6", 64, 1, 7 * MIB, 20)], offline_slow(50, 2 * MIB), segment=1, problem=problem(c=8))]}
 
 
-# The budget of a run of REPORT's kernels.
+# The `total_workspace` of a report with REPORT's kernels.
 BUDGET = {"total_bytes": 12 * MIB, "planned_bytes": 12 * MIB, "division": "disjoint", "divided": True, "kernels": 4,
           "total_workspace_bytes": 11 * MIB, "solver": "glpk", "optimal": True}
 
 
 def changed(document, path, value):
-    """Returns a copy with another value at a path, or without one (...)."""
+    """Returns a copy of a document with `value` at `path`, or without the value there if `value` is `...`."""
     document = copy.deepcopy(document)
     *parents, last = path
     place = functools.reduce(operator.getitem, parents, document)
@@ -168,7 +170,8 @@ def changed(document, path, value):
 
 
 def mutations(texts, seed, values, before=":", behind=",}"):
-    """Yields each text with one to three changes: a value between `before` and `behind`, or a few characters."""
+    """Yields each text with one to three random changes. A change replaces the text between one of `before` and one of `behind`
+    by one of `values`, or changes a few characters."""
     rng = random.Random(seed)
     for text in texts:
         for _ in range(rng.randrange(1, 4)):
@@ -232,7 +235,8 @@ class Report(PageTest):
             self.assertIn("h 2x4 + 2 edges", figure)
             cells = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="cell k(\d)"><title>([^:]*):',
                                figure)
-            # 16 rows are 100 px high and 32 columns 200; a gap of a pixel ends each tile. Edges have their own colour.
+            # The drawing is 100 px high for 16 rows, and 200 px wide for 32 columns. Each tile is 1 px smaller in both
+            # directions. Edges have colour k1, and inner tiles k0.
             self.assertEqual(["k1", "k0", "k0", "k1"], ["k" + cell[4] for cell in cells])
             self.assertEqual(["edge h-", "inner tile", "inner tile", "edge h+"], [cell[5] for cell in cells])
             top = float(cells[0][1])
@@ -242,7 +246,8 @@ class Report(PageTest):
 
     def test_totals_are_of_what_is_known_on_both_sides(self):
         text = self.page(REPORT).text()
-        # Per call: forward takes 4 x 18.5, backward_filter 2 x 30 + 8, and backward_data is undivided; 1 and 3 count the calls.
+        # In the plan, a call of forward takes 4 * 18.5 = 74 ms, and of backward_filter 2 * 30 + 8 = 68 ms; backward_data runs
+        # undivided, once, in 50.25 ms. The totals are given for one call of each kernel and for its 3 calls.
         for calls in (1, 3):
             undivided, best, planned = (calls * forward + calls * filters + 50.25
                                         for forward, filters in ((101.5, 118), (101.5, 81.6), (74, 68)))
@@ -265,7 +270,8 @@ class Report(PageTest):
     def test_the_gain_of_a_better_engine_and_that_of_division_are_told_apart(self):
         graph = "graph:5[k2=1]"
         whole, pieces = run(graph, 64, 1, 4 * MIB, 60), [run(graph, 16, 4, 4 * MIB, 10)]
-        kernels = {  # undivided 90 ms; by the two expected gains
+        # The keys are the expected gains of a better engine and of division, over 90 ms undivided.
+        kernels = {
             ("1.50x", "1.00x"): kernel("forward", [whole], slow(90), slow(60, engine=graph), reason="a faster engine of the graph API"),
             ("1.00x", "1.80x"): kernel("forward", [run("legacy:1", 16, 4, 4 * MIB, 12.5)], slow(90)),
             ("1.50x", "1.50x"): kernel("forward", pieces, slow(90), slow(60, engine=graph))}
@@ -289,13 +295,13 @@ class Report(PageTest):
                       page.text())
         self.assertEqual([[waits, "2"], [told, "1"]], page.tables["reason-table"][1:])
         self.assertEqual(["1.00x"] * 3, [row["division"] for row in self.rows(page, "kernel-table")])
-        # Kernels that run undivided beside a divided one neither gain nor lose by division.
+        # Beside a divided kernel, undivided kernels do not change the gain of division.
         page = self.page(REPORT | {"kernels": [*kernels, kernel("forward", [run("legacy:1", 16, 4, 4 * MIB, 10)], slow(80))]})
         self.assertIn("320 ms undivided, 260 ms best undivided, 280 ms as planned: 1.00x by better engines, 1.14x by division",
                       page.text())
 
     def test_an_engine_that_is_not_the_programs_is_no_baseline_of_its_api(self):
-        """Nobody measured the legacy API's undivided engines, so the graph engine's gain over them is not known."""
+        """No undivided engine of the legacy API was measured, so the gain of the graph engine over them is not known."""
         one = kernel("forward", [run("graph:5", 64, 1, 0, 60)], None)
         row, = self.rows(self.page(REPORT | {"kernels": [one]}), "kernel-table")
         self.assertEqual(("not known", "60 ms", "60 ms", "", ""), tuple(
@@ -307,7 +313,7 @@ class Report(PageTest):
         text = self.page(REPORT).text()
         data = 4 * 64 * (64 + 192) * 27 * 27 / MIB
         self.assertIn(f"data: {data:.1f} MiB", text)
-        self.assertIn("parameters: 1.2 MiB", text)  # 192 x 64 x 5 x 5 numbers
+        self.assertIn("parameters: 1.2 MiB", text)  # 192 * 64 * 5 * 5 numbers of 4 bytes
         self.assertIn("workspace: 7 MiB", text)
 
     def test_what_is_absent_is_said(self):
@@ -349,7 +355,8 @@ class Report(PageTest):
         self.assert_refused(["report", self.written(document), "--db", "m.db"], "--db: an offline plan holds")
 
     def test_an_offline_plan_is_compared_with_undivided_engines(self):
-        """The undivided engines keep to the same share: kernels that stay whole are not their own baseline."""
+        """Each kernel is compared with the fastest undivided engine within an equal share of the budget, 12 MiB / 2 segments,
+        also if it runs undivided in an engine that needs more."""
         page = self.page(OFFLINE)
         text = page.text()
         self.assertIn(f"250 ms undivided, 168 ms as planned: {250 / 168:.2f}x by division", text)
@@ -357,8 +364,9 @@ class Report(PageTest):
         rows = self.rows(page, "kernel-table")
         self.assertEqual([("100 ms", "74 ms", "1.35x"), ("100 ms", "74 ms", "1.35x"), ("50 ms", "20 ms", "2.50x")],
                          [tuple(row[column] for column in ("undivided", "planned", "division")) for row in rows])
-        self.assertIn("their sum is 11 MiB", text)  # a segment that two layers share counts once
-        text = self.page(changed(OFFLINE, ["kernels", 2, "undivided"], None)).text()  # no engine fits
+        self.assertIn("their sum is 11 MiB", text)  # 4 MiB of the shared segment 0, and 7 MiB of segment 1
+        # Without `undivided`, no engine of conv2 fits the share, so its gain is not known.
+        text = self.page(changed(OFFLINE, ["kernels", 2, "undivided"], None)).text()
         self.assertIn(f"200 ms undivided, 148 ms as planned: {200 / 148:.2f}x by division", text)
         self.assertIn("Left out: 1 of the 3 kernels", text)
 
@@ -372,7 +380,7 @@ class Report(PageTest):
     def test_ranks_of_a_split_job_share_a_page(self):
         for ranks in (2, 4, 8):
             with self.subTest(ranks=ranks):
-                # The order of the files does not matter.
+                # The files are given in reverse order, which must not matter.
                 page = self.page(*reversed(split_reports(ranks)), stem="rank")
                 self.assertEqual(len(page.ids), len(set(page.ids)))
                 self.assert_has(page.ids, "spatial", "split-kernels", "step", "halos", "own-calls", "totals", "kernels")
@@ -415,7 +423,7 @@ class Report(PageTest):
         self.assertIn("No step was timed", page.text())
         self.assertEqual("not timed", self.rows(page, "rank-table")[0]["exposed"])
         self.assertEqual("not timed", self.rows(page, "split-kernel-table")[0]["own call"])
-        # An older ucudnn wrote no tracks.
+        # Reports of an older ucudnn have no tracks.
         del document["spatial"]["tracks"]
         self.assertNotIn("spatial", self.page(document).ids)
 
@@ -434,7 +442,7 @@ class Report(PageTest):
         for document in documents:
             first, second, _ = document["spatial"]["tracks"][0]["kernels"]
             first |= {"kind": "max pooling", "problem": problem(h=8, r=3, s=3, pad_h=1, k=64)}
-            # It has no halo, and numbers of channels are exchanged.
+            # Batch normalisation exchanges sums of channels, and has no halo.
             second |= {"kind": "batch normalisation", "op": "backward_data", "problem": problem(h=8, r=1, s=1, pad_h=0, pad_w=0, k=64),
                        "axes": {"h": {"owned": [[0, 8], [8, 16]], "needed": [[0, 8], [8, 16]]}}, "summed_bytes": 0}
         page = self.page(*documents)

@@ -1,6 +1,6 @@
-"""`ucudnn run`: what the started program finds in its environment, programs that cannot be started so, or that the stand-ins of
---host cannot serve, and what is preloaded to reach a command's programs: the drop-in, and the dlsym hook only if some part
-of them opens cuDNN by its path."""
+"""Tests `ucudnn run`: the environment of the program that it starts, programs that it cannot start or that the stand-ins of
+--host cannot serve, and what it preloads: the drop-in, and the dlsym hook only if a part of the program opens cuDNN by its
+path."""
 
 import json
 import os
@@ -12,14 +12,14 @@ import unittest
 from command import PRINT_ENVIRONMENT, CommandTest
 
 MAIN = "int main(void) { return 0; }"
-# nvcc puts these into everything that it links, with kernels or without.
+# nvcc puts these sections into everything that it links, with kernels or without.
 FATBIN = "".join(f'__attribute__((section("{section}"))) int section{i} = 1;\n' for i, section in enumerate(
     (".nv_fatbin", ".nvFatBinSegment", "__nv_relfatbin", "__nv_module_id")))
-# A program with kernels calls this for each of them.
+# A program with kernels calls __cudaRegisterFunction for each of them.
 KERNEL = "void __cudaRegisterFunction(void);\nvoid never_called(void) { __cudaRegisterFunction(); }\n"
-# The read-only data of a linked-in CUDA runtime holds this.
+# A static CUDA runtime has this string in its read-only data.
 STATIC_CUDART = 'const char* volatile mark = "/cudart.shm.%x.%x.%llx";\n'
-# A program or library with this text has a path to cuDNN.
+# A program or library with this string may open cuDNN by its path.
 PATH = '\n__attribute__((used)) const char path[] = "/opt/cuda/lib64/libcudnn.so.9";'
 
 
@@ -113,7 +113,7 @@ class Refused(CommandTest):
 
     def test_program_of_another_machine(self):
         image = self.image()
-        image[18:20] = (183).to_bytes(2, "little")  # e_machine: AArch64
+        image[18:20] = (183).to_bytes(2, "little")  # sets e_machine to AArch64
         self.assert_refused(["run", "--", self.write("foreign", image, 0o755)], "not a 64-bit x86 program", code=126)
 
     def test_damaged_program(self):
@@ -125,7 +125,7 @@ class Refused(CommandTest):
         for offset in range(16, 64 + 56 * 13, 2):
             damaged = self.image()
             damaged[offset:offset + 2] = b"\xff\xff"
-            # The doctor survives what it starts, which may end in any way.
+            # The damaged program may end in any way; the doctor must still print its report.
             result = self.run_command("doctor", "--json", "--", self.write("damaged", damaged, 0o755))
             self.assertIn(result.returncode, (0, 1), f"offset {offset}")
             self.assertEqual("ucudnn-doctor", json.loads(result.stdout)["format"], f"offset {offset}")
@@ -164,7 +164,8 @@ class Host(CommandTest):
             self.assert_host_refuses(program, "libinner.so needs libcudart.so.12 (CUDA 12)")
 
     def assert_starts(self, program, *notes, **variables):
-        """Expects that the program starts without a message. The doctor, which tells more, has exactly these notes about it."""
+        """Expects that `run` starts the program without a message, and that the doctor has exactly `notes` about GPU code or a
+        CUDA runtime "of its own"."""
         self.output("run", "--host", "--", program, **variables)
         findings = json.loads(self.run_command("doctor", "--json", "--host", "--", program, **variables).stdout)["findings"]
         told = [finding["what"] for finding in findings if " of its own" in finding["what"]]
@@ -174,7 +175,7 @@ class Host(CommandTest):
         self.assert_starts(self.build(FATBIN + MAIN, "no-kernel"))
 
     def test_kernels_of_the_program_and_of_a_library_found_through_ld_library_path(self):
-        # The loader takes the stand-in of this runtime's name instead.
+        # When the program runs, the loader takes the stand-in of the same name in place of this library.
         runtime = self.library("libcudart.so.13", "void __cudaRegisterFunction(void) {}", "toolkit")
         program = self.build(FATBIN + KERNEL + MAIN, "kernels", "-Wl,-z,lazy", runtime)
         self.assert_starts(program, f"{program} has GPU kernels of its own")
@@ -183,7 +184,8 @@ class Host(CommandTest):
         self.assert_starts(program, f"{kernels} has GPU kernels of its own", LD_LIBRARY_PATH=f"{self.folder}/libraries")
 
     def test_library_with_a_runtime_of_its_own(self):
-        """NVIDIA's libraries have one: nobody can link them otherwise, and the program may never call them."""
+        """NVIDIA's libraries have a static CUDA runtime. Users cannot change that, and the program may never call such a
+        library, so it starts with a note."""
         library = self.library("libcublasLt.so.13", FATBIN + STATIC_CUDART)
         program = self.linked("multiplying", library, f"-Wl,-rpath,{self.folder}/libraries")
         self.assert_starts(program, f"{library} has a CUDA runtime of its own")
@@ -221,7 +223,7 @@ class Reach(CommandTest):
         return f"{self.drop_in}:{self.dlsym_hook}"
 
     def reason(self, *words, **variables):
-        """Returns what `ucudnn doctor` says about how the program is reached."""
+        """Returns the doctor's fact "reached by" of the program."""
         report = json.loads(self.run_command("doctor", "--json", "--", *words, **variables).stdout)
         return next(fact["text"] for fact in report["facts"] if fact["name"] == "reached by")
 
@@ -229,7 +231,8 @@ class Reach(CommandTest):
         return self.write(name, text, mode)
 
     def python(self, name, *modules):
-        """Makes a Python environment with these packages, which prints its variables whatever it is asked."""
+        """Makes a Python environment that has files `modules` in site-packages. Its python prints the environment variables,
+        whatever its arguments are. Returns the python's path."""
         prefix = f"{self.folder}/{name}"
         for module in modules:
             self.write(f"{prefix}/lib/python3.11/site-packages/{module}", "")
@@ -257,7 +260,7 @@ class Reach(CommandTest):
     def test_python_with_the_cudnn_package_gets_the_hook(self):
         self.assertEqual(self.drop_in, self.preloads("--", self.python("plain", "torch/__init__.py")))
         self.assertEqual(self.both(), self.preloads("--", self.python("frontend", self.COMPILED)))
-        # A folder of that name alone is not NVIDIA's package.
+        # A package "cudnn" without the compiled module is not NVIDIA's.
         self.assertEqual(self.drop_in, self.preloads("--", self.python("namesake", "cudnn/__init__.py")))
 
     def test_script_of_such_a_python_gets_the_hook(self):
@@ -266,12 +269,12 @@ class Reach(CommandTest):
         for first in f"#!{python}", "#!/usr/bin/env python3", "#!/usr/bin/env -S python3":
             script = self.script("train", first + "\n")
             self.assertEqual(self.both(), self.preloads("--", script, "argument", PATH=path), first)
-            # This holds however many files it is given.
+            # A hundred files as arguments do not change that.
             many = [self.script(f"given/{i}.py", "import torch\n") for i in range(100)]
             self.assertEqual(self.both(), self.preloads("--", script, *many, PATH=path), first)
 
     def launched(self, python, name):
-        """Yields commands that start `python` in the ways in which people do."""
+        """Yields (command, environment variables) for the ways in which people start a Python."""
         script = self.script(f"{name}/start.sh", f"#!/bin/sh\n# begins\nexec {python} \"$@\"\n")
         in_path = f"{os.path.dirname(python)}:{os.environ['PATH']}"
         activate = self.script(f"{name}/bin/activate", "PATH=unknown", 0o644)
@@ -301,7 +304,7 @@ class Reach(CommandTest):
         for manager, expected in ("manager", self.both()), ("other", self.drop_in):
             shims = os.path.dirname(self.script(f"{manager}/shims/python3", f"#!/bin/sh\nexec {self.program} a b\n"))
             self.assertEqual(expected, self.preloads("--", "python3", PATH=f"{shims}:{os.environ['PATH']}"), manager)
-        # Whichever Python it starts has what PYTHONPATH names.
+        # A shim of a version manager may start any Python, but each has the modules in PYTHONPATH.
         modules = f"{self.folder}/manager/versions/3.11.7/lib/python3.11/site-packages"
         self.assertEqual(self.both(), self.preloads("--", f"{self.folder}/other/shims/python3", PYTHONPATH=modules))
 
@@ -378,7 +381,7 @@ class Reach(CommandTest):
         self.assertEqual(self.both(), self.preloads("--", python, PYTHONPATH=modules))
 
     def test_packages_of_the_user_count(self):
-        """Packages of `pip install --user` count where Python would look for them."""
+        """Packages of `pip install --user` count if Python would search the user's folder."""
         self.python("home/.local", self.COMPILED)
         home = f"{self.folder}/home"
         python = self.python("users", "torch/__init__.py")
@@ -387,7 +390,7 @@ class Reach(CommandTest):
         self.assertEqual(self.both(), self.preloads("--", python, PYTHONUSERBASE=f"{home}/.local"))
         self.assertEqual(self.drop_in, self.preloads("--", python, HOME=home, PYTHONUSERBASE=self.folder))
         self.assertEqual(self.drop_in, self.preloads("--", python, HOME=home, PYTHONNOUSERSITE="1"))
-        # A virtual environment looks there only if it was told to.
+        # A virtual environment searches the user's folder only with include-system-site-packages.
         for value, expected in ("false", self.drop_in), ("true", self.both()):
             self.write("users/pyvenv.cfg", f"home = /usr/bin\ninclude-system-site-packages = {value}\nversion = 3.11.2\n")
             self.assertEqual(expected, self.preloads("--", python, HOME=home), value)
@@ -400,7 +403,7 @@ class Reach(CommandTest):
         self.assertNotIn("LD_PRELOAD", self.environment_of("run", "--off", "--dlsym", "on", "--", self.program))
 
     def test_this_python_is_looked_into(self):
-        """In the interpreter's own layout, a package put beside it is found."""
+        """The interpreter that runs this test is examined, too: a package in its PYTHONPATH is found."""
         self.write(f"own/{self.COMPILED}", "")
         words = ["--", sys.executable, "-c", "import os\nfor item in os.environ.items(): print('='.join(item))"]
         self.assertEqual(self.both(), self.preloads(*words, PYTHONPATH=f"{self.folder}/own"))

@@ -1,4 +1,4 @@
-"""Counts what devices send, receive and keep by planner/schedule/FORMAT.md, from boxes, parts and groups alone."""
+"""Counts what devices send, receive and keep, from the boxes, parts and groups of a schedule (planner/schedule/FORMAT.md)."""
 
 import collections
 import math
@@ -25,7 +25,8 @@ def volume(box):
 
 
 def sum_messages(schedule, one):
-    """Returns (from, to, elements) of each message of one sum: to the devices that add up, then back with the results."""
+    """Returns (from, to, elements) of each message of the sum `one`: messages to the devices that add, then messages back with
+    the results."""
     owned = {device: [(0, one["elements"])] for device in one["devices"]}
     messages, size = [], 1
     for groups in schedule["levels"] if schedule["update"] == "hierarchical" else [schedule["devices"]]:
@@ -47,8 +48,8 @@ def sum_messages(schedule, one):
 
 
 class Counted:
-    """Counts for each device what it moves ("transfer", "update", "statistics" and "labels", sent and received) and
-    `memory`."""
+    """`devices` has, for each device, [elements sent, elements received] for each of "transfer", "update", "statistics" and
+    "labels", and its "memory"."""
 
     def __init__(self, schedule):
         self.schedule = schedule
@@ -57,7 +58,7 @@ class Counted:
         self.devices = [{kind: [0, 0] for kind in ("transfer", "update", "statistics", "labels")} |
                         {"device": device, "memory": {"parameters": 0, "outputs": 0, "copies": 0}}
                         for device in range(schedule["devices"])]
-        self.gradients = set()  # nodes at or before which a parameter is trained
+        self.gradients = set()  # names of nodes that have a trained parameter, or depend on a node that has
         for node in schedule["nodes"]:
             if self.gradients & set(node["inputs"]) or any(one.get("trained", True) for one in node.get("parameters", [])):
                 self.gradients.add(node["name"])
@@ -81,7 +82,7 @@ class Counted:
         self.devices[to][kind][1] += elements
 
     def images(self, name):
-        """Returns the images of each pass; if the node runs in none, one pass has all images."""
+        """Returns the images of each pass of a node; a node that runs outside passes has all images in one."""
         return self.passes["images"] if name in self.passes["nodes"] else [[[0, self.schedule["batch"]]]]
 
     def count_exchange(self, exchange):

@@ -1,5 +1,5 @@
-"""Variables of the environment that ucudnn does not know, in a process under its preload and in the command: each gives one
-line, which names the nearest known one."""
+"""Tests environment variables that begin like ucudnn's but do not exist, in a process with the drop-in and in the command: each
+gives one line, which names the most similar variable that exists."""
 
 import os
 import unittest
@@ -7,16 +7,16 @@ import unittest
 from alexnet_step import ALEXNET_STEP
 from command import FolderTest
 
-# cuDNN's own measuring (find) would take long.
+# "get" asks cuDNN's heuristics for algorithms; "find" would measure them, which takes long.
 STEP = (ALEXNET_STEP, "1", "1", "64", "get")
-# This is the quickest run that reads its options.
+# With these, a run reads its options and measures nothing.
 QUICK = {"UCUDNN_TUNE": "off", "UCUDNN_DATABASE": "none", "UCUDNN_ENGINES": "legacy"}
 TYPO = "UCUDNN_WORKSPACE_LIMT is no variable of ucudnn: it changes nothing; did you mean UCUDNN_WORKSPACE_LIMIT?\n"
 
 
 class Variables(FolderTest):
     def run_program(self, *program, **variables):
-        """Returns the program's messages on stderr, and its output."""
+        """Runs a program, which must succeed, and returns its stderr and its stdout."""
         result = self.ended(0, "run", "--host", "--", *program, **QUICK | variables)
         return result.stderr, result.stdout
 

@@ -1,5 +1,5 @@
-"""An ordinary cuDNN program under `ucudnn run`: what `ucudnn bench` or an earlier run measured is not measured again, and a
-tight workspace limit changes how its kernels run but not what they compute."""
+"""Tests an ordinary cuDNN program under `ucudnn run`: what `ucudnn bench` or an earlier run measured is not measured again, and
+a tight workspace limit changes how its kernels run but not their results."""
 
 import unittest
 
@@ -8,13 +8,13 @@ from alexnet_step import AlexnetTest
 
 class Warm(AlexnetTest):
     def rewrite(self, store, other, change):
-        """Puts the rows of one store into another with what `change` says of each. Returns the original rows."""
+        """Copies the rows of `store` to `other`, each with the values of change(row) replaced. Returns the original rows."""
         rows = self.exported(store)
         self.run_measured("cache", "import", self.write_rows("rows.csv", [row | change(row) for row in rows]), "--db", other)
         return rows
 
     def run_after_bench(self, batch, *options):
-        """Benches AlexNet; a run of it then finds all that it needs."""
+        """Benches AlexNet, then runs it with the same options, and expects that the run measures nothing."""
         options = [*options, "--db", self.store]
         self.ended(0, "bench", "--host", "--net", "alexnet", "--batch", batch, *options, process={"timeout": 1500})
         self.step(batch, "1", options=[*options, "--report", "report.json"])
@@ -31,7 +31,7 @@ class Warm(AlexnetTest):
         self.assertEqual({"forward", "backward_data", "backward_filter"}, {row["op"] for row in graph})
 
     def outputs(self, *options, arguments=("4", "1", "64"), **variables):
-        """Returns what one step prints of its outputs, each a checksum of whole numbers, and the errors."""
+        """Runs one step of AlexNet. Returns its lines with checksums of outputs, and the text on stderr."""
         lines, errors = self.step(*arguments, options=options, **variables)
         return [line for line in lines if line.startswith("conv")], errors
 
@@ -40,7 +40,7 @@ class Warm(AlexnetTest):
         return outputs, self.load("report.json"), errors
 
     def test_rows_that_say_too_little_workspace_are_not_believed(self):
-        """Rows of a run with other settings, or of a wrong file, may say so: half of what each engine needs."""
+        """A wrong file may state too little workspace; here rows state half of each engine's need."""
         undivided, _ = self.outputs("--off")
         options = ["--policy", "powerOfTwo", "--workspace-limit", "2MiB"]
         self.reported(*options, "--db", self.store)
@@ -53,7 +53,7 @@ class Warm(AlexnetTest):
         self.assertGreater(sum(bytes > 0 for *_, bytes in used), 0)
         for *engine, bytes in used:
             self.assertEqual(needs[tuple(engine)], bytes, engine)
-        # Graph engines of such rows are compared first, and found to need more.
+        # Graph engines are compared before they run, which shows that they need more.
         self.assertEqual(undivided, self.reported(*options, "--db", "low.db")[0])
 
     def test_devices_that_help_to_measure_change_nothing_else(self):
@@ -72,7 +72,7 @@ class Warm(AlexnetTest):
         self.assertEqual(5, len(undivided))
         reports = []
         for store in (self.store, self.store, "quick.db"):
-            if store == "quick.db":  # pieces become faster, and pay whatever this machine measured
+            if store == "quick.db":  # in this store pieces are 1000 times as fast, so dividing pays on every machine
                 self.rewrite(self.store, store,
                              lambda row: {"time_ms": float(row["time_ms"]) / 1000} if int(row["micro_batch"]) < 4 else {})
             outputs, report, _ = self.reported("--workspace-limit", "2MiB", "--db", store)

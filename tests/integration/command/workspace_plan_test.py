@@ -1,5 +1,5 @@
-"""`ucudnn run --workspace-plan`: what `ucudnn workspace` planned runs, and nothing is measured. A file that is not for this run
-is reported once and changes nothing."""
+"""Tests `ucudnn run --workspace-plan`: a program runs as `ucudnn workspace` planned it, and nothing is measured. A file that
+does not fit the run is reported once and changes nothing."""
 
 import json
 import os
@@ -32,7 +32,7 @@ class Pinned(AlexnetTest):
         return f"{self.folder}/plan.json", self.load("plan.json")
 
     def run_with_plan(self, path, workspace_mib, *options, batch="4", **variables):
-        # The command reads the option's file before the program starts; the program reads the variable's.
+        # A test that sets the variable wants the program to read the file; with the option, the command reads it first.
         named = () if "UCUDNN_WORKSPACE_PLAN" in variables else ("--workspace-plan", path)
         lines, errors = self.step(batch, "2", workspace_mib, "find", options=[
             *named, "--db", "none", "--report", "report.json", *options], **variables)
@@ -69,7 +69,8 @@ class Pinned(AlexnetTest):
                 self.assertEqual(reserved, total["total_workspace_bytes"])
 
     def check_missed(self, report, errors, instead):
-        """Expects that each kernel is reported as missing, one of them in a message, and that none counts as the file's."""
+        """Expects that the report has each of the 15 kernels as missing in the plan, that stderr has one of them, and that the
+        budget is not divided as the file says."""
         self.assertEqual(1, len(errors.splitlines()), errors)
         self.assertIn(f": the workspace plan does not have it{instead}\n", errors)
         self.assertEqual({f"the workspace plan does not have it{instead}"}, {entry["cause"] for entry in report["fallbacks"]})
@@ -77,7 +78,7 @@ class Pinned(AlexnetTest):
         total = report.get("total_workspace")
         if total is not None:
             self.assertEqual((False, 0, None), (total["divided"], total["kernels"], total["optimal"]))
-            # Kernels use one segment one after the other, so it becomes as large as the largest needs.
+            # All kernels use one segment in turn, so it is at least as large as the largest of them needs.
             held = max(kernel["owned_workspace_bytes"] for kernel in report["kernels"])
             self.assertLessEqual(held, total["total_workspace_bytes"])
             self.assertLessEqual(total["total_workspace_bytes"], total["total_bytes"])
@@ -120,7 +121,7 @@ class Pinned(AlexnetTest):
                 self.assertEqual(planned["total_workspace_bytes"], report["total_workspace"]["total_workspace_bytes"])
 
     def test_pieces_of_unlike_determinism_are_followed(self):
-        """For gradients, algorithm 0 is not deterministic and 1 is."""
+        """Algorithm 0 of gradients is not deterministic, and algorithm 1 is; the plan mixes pieces of both."""
         _, file = self.plan("--total-workspace", "8MiB", "--division", "shared")
         needs = {(row["op"], row["c"]): row["workspace_bytes"] for row in self.rows_in_store("measurements.db")
                  if (row["engine"], row["micro_batch"]) == ("legacy:1", 2)}
@@ -173,12 +174,12 @@ class Pinned(AlexnetTest):
                     self.assertEqual(plain, run("--workspace-plan", path, "--db", "none", "--report", "report.json"))
                     report = self.load("report.json")
                     self.check_followed(report, planned)
-                    # Each call of each stream found room.
+                    # No call of either stream ran undivided for lack of memory.
                     self.assertEqual({0}, {kernel["undivided_calls"] for kernel in report["kernels"]})
                     total = report["total_workspace"]
                     self.assertEqual(2 * sum(segments.values()), total["total_workspace_bytes"] - total["capture_bytes"])
                     self.assertLessEqual(total["total_workspace_bytes"], budget)
-                    if budget == 4 << 20:  # what needs least may need more than the others have
+                    if budget == 4 << 20:  # smaller budgets may be too small for any kernel
                         self.assertGreater(total["total_workspace_bytes"], 0)
 
     def test_a_file_that_is_not_for_this_run_is_said_once(self):

@@ -1,4 +1,4 @@
-"""`ucudnn workspace`: what it plans from measurements alone, and what it refuses. No test here needs a device."""
+"""Tests what `ucudnn workspace` plans from measurements, and what it refuses. It uses no device."""
 
 import itertools
 import json
@@ -9,7 +9,7 @@ import unittest
 from command import COMMAND, MIB, CommandTest, measurements
 
 LAYERS = "name,n,c,h,w,k,r,s,pad_h,pad_w\na,4,4,9,9,8,3,3,1,1\nb,4,4,15,15,8,5,5,2,2\n"
-# layer: (engine, micro_batch, time_ms, workspace): whole numbers, so that sums are exact
+# (engine, micro_batch, time_ms, workspace bytes) of each layer. Times are whole numbers, so their sums are exact.
 ROWS = {
     "a": [("legacy:0", 4, 40, 0), ("legacy:0", 1, 11, 0), ("legacy:1", 4, 10, 8 * MIB), ("legacy:1", 2, 6, 4 * MIB),
           ("legacy:1", 1, 5, 2 * MIB)],
@@ -27,7 +27,7 @@ def csv(rows, device="Toy", align="16", cudnn=91900, op="forward"):
 
 
 def front(measured, n=4):
-    """Returns (workspace, time) of every composition that no other beats, by enumeration."""
+    """Returns (workspace, time) of each composition of n images that no other beats in both; enumerates all compositions."""
     points = set()
     for pieces in range(1, n + 1):
         for chosen in itertools.combinations_with_replacement(measured, pieces):
@@ -37,8 +37,9 @@ def front(measured, n=4):
 
 
 def least_time(lanes, budget, disjoint):
-    """Returns the least time of a and b, each on its set of lanes, by enumeration. Each kernel has a segment on each lane, or
-    each lane has one segment, of one size if the kernels have a lane in common."""
+    """Returns the least total time of kernels a and b, by enumeration. `lanes` has the set of lanes of each. Either each kernel
+    has a segment for each of its lanes, or, unless `disjoint`, kernels with a common lane have one segment for each lane of
+    both, all of one size."""
     def within(layer, size):
         return min(time for bytes_, time in front(ROWS[layer]) if bytes_ <= size)
     sizes = {layer: [bytes_ for bytes_, _ in front(ROWS[layer])] for layer in ROWS}
@@ -61,7 +62,7 @@ class Workspace(CommandTest):
         self.import_rows(text, store)
 
     def db(self):
-        """Returns a store with ROWS, unless the test has measured others."""
+        """Returns the store, with ROWS unless the test has imported other rows."""
         if not self.is_measured:
             self.measure(csv(ROWS))
         return self.store
@@ -112,7 +113,7 @@ class Workspace(CommandTest):
         self.assertEqual(shared["kernels"], concurrent["kernels"])
 
     def trace(self, lanes, batch=4, **changes):
-        """Returns a report of a and b, with their lanes."""
+        """Returns the kernels of a report: a and b, with `lanes` where it has them."""
         columns = ("c", "h", "w", "k", "r", "s", "pad_h", "pad_w")
         kernels = []
         for layer, shape in SHAPES.items():
@@ -140,7 +141,7 @@ class Workspace(CommandTest):
                         report, file = self.plan_trace(self.trace(lanes), "--total-workspace", f"{budget}MiB",
                                                        "--division", division)
                         self.assertEqual(least_time(sets, budget * MIB, division == "disjoint"), report["total_time_ms"])
-                        # A run reserves a copy for each of a segment's lanes.
+                        # A run reserves one copy of a segment for each of its lanes.
                         segments = {}
                         for kernel, planned in zip(file["kernels"], report["kernels"]):
                             self.assertEqual(kernel["segment"], planned["segment"])
@@ -243,8 +244,8 @@ class Workspace(CommandTest):
         self.assertEqual((5 * MIB, [None, None]), (plan["limit_bytes"], [k["segment"] for k in plan["kernels"]]))
 
     def tiles_of_an_image(self, time, bytes_, sizes=(2,)):
-        """Returns rows of the kinds of tiles of 1x4x16x16 -> 8, 3x3 pad 1x1, in so many parts of its rows. A store has such
-        rows of the tile in tensors with a row more."""
+        """Returns rows for all kinds of tiles of 1x4x16x16 -> 8, 3x3 pad 1x1, cut along h into each number of parts in `sizes`.
+        Their strides are those of a tile inside tensors with one row more, as stores have them."""
         lines = ["c,h,w,k,r,s,pad_h,pad_w,pad_h_post,x_strides,y_strides,op,engine,micro_batch,time_ms,workspace_bytes,"
                  "deterministic,align,cudnn,driver,device"]
         for parts in sizes:
@@ -276,7 +277,7 @@ class Workspace(CommandTest):
                          report["kernels"][0]["chosen"]["plan"])
         self.assertEqual(report["kernels"][0]["chosen"]["plan"], self.load("tiles.json")["kernels"][0]["plan"])
         self.assertIn("h 2x4 + 2 edges\n", self.run_command(*self.words("--workspace-limit", "1MiB")).stdout)
-        # A page is made of such a table, which is read with every check.
+        # `ucudnn report` reads the table with all its checks and makes a page.
         self.write("table.json", report)
         self.assertIn("h 2x4 + 2 edges", self.output("report", "table.json"))
 
@@ -286,7 +287,7 @@ class Workspace(CommandTest):
                                                "a,4,4,9,9,8,3,3,1,1\n")
         self.measure(csv({"a": ROWS["a"]}))
         self.measure(self.tiles_of_an_image(5, 2 * MIB))
-        # Beside the 8 MiB of the other kernel's fastest engine there is room for tiles.
+        # The 10 MiB hold 8 MiB of a's fastest engine and 2 MiB of the image's tiles.
         report = self.plan("--total-workspace", "10MiB", "--division", "disjoint")
         self.assertEqual([(2 * MIB, 10), (8 * MIB, 10)], self.chosen(report))
 
@@ -298,14 +299,14 @@ class Workspace(CommandTest):
         self.measure("\n".join(rows[:1] + rows[2:]) + "\n")
         self.assertEqual([(0, 10)], self.chosen(self.plan()))
         self.assertEqual([(0, 40)], self.chosen(self.plan("--policy", "undivided")))
-        # Rows alone do not show whether a graph engine's arithmetic may serve a legacy kernel.
+        # The tiles' engine is of the graph API. Rows do not show whether its arithmetic may replace that of a legacy engine.
         self.image([("legacy:0", 30, 0)])
         self.assertEqual([(0, 30)], self.chosen(self.plan()))
 
     TWINS = LAYERS.replace("b,", "twin,4,4,9,9,8,3,3,1,1\nb,")
 
     def test_layers_of_one_shape_are_one_kernel(self):
-        """A run has one kernel of such layers, too: one plan, one segment, and a time for each."""
+        """Layers of one shape have one plan and one segment, as in a run; the time counts for each layer."""
         self.layers = self.write("twins.csv", self.TWINS)
         fronts = {name: front(rows) for name, rows in ROWS.items()}
         for budget in range(1, 16):
@@ -320,7 +321,7 @@ class Workspace(CommandTest):
             kernels = self.load("plan.json")["kernels"]
             self.assertEqual([0, 0, 1], [kernel["segment"] for kernel in kernels])
             self.assertEqual([kernel["chosen"]["plan"] for kernel in report["kernels"]], [kernel["plan"] for kernel in kernels])
-        # Without a budget each layer has its own workspace.
+        # Without a budget, the total counts the workspace of each layer.
         report = self.plan("--workspace-limit", "5MiB", "--division", "disjoint")
         self.assertEqual((11 * MIB, [None] * 3), (report["total_workspace_bytes"], [k["segment"] for k in report["kernels"]]))
 
@@ -331,7 +332,7 @@ class Workspace(CommandTest):
         for words, limit, expected in (
                 ((), None, fast), (("--workspace-limit", "8MiB"), 8 * MIB, fast),
                 (("--workspace-limit", "7MiB"), 7 * MIB, [slow[0], fast[1]]), (("--workspace-limit", "0"), 0, slow),
-                # With a budget, each kernel has all of it in turn, or an equal share of it.
+                # With a budget, the limit is all of it, or with disjoint segments an equal share.
                 (("--total-workspace", "8MiB"), 8 * MIB, fast),
                 (("--total-workspace", "8MiB", "--division", "disjoint"), 4 * MIB, slow),
                 (("--total-workspace", "13MiB", "--division", "disjoint"), 13 * MIB // 2, [slow[0], fast[1]]),
@@ -393,7 +394,7 @@ class Workspace(CommandTest):
 
 
 class FromARecordedStore(CommandTest):
-    """Measures once on the stand-in, and plans elsewhere from what was exported."""
+    """Measures on the stand-in, exports the store, imports it into another one and plans from that."""
 
     def test_plans_are_the_same_bit_for_bit(self):
         self.write("layers.csv", Workspace.TWINS)

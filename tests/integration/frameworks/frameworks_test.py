@@ -1,6 +1,6 @@
-"""Whatever cuDNN function the recorded frameworks import or look up, the drop-in exports it under cuDNN's version node
-(that every export is forwarded, arguments and all, is loader_forward_test's): a name it lacked would keep the framework
-from starting, or give it an error in cuDNN's name. The lists are `record`'s."""
+"""Tests that the drop-in exports, under cuDNN's version node, every cuDNN function that the recorded frameworks import or look
+up. Without an imported function a framework would not start; without one that it looks up it would report an error of cuDNN's.
+`record` makes the lists; loader_forward_test tests that exports are forwarded."""
 
 import os
 import pathlib
@@ -38,12 +38,12 @@ class Frameworks(unittest.TestCase):
                 self.assertEqual(set(), names[use] - self.exports, f"{name}: {use}")
 
     def test_what_no_cudnn_9_has_is_not_claimed(self):
-        """If such a name occurs here, the lists are older than the exports: run `record` again."""
+        """If the drop-in exports a name that a list calls absent, the list is older than exports.txt: run `record` again."""
         for name, (_, names) in self.lists.items():
             self.assertEqual(set(), names["absent"] & self.exports, name)
 
     def test_convolutions_are_among_what_frameworks_use(self):
-        """The lists are genuine: each framework's way to convolve is in its own list."""
+        """The functions with which each framework convolves are in its list, so `record` read the right library."""
         ways = {"torch": ("import", {"cudnnBackendExecute", "cudnnConvolutionForward", "cudnnCreate"}),
                 "jax-cuda12-pjrt": ("lookup", {"cudnnBackendExecute", "cudnnCreate"}),
                 "jax-cuda13-pjrt": ("lookup", {"cudnnBackendExecute", "cudnnCreate"}),

@@ -1,7 +1,7 @@
-// A step of AlexNet's five convolutions meets a fault, at every occurrence of every kind: while its
-// kernels are met for the first time and measured, while pieces run, and at every allocation of
-// host memory inside libucudnn. The result stays right, or the caller gets the real error of its
-// own call; nothing is left on the device.
+// Tests a step of AlexNet's five convolutions in which one occurrence of a fault fails: while
+// kernels are measured at their first call, while pieces run, and at allocations of host memory
+// inside libucudnn. The result stays right, or the caller gets the real error of its own call; no
+// device memory stays allocated.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ namespace {
 constexpr int kImages = 4;
 constexpr size_t kLent = 1 << 14;
 
-// The layers have AlexNet's filters, strides and paddings, but fewer channels and smaller images.
+// Layers with AlexNet's filters, strides and paddings, but with fewer channels and smaller images.
 struct Shape {
   const char* name;
   int c, size, k, filter, pad, stride;
@@ -47,11 +47,12 @@ struct Kernel {
   int images = kImages;
 };
 
-// One budget for all kernels changes little here, so it meets only one fault of this many.
+// Under one budget for all kernels, only one of so many faults is tried, since a budget changes
+// little here.
 long Thinning() { return TotalWorkspace() ? 8 : 1; }
 
-// Returns 1, for every fault, with INTERPOSER_TEST_FAULTS=every, as in tools/check --full; else
-// `of`.
+// Returns the distance from one tried fault to the next: 1 with INTERPOSER_TEST_FAULTS=every
+// (tools/check --full), else `of`; times Thinning().
 long BetweenFaults(long of) { return (EveryFault() ? 1 : of) * Thinning(); }
 
 // Returns a training step: forward (conv5 with bias and activation), then backward.
@@ -66,8 +67,7 @@ std::vector<Kernel> Step() {
   return step;
 }
 
-// Kernels of different `variant` have their images at different distances, so that what is known of
-// one does not hold for another.
+// Each `variant` has another distance between images, which makes it another kernel to ucudnn.
 ConvolutionProblem ProblemOf(const Kernel& kernel, int variant) {
   const Shape& shape = *kernel.shape;
   ConvolutionProblem problem = ProblemWith({.operation = kernel.operation,
@@ -87,7 +87,7 @@ std::string NameOf(const Kernel& kernel) {
   return std::string(kernel.shape->name) + " " + OperationName(kernel.operation);
 }
 
-// A kernel of the step, its operands, and what it must compute.
+// A kernel of the step with its operands and its expected result.
 class Layer {
  public:
   Layer(const Kernel& kernel, int variant)
@@ -96,7 +96,7 @@ class Layer {
     expected_ = convolution_.Expected();
   }
 
-  // Runs the first algorithm that it is told of, as a framework does.
+  // Asks for an algorithm and runs it, as a framework does.
   void AskAndRun() {
     const Answer answer =
         Ask(DropIn(), Question::kFindEx, convolution_, 1, workspace_.data(), kLent);
@@ -113,7 +113,7 @@ class Layer {
   cudnnStatus_t ran() const { return ran_; }
   long convolutions_before_run() const { return convolutions_before_run_; }
 
-  // REQUIRES: the run had to succeed.
+  // Expects that the last run succeeded and wrote the expected result and nothing else.
   void Check() {
     EXPECT_EQ(asked_, CUDNN_STATUS_SUCCESS) << NameOf(kernel_);
     EXPECT_EQ(ran_, CUDNN_STATUS_SUCCESS) << NameOf(kernel_);
@@ -140,7 +140,8 @@ class Layer {
 
 class AlexNet : public testing::Test {
  protected:
-  // The first call of the process finds the driver, the platform and the store.
+  // The process's first call opens the driver, the platform and the store. No test counts its
+  // allocations.
   static void SetUpTestSuite() {
     Layer layer(Step()[0], next_variant_++);
     layer.AskAndRun();
@@ -152,8 +153,8 @@ int AlexNet::next_variant_ = 0;
 
 class ColdStep : public AlexNet {
  protected:
-  // Meets every kernel of the step for the first time, with the k-th occurrence at `site` failing,
-  // for every k or some of them.
+  // Asks about and runs each kernel of the step as a new one, while the k-th occurrence of a fault
+  // at `site` fails; repeats that for every BetweenFaults(3)-th k.
   static void FailEvery(const char* site) {
     for (const Kernel& kernel : Step()) {
       bool more = true;
@@ -167,7 +168,7 @@ class ColdStep : public AlexNet {
         more = hostgpuFaultCount(site) >= kth;
         hostgpuInjectFault(site, 0);
         if (layer.ran() != CUDNN_STATUS_SUCCESS) {
-          // A call may fail only if the caller's own call was the one with the fault.
+          // A call may fail only if the fault hit the caller's own convolution.
           EXPECT_STREQ(site, "convolution");
           EXPECT_EQ(layer.ran(), CUDNN_STATUS_EXECUTION_FAILED);
           EXPECT_EQ(kth, layer.convolutions_before_run() + 1);
@@ -189,7 +190,8 @@ TEST_F(ColdStep, EveryConvolutionMayFail) { FailEvery("convolution"); }
 
 class WarmStep : public AlexNet {
  protected:
-  // A kernel whose piece failed never divides again, so every failing piece has a step of its own.
+  // A kernel never divides again after one of its pieces failed, so each fault in a convolution
+  // gets its own variant of the step.
   static constexpr int kVariants = 96;
   static void SetUpTestSuite() {
     PrimedStore store;
@@ -202,7 +204,8 @@ class WarmStep : public AlexNet {
     AlexNet::SetUpTestSuite();
   }
 
-  // Runs a step on handles of its own, then another one. Returns false if no fault was met.
+  // Runs a step in which the k-th occurrence at `site` fails, and then once more without faults.
+  // Returns false if there were fewer occurrences.
   static bool StepWithFault(const char* site, long kth) {
     const NothingStays nothing_stays;
     std::vector<std::unique_ptr<Layer>> layers;
@@ -229,26 +232,26 @@ TEST_F(WarmStep, EveryPieceQueryAndResourceMayFail) {
     StepWithFault(site, 0);
     for (long kth = 1; kth <= occurred_[site] && !HasFailure(); kth += BetweenFaults(10)) {
       SCOPED_TRACE(std::string(site) + " " + std::to_string(kth));
-      // Under a budget, it depends on the time whether finished work left its memory, so a step may
-      // allocate less often than the first one did.
+      // Under a budget, a step may allocate less often than the first one did: memory of earlier
+      // work is used again if that has already finished.
       const bool met = StepWithFault(site, kth);
       EXPECT_TRUE(met || (TotalWorkspace() && std::strcmp(site, "alloc") == 0));
     }
   }
-  // Unless most kernels ran in pieces, this proves nothing.
+  // Most kernels must have run in pieces.
   EXPECT_GE(occurred_["convolution"], static_cast<long>(Step().size()) * 2);
   EXPECT_LT(occurred_["convolution"], kVariants);
 }
 
 // --- Host memory ---------------------------------------------------------------------------------
 
-// Two images have fewer sizes to measure, and still pieces.
+// Kernels of two images, which can be divided and have few sizes to measure.
 std::vector<Kernel> KernelsShortOfMemory() {
   return {{&kAlexNet[4], Operation::kForward, Extra::kRelu, 2},
           {&kAlexNet[2], Operation::kBackwardFilter, Extra::kNone, 2}};
 }
 
-// Returns false if the kernel made fewer allocations.
+// Asks about and runs `kernel` while the k-th allocation fails. Returns false if there were fewer.
 bool RunWithoutMemory(const Kernel& kernel, int variant, long kth) {
   SCOPED_TRACE(NameOf(kernel) + " allocation " + std::to_string(kth));
   const NothingStays nothing_stays;
@@ -280,8 +283,8 @@ std::string DonePath() { return Folder() + "/done"; }
 
 class Reporting : public AlexNet {};
 
-// This runs in a process of its own, since a report holds all kernels of its process, and must not
-// grow with k.
+// Runs in processes of its own: a report has all kernels of its process, and one process for all k
+// would write ever longer reports.
 TEST_F(Reporting, SomeAllocationsFail) {
   const char* const first = std::getenv(kFirstVariable);
   if (first == nullptr) GTEST_SKIP() << "runs for EveryAllocationMayFail";

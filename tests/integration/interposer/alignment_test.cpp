@@ -1,6 +1,7 @@
-// Batches whose images are no multiple of 16 bytes: few boundaries are legal, and all others are a
-// misaligned address for engines with 16-byte accesses, at which the stand-in loses its device as a
-// GPU does. Illegal boundaries have the fastest measurements; what ran must have been legal.
+// Tests batches whose images are no multiple of 16 bytes. Few boundaries between images are aligned
+// (legal). At all others an engine with 16-byte accesses gets a misaligned address, at which the
+// stand-in loses its device as a GPU does. The store says that illegal sizes are the fastest;
+// ucudnn must not run them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,11 +22,11 @@ constexpr Operation kAll[] = {Operation::kForward, Operation::kBackwardData,
 
 int Remainder(const ConvolutionProblem& problem) { return problem.n % LegalStep(problem); }
 
-// The legal division into single steps and a remainder is fast, and everything else that is legal
-// is slow. Sizes that would need an illegal boundary take no time at all. Algorithm 1, with its
-// 16-byte accesses, is the best wherever it serves.
+// Returns a time in ms. Legal sizes are fast if they are one step or the remainder, and slow
+// otherwise. Sizes that need an illegal boundary take almost no time. Algorithm 1, which has
+// 16-byte accesses, is the fastest.
 double TemptingTime(const ConvolutionProblem& problem, int algorithm, int size) {
-  if (algorithm > 2) return -1;  // Winograd rounds differently
+  if (algorithm > 2) return -1;  // leaves out Winograd and FFT, which are not exact
   const int step = LegalStep(problem);
   const bool legal = size % step == 0 || size % step == Remainder(problem);
   const double per_image = !legal                                       ? 1e-7
@@ -57,7 +58,7 @@ class Alignment : public testing::Test {
     store.Write();
   }
 
-  // Expects three steps and the remainder, at boundaries that are all legal.
+  // Expects that the plan has three pieces of a step and the remainder, all at legal boundaries.
   static void CheckPlan(const nlohmann::json& kernel, const ConvolutionProblem& problem) {
     const int step = LegalStep(problem);
     std::vector<int> pieces;
@@ -76,7 +77,7 @@ class Alignment : public testing::Test {
 
 TEST_F(Alignment, OnlyLegalBoundariesRunAndResultsAreTheUndividedOnes) {
   std::mt19937 random(7);
-  std::map<std::pair<DataType, int>, int> seen;  // cases, by type and step
+  std::map<std::pair<DataType, int>, int> seen;  // the number of cases of each type and step
   for (const Operation operation : kAll) {
     for (const Case& each : UnalignedCasesOf(operation)) {
       SCOPED_TRACE(Describe(each));
@@ -100,7 +101,8 @@ TEST_F(Alignment, OnlyLegalBoundariesRunAndResultsAreTheUndividedOnes) {
       if (HasFailure()) return;
     }
   }
-  // An image with an odd number of elements needs as many images as 16 bytes have elements.
+  // With an odd number of elements in an image, the step is the number of elements in 16 bytes.
+  // Each type has at least 3 layouts in 2-D and 3-D of two such geometries.
   for (const auto& [type, step] : {std::pair{DataType::kFloat, 4},
                                    {DataType::kHalf, 8},
                                    {DataType::kBfloat16, 8},
@@ -109,7 +111,7 @@ TEST_F(Alignment, OnlyLegalBoundariesRunAndResultsAreTheUndividedOnes) {
   }
 }
 
-// Runs, as a control, the images after `boundary` of the same convolution alone, with algorithm 1.
+// Runs the images after `boundary` alone, with algorithm 1 of the real library.
 cudnnStatus_t RunBehind(Convolution& convolution, int boundary) {
   const ConvolutionProblem& problem = convolution.problem();
   ConvolutionProblem rest = problem;
@@ -137,7 +139,8 @@ cudnnStatus_t RunBehind(Convolution& convolution, int boundary) {
   return cudnn::Convolve(Undivided(), call);
 }
 
-// A faulted device is lost to its process, so each control has a process of its own.
+// Shows that the stand-in really faults at illegal boundaries. A process loses a faulted device, so
+// each case has a process of its own.
 class Control : public testing::Test {
  protected:
   Control() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
@@ -148,7 +151,7 @@ TEST_F(Control, IllegalBoundariesFault) {
   for (const Operation operation : kAll) {
     std::map<DataType, int> of_type;
     for (const Case& each : UnalignedCasesOf(operation)) {
-      // Algorithm 1 does not serve fp64; two layouts of each other type are tested.
+      // Algorithm 1 does not support fp64. Cases 0 and 6 of each other type are tested.
       const int count = of_type[each.problem.type]++;
       if (each.problem.type == DataType::kDouble || (count != 0 && count != 6)) continue;
       ++controls;

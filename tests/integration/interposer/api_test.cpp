@@ -1,5 +1,5 @@
-// <ucudnn/ucudnn.h> and <ucudnn/handle.h> in a program that is also linked with the drop-in:
-// whichever way a call comes in, there is one session, one set of promises and one report.
+// Tests <ucudnn/ucudnn.h> and <ucudnn/handle.h> in a program that is also linked with the drop-in.
+// Calls of cuDNN's and of ucudnn's functions share one session, one set of promises and one report.
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@
 #include "report_file.h"
 #include "suites.h"
 
-// This comes after ucudnn's own tables of functions, which take the address of names that it
-// overloads.
+// This header overloads names of cuDNN's functions, whose addresses the headers above take, so it
+// comes after them.
 #include <ucudnn/handle.h>
 
 namespace ucudnn::test {
@@ -25,7 +25,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Returns ucudnn's own entries, and the stand-in's for everything else.
+// Returns a table with ucudnn's own functions where it has them, and the stand-in's for all others.
 const cudnn::Functions& Wrapped() {
   static const cudnn::Functions functions = [] {
     cudnn::Functions wrapped = Undivided();
@@ -55,7 +55,7 @@ const cudnn::Functions& Wrapped() {
   return functions;
 }
 
-// cuDNN 7's answer to a handle of type `Handle`: the algorithm and what it then reports to need.
+// An algorithm that Choose() asked for as programs for cuDNN 7 do, and its reported workspace.
 struct Chosen {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   int algorithm = -1;
@@ -109,7 +109,7 @@ TEST_F(Wrapper, HandlesAreValuesLikeCudnns) {
   static_assert(std::is_trivially_copyable_v<UcudnnHandle_t>);
   UcudnnHandle_t handles[2] = {};
   EXPECT_EQ(handles[0], nullptr);
-  handles[0] = NULL;  // NOLINT(modernize-use-nullptr): what old frameworks write
+  handles[0] = NULL;  // NOLINT(modernize-use-nullptr): old frameworks write NULL
   EXPECT_EQ(cudnnCreate(handles), CUDNN_STATUS_SUCCESS);
   EXPECT_NE(handles[0], nullptr);
   handles[1] = handles[0];
@@ -206,8 +206,8 @@ TEST_F(Wrapper, RemovedFunctionsRefuseWithTheReason) {
       CUDNN_STATUS_BAD_PARAM);
 }
 
-// What never ran outside a capture is not captured in pieces, even if ucudnn was not told of the
-// stream.
+// A kernel that never ran outside a capture is not captured in pieces. ucudnn must notice the
+// capture although it did not see cudnnSetStream.
 TEST_F(Wrapper, SeesACaptureOnAStreamThatWasSetPastIt) {
   Convolution convolution(LayerProblem(Operation::kForward));
   const Chosen chosen = Choose<UcudnnHandle_t>(convolution, kWithin, kTightBytes);
@@ -243,7 +243,7 @@ TEST_F(Wrapper, LimitMayChangeAndOtherOptionsMayNot) {
   const Answer free = Ask(Wrapped(), Question::kFind, convolution, 1);
   ASSERT_EQ(free.algorithms.size(), 1u);
   EXPECT_GT(free.algorithms[0].workspace_bytes, kTightBytes);
-  // A promise made under the limit is kept.
+  // The promise that was made under the old limit is kept.
   EXPECT_GE(RunAndCompare(convolution, tight.algorithms[0].algorithm,
                           tight.algorithms[0].workspace_bytes, {}, Wrapped()),
             2);
@@ -255,7 +255,7 @@ TEST_F(Wrapper, LimitMayChangeAndOtherOptionsMayNot) {
 }
 
 TEST_F(Wrapper, PlansStatisticsAndTheReportAreReadBack) {
-  // No other test has a mini-batch of this size.
+  // No other test uses this mini-batch size, so the kernel is new.
   constexpr int kImages = 8;
   Convolution convolution(LayerProblem(Operation::kBackwardFilter, kImages));
   const size_t limit = *RealNeed(convolution, 1) - 1;
@@ -375,7 +375,7 @@ TEST_F(Wrapper, UnusableArgumentsAreRefusedInWords) {
                 CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0, nullptr, nullptr, nullptr));
 }
 
-// Returns what the report says of the budget at this moment.
+// Returns `total_workspace` of the current report.
 nlohmann::json Budget() {
   size_t bytes = 0;
   EXPECT_EQ(ucudnnGetReport(nullptr, &bytes), CUDNN_STATUS_SUCCESS);
@@ -384,7 +384,7 @@ nlohmann::json Budget() {
   return nlohmann::json::parse(text.c_str())["total_workspace"];
 }
 
-// Tests one budget for all kernels, in a program with handles of its own.
+// Tests one budget for all kernels, with handles of ucudnn's type.
 class Recording : public Protocol {};
 
 TEST_F(Recording, EndsWhenTheProgramSaysSo) {
@@ -423,7 +423,7 @@ TEST_F(Order, OfHandlesThatTheProgramDeclaresLetsThemShareASegment) {
     Convolution convolution(LayerProblem(Operation::kForward));
     for (const UcudnnHandle_t& handle : {handles[0], handles[1]}) {
       convolution.UseHandle(handle);
-      RunAndCompare(convolution, 1, 0, {}, Wrapped());  // waits
+      RunAndCompare(convolution, 1, 0, {}, Wrapped());  // waits for the device
     }
     EXPECT_EQ(ucudnnDeclareOrder(handles[2], handles[0]), CUDNN_STATUS_NOT_SUPPORTED);
     EXPECT_THAT(ucudnnGetLastError(), HasSubstr("ran on one of the handles before"));
@@ -449,7 +449,7 @@ TEST_F(Order, OfHandlesThatTheProgramDeclaresLetsThemShareASegment) {
 class Early : public testing::Test {};
 
 TEST_F(Early, OptionsSetByCallsWinOverTheEnvironment) {
-  // Layers are named while the network is built, which fixes no options yet.
+  // Programs name layers while they build the network; that must not fix the options yet.
   cudnn::OwnedDescriptors named(Undivided());
   ASSERT_TRUE(named.Create(LayerProblem(Operation::kForward)).ok());
   const cudnn::Descriptors& d = named.get();

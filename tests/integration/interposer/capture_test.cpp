@@ -1,5 +1,6 @@
-// CUDA graphs: nothing is measured, allocated or synchronised inside a capture, replays compute
-// what the undivided call does, and measuring on one thread leaves a capture on another alone.
+// Tests captures into CUDA graphs: nothing is measured, allocated or synchronised inside a capture,
+// replays compute what the undivided call computes, and measuring on one thread does not break a
+// capture on another.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@
 namespace ucudnn::test {
 namespace {
 
-// The answer to what a program asked before it captured.
+// An algorithm that a program was told before it captured.
 struct Told {
   int algorithm = 0;
   size_t bytes = 0;
@@ -31,7 +32,8 @@ class Captured : public testing::Test {
     for (cudaGraphExec_t exec : execs_) EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
   }
 
-  // Returns the first usable result of FindEx with `lent` bytes that sums whole numbers exactly.
+  // Returns the first algorithm that FindEx tells for `lent` bytes and that is exact on whole
+  // numbers.
   static Told FindEx(Convolution& convolution, size_t lent) {
     const GuardedMemory workspace(lent);
     const Answer answer =
@@ -43,10 +45,10 @@ class Captured : public testing::Test {
     return {};
   }
 
-  // Records `calls` on stream_, and checks that they did nothing else. `convolutions` gets how many
-  // convolutions there were.
+  // Captures `calls` on stream_ and checks that they only enqueue work. `convolutions` gets the
+  // number of convolutions.
   cudaGraphExec_t Record(const std::function<void()>& calls, long* convolutions = nullptr) {
-    // It must not wait, make anything on the device, or ask the library (which may measure).
+    // `calls` must not wait, create anything on the device, or make a cuDNN handle.
     const std::vector<const char*> forbidden = {"alloc", "pool",        "stream",
                                                 "event", "synchronize", "handle"};
     for (const char* site : forbidden) hostgpuInjectFault(site, 0);
@@ -73,7 +75,7 @@ class Captured : public testing::Test {
     return convolution.Run(DropIn(), told.algorithm, workspace.data(), told.bytes, scales);
   }
 
-  // Replays `exec`, which holds one call of `convolution`, with new contents each time.
+  // Replays `exec`, a graph of one call of `convolution`, on new contents each time, and compares.
   void ReplaysAreUndivided(cudaGraphExec_t exec, Convolution& convolution,
                            const Scales& scales = {}) {
     std::mt19937 random(31);
@@ -90,7 +92,8 @@ class Captured : public testing::Test {
     }
   }
 
-  // Asks, runs `before` times outside a capture, captures one call, and replays it.
+  // Asks for an algorithm, runs it `before` times outside a capture, captures one call, and replays
+  // it. `outside` and `inside` get the convolutions of a call outside and in the capture.
   void AskRunAndCapture(Operation operation, int before, const Scales& scales, long* outside,
                         long* inside) {
     SCOPED_TRACE(OperationName(operation));
@@ -121,8 +124,7 @@ class Captured : public testing::Test {
 
 const Scales kScales[] = {{1, 0}, {2, 1}};
 
-// --- The store says that pieces are the fastest that fit
-// ------------------------------------------
+// --- The store says that pieces are the fastest that fit -----------------------------------------
 class Planned : public Captured {
  protected:
   static void SetUpTestSuite() { PrimeLayer(); }
@@ -155,8 +157,8 @@ TEST_F(Planned, CallsOnSeveralStreamsOfOneCaptureReplayTogether) {
   const cudaGraphExec_t exec = Record([&] {
     EXPECT_EQ(cudaEventRecord(fork, stream_), cudaSuccess);
     EXPECT_EQ(cudaStreamWaitEvent(other_, fork, 0), cudaSuccess);
-    EXPECT_EQ(Run(gradient, told, second), CUDNN_STATUS_SUCCESS);  // only the fork brings it into
-                                                                   // the capture
+    // other_ is in the capture only because of the fork.
+    EXPECT_EQ(Run(gradient, told, second), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(Run(forward, told_forward, first), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(cudaEventRecord(join, other_), cudaSuccess);
     EXPECT_EQ(cudaStreamWaitEvent(stream_, join, 0), cudaSuccess);
@@ -207,7 +209,7 @@ TEST_F(Planned, TwoGraphsReplayAtOnce) {
   }
 }
 
-// A graph keeps its memory for as long as it exists: dropping handles changes nothing.
+// A graph keeps its memory for as long as it exists, also after the handle is destroyed.
 TEST_F(Planned, AReplayOutlivesTheHandle) {
   Convolution convolution(LayerProblem(Operation::kForward));
   convolution.FillIntegers(34);
@@ -230,8 +232,7 @@ TEST_F(Planned, AReplayOutlivesTheHandle) {
   EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
 }
 
-// --- The same plans, never run outside
-// ------------------------------------------------------------
+// --- The same plans, which never ran outside a capture -------------------------------------------
 class NeverRan : public Captured {
  protected:
   static void SetUpTestSuite() { PrimeLayer(); }
@@ -246,11 +247,10 @@ TEST_F(NeverRan, PiecesAreNotCapturedButWhatKeepsThePromiseIs) {
     }
 }
 
-// --- Nothing asked, nothing planned
-// ---------------------------------------------------------------
+// --- Nothing was asked or planned ----------------------------------------------------------------
 class WithoutPlan : public Captured {
  protected:
-  // The first thing ever done with the layer, and with the handle, happens inside the capture.
+  // The first call ever of the layer and of the handle is inside the capture.
   void CaptureFirst() {
     for (const Operation operation : kOperations)
       for (const int algorithm : {0, 1}) {
@@ -300,7 +300,7 @@ TEST_F(WithoutPlan, WhatACaptureLeftUnmeasuredIsMeasuredLater) {
 // --- Measured at the third call ------------------------------------------------------------------
 class AtTheThirdCall : public WithoutPlan {};
 
-// The kernel's third call is inside the capture, so the next call outside one measures.
+// The kernel's third call is in a capture and must not measure, so the next call outside measures.
 TEST_F(AtTheThirdCall, IsPutOffByACaptureToTheNextCallOutside) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
@@ -337,8 +337,7 @@ TEST_F(AtTheThirdCall, IsPutOffByACaptureToTheNextCallOutside) {
 
 TEST_F(WithoutTuning, TheCallersOwnCallIsCaptured) { CaptureFirst(); }
 
-// --- A limit, and nothing measured
-// ----------------------------------------------------------------
+// --- A limit, and nothing was measured -----------------------------------------------------------
 class ReducedPromise : public Captured {};
 
 TEST_F(ReducedPromise, TheLimitHoldsInsideACapture) {
@@ -371,8 +370,7 @@ TEST_F(ReducedPromise, TheLimitHoldsInsideACapture) {
     }
 }
 
-// --- Measuring beside a capture
-// -------------------------------------------------------------------
+// --- Measuring beside a capture ------------------------------------------------------------------
 class Measuring : public Captured {};
 
 TEST_F(Measuring, OnAnotherThreadLeavesTheCaptureValid) {

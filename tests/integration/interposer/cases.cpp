@@ -20,8 +20,9 @@ struct Geometry {
 constexpr auto kPlain = ConvolutionMode::kCrossCorrelation;
 constexpr auto kFlipped = ConvolutionMode::kConvolution;
 
-// The first has images of odd sizes, so that only every fourth (fp32) boundary is aligned; the
-// third is depthwise with a multiplier. Depth counts in 3-D only.
+// The first has images with an odd number of elements, so only every fourth boundary between fp32
+// images is aligned. The third is depthwise with 2 filters for each channel. 2-D cases ignore
+// depth.
 const Geometry kGeometries[] = {
     {7, 3, 4, 1, {3, 5, 5}, {2, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, kPlain},
     {13, 4, 6, 2, {4, 6, 5}, {1, 3, 2}, {0, 1, 0}, {2, 2, 1}, {1, 1, 1}, kFlipped},
@@ -30,9 +31,8 @@ const Geometry kGeometries[] = {
     {6, 6, 4, 2, {4, 9, 8}, {2, 5, 3}, {1, 2, 2}, {2, 2, 1}, {1, 1, 2}, kFlipped},
 };
 
-// The images have an odd number of elements on both sides; on the output's side alone, beside an
-// even number that is no multiple of 4; and a multiple of 4 but not of 8 on both sides (in 3-D of
-// 8, too).
+// Elements of an input image and of an output image: 1. both odd; 2. even but no multiple of 4, and
+// odd; 3. multiples of 4 but not of 8 (in 3-D multiples of 8).
 const Geometry kUnaligned[] = {
     {1, 3, 5, 1, {3, 5, 7}, {1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}, kPlain},
     {1, 2, 1, 1, {3, 5, 5}, {1, 3, 3}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}, kFlipped},
@@ -41,7 +41,8 @@ const Geometry kUnaligned[] = {
 
 const Scales kScales[] = {{1, 0}, {1, 1}, {2, -1}, {0.5, 2}, {-1, 0}};
 
-// No stride is a multiple of another, and there are bytes between any two elements.
+// Returns strides of which none is a multiple of another (except, in 2-D, that of depth), with gaps
+// between any two elements.
 Strides PaddedStrides(int channels, const Spatial& extents, int rank) {
   Strides strides;
   int64_t stride = 2;
@@ -100,7 +101,7 @@ ConvolutionProblem AsRead(const ConvolutionProblem& problem) {
 
 std::vector<Case> CasesOf(Operation operation, Extra extra, bool z_is_y) {
   std::vector<Case> cases;
-  size_t next = 0;  // scales take turns, so that each meets every geometry
+  size_t next = 0;  // shifts the scales, so that each scale is paired with every geometry
   for (const DataType type :
        {DataType::kFloat, DataType::kHalf, DataType::kBfloat16, DataType::kDouble})
     for (const Memory memory : {Memory::kNchw, Memory::kNhwc, Memory::kPadded})

@@ -1,5 +1,5 @@
-// The convolutions that the differential tests run: every type and layout, 2-D and 3-D, with
-// groups, dilation, stride, padding and both modes, at mini-batches that divide unevenly.
+// The convolutions that differential tests run: all types and layouts, 2-D and 3-D, with groups,
+// dilation, stride, padding and both modes. Their mini-batches do not divide evenly.
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@
 namespace ucudnn::test {
 
 struct Case {
-  ConvolutionProblem problem;  // as ucudnn reads it
+  ConvolutionProblem problem;  // as ucudnn reads it from descriptors
   Extra extra = Extra::kNone;
   bool z_is_y = false;
   Scales scales;
 };
 
-// Returns every combination for `operation`; forward with `extra`. The mini-batch of each is large
-// enough for at least two legal pieces.
+// Returns all combinations for `operation`; forward is followed by `extra`. Each mini-batch is
+// large enough for at least two legal pieces.
 std::vector<Case> CasesOf(Operation operation, Extra extra, bool z_is_y);
 
-// Returns convolutions of `operation` whose single images are no multiple of 16 bytes, so that few
-// batch boundaries are legal: every type and layout (odd strides among them), 2-D and 3-D, each
-// with a mini-batch of three legal pieces and a remainder smaller than one.
+// Returns convolutions of `operation` whose images are no multiple of 16 bytes, so that few batch
+// boundaries are legal: all types and layouts (also with odd strides), in 2-D and 3-D. Each
+// mini-batch consists of three smallest legal pieces and a smaller remainder.
 std::vector<Case> UnalignedCasesOf(Operation operation);
 
 std::string Describe(const Case& which);

@@ -159,7 +159,8 @@ void Convolution::Fill(const std::function<double()>& value) {
 }
 
 void Convolution::FillIntegers(std::mt19937& random) {
-  // Partial sums that are rounded to 8 bits are whole numbers below 256.
+  // Partial sums may be rounded to bfloat16, which has 8 significant bits, so they must stay below
+  // 256.
   const int largest = SumsPartials(problem_) ? 1 : 2;
   std::uniform_int_distribution<int> values(-largest, largest);
   Fill([&]() -> double { return values(random); });
@@ -231,7 +232,7 @@ Bytes Convolution::TakeOutput() {
 }
 
 Bytes Convolution::Expected(const Scales& scales) {
-  // Only algorithm 1 serves an identity activation.
+  // cuDNN supports an identity activation only with algorithm 1.
   const int algorithm = extra_ == Extra::kIdentity ? 1 : 0;
   const GuardedMemory workspace(RealNeed(*this, algorithm).value_or(0));
   EXPECT_EQ(Run(Undivided(), algorithm, workspace.data(), workspace.bytes(), scales),
@@ -245,7 +246,7 @@ bool Convolution::OutputEquals(const Bytes& expected, const Bytes& actual) {
   Bytes expected_gaps = expected, actual_gaps = actual;
   bool equal = true;
   result.ForEach([&](size_t element) {
-    // Values are compared, not bits, since a sum of parts may be the other zero.
+    // Values are compared, not bits, because a sum of parts may be -0 in place of +0.
     equal &= result.Get(expected, element) == result.Get(actual, element);
     std::memset(&expected_gaps[element * bytes], 0, bytes);
     std::memset(&actual_gaps[element * bytes], 0, bytes);

@@ -1,5 +1,5 @@
-// One convolution of a test: handle, descriptors and operands in guarded device memory.
-// ConvolutionCall has the same x, w and y.
+// One convolution of a test, with a handle, descriptors, and operands in guarded device memory. x,
+// w and y mean the same as in ConvolutionCall.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,14 +21,14 @@
 
 namespace ucudnn::test {
 
-enum class Extra { kNone, kRelu, kIdentity };  // what follows a forward convolution
+enum class Extra { kNone, kRelu, kIdentity };  // the activation after a forward convolution
 
 struct Scales {
-  double alpha = 1, beta = 0;  // beta is alpha2 where a bias is added
+  double alpha = 1, beta = 0;  // beta is alpha2 of cudnnConvolutionBiasActivationForward
 };
 
-// A tensor's elements in device memory, and what the host put there. The bytes between elements
-// belong to the content, since nothing may write them.
+// A tensor in device memory, and the `content` that the host uploaded. `content` includes the gaps
+// between elements, which no call may write.
 struct Operand {
   Operand(DataType type, int images, int channels, const Spatial& extents, const Strides& strides,
           const Placement& placement);
@@ -47,12 +47,12 @@ struct Operand {
   GuardedMemory memory;
 };
 
-// The places of the operands.
+// Where each operand lies relative to the pages that fault.
 struct Placements {
   Placement x, w, y, z, bias;
 };
 
-// A program's own stream, which ends with its variable.
+// Owns a stream.
 class OwnStream {
  public:
   explicit OwnStream(unsigned flags = cudaStreamNonBlocking) {
@@ -66,7 +66,7 @@ class OwnStream {
   cudaStream_t stream_ = nullptr;
 };
 
-// A handle of the drop-in, which ends with its variable.
+// Owns a handle of the drop-in.
 class OwnHandle {
  public:
   OwnHandle() { EXPECT_EQ(cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS); }
@@ -80,7 +80,7 @@ class OwnHandle {
 
 class Convolution {
  public:
-  // Makes the n images of `problem`, with any alignment.
+  // Makes operands for `problem`, whose alignment is ignored; `placements` decide it.
   Convolution(const ConvolutionProblem& problem, Extra extra = Extra::kNone, bool z_is_y = false,
               const Placements& placements = {});
   ~Convolution();
@@ -91,7 +91,7 @@ class Convolution {
   const ConvolutionProblem& problem() const { return problem_; }
   const cudnn::Descriptors& descriptors() const { return descriptors_.get(); }
   cudnnHandle_t handle() const { return handle_; }
-  // Uses `handle` in place of its own from now on. The caller keeps owning it.
+  // Later calls use `handle`, which the caller owns, in place of this object's own handle.
   void UseHandle(cudnnHandle_t handle) { handle_ = handle; }
   Extra extra() const { return extra_; }
 
@@ -101,26 +101,26 @@ class Convolution {
   void FillIntegers(unsigned seed);
   // Fills all operands with integers drawn from `seed`, and returns Expected().
   Bytes FillAndExpect(unsigned seed, const Scales& scales = {});
-  // Sets all bits of the output, which make NaN wherever it is read.
+  // Sets all bits of the output. Every element is then NaN, so a call that reads it gives NaN.
   void SpoilOutput();
 
   cudnnStatus_t Run(const cudnn::Functions& library, int algorithm, void* workspace,
                     size_t workspace_bytes, const Scales& scales = {});
-  // Runs on another handle.
+  // Runs on `handle` in place of this object's own handle.
   cudnnStatus_t RunOn(cudnnHandle_t handle, const cudnn::Functions& library, int algorithm,
                       void* workspace, size_t workspace_bytes, const Scales& scales = {});
 
-  // Returns what the undivided zero-workspace algorithm leaves in the output, and restores the
-  // output.
+  // Returns the output of the real library's algorithm 0 (1 with an identity activation), and
+  // restores the output's content.
   Bytes Expected(const Scales& scales = {});
   Operand& output();
-  // Waits, returns the output, and restores its content.
+  // Waits for the device, returns the output, and restores its content.
   Bytes TakeOutput();
-  // Compares the output with Expected() element by element, and gaps byte by byte.
+  // Compares two outputs element by element, and their gaps byte by byte.
   bool OutputEquals(const Bytes& expected, const Bytes& actual);
   bool NothingElseWasWritten();
-  // Takes the output. Expects that it equals `expected`, and that nothing else was written, nor
-  // anything around `workspace`.
+  // Takes the output. Expects that it equals `expected`, that the other operands are unchanged, and
+  // that the guards of `workspace` are intact.
   void ExpectOutput(const Bytes& expected, const GuardedMemory* workspace = nullptr);
 
   Operand x, w, y, z, bias;
@@ -138,12 +138,12 @@ class Convolution {
   cudnnActivationDescriptor_t activation_ = nullptr;
 };
 
-// Returns a pack of the operands and `workspace` for the drop-in's plans, or none if it cannot be
-// made.
+// Returns a variant pack of the operands and `workspace` for plans of the drop-in, or none if it
+// cannot be made.
 std::optional<cudnn::BackendDescriptor> PackOf(const Convolution& convolution, void* workspace);
 
-// Return the bytes that the stand-in needs for `algorithm`, and those that the drop-in tells; none
-// where the library refuses the problem.
+// RealNeed returns the workspace of `algorithm` that the stand-in tells, and ReportedNeed the one
+// that the drop-in tells. Both return none if the library refuses the problem.
 std::optional<size_t> RealNeed(const Convolution& convolution, int algorithm);
 std::optional<size_t> ReportedNeed(const Convolution& convolution, int algorithm);
 

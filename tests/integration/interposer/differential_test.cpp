@@ -1,6 +1,6 @@
-// Compares what a program gets from divided convolutions with what the undivided ones give it:
-// equal bits on whole numbers, a derived tolerance on real ones, and nothing written but the
-// output.
+// Compares divided convolutions with undivided ones: results on whole numbers must be equal,
+// results on real numbers must agree within a derived tolerance, and only the output may be
+// written.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,11 +16,11 @@
 namespace ucudnn::test {
 namespace {
 
-// A program calls an algorithm with the workspace that `lends` needs, and with room for the sum of
-// partials where they are summed.
+// A way to call: algorithm `algorithm`, with the workspace that algorithm `lends` needs, plus room
+// for a sum of partial gradients.
 struct Way {
   int algorithm;
-  int lends;  // workspace enough for this algorithm
+  int lends;
 };
 
 template <Operation operation>
@@ -29,7 +29,7 @@ class Differential : public testing::Test {
   static void SetUpTestSuite() {
     cases_ = CasesOf(operation, Extra::kNone, false);
     if (operation == Operation::kForward) {
-      // Kernels with a bias are planned from the measurements of the convolution alone.
+      // Kernels with a bias and activation use the measurements of the plain convolution.
       for (const auto& [extra, z_is_y] :
            {std::pair{Extra::kRelu, false}, {Extra::kRelu, true}, {Extra::kIdentity, false}}) {
         const std::vector<Case> more = CasesOf(operation, extra, z_is_y);
@@ -52,7 +52,8 @@ class Differential : public testing::Test {
     return {{0, 0}, {0, 1}, {1, 1}};
   }
 
-  // Runs `which` in all ways, and compares each with `check(expected, actual)`.
+  // Runs `which` in each of its Ways, and calls check(expected, actual) on the results. With
+  // `spoil`, the output is spoilt before each run.
   template <typename Check>
   static void RunAllWays(const Case& which, Convolution& convolution, bool spoil,
                          const Check& check) {
@@ -76,7 +77,7 @@ class Differential : public testing::Test {
     }
   }
 
-  // Spoils the output before each run if `spoil` is set, and runs only what must not read it then.
+  // With `spoil`, the output is spoilt before each run, and cases that read it are left out.
   static void WholeNumbersGiveEqualBits(bool spoil = false) {
     std::mt19937 random(20180910);
     for (const Case& each : cases_) {
@@ -100,12 +101,12 @@ class Differential : public testing::Test {
       if (each.extra != Extra::kNone) continue;
       SCOPED_TRACE(Describe(each));
       Convolution convolution(each.problem, each.extra, each.z_is_y);
-      // The magnitudes come first: they bound what reordering the same sums can change.
+      // A first run on magnitudes alone gives `bound`, the sums of magnitudes for LargestExcess.
       convolution.Fill([&] { return std::abs(values(random)); });
       const Bytes bound =
           convolution.Expected({std::abs(each.scales.alpha), std::abs(each.scales.beta)});
       for (Operand* operand : {&convolution.x, &convolution.w, &convolution.y}) {
-        // Then they get signs.
+        // The compared runs use the same magnitudes with random signs.
         operand->ForEach([&](size_t element) {
           if (random() % 2 == 0) Negate(*operand, element);
         });
@@ -139,14 +140,14 @@ class Differential : public testing::Test {
  private:
   static void Negate(Operand& operand, size_t element) {
     const size_t bytes = ElementBytes(operand.type);
-    operand.content[(element + 1) * bytes - 1] ^= 0x80;  // little-endian sign bit
+    operand.content[(element + 1) * bytes - 1] ^= 0x80;  // the sign bit, in the last byte
   }
 
-  // Both sides sum the same L products in fp32 (fp64), in some order, so they differ by at most 2
-  // (L + 2) u times the sum of magnitudes (Higham, section 3.1; 2 more for alpha and beta), and by
-  // one rounding each to the element's own type. Partials that are summed apart
-  // (convolution/partial_sums.h) are each rounded once more, together by at most a rounding of the
-  // sum of magnitudes.
+  // Returns by how much the largest difference exceeds its tolerance. Both sides sum the same L
+  // products in fp32 (or fp64), in different orders. Their difference is at most 2 (L + 2) u times
+  // the sum of magnitudes (Higham, section 3.1); L + 4 allows for alpha and beta. Each side is then
+  // rounded once to the element's type. Partial gradients (convolution/partial_sums.h) are rounded
+  // once more, all together by at most one rounding of the sum of magnitudes.
   static double LargestExcess(Convolution& convolution, const Bytes& bound, const Bytes& expected,
                               const Bytes& actual) {
     const ConvolutionProblem& problem = convolution.problem();

@@ -1,5 +1,5 @@
-// Disks fill up, and file systems have no locks, under a program that runs convolutions: its
-// results stay right, it keeps running, and what was on the disk stays as it was.
+// Tests a program that runs convolutions while the disk is full, or on a file system without locks:
+// its results stay right, it keeps running, and the store keeps its rows.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -37,7 +37,7 @@ int Fcntl(int file, int command, void* argument) {
 }
 }  // namespace
 
-// These replace fcntl for this program and libucudnn.so.
+// These functions replace fcntl in this program and in libucudnn.so.
 #define FCNTL(name)                                                                        \
   extern "C" __attribute__((visibility("default"))) int name(int file, int command, ...) { \
     va_list arguments;                                                                     \
@@ -52,7 +52,7 @@ FCNTL(fcntl64)
 namespace ucudnn::test {
 namespace {
 
-// Meets the layer at `n` images and runs it twice.
+// Makes the layer with `n` images and runs it twice.
 void RunLayer(Operation operation, int n) {
   SCOPED_TRACE(std::string(OperationName(operation)) + " of " + std::to_string(n));
   Convolution convolution(LayerProblem(operation, n));
@@ -123,7 +123,7 @@ TEST_F(FullDisk, TheProgramGoesOnAndWhatWasWrittenStays) {
   }
   EXPECT_EQ(StoredRows(), rows);
   EXPECT_EQ(FilesLike(".db").size(), 1u) << "a full disk was taken for damage";
-  // Now there is room again: the report holds everything, and what comes is stored.
+  // The disk has room again: the report has all kernels, and new measurements are stored.
   RunLayer(Operation::kForward, n);
   EXPECT_EQ(ReadReport()["kernels"].size(), 3u * (n - 2) + 1);
   EXPECT_GT(StoredRows(), rows);

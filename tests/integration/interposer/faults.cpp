@@ -32,7 +32,8 @@ void FindLibraryText() {
       nullptr);
 }
 
-// Sanitizer builds do not use this.
+// Returns whether the allocation by `caller` is the one that FailAllocation makes fail. Builds with
+// a sanitizer do not use this function.
 [[maybe_unused]] bool Fails(void* caller) {
   if (!counting) return false;
   const auto address = reinterpret_cast<uintptr_t>(caller);
@@ -41,8 +42,8 @@ void FindLibraryText() {
 
 }  // namespace
 
-// A sanitizer has its own malloc, or makes libucudnn share libstdc++, which then is the one that
-// calls malloc.
+// In builds with a sanitizer, malloc is the sanitizer's, or libstdc++ calls malloc outside
+// libucudnn's text, so allocations cannot be made to fail.
 #if !defined(SANITIZED)
 #define INTERPOSES_MALLOC 1
 extern "C" {

@@ -1,6 +1,6 @@
-// Makes occurrences of a fault fail: of the stand-in's sites, and of allocations of host memory
-// inside libucudnn.so. The program that links this has its own malloc and realloc; allocations of
-// other code succeed.
+// Makes chosen calls fail: calls at the stand-in's sites (hostgpuInjectFault), or allocations of
+// host memory inside libucudnn.so. A program that links this file has its own malloc and realloc;
+// allocations of other code succeed.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace ucudnn::test {
 
-// Returns false if a sanitizer keeps malloc for itself.
+// Returns false in builds with a sanitizer, where malloc cannot be replaced.
 bool AllocationsCanFail();
 
-// Makes the k-th allocation from now on fail, in whichever thread; 0 makes none fail.
+// Makes the k-th allocation from now on fail, counted over all threads; 0 makes none fail.
 void FailAllocation(long kth);
-// Ends what FailAllocation began. Returns the number of allocations since then.
+// Ends the counting that FailAllocation began. Returns the number of allocations since then.
 long AllocationsSince();
 
 // Returns whether INTERPOSER_TEST_FAULTS is "every", as tools/check --full sets it.
@@ -21,8 +21,8 @@ bool EveryFault();
 
 constexpr std::string_view kHostMemory = "host memory";
 
-// Makes the k-th occurrence at a site fail, counted over all that happens between Arm and Disarm.
-// The site kHostMemory is that of allocations.
+// Makes the k-th occurrence at a site fail. Only occurrences between Arm and Disarm count; there
+// may be several such intervals. Occurrences at the site kHostMemory are allocations.
 class Fault {
  public:
   Fault(std::string_view site, long kth) : site_(site), left_(kth), kth_(kth) {}
@@ -30,7 +30,7 @@ class Fault {
   void Arm() const;
   void Disarm();
   bool occurred() const { return left_ <= 0; }
-  // Returns whether nothing of the kind came after the failed one.
+  // Returns whether the occurrence that failed was the last one before Disarm.
   bool last_failed() const { return last_failed_; }
   bool IsConvolution() const { return site_ == "convolution"; }
   std::string Name() const { return site_ + " " + std::to_string(kth_); }

@@ -1,6 +1,6 @@
-// A step meets a fault: at every device resource, query and convolution, while measuring and while
-// pieces run, and at allocations of host memory inside libucudnn. The result stays right, or the
-// caller gets the real error; nothing is left on the device.
+// Tests steps in which one occurrence of a fault fails: a device resource, query or convolution,
+// while measuring and while pieces run, or an allocation of host memory inside libucudnn. The
+// result stays right, or the caller gets the real error; no device memory stays allocated.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kImages = 4;
 
-// Returns a kernel that equals no earlier one, so nothing is known of it yet.
+// Returns a kernel that differs from all earlier ones, so it was not measured yet.
 ConvolutionProblem FreshProblem(Operation operation, DataType type = DataType::kFloat) {
   static int next = 0;
   const Spatial image = {1, 4 + next / 40, 4 + 4 * (next % 40)};
@@ -34,14 +34,15 @@ ConvolutionProblem FreshProblem(Operation operation, DataType type = DataType::k
 
 class Faults : public testing::Test {
  protected:
-  // The first call of the process finds the driver, the platform and the store.
+  // The process's first call opens the driver, the platform and the store.
   static void SetUpTestSuite() {
     Convolution convolution(FreshProblem(Operation::kForward));
     convolution.Run(DropIn(), 0, nullptr, 0);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
 
-  // Asks and runs with the k-th occurrence at `site` failing. Returns false if there were fewer.
+  // Asks about and runs a new kernel while the k-th occurrence at `site` fails. Returns false if
+  // there were fewer occurrences.
   static bool StepWithFault(Operation operation, const char* site, long kth) {
     SCOPED_TRACE(std::string(OperationName(operation)) + " " + site + " " + std::to_string(kth));
     const NothingStays nothing_stays;
@@ -62,7 +63,7 @@ class Faults : public testing::Test {
     const long counted = hostgpuFaultCount(site);
     hostgpuInjectFault(site, 0);
     if (status != CUDNN_STATUS_SUCCESS) {
-      // A call may fail only if the caller's own call was the one with the fault.
+      // A call may fail only if the fault hit the caller's own convolution.
       EXPECT_STREQ(site, "convolution");
       EXPECT_EQ(kth, asked + 1);
       EXPECT_EQ(counted, kth);
@@ -82,7 +83,7 @@ class WhileMeasuring : public Faults {};
 TEST_F(WhileMeasuring, EveryResourceQueryAndCallMayFail) {
   for (const char* site : {"alloc", "stream", "event", "handle", "query", "convolution"})
     for (const Operation operation : kOperations) {
-      // Repeated runs are alike, so after the first ones only some are made to fail.
+      // Later occurrences repeat the first ones, so only some of them are made to fail.
       for (long kth = 1; StepWithFault(operation, site, kth) && !HasFailure();) {
         kth += (kth < 12 ? 1 : kth < 100 ? 17 : 151) * (TotalWorkspace() ? 4 : 1);
       }
@@ -92,7 +93,7 @@ TEST_F(WhileMeasuring, EveryResourceQueryAndCallMayFail) {
   EXPECT_FALSE(report["fallbacks"].empty());
   const std::vector<std::string> lines = LogLines();
   EXPECT_FALSE(lines.empty());
-  // Each cause gives one line; the cause is what follows the kernel in a line.
+  // Each cause is logged once. The text from the layout ("nchw") on has the cause.
   std::set<std::string> causes;
   for (const std::string& line : lines) {
     EXPECT_TRUE(causes.insert(line.substr(line.rfind("nchw"))).second) << line;
@@ -121,14 +122,14 @@ TEST_F(WhilePiecesRun, EveryPieceMayFail) {
     const cudnnStatus_t status = convolution.Run(DropIn(), 0, nullptr, 0, scales);
     hostgpuInjectFault("convolution", 0);
     if (scales.beta != 0 && kth > 1) {
-      // A second run would add twice.
+      // Running again would add the first pieces twice, so the error is returned.
       EXPECT_EQ(status, CUDNN_STATUS_EXECUTION_FAILED);
       convolution.TakeOutput();
     } else {
       EXPECT_EQ(status, CUDNN_STATUS_SUCCESS);
       EXPECT_TRUE(convolution.OutputEquals(expected, convolution.TakeOutput()));
     }
-    // From now on it runs in one piece, and its result is right.
+    // From now on the kernel runs undivided.
     EXPECT_EQ(convolution.Run(DropIn(), 0, nullptr, 0, scales), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(ConvolutionsRun(), 1);
     convolution.ExpectOutput(expected);
@@ -136,7 +137,8 @@ TEST_F(WhilePiecesRun, EveryPieceMayFail) {
   EXPECT_EQ(LogLines().size(), 1u);
 }
 
-// The output does not change until partials are summed, so the result is right whatever fails.
+// The output does not change before the partial gradients are summed into it, so the call can run
+// again whatever fails.
 TEST_F(WhilePiecesRun, EveryPartialAndEverySumMayFail) {
   struct Trial {
     ConvolutionProblem problem;
@@ -149,7 +151,7 @@ TEST_F(WhilePiecesRun, EveryPartialAndEverySumMayFail) {
   for (const DataType type : {DataType::kHalf, DataType::kBfloat16})
     for (const double beta : {0.0, 1.0})
       for (const char* site : {"convolution", "sum"})
-        // The last sum is the one into the output.
+        // There is one sum for each partial, and one more into the output.
         for (long kth = 1; kth <= kImages + (*site == 's' ? 1 : 0); ++kth) {
           trials.push_back({FreshProblem(Operation::kBackwardFilter, type), site, kth, {1, beta}});
           store.Add(trials.back().problem, {1, kImages}, DividedInto(1, kImages));
@@ -179,7 +181,8 @@ class HostMemory : public Faults {};
 
 TEST_F(HostMemory, EveryAllocationOfUcudnnMayFail) {
   if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-  // One budget for all kernels changes little here.
+  // Under one budget for all kernels, only every fourth allocation is tried, since a budget changes
+  // little here.
   const int step = TotalWorkspace() ? 4 : 1, last = 400 / step;
   std::vector<ConvolutionProblem> problems;
   PrimedStore store;
@@ -208,11 +211,11 @@ TEST_F(HostMemory, EveryAllocationOfUcudnnMayFail) {
   EXPECT_GT(divided, 0);
 }
 
-// A program's first handle is made while memory is short, under one budget for all kernels.
+// Tests that a program makes its first handle while allocations fail, under one budget.
 class NewHandles : public Faults {
  protected:
   static void SetUpTestSuite() {
-    // Makes the process's interposer and no handle, so that no device has a budget yet.
+    // These calls make the process's interposer but no handle, so no device has a budget yet.
     cudnnTensorDescriptor_t descriptor = nullptr;
     EXPECT_EQ(DropIn().cudnnCreateTensorDescriptor(&descriptor), CUDNN_STATUS_SUCCESS);
     EXPECT_EQ(DropIn().cudnnDestroyTensorDescriptor(descriptor), CUDNN_STATUS_SUCCESS);
@@ -232,7 +235,7 @@ TEST_F(NewHandles, EveryAllocationMayFail) {
     EXPECT_EQ(DropIn().cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
   }
   EXPECT_GT(kth, 5);
-  // The handles that follow have the budget.
+  // Later handles use the budget.
   Convolution convolution(FreshProblem(Operation::kForward));
   const Bytes expected = convolution.FillAndExpect(19);
   for (int call = 0; call < 3; ++call) {

@@ -1,10 +1,10 @@
-// Every fault occurs in every way in which a plan is made: compared with the undivided engine for
-// the first time, measured at the third call, promised from heuristics and improved later, found by
-// policy auto, checked at every call, under a strict limit, without a report. Each call runs while
-// another thread captures. The result stays right, or the caller gets the real error of its own
-// call; nothing is left on the device, and what a fault prevented succeeds later.
-// INTERPOSER_TEST_FAULTS=every makes each occurrence fail, as tools/check --full does; otherwise
-// the first at each site fails and every fourth of the others on average, drawn with a fixed seed.
+// Tests faults in all ways in which a plan is made: compared with the undivided engine for the
+// first time, measured at the third call, promised from heuristics and improved later, found by
+// policy auto, checked at every call, under a strict limit, and without a report. Each call runs
+// while another thread captures. The result stays right, or the caller gets the real error of its
+// own call; no device memory stays allocated, and what a fault prevented succeeds later. With
+// INTERPOSER_TEST_FAULTS=every (tools/check --full) each occurrence is made to fail. Otherwise the
+// first one at each site and, on average, every fourth of the others are, drawn with a fixed seed.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -36,24 +36,25 @@ namespace ucudnn::test {
 namespace {
 
 constexpr int kImages = 4;
-// Algorithm 1 of LayerProblem needs about 7 KB an image.
+// Algorithm 1 of LayerProblem needs about 7 KB for each image, so two images fit and kImages do
+// not.
 constexpr size_t kLimit = 16384;
 constexpr char kLimitText[] = "16KiB";
 constexpr const char* kResources[] = {"alloc",       "pool",   "stream", "event",
                                       "synchronize", "handle", "query"};
 const Scales kScales[] = {{1, 0}, {2, 1}};
 
-// The way in which a program comes to its calls.
+// What a program asks and calls.
 struct Program {
-  std::optional<Question> question;  // none: algorithm 1, with what it needs
-  int calls = 1;                     // how many calls may meet the fault
-  bool may_be_refused = false;       // by a strict limit
+  std::optional<Question> question;  // if none, it calls algorithm 1 with the real need
+  int calls = 1;                     // the number of calls while the fault is armed
+  bool may_be_refused = false;       // whether a strict limit may refuse its calls
 };
 
 class Flow : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    // The first call of the process finds the driver, the platform and the store.
+    // The process's first call opens the driver, the platform and the store.
     Convolution convolution(FreshLayer(Operation::kForward, kImages));
     convolution.Run(DropIn(), 0, nullptr, 0);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -62,8 +63,8 @@ class Flow : public testing::Test {
     }
   }
 
-  // Meets `problem` on a handle of its own, with `fault`, and calls four more times without it.
-  // Returns the number of convolutions of the last call.
+  // Asks about `problem` and calls it while `fault` is armed, then four more times without the
+  // fault. Returns the number of convolutions of the last call.
   static long Meet(const Program& program, const ConvolutionProblem& problem, Fault& fault,
                    const Scales& scales = {}) {
     const NothingStays nothing_stays;
@@ -89,7 +90,7 @@ class Flow : public testing::Test {
         algorithm = 0;
         bytes = 0;
       }
-      // If the library cannot be asked in time, it answers itself.
+      // If the fault kept ucudnn from answering, the real library's answer may exceed the limit.
       EXPECT_TRUE(bytes <= kLimit || fault.occurred()) << bytes;
     }
     std::optional<GuardedMemory> workspace(std::in_place, bytes);
@@ -108,7 +109,7 @@ class Flow : public testing::Test {
       } else if (status == CUDNN_STATUS_NOT_SUPPORTED && program.may_be_refused) {
         EXPECT_EQ(convolution.output().content, convolution.TakeOutput()) << "was refused";
       } else {
-        // A call may fail only if the caller's own call was the one with the fault.
+        // A call may fail only if the fault hit the caller's own convolution.
         EXPECT_EQ(status, CUDNN_STATUS_EXECUTION_FAILED);
         EXPECT_TRUE(fault.IsConvolution() && fault.last_failed());
         convolution.TakeOutput();
@@ -130,8 +131,9 @@ class Flow : public testing::Test {
     return convolutions;
   }
 
-  // Meets a problem with the k-th occurrence at `site` failing, for every one, or one of `stride`,
-  // or those drawn. `check` gets each k and the result of Meet.
+  // Calls Meet with problem() while the k-th occurrence at `site` fails, for k = 1 and further k at
+  // distances of `stride` times FaultsBetween(), until there are no more. check(k, result of Meet)
+  // is called for each.
   static void FailEvery(std::string_view site, const Program& program,
                         const std::function<ConvolutionProblem()>& problem,
                         const Scales& scales = {},
@@ -148,12 +150,12 @@ class Flow : public testing::Test {
     }
   }
 
-  // Expects that more than `faults` faults were met, or than their share if not every one is tried.
+  // Expects that more than `faults` faults occurred, or than ShareOf(faults) if not all are tried.
   static void ExpectMet(long faults) { EXPECT_GT(met_, ShareOf(faults)); }
   static long ShareOf(long faults) { return faults / MeanStep(); }
 
-  // Expects that a later call was in pieces. Under one budget for all kernels, the library
-  // allocates again what the device had no memory for only after something else was given back.
+  // Expects `expected` convolutions in a later call. Under one budget, 1 is right, too: after an
+  // allocation failed, ucudnn tries again only when other memory was given back.
   static testing::AssertionResult Divided(long convolutions, long expected) {
     if (convolutions == expected || (TotalWorkspace() && convolutions == 1)) {
       return testing::AssertionSuccess();
@@ -179,16 +181,16 @@ class Flow : public testing::Test {
     EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   }
 
-  // Returns the distance from one fault to the next.
+  // Returns a random distance from one tried fault to the next, MeanStep() on average.
   static long FaultsBetween() {
     static std::mt19937 random(17);
     return std::uniform_int_distribution<long>(1, 2 * MeanStep() - 1)(random);
   }
 
-  static long met_;  // faults
+  static long met_;  // the number of faults that occurred
 
  private:
-  // One budget for all kernels changes little here.
+  // Under one budget for all kernels, fewer faults are tried, since a budget changes little here.
   static long MeanStep() { return (EveryFault() ? 1 : 4) * (TotalWorkspace() ? 8 : 1); }
 
   static cudaStream_t stream_, captured_;
@@ -199,7 +201,8 @@ long Flow::met_ = 0;
 // --- A divided plan from a store, not compared yet -----------------------------------------------
 class Verifying : public Flow {
  protected:
-  // Returns a kernel whose pieces of one image are by far the fastest.
+  // Returns a new kernel. The store says that pieces of one image are its fastest, and not
+  // verified.
   static ConvolutionProblem Untrusted(Operation operation) {
     const ConvolutionProblem problem = FreshLayer(operation, kImages);
     PrimedStore store;
@@ -208,7 +211,7 @@ class Verifying : public Flow {
     return problem;
   }
   static constexpr Program kProgram = {Question::kFindEx};
-  // The comparison runs the undivided engine and every piece once.
+  // The number of convolutions of the comparison: the undivided engine and each piece run once.
   static constexpr long kCompared = 1 + kImages;
 };
 
@@ -222,7 +225,7 @@ TEST_F(Verifying, EveryFaultCostsTheComparisonAndNotTheCall) {
         });
       }
       FailEvery("convolution", kProgram, problem, scales, [](long kth, long convolutions) {
-        // After the comparison, a piece of the call itself fails.
+        // These are the pieces of the call itself; if one fails, the kernel does not divide again.
         const bool piece = kth > kCompared && kth <= kCompared + kImages;
         EXPECT_EQ(convolutions, piece ? 1 : kImages);
       });
@@ -232,7 +235,7 @@ TEST_F(Verifying, EveryFaultCostsTheComparisonAndNotTheCall) {
 
 TEST_F(Verifying, EveryAllocationMayFail) {
   if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-  // The store is read once; without what it knows there is nothing to compare.
+  // The store is read once. If that fails, the kernel runs undivided, and there is no comparison.
   long compared = 0;
   FailEvery(
       kHostMemory, kProgram, [] { return Untrusted(Operation::kForward); }, {},
@@ -260,8 +263,8 @@ class Checked : public Flow {
     store.Write();
     Flow::SetUpTestSuite();
   }
-  // A kernel whose piece failed never divides again, so every failing piece has a problem of its
-  // own.
+  // Returns a kernel that no test has used: a kernel never divides again after one of its pieces
+  // failed.
   static ConvolutionProblem Spare(Operation operation) {
     std::vector<ConvolutionProblem>& left = spare_[operation];
     EXPECT_GT(left.size(), 1u);
@@ -300,7 +303,7 @@ TEST_F(Checked, EveryAllocationMayFail) {
   ExpectMet(100);
 }
 
-// --- Measured: the sites are many and alike, so one fault at each of the resources ---------------
+// --- Measured ------------------------------------------------------------------------------------
 class Measured : public Flow {
  protected:
   static void FailEveryResource(const Program& program) {
@@ -318,13 +321,13 @@ class Measured : public Flow {
   }
   static void FailEveryAllocation(const Program& program) {
     if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-    // Two images have fewer sizes to measure, and still pieces.
+    // Two images can be divided and have few sizes to measure.
     FailEvery(kHostMemory, program, [] { return FreshLayer(Operation::kForward, 2); });
     ExpectMet(100);
   }
 };
 
-// Nobody asks, so the kernel is measured at the third call.
+// The program asks nothing, so the kernel is measured at the third call.
 class ThirdCall : public Measured {
  protected:
   static constexpr Program kProgram = {std::nullopt, 4};
@@ -333,8 +336,8 @@ TEST_F(ThirdCall, EveryResourceMayFail) { FailEveryResource(kProgram); }
 TEST_F(ThirdCall, EveryConvolutionMayFail) { FailEveryConvolution(kProgram); }
 TEST_F(ThirdCall, EveryAllocationMayFail) { FailEveryAllocation(kProgram); }
 
-// Graph engines are asked for, measured and compared, too. The faults that they share with legacy
-// ones occur in the other suites, which do without graph engines.
+// Graph engines are listed, measured and compared, too. Other suites, which have no graph engines,
+// test the faults that both kinds of engines share.
 class BothEngines : public Measured {
  protected:
   static constexpr Program kProgram = {Question::kFindEx, 2};
@@ -351,7 +354,8 @@ TEST_F(BothEngines, AllocationsMayFail) {
   ExpectMet(50);
 }
 
-// The answer comes from heuristics and fits the limit; it is improved at the third call.
+// The answer comes from heuristics and fits the limit. The third call measures, and may improve the
+// plan.
 class Improved : public Measured {
  protected:
   static constexpr Program kProgram = {Question::kGet, 4};
@@ -375,7 +379,7 @@ TEST_F(Strict, EveryResourceMayFail) { FailEveryResource(kProgram); }
 TEST_F(Strict, EveryConvolutionMayFail) { FailEveryConvolution(kProgram); }
 
 // --- One budget that is learned and divided -----------------------------------------------------
-// A device's network is learned once in a process, so every fault has a process of its own.
+// A process learns a device's network only once, so every fault has a process of its own.
 class Learning : public Flow {
  protected:
   static constexpr char kSite[] = "LEARNING_SITE", kOccurrence[] = "LEARNING_OCCURRENCE";
@@ -392,7 +396,7 @@ class Learning : public Flow {
     Flow::SetUpTestSuite();
   }
 
-  // Returns a step's kernels; the store has what is known of them.
+  // Returns a step's kernels, of which the store has measurements.
   static std::vector<ConvolutionProblem> Step() {
     std::vector<ConvolutionProblem> step;
     for (const Operation operation : kOperations) {
@@ -465,7 +469,7 @@ TEST_F(NoReport, CostsOneWarning) {
     Meet({Question::kFindEx}, FreshLayer(operation, kImages), none);
   }
   std::vector<std::string> lines = LogLines();
-  // Engines may need more than the budget, which all suites have.
+  // All suites may run with a budget. Warnings of engines that exceed it do not count.
   std::erase_if(lines, [](const std::string& line) {
     return line.find("the total workspace") != std::string::npos;
   });

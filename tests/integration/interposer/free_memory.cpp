@@ -9,7 +9,8 @@
 namespace ucudnn::test {
 namespace {
 
-// The stand-in rounds the library's segments, which are few, by at most this in all.
+// The stand-in rounds allocations up, which adds at most this many bytes for the few segments of
+// ucudnn's workspace.
 constexpr size_t kRounding = 8192;
 
 }  // namespace

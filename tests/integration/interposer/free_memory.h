@@ -1,19 +1,19 @@
-// Observes the device memory that a step of a test leaves behind.
+// Checks that a step of a test leaves no device memory allocated.
 #pragma once
 
 #include <cstddef>
 
 namespace ucudnn::test {
 
-// Returns the free memory of the current device.
+// Returns the free memory of the current device in bytes.
 size_t FreeMemory();
 
-// Expects that nothing is left of what was taken since `before` bytes were free. Under one budget
-// for all kernels, ucudnn's own workspace may be left as long as there is a handle.
+// Expects that as much memory is free as `before`, in bytes. Under one budget for all kernels,
+// ucudnn's own workspace may stay allocated while there is a handle.
 void ExpectNothingStays(size_t before);
 
-// Expects in its destructor that nothing is left, not even ucudnn's workspace. REQUIRES: all
-// handles made after its construction are destroyed.
+// Expects in its destructor that as much memory is free as in its constructor, so that not even
+// ucudnn's workspace stays allocated. REQUIRES: handles made in between are destroyed before.
 class NothingStays {
  public:
   NothingStays();

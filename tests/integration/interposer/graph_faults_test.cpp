@@ -1,6 +1,6 @@
-// A program of the graph API runs while host memory is short inside libucudnn: at every allocation
-// while its plans are made, executed and turned into native CUDA graphs. The result stays right, in
-// the workspace that the plan reports; memory after it faults.
+// Tests programs of the graph API while one allocation inside libucudnn fails: while plans are
+// made, executed and turned into native CUDA graphs. The result stays right in the workspace that
+// the plan reports, behind which memory faults.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -21,23 +21,24 @@ namespace {
 using cudnn::BackendDescriptor;
 
 constexpr int kImages = 4;
-constexpr int kEngine = 1;  // the stand-in's GEMM: whole numbers are exact
-// Pieces fit these limits, but the whole does not. With AVX-512 oneDNN needs less.
+constexpr int kEngine = 1;  // the stand-in's GEMM, which is exact on whole numbers
+// Pieces fit the limit, and the undivided engine does not. oneDNN needs less with AVX-512.
 const bool kNeedsLess = __builtin_cpu_supports("avx512f") != 0;
 const size_t kLimit = kNeedsLess ? 16384 : 65536;
 const char* const kLimitText = kNeedsLess ? "16KiB" : "64KiB";
 
-// Most allocations are alike, so after the first ones only some are made to fail.
+// Returns the next allocation that is made to fail. Later allocations repeat the first ones, so
+// only some of them are.
 long Next(long kth) { return kth + (kth < 40 ? 1 : 7); }
 
-// Returns one image, which runs as tiles within this limit.
+// Image() returns a problem of one image, which runs as tiles within this limit.
 constexpr char kTiledLimitText[] = "192KiB";
 constexpr size_t kTiledLimit = size_t{192} << 10;
 ConvolutionProblem Image() {
   return AsRead(ProblemWith({.n = 1, .c = 16, .k = 16, .x = {1, 64, 64}}));
 }
 
-// One plan of a program, on a handle of its own.
+// A program with one plan and a handle.
 class Program {
  public:
   explicit Program(const ConvolutionProblem& problem = FreshLayer(Operation::kForward, kImages))
@@ -63,7 +64,7 @@ class Program {
     ASSERT_TRUE(pack_);
   }
 
-  // Makes all that an execution takes, in a workspace of at most `limit` bytes.
+  // Makes the plan and the variant pack, with a workspace of at most `limit` bytes.
   void Prepare(size_t limit) {
     MakePlan();
     ReadSize();
@@ -71,7 +72,7 @@ class Program {
     ASSERT_LE(bytes(), limit);
   }
 
-  // Executes on `handle`, which ucudnn may not have met.
+  // Executes the plan on `handle`, which may be unknown to ucudnn.
   cudnnStatus_t Execute(cudnnHandle_t handle) {
     return cudnnBackendExecute(handle, plan_->get(), pack_->get());
   }
@@ -89,7 +90,7 @@ class Program {
     EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
     EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
   }
-  // Checks the result of the last execution or launch.
+  // Waits, and checks the result of the last execution or launch.
   void Check() {
     EXPECT_EQ(cudaStreamSynchronize(stream_.get()), cudaSuccess);
     convolution_.ExpectOutput(expected_, &*workspace_);
@@ -107,7 +108,7 @@ class Program {
 
 class GraphPlans : public testing::Test {
  protected:
-  // The first plan of the process finds the driver, the platform and the store.
+  // The process's first plan opens the driver, the platform and the store.
   static void SetUpTestSuite() {
     Program program;
     program.MakePlan();
@@ -139,7 +140,8 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsMade) {
     }
   }
   EXPECT_GT(kth, 100);
-  EXPECT_GT(limited, 1);  // more than the plan that met no fault
+  // The last plan met no fault and keeps the limit; plans with a fault must sometimes keep it, too.
+  EXPECT_GT(limited, 1);
 }
 
 TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
@@ -148,7 +150,7 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
   long kth = 1;
   for (bool failed = true; failed && !HasFailure(); kth = Next(kth)) {
     SCOPED_TRACE("allocation " + std::to_string(kth));
-    // Nothing is known of a handle that was made without ucudnn.
+    // ucudnn does not know this handle, which the real library made.
     cudnnHandle_t handle = nullptr;
     ASSERT_EQ(Undivided().cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
     FailAllocation(kth);
@@ -161,9 +163,9 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
   EXPECT_GT(kth, 2);
 }
 
-// Returns whether allocation number `kth` was asked for and failed while a native graph of the
-// program's plan was made. If it fails, the graph still computes the right result, and an update
-// that it leaves half done reports no success.
+// Makes a native graph of the program's plan while the k-th allocation fails, calls look(graph),
+// launches and updates the graph, and checks results. An update that is incomplete must not report
+// success. Returns false if there were fewer allocations.
 template <typename Look>
 bool FailsInNativeGraph(Program& program, long kth, const Look& look) {
   cudaGraph_t graph = nullptr;
@@ -193,8 +195,8 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
     program.Prepare(kLimit);
     failed = FailsInNativeGraph(program, kth, [](cudaGraph_t) {});
   }
-  // The pieces exist, and their graphs are allocated. Under a budget nothing is allocated, since a
-  // native graph cannot have ucudnn's workspace.
+  // The graphs of pieces were allocated. Under a budget there are none, since a native graph cannot
+  // use ucudnn's workspace.
   EXPECT_GT(kth, InBudget() ? 1 : 3);
 }
 
@@ -215,7 +217,8 @@ TEST_F(TiledPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
       EXPECT_TRUE(nodes == 1 || nodes >= 4) << "neither the whole nor all tiles: " << nodes;
     });
   }
-  // The last graph met no fault. Under a budget a native graph cannot have ucudnn's workspace.
+  // The last graph, in which no allocation failed, has pieces. Under a budget it has one node,
+  // since a native graph cannot use ucudnn's workspace.
   if (InBudget()) {
     EXPECT_EQ(nodes, 1u);
   } else {
@@ -229,7 +232,7 @@ TEST_F(TiledPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
 
 int main(int argc, char** argv) {
   ucudnn::test::Environment whole, tiled;
-  // With one budget for all kernels, the budget is the limit.
+  // A budget takes the place of the limits.
   if (!ucudnn::test::InBudget()) {
     whole.emplace_back("UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kLimitText);
     tiled.emplace_back("UCUDNN_WORKSPACE_LIMIT", ucudnn::test::kTiledLimitText);

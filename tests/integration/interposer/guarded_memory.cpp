@@ -16,7 +16,7 @@ namespace {
 
 constexpr unsigned char kGuard = 0xC3;
 constexpr size_t kAlignment = 16;
-constexpr size_t kMargin = 2 * kAlignment;  // room to move the data to any offset
+constexpr size_t kMargin = 2 * kAlignment;  // room for a Placement's offset and for alignment
 
 size_t PageBytes() {
   static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -31,10 +31,11 @@ GuardedMemory::GuardedMemory(size_t bytes, const Placement& placement) : bytes_(
   if (bytes == 0) return;
   const size_t page = PageBytes();
   host_bytes_ = RoundUp(bytes + kMargin, page);
-  // The block starts anywhere in a page, so there is one page more.
+  // Two pages are for the guards, and one because the block may start anywhere in a page.
   EXPECT_EQ(cudaMalloc(&block_, host_bytes_ + 3 * page), cudaSuccess);
   if (block_ == nullptr) return;
-  // The stand-in's kernels use the alias, which lies in its pages as the block does in its own.
+  // The stand-in's kernels access device memory through its host alias, so the alias gets the
+  // guards.
   auto* const alias = static_cast<unsigned char*>(hostgpuHostAlias(block_));
   const auto start = reinterpret_cast<uintptr_t>(alias);
   host_ = alias + (RoundUp(start, page) - start) + page;
@@ -50,7 +51,7 @@ GuardedMemory::GuardedMemory(size_t bytes, const Placement& placement) : bytes_(
 
 GuardedMemory::~GuardedMemory() {
   if (block_ == nullptr) return;
-  cudaDeviceSynchronize();  // pending work still meets the faulting pages
+  cudaDeviceSynchronize();  // pending work must end before the guards are removed
   const size_t page = PageBytes();
   mprotect(host_ - page, page, PROT_READ | PROT_WRITE);
   mprotect(host_ + host_bytes_, page, PROT_READ | PROT_WRITE);

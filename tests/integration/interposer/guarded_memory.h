@@ -1,5 +1,5 @@
-// A test's device memory between two pages that fault: an access beyond it ends the process where
-// it happens, and writes into the few bytes that alignment leaves are found afterwards.
+// Device memory between two pages that fault. An access in these pages ends the process at once;
+// writes into the few bytes between the data and a page are found afterwards.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@ namespace ucudnn::test {
 
 using Bytes = std::vector<unsigned char>;
 
-// The faulting page that the memory touches (as closely as its alignment allows), and how many
-// bytes after a multiple of 16 it starts.
+// The faulting page to which the data is as close as its alignment allows, and the distance of the
+// data from a multiple of 16 bytes.
 struct Placement {
   enum class Edge { kEnd, kBegin } edge = Edge::kEnd;
   size_t offset = 0;
@@ -23,19 +23,19 @@ class GuardedMemory {
   GuardedMemory(const GuardedMemory&) = delete;
   GuardedMemory& operator=(const GuardedMemory&) = delete;
 
-  void* data() const;  // null when there are no bytes
+  void* data() const;  // null if bytes() is 0
   size_t bytes() const { return bytes_; }
   void Upload(const Bytes& content);
   Bytes Download() const;
-  // Returns whether nobody wrote between the data and the faulting pages. Waits for the device.
+  // Waits for the device. Returns whether nothing wrote between the data and the faulting pages.
   bool GuardsAreIntact() const;
 
  private:
   const size_t bytes_;
-  void* block_ = nullptr;          // device memory, some of it in the faulting pages
-  unsigned char* host_ = nullptr;  // the first host address between the faulting pages...
-  size_t host_bytes_ = 0;          // ...and how many there are
-  size_t before_ = 0;              // of them before the data
+  void* block_ = nullptr;          // the whole allocation, faulting pages included
+  unsigned char* host_ = nullptr;  // the host address of the memory between the faulting pages
+  size_t host_bytes_ = 0;          // the size of that memory
+  size_t before_ = 0;              // its bytes before the data
   void* data_ = nullptr;
 };
 

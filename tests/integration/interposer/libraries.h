@@ -1,6 +1,6 @@
-// The two libraries that a test compares: the drop-in, as a program linked with cuDNN meets it, and
-// the stand-in behind it, whose convolutions are undivided. Both accept all handles and
-// descriptors.
+// The two libraries that a test compares: DropIn() is the drop-in, with which the program is
+// linked, and Undivided() is the stand-in behind it, which never divides. Both accept each other's
+// handles and descriptors.
 #pragma once
 
 #include "cudnn/functions.h"
@@ -14,7 +14,7 @@ const cudnn::Functions& Undivided();
 // Returns ucudnn's description of the device on which the tests run.
 planning::Platform CurrentPlatform();
 
-// Returns how many convolutions the stand-in was asked for since the last call.
+// Returns how many convolutions the stand-in has run since the last call of this function.
 long ConvolutionsRun();
 
 }  // namespace ucudnn::test

@@ -1,5 +1,5 @@
-// Tests what frameworks are told, and what executing it does, if the user set a limit, wants
-// determinism, has nothing measured, or turned ucudnn off.
+// Tests what frameworks are told and what then runs, if the user sets a limit, asks for
+// determinism, forbids measuring, or turns ucudnn off.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -27,13 +27,14 @@ TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
     SCOPED_TRACE(OperationName(operation));
     Convolution convolution(LayerProblem(operation));
     const size_t need = ReportedNeed(convolution, 1).value();
-    // If no deterministic engine fits undivided, pieces of one keep the promise.
+    // No deterministic engine fits the limit undivided, so pieces of one keep the promise.
     EXPECT_LE(need, kTightBytes);
     RunAndCompare(convolution, 1, need);
     for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
       if (kernel["limit_bytes"] != std::min(need, kTightBytes)) continue;
       for (const std::string& engine : Engines(kernel)) {
-        // In the graph API, too, engine 1 is direct and deterministic, and forward 0 and 2 are.
+        // In both APIs, engine 1 of every operation is direct and deterministic, and so are engines
+        // 0 and 2 of forward.
         const bool forward = operation == Operation::kForward;
         const char number = engine.at(engine.find(':') + 1);
         EXPECT_TRUE(number == '1' || (forward && (number == '0' || number == '2'))) << engine;
@@ -42,8 +43,8 @@ TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
   }
 }
 
-// Its size is asked for like a plain convolution's, and only its one algorithm can keep the
-// promise.
+// The size is asked for as for a plain convolution. Only algorithm 1 supports an identity
+// activation, so only pieces of algorithm 1 can keep what was told.
 TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldForItsAlgorithm) {
   Convolution convolution(LayerProblem(Operation::kForward), Extra::kIdentity);
   const size_t need = ReportedNeed(convolution, 1).value();
@@ -52,7 +53,8 @@ TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldForItsAlgorithm) {
   EXPECT_GE(RunAndCompare(convolution, 1, need), 2);
 }
 
-// The answer is for another math type than was asked about, and the caller passes more workspace.
+// The answer has another math type than the question, and the caller passes more workspace than it
+// was told.
 TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldAlsoWhereMoreIsPassed) {
   ConvolutionProblem problem = LayerProblem(Operation::kForward);
   problem.type = DataType::kHalf;
@@ -88,9 +90,9 @@ TEST_F(UsersLimit, NothingFasterIsPromisedAsDeterministicThanIs) {
   }
 }
 
-// Caffe takes one algorithm per layer, asks separately for its size, cuts one allocation into a
-// slice per handle, and runs both gradients of a layer at once. The filter's gradient adds to what
-// is there.
+// Caffe chooses one algorithm for each layer, asks separately for its size, cuts one allocation
+// into a slice for each handle, and runs both gradients of a layer at once. The filter's gradient
+// has beta = 1.
 TEST_F(UsersLimit, CaffeRunsBothGradientsAtOnceInSlicesOfOneAllocation) {
   Convolution data(LayerProblem(Operation::kBackwardData));
   Convolution filter(LayerProblem(Operation::kBackwardFilter));
@@ -214,7 +216,7 @@ class Unmeasured : public Protocol {};
 TEST_F(Unmeasured, TheLimitHoldsInEveryAnswerAndOtherCallsAreTold) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
-    // This size is none of the primed ones.
+    // The store has no measurements of 3 images.
     Convolution convolution(LayerProblem(operation, 3));
     for (const Question question : {Question::kFind, Question::kGet}) {
       const Answer answer = Ask(DropIn(), question, convolution, kAlgorithms);

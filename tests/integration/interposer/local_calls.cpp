@@ -4,13 +4,13 @@
 
 #include <vector>
 
-// The headers of the oldest supported release mark what newer ones may drop.
+// cuDNN's headers mark functions that newer releases may drop as deprecated.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace ucudnn::test {
 namespace {
 
-constexpr int kPlane = 6;  // positions of the stripe, 3 x 2
+constexpr int kPlane = 6;  // the stripe has 3 x 2 positions
 using Values = std::vector<float>;
 
 // A tensor of `images` images and `channels` channels of one stripe, in device memory.
@@ -49,7 +49,7 @@ class Tensor {
   void* data_ = nullptr;
 };
 
-// Returns `of(position, plane)` for each position of two planes.
+// Returns the values of(position, plane) for all positions of two planes.
 template <typename Of>
 Values TwoPlanes(Of of) {
   Values values;
@@ -64,7 +64,7 @@ float Sign(int plane) { return plane == 0 ? -1.0F : 1.0F; }
 
 void ExpectChannelSoftmax(cudnnHandle_t handle, cudaStream_t stream) {
   const float one = 1, zero = 0;
-  // Both channels of a position are equal, and positions differ.
+  // Both channels of a position have equal values, so softmax over channels gives 0.5 everywhere.
   const Tensor x(1, 2, TwoPlanes([](int at, int) { return at; })), y(1, 2, Values(2 * kPlane, 9));
   EXPECT_EQ(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &one,
                                 x.layout(), x.data(), &zero, y.layout(), y.data()),
@@ -82,8 +82,8 @@ void ExpectChannelSoftmax(cudnnHandle_t handle, cudaStream_t stream) {
 void ExpectNormOfPositions(cudnnHandle_t handle, cudaStream_t stream) {
   const float one = 1, zero = 0;
   constexpr auto kMode = CUDNN_BATCHNORM_PER_ACTIVATION;
-  // At each position two images lie 1 on both sides of the mean, so their variance is 1; with an
-  // epsilon of 3 the inverse deviation is 1/2.
+  // At each position the two images are 1 below and 1 above their mean, so their variance is 1.
+  // With epsilon = 3 the inverse deviation is 1 / sqrt(1 + 3) = 1/2.
   constexpr double kEpsilon = 3;
   const Values means = {0, 1, 2, 3, 4, 5}, ones(kPlane, 1), zeros(kPlane, 0);
   const Tensor x(2, 1, TwoPlanes([](int at, int image) { return at + Sign(image); }));
@@ -97,10 +97,12 @@ void ExpectNormOfPositions(cudnnHandle_t handle, cudaStream_t stream) {
             CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(y.Read(stream), TwoPlanes([](int, int image) { return Sign(image) / 2; }));
   EXPECT_EQ(mean.Read(stream), means);
-  EXPECT_EQ(variance.Read(stream), Values(kPlane, 2));  // for 2 numbers: times 2 / (2 - 1)
+  // cuDNN keeps the unbiased variance: 1 * 2 / (2 - 1).
+  EXPECT_EQ(variance.Read(stream), Values(kPlane, 2));
   EXPECT_EQ(saved_mean.Read(stream), means);
   EXPECT_EQ(saved_inverse.Read(stream), Values(kPlane, 0.5));
-  // Normalised numbers are -1/2 and 1/2, and dy of -4 p and 4 p is a multiple of them.
+  // At position p the normalised values are -1/2 and 1/2, and dy is -4 p and 4 p, so dscale is 4 p
+  // and dbias is 0.
   const Tensor dy(2, 1, TwoPlanes([](int at, int image) { return 4 * Sign(image) * at; }));
   const Tensor dx(2, 1, Values(2 * kPlane, 9)), dscale(1, 1, ones), dbias(1, 1, ones);
   EXPECT_EQ(cudnnBatchNormalizationBackward(

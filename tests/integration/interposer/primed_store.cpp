@@ -63,7 +63,7 @@ void PrimedStore::Write(bool verified) {
   const Result<size_t> added = store.Add(rows_);
   ASSERT_TRUE(added.ok()) << added.message();
   if (!verified) return;
-  // The rows of one kernel follow each other and are marked at once.
+  // Rows of one kernel are adjacent in rows_, and are marked together.
   std::vector<MicroConfiguration> kernel;
   for (size_t i = 0; i < rows_.size(); ++i) {
     kernel.push_back(rows_[i].measurement.micro);
@@ -77,9 +77,9 @@ void PrimedStore::Write(bool verified) {
 
 Cost DividedInto(int piece, int n) {
   return [=](int algorithm, int size) -> double {
-    if (algorithm > 2) return -1;  // Winograd rounds differently
+    if (algorithm > 2) return -1;  // leaves out Winograd and FFT, which are not exact
     const double per_image = size == piece ? 0.001 : size == n ? 1 : 0.002;
-    // The remainder has another best engine than the pieces.
+    // Algorithm 1 is the fastest for pieces, and the others are for all other sizes.
     const bool preferred = (algorithm == 1) == (size == piece);
     return per_image * size * (preferred ? 1 : 1.25);
   };

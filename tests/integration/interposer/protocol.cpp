@@ -13,13 +13,13 @@
 namespace ucudnn::test {
 namespace {
 
-// Returns whether such an algorithm is exact for whole numbers.
+// Returns whether the algorithm is direct, and so exact on whole numbers.
 bool IsDirect(Operation operation, int algorithm) {
   return LegacyNumericClass(operation, algorithm) == NumericClass::kDirect;
 }
 
-// Expects that the report holds a plan of so many pieces within what the caller was told, with
-// engines that are as exact and deterministic.
+// Expects that the report has a plan of `pieces` pieces within the told workspace, with engines
+// that are as exact and deterministic as the told algorithm.
 void ExpectReported(const Convolution& convolution, const cudnn::AlgorithmPerformance& told,
                     long pieces) {
   const Operation operation = convolution.problem().operation;
@@ -95,7 +95,7 @@ void Protocol::EveryAnswerIsKept(size_t limit) {
               ran = true;
             }
           }
-          // A single answer may be an engine that rounds.
+          // A single answer may be an algorithm that is not exact, and does not run here.
           EXPECT_TRUE(ran || requested == 1) << "nothing that was told ran";
           if (HasFailure()) return;
         }

@@ -1,5 +1,5 @@
-// Helpers of the protocol tests: whatever ucudnn told, they run a convolution in memory of exactly
-// the reported size, and compare with what was promised.
+// Helps tests of the promises that ucudnn's answers make. They run an algorithm that ucudnn told in
+// a workspace of exactly the size that it told, and compare what happens with the promise.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 
 namespace ucudnn::test {
 
-// Runs `algorithm` of the drop-in, or of `library`, in exactly `bytes` bytes of memory and compares
-// the result. Returns how many convolutions of the stand-in that became.
+// Runs `algorithm` of `library` in exactly `bytes` bytes of workspace, and compares the result.
+// Returns how many convolutions the stand-in ran.
 long RunAndCompare(Convolution& convolution, int algorithm, size_t bytes, const Scales& scales = {},
                    const cudnn::Functions& library = DropIn());
 
@@ -21,7 +21,8 @@ class Protocol : public testing::Test {
  protected:
   static void SetUpTestSuite();
 
-  // Runs every algorithm of every answer in what was reported for it.
+  // Asks all questions, and runs every algorithm of every answer in the workspace reported for it,
+  // which must not exceed `limit`.
   static void EveryAnswerIsKept(size_t limit);
 
   // Returns the first result of FindEx with `lent` bytes.

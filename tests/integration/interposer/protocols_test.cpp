@@ -1,6 +1,6 @@
-// Frameworks ask for algorithms and run them, each in its own order of calls, when only the caller
-// limits workspace: what ucudnn tells them must be what executing it does, in memory of exactly the
-// size that was reported.
+// Tests the orders of calls in which frameworks ask for algorithms and run them, if only the caller
+// limits workspace: what ucudnn tells must hold when the algorithm runs, in memory of exactly the
+// reported size.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -72,13 +72,13 @@ TEST_F(CallersLimit, RequestedCountsAreThoseOfTheRealLibrary) {
   }
 }
 
-// Only algorithm 1 serves an identity activation, and the question does not mention the activation.
-// So what is told about algorithm 1 must not need another's help.
+// Only algorithm 1 supports an identity activation, and the question does not say that one follows.
+// So pieces of algorithm 1 alone must be able to keep what is told about it.
 TEST_F(CallersLimit, IdentityActivationRunsInWhatWasReported) {
   ConvolutionProblem problem = LayerProblem(Operation::kForward, 12);
   for (const bool alone : {true, false}) {
     SCOPED_TRACE(alone ? "alone" : "never alone");
-    // The answer has another math type than the question; measurements are filed by the caller's.
+    // Measurements are stored under the math type of the call, which the answer may change.
     problem.math = alone ? MathType::kTensorOp : MathType::kTensorOpAllowConversion;
     PrimedStore store;
     store.Add(problem, {4, 8, 12}, [&](int algorithm, int size) -> double {
@@ -98,8 +98,8 @@ TEST_F(CallersLimit, IdentityActivationRunsInWhatWasReported) {
   }
 }
 
-// PyTorch's version-7 path with cudnn.benchmark asks for the sizes of all algorithms, searches in
-// the largest, and caches the answer for ever, on whatever thread comes along.
+// With cudnn.benchmark and the legacy API, PyTorch asks for the sizes of all algorithms, searches
+// in the largest workspace that it can allocate, and uses the answer for ever, on any thread.
 TEST_F(CallersLimit, PyTorchBenchmark) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
@@ -107,7 +107,7 @@ TEST_F(CallersLimit, PyTorchBenchmark) {
     size_t most = 0;
     for (int algorithm = 0; algorithm < kAlgorithms; ++algorithm) {
       const size_t need = ReportedNeed(convolution, algorithm).value_or(0);
-      if (need <= 110000) most = std::max(most, need);  // "the largest free block"
+      if (need <= 110000) most = std::max(most, need);  // as if larger blocks were not free
     }
     const auto told = FindEx(convolution, most);
     ASSERT_LE(told.workspace_bytes, most);
@@ -129,7 +129,7 @@ TEST_F(CallersLimit, PyTorchBenchmark) {
   }
 }
 
-// NVCaffe searches up to five times, until the answers repeat, in a workspace that it shares.
+// NVCaffe searches up to five times, until two answers are equal, in a workspace that layers share.
 TEST_F(CallersLimit, NvcaffeSearchesUntilAnswersRepeat) {
   for (const Operation operation : kOperations) {
     Convolution convolution(LayerProblem(operation));
@@ -145,7 +145,7 @@ TEST_F(CallersLimit, NvcaffeSearchesUntilAnswersRepeat) {
   }
 }
 
-// dlib keeps the algorithm for a layer and asks for its workspace again for other mini-batches.
+// dlib keeps a layer's algorithm for other mini-batches, and asks again only for its workspace.
 TEST_F(CallersLimit, DlibKeepsTheAlgorithmForOtherBatches) {
   for (const Operation operation : kOperations) {
     Convolution searched(LayerProblem(operation));
@@ -161,7 +161,7 @@ TEST_F(CallersLimit, DlibKeepsTheAlgorithmForOtherBatches) {
   }
 }
 
-// darknet looks at no status, and lends every layer the largest layer's workspace.
+// darknet ignores the status of a call, and passes every layer the largest layer's workspace.
 TEST_F(CallersLimit, DarknetLendsOneWorkspaceToAllLayers) {
   for (const Operation operation : kOperations) {
     Convolution convolution(LayerProblem(operation));
@@ -241,15 +241,16 @@ TEST_F(CallersLimit, BadCallsGetTheRealError) {
             call(Undivided(), handle, &one, d.x, nullptr));
 }
 
-// Caffe gives every group a part of the tensors: strides of the whole, pointers of the part. Parts
-// begin where their elements do, and only algorithm 0 takes such pointers.
+// Caffe gives every group a part of the tensors: descriptors have the strides of the whole, and
+// pointers lead to the part. Such pointers may be aligned only to one element, which only algorithm
+// 0 supports.
 TEST_F(CallersLimit, PointersLessAlignedThanAnEngineNeeds) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
     Convolution whole(LayerProblem(operation));
     whole.FillIntegers(12);
     const auto run = [&](const cudnn::Functions& library, void* workspace, size_t bytes) {
-      // One image less makes room.
+      // With one image less, the shifted pointers stay inside the memory of `whole`.
       Convolution part(LayerProblem(operation, kLayerImages - 1));
       cudnn::ConvolutionCall call;
       const float one = 1, zero = 0;

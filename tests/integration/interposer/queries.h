@@ -1,4 +1,4 @@
-// cuDNN's nine ways to ask for algorithms, in one form for every operation.
+// One function for cuDNN's nine functions that tell algorithms: three questions for each operation.
 #pragma once
 
 #include <vector>
@@ -14,13 +14,13 @@ struct Answer {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   std::vector<cudnn::AlgorithmPerformance> algorithms;
 
-  // Returns the first algorithm with a number up to `last` that the library would run, or null.
-  // Algorithms 0 to 2 sum whole numbers exactly.
+  // Returns the first algorithm whose status is success and whose number is at most `last`, or
+  // null. Algorithms 0 to 2 are exact on whole numbers.
   const cudnn::AlgorithmPerformance* FirstUpTo(int last) const;
 };
 
-// Asks `library` on `convolution`'s handle for at most `requested` algorithms; `workspace` is for
-// kFindEx.
+// Asks `library` on `convolution`'s handle for at most `requested` algorithms. Only kFindEx uses
+// `workspace`.
 Answer Ask(const cudnn::Functions& library, Question question, Convolution& convolution,
            int requested, void* workspace = nullptr, size_t workspace_bytes = 0);
 

@@ -1,5 +1,5 @@
-// Processes of one job measure at the same time, each with times of its own, and end with the same
-// plans if they share a store.
+// Tests processes of one job that measure at the same time, each with different times: if they
+// share a store, all of them end with the same plans.
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@
 namespace ucudnn::test {
 namespace {
 
-// The processes share these files of the test's folder.
+// The processes share these files in the test's folder.
 constexpr char kMeetingFile[] = "/meeting";
 constexpr char kIntervalFile[] = "/intervals";
 
@@ -39,7 +39,7 @@ int Number(const char* variable) {
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-// --- A clock that every process reads differently, and that notes what was measured --------------
+// --- A clock that differs between processes, and records when each measured ----------------------
 struct Interval {
   long long from_ns, to_ns;
   long long process;
@@ -73,7 +73,7 @@ std::vector<Interval> Intervals() {
   return intervals;
 }
 
-// --- Where the processes of a job wait for each other -------------------------------------------
+// --- A barrier for the processes of a job --------------------------------------------------------
 class Meeting {
  public:
   Meeting() {
@@ -86,7 +86,7 @@ class Meeting {
     close(file);
   }
 
-  // Waits until all have come here as often as this process has.
+  // Waits until every process of the job has called Wait as often as this one.
   void Wait() {
     ++*arrived_;
     ++times_;
@@ -139,8 +139,9 @@ std::vector<std::unique_ptr<Work>> AllWork(const std::vector<int>& batches) {
   return all;
 }
 
-// Runs steps of a training run. The processes meet before the counts of calls at which plans that
-// were not final are made anew.
+// Runs steps of a training run, with mini-batches of each of `batches`. The processes wait for each
+// other at the start of each part; `meetings` has the step at which each part ends. ucudnn makes
+// plans that are not final anew at these numbers of calls.
 void RunSteps(const std::vector<int>& batches, const std::vector<int>& meetings) {
   if (Number("WORLD_SIZE") == 0) GTEST_SKIP() << "runs in the processes of other tests";
   UseNoisyTimer();
@@ -166,7 +167,7 @@ Environment RankEnvironment(int rank, int ranks) {
 
 std::string ReportOf(int rank) { return "rank" + std::to_string(rank) + ".json"; }
 
-// Runs `test` in so many processes at once.
+// Runs `test` in `ranks` processes at once, with `extra` variables.
 void RunJob(const std::string& test, int ranks, const Environment& extra = {}) {
   std::vector<TestProcess> processes;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -182,7 +183,8 @@ void RunJob(const std::string& test, int ranks, const Environment& extra = {}) {
 
 nlohmann::json ReadReportOf(const std::string& name) { return ReadReport(Folder() + "/" + name); }
 
-// Returns everything that was decided, in an order that does not depend on time.
+// Returns the kernels of a report without their numbers of calls, sorted, so that reports of
+// several processes can be compared.
 nlohmann::json Decided(const nlohmann::json& report) {
   std::vector<nlohmann::json> kernels;
   for (nlohmann::json kernel : report["kernels"]) {
@@ -198,8 +200,8 @@ int Divided(const nlohmann::json& decided) {
                                         [](const auto& kernel) { return Pieces(kernel) > 1; }));
 }
 
-// Eight processes with a device each, which share a store, decide alike, and like one that only
-// reads the store.
+// Eight processes with a device each share a store. They make equal plans, and another process that
+// only reads the store makes these plans, too.
 class Ranks : public testing::Test {
  protected:
   static constexpr int kRanks = 8;
@@ -231,7 +233,7 @@ class Ranks : public testing::Test {
     const nlohmann::json reader = ReadReportOf("reader.json");
     EXPECT_EQ(reader["measured"], 0);
     const nlohmann::json decided = Decided(reader);
-    // Each process would have measured other times, so equal ones come from the store.
+    // NoisyTimer gives each process different times, so equal times come from the store.
     for (const auto& kernel : decided) {
       EXPECT_TRUE(kernel["plan"][0]["piece_ms"].is_number()) << kernel.dump(1);
     }
@@ -249,8 +251,8 @@ TEST_F(Ranks, AgreeUnderPolicyAll) { AgreeAndOneThatReadsToo("all"); }
 
 TEST_F(Ranks, AgreeUnderPolicyAuto) { AgreeAndOneThatReadsToo("auto"); }
 
-// Other ranks measure and compare what one rank has no time for: ranks of this job as far as their
-// time goes, and ranks of the next job the rest. Nothing is measured twice.
+// No rank has enough time to measure everything. All ranks of the first job measure as much as
+// their time allows, and ranks of the next job measure the rest. Nothing is measured twice.
 class HastyRanks : public Ranks {};
 
 TEST_F(HastyRanks, LeaveTheRestToTheNextJob) {
@@ -300,7 +302,7 @@ class Crowd : public testing::Test {
   }
 };
 
-// Every process has a mini-batch of its own beside a shared one.
+// Every process runs a mini-batch size that all share, and one that only it has.
 TEST_F(Crowd, Steps) { RunSteps({16, 17 + Number("RANK")}, {1, 8, 16}); }
 
 TEST_F(Crowd, MeasuresOneAtATimeAndLosesNoRow) {
@@ -309,7 +311,7 @@ TEST_F(Crowd, MeasuresOneAtATimeAndLosesNoRow) {
   for (int rank = 0; rank < kProcesses; ++rank) {
     measured += ReadReportOf(ReportOf(rank))["measured"].get<long>();
   }
-  // What one process measured, no other measured again.
+  // Each measurement has a row of its own, so no process measured what another had measured.
   EXPECT_EQ(StoredRows(), measured);
   const std::vector<Interval> intervals = Intervals();
   std::set<long long> measuring;
@@ -322,7 +324,7 @@ TEST_F(Crowd, MeasuresOneAtATimeAndLosesNoRow) {
   EXPECT_GT(measuring.size(), 1u);
 }
 
-// --- A device that somebody else measures on all the time ---------------------------------------
+// --- A device on which another process measures all the time -------------------------------------
 class Waiting : public testing::Test {
  protected:
   static constexpr int kProcesses = 8;
@@ -345,7 +347,7 @@ TEST_F(Waiting, EndsInsideTheBudgetAndWhatOthersMeasuredIsUsedLater) {
 
   std::vector<TestProcess> processes;
   for (int rank = 0; rank < kProcesses; ++rank) {
-    // This process comes to the meetings, too.
+    // The job has one more rank: this process takes part in its meetings.
     processes.emplace_back("Waiting.Steps", ReportOf(rank), RankEnvironment(rank, kProcesses + 1));
   }
   setenv("WORLD_SIZE", std::to_string(kProcesses + 1).c_str(), 1);

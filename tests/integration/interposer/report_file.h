@@ -1,4 +1,4 @@
-// Reads the report of this process as its user would read it.
+// Reads the report of this process, and finds kernels in it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,16 +9,16 @@
 
 namespace ucudnn::test {
 
-nlohmann::json ReadReport();  // null when there is none
+nlohmann::json ReadReport();  // null if there is no report
 nlohmann::json ReadReport(const std::string& path);
 
-// Returns the entries of `problem`, in the order in which they were decided.
+// Returns the report's kernels of `problem` in the order in which their plans were made.
 std::vector<nlohmann::json> KernelsOf(const nlohmann::json& report,
                                       const ConvolutionProblem& problem);
 
 int Pieces(const nlohmann::json& kernel);
 int Images(const nlohmann::json& kernel);
-// Returns every engine of the plan.
+// Returns all engines of the kernel's plan.
 std::vector<std::string> Engines(const nlohmann::json& kernel);
 
 }  // namespace ucudnn::test

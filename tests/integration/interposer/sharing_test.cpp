@@ -1,4 +1,4 @@
-// Tests threads and processes that share what was measured.
+// Tests threads and processes that share measurements.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kLent = 1 << 17;
 
-// Asks about `operation` of the layer with `n` images, and runs it, `rounds` times.
+// Asks for an algorithm for the layer with `n` images, and runs it `rounds` times.
 void AskAndRun(Operation operation, int n, cudaStream_t stream, int rounds) {
   Convolution convolution(LayerProblem(operation, n));
   const Bytes expected = convolution.FillAndExpect(18);
@@ -25,7 +25,7 @@ void AskAndRun(Operation operation, int n, cudaStream_t stream, int rounds) {
   const Answer answer =
       Ask(DropIn(), Question::kFindEx, convolution, kAlgorithms, workspace.data(), kLent);
   ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
-  // The best algorithm is taken that sums whole numbers exactly.
+  // Algorithms up to 2 are exact on whole numbers.
   const cudnn::AlgorithmPerformance* const told = answer.FirstUpTo(2);
   SCOPED_TRACE(std::string(OperationName(operation)) + " of " + std::to_string(n) + " images");
   ASSERT_NE(told, nullptr) << "nothing would run";
@@ -60,7 +60,7 @@ class Threads : public testing::Test {};
 
 TEST_F(Threads, FourWithOwnHandlesAndStreamsOnTheSameAndOnOtherLayers) { RunOnFourThreads(); }
 
-// Every call is compared with the undivided one.
+// UCUDNN_CHECK=1 compares every call with the undivided one.
 class CheckedThreads : public testing::Test {};
 
 TEST_F(CheckedThreads, FourAtOnceAreEachComparedOnTheirOwn) {
@@ -124,7 +124,7 @@ TEST_F(Store, ProcessesThatMeasureAtOncePlanFromTheSameRows) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  // Pieces fit, and eight images do not; oneDNN needs less where there is AVX-512.
+  // Pieces fit the limit, and eight images do not. oneDNN needs less with AVX-512.
   const char* const limit = __builtin_cpu_supports("avx512f") ? "40000" : "60000";
   return ucudnn::test::RunSuites(
       argc, argv,

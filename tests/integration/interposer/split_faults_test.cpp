@@ -1,9 +1,9 @@
-// Two ranks on threads of a program meet one fault: an allocation inside libucudnn, a resource of
-// the device, a question to cuDNN or a convolution fails, on whichever rank meets it, after the
-// ranks have met. Each call gives the result of the undivided convolution, or a result with NaN, or
-// it fails; a call that fails on one rank alone is an error on both from then on. The rank's own
-// call is never the answer. A job fails once, so every fault has a process of its own.
-// INTERPOSER_TEST_FAULTS=every, which tools/check --full sets, meets many more faults.
+// Tests two ranks, on threads of one process, while one call fails on either of them: an allocation
+// inside libucudnn, a device resource, a query of cuDNN or a convolution. Each split call gives the
+// result of the undivided convolution, or a result with NaN, or it fails. After a call that failed
+// on one rank alone, both ranks fail. No call silently gives the result of the stripe alone. A job
+// that failed stays failed, so every fault has a process of its own. INTERPOSER_TEST_FAULTS=every,
+// which tools/check --full sets, tries many more faults.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,9 +26,12 @@ namespace ucudnn::test {
 namespace {
 
 constexpr char kSite[] = "SPLIT_SITE", kOccurrence[] = "SPLIT_OCCURRENCE";
-constexpr char kWhere[] = "SPLIT_WHERE";  // in every call, or in this one alone
+// SPLIT_WHERE says during which calls the fault is armed: all, the refused call, or making the
+// plan.
+constexpr char kWhere[] = "SPLIT_WHERE";
 constexpr std::string_view kEvery = "every", kRefusal = "refusal", kPlan = "plan";
-// So many processes compute in less time than ranks wait for each other.
+// This is how many processes run at the same time. With more of them, calls might take longer than
+// ranks wait for each other.
 #if defined(__SANITIZE_THREAD__)
 constexpr long kMostAtOnce = 4;
 #elif defined(__SANITIZE_ADDRESS__)
@@ -43,7 +46,7 @@ class SplitFaults : public testing::Test {
   static void Tell(const std::string& what) { std::ofstream(FileOf(what)) << "so\n"; }
   static bool WasTold(const std::string& what) { return std::filesystem::exists(FileOf(what)); }
 
-  // Expects that each call of both ranks failed, or gave NaN or the rank's part.
+  // Expects that each call of both ranks failed, or gave a NaN or the rank's part of the result.
   static void CheckRound(const std::vector<Expected>& expected, const Round (&round)[kRanks]) {
     for (size_t i = 0; i < round[0].size(); ++i) {
       for (int rank = 0; rank < kRanks; ++rank) {
@@ -56,7 +59,7 @@ class SplitFaults : public testing::Test {
       }
     }
   }
-  // Returns whether one rank failed in a call in which the other did not.
+  // Returns whether a call failed on one rank and succeeded on the other.
   static bool FailedOnOne(const Round (&round)[kRanks]) {
     for (size_t i = 0; i < round[0].size(); ++i) {
       if ((round[0][i].status == CUDNN_STATUS_SUCCESS) !=
@@ -74,12 +77,12 @@ class SplitFaults : public testing::Test {
         {{kSite, site}, {kOccurrence, std::to_string(at)}, {kWhere, std::string(where)}});
   }
 
-  // Meets faults of `site`, some at once.
+  // Starts processes with faults at `site`, several at once, until a fault does not occur any more.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
-    // Every fault has a process of its own, and there are thousands; with "every", about
-    // twenty-four times as many are met.
+    // There are thousands of faults, so only some are tried. With INTERPOSER_TEST_FAULTS=every the
+    // stride is stride / 4 in place of 6 * stride, so 24 times as many are.
     stride = EveryFault() ? (stride + 3) / 4 : 6 * stride;
-    // Many processes wait for a rank that is late.
+    // Processes often only wait for a rank that failed, so many can run at once.
     const long at_once = EveryFault() ? kMostAtOnce : 4;
     for (long kth = 1; !WasTold("none so late") && !HasFailure(); kth += at_once * stride) {
       std::vector<std::pair<long, TestProcess>> processes;
@@ -110,7 +113,7 @@ TEST_F(SplitFaults, MeetsOne) {
   std::barrier meet(kRanks);
   OnThreads(kRanks, [&](int number) {
     SplitRank rank(number);
-    // No other call fails while the fault is armed.
+    // Both ranks wait for each other before and after the fault is armed.
     const auto arm_before = [&](std::string_view what) {
       meet.arrive_and_wait();
       if (number == 0 && where == what) fault.Arm();
@@ -166,7 +169,7 @@ TEST_F(SplitFaults, OfResourcesAndQueries) {
   EXPECT_GT(met_, 10);
 }
 
-// The report times exchanges, with thousands of events that are made at the first one.
+// With a report, exchanges are timed, and the first one makes thousands of events for that.
 TEST_F(SplitFaults, OfTheReport) {
   for (const char* site : {"event", "alloc", "query"}) {
     for (const long at : {1, 9, 30, 60, 100, 1000, 4150, 8190}) {
@@ -184,7 +187,7 @@ TEST_F(SplitFaults, OfAllocations) {
   MeetEvery(site, 97);
   MeetEvery(site, 5, kRefusal);
   MeetEvery(site, 23, kPlan);
-  // Exceptions were caught where they must be.
+  // In each of these places, at least one failed allocation became an exception.
   for (const char* what : {"call failed", "refusal failed", "plan failed"}) {
     EXPECT_TRUE(WasTold(what)) << what;
   }

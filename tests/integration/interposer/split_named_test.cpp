@@ -1,6 +1,6 @@
-// A program whose images are split over two threads, and one whose UCUDNN_SPATIAL cannot be read,
-// call everything of cuDNN that looks at an image. A call is exact, or it returns NOT_SUPPORTED and
-// one line of the log names it.
+// Tests all functions of cuDNN that compute with images, in a program whose images are split over
+// two threads, and in one whose UCUDNN_SPATIAL cannot be read. A call is exact, or it returns
+// NOT_SUPPORTED and one line of the log names it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,8 +15,7 @@
 #include "suites.h"
 #include "tests/support/problem.h"
 
-// The headers come from the oldest release that is served, and mark functions that newer releases
-// may drop.
+// cuDNN's headers mark functions that newer releases may drop as deprecated.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace ucudnn::test {
@@ -25,7 +24,7 @@ namespace {
 struct NamedCall {
   const char* name;
   cudnnStatus_t status;
-  std::string said;  // what the library after the drop-in says of it; empty when it was not asked
+  std::string said;  // the real library's last error; empty if the call did not reach it
 };
 
 std::string LastError() {
@@ -34,18 +33,19 @@ std::string LastError() {
   return text;
 }
 
-// Calls `function` without arguments. What is not split is refused before an argument is looked at,
-// where the real library would say BAD_PARAM. A softmax of mode 0 is over positions.
+// Calls `function` with null or zero arguments. A function that is not split is refused before its
+// arguments are read, where the real library would return BAD_PARAM. Softmax gets mode 0, which is
+// over positions, too.
 template <typename... Arguments>
 cudnnStatus_t CallWithNothing(cudnnStatus_t (*function)(cudnnHandle_t, Arguments...),
                               cudnnHandle_t handle) {
-  LastError();  // removes the error of an earlier call
+  LastError();  // clears the error of an earlier call
   return function(handle, Arguments()...);
 }
 #define CALL_WITH_NOTHING(name) \
   NamedCall { #name, CallWithNothing(&name, handle), LastError() }
 
-// Calls every function of the legacy API that looks beyond one position and is not split.
+// Calls all functions of the legacy API that combine several positions and are not split.
 std::vector<NamedCall> CallWhatIsNotSplit(cudnnHandle_t handle) {
   return {CALL_WITH_NOTHING(cudnnCTCLoss),
           CALL_WITH_NOTHING(cudnnCTCLoss_v8),
@@ -70,15 +70,15 @@ std::vector<NamedCall> CallWhatIsNotSplit(cudnnHandle_t handle) {
           CALL_WITH_NOTHING(cudnnSpatialTfSamplerForward)};
 }
 
-// Calls functions that are right on a stripe.
+// Calls functions that compute each position by itself, and so are right on a stripe.
 std::vector<NamedCall> CallWhatIsLocal(cudnnHandle_t handle) {
   return {CALL_WITH_NOTHING(cudnnBatchNormalizationForwardInference),
           CALL_WITH_NOTHING(cudnnLRNCrossChannelBackward),
           CALL_WITH_NOTHING(cudnnLRNCrossChannelForward),
           CALL_WITH_NOTHING(cudnnNormalizationForwardInference)};
 }
-// Calls norms with the operations that may be fused after them, in both directions; their arguments
-// are never read.
+// Calls batch normalisation with fused operations, forward and backward. Its arguments are not
+// read.
 std::vector<NamedCall> CallFusedNorms(cudnnHandle_t handle) {
   const float one = 1;
   float numbers[4] = {};
@@ -104,7 +104,7 @@ std::vector<NamedCall> CallFusedNorms(cudnnHandle_t handle) {
   return calls;
 }
 
-// Calls split functions without arguments; they answer as the real ones do.
+// Calls split functions with null or zero arguments; they must answer as the real ones do.
 std::vector<NamedCall> CallSplitOnesWithNothing(cudnnHandle_t handle) {
   return {CALL_WITH_NOTHING(cudnnPoolingForward),
           CALL_WITH_NOTHING(cudnnPoolingBackward),
@@ -116,7 +116,7 @@ std::vector<NamedCall> CallSplitOnesWithNothing(cudnnHandle_t handle) {
 
 #undef CALL_WITH_NOTHING
 
-// Calls the gradient of a pooling that overwrites its input; its arguments are never read.
+// Calls the gradient of a pooling whose output overwrites an input. The memory is not accessed.
 cudnnStatus_t CallPoolingOverItself(cudnnHandle_t handle) {
   const float one = 1, zero = 0;
   float numbers[4] = {};
@@ -140,7 +140,8 @@ cudnnStatus_t CallPoolingOverItself(cudnnHandle_t handle) {
   return status;
 }
 
-// Runs a convolution in a capture of the rank's stream; the graph has it unless it is an error.
+// Runs a convolution in a capture of the rank's stream. Expects nodes in the graph only if the call
+// succeeded.
 cudnnStatus_t CallCaptured(SplitRank& rank, Convolution& convolution) {
   EXPECT_EQ(cudaStreamBeginCapture(rank.stream(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
   const cudnnStatus_t status = convolution.RunOn(rank.handle(), DropIn(), 0, nullptr, 0);
@@ -153,7 +154,7 @@ cudnnStatus_t CallCaptured(SplitRank& rank, Convolution& convolution) {
   return status;
 }
 
-// Returns a problem that no rank has called outside of a capture.
+// Returns a problem that no rank has called outside a capture.
 ConvolutionProblem NewProblem() {
   ConvolutionProblem problem = LayerOf(Operation::kForward, kRows);
   ++problem.k;
@@ -176,7 +177,8 @@ long LinesWith(const std::string& text) {
   });
 }
 
-// Calls what is not split, what is local, and split functions with wrong arguments.
+// Calls functions that are not split, functions that are local, and split functions with wrong
+// arguments.
 void ExpectRefusedOrLocal(const SplitRank& rank) {
   for (const NamedCall& call : CallWhatIsNotSplit(rank.handle())) {
     EXPECT_EQ(call.status, CUDNN_STATUS_NOT_SUPPORTED) << call.name;
@@ -200,8 +202,8 @@ TEST_F(Split, CallsAreExactOrNamed) {
   std::vector<Expected> expected;
   for (const Operation operation : kOperations) expected.emplace_back(operation);
   const Expected fused_expected(Operation::kForward, Extra::kRelu);
-  // A test's copies to and from a device are on the legacy stream, which spoils a capture of any
-  // thread, so nobody copies while another thread captures.
+  // Convolution copies on the legacy stream, which breaks captures on other threads. So no thread
+  // may copy while another one captures.
   std::barrier together(kRanks);
   struct Leaving {
     std::barrier<>& together;

@@ -1,5 +1,6 @@
-// Two ranks on threads of a test's program hold the upper and the lower half of each image, call
-// convolutions through the drop-in, and compare with the undivided convolution. Numbers are whole.
+// Ranks on threads of a test program: two ranks hold the upper and the lower half of each image,
+// call convolutions through the drop-in, and compare with the undivided convolution on whole
+// numbers.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,13 +19,13 @@ namespace ucudnn::test {
 
 constexpr int kRanks = 2, kHeight = 12, kRows = kHeight / kRanks;
 
-// Returns a stripe of LayerProblem, or the whole.
+// Returns LayerProblem with `rows` rows: kRows for a stripe, kHeight for the whole.
 ConvolutionProblem LayerOf(Operation operation, int rows);
 // Fills the operands of a stripe whose first row is row `first` of the whole.
 void FillStripe(Convolution& convolution, int first);
 std::vector<double> ValuesOf(Convolution& convolution, const Bytes& bytes);
 
-// The result of the undivided call over the whole, and the part of it that a rank holds.
+// The result of the undivided call on whole images. PartOf returns the rows that a rank holds.
 class Expected {
  public:
   explicit Expected(const ConvolutionProblem& whole, Extra extra = Extra::kNone);
@@ -35,23 +36,23 @@ class Expected {
  private:
   const Operation operation_;
   std::vector<double> values_;
-  size_t plane_ = 0;  // elements of one plane of the whole's result
+  size_t plane_ = 0;  // the number of elements in one plane of the whole result
 };
 
-// Runs `body` with each number below `count`, on a thread of its own, and waits for all.
+// Calls body(0) to body(count - 1), each on a thread of its own, and waits for all threads.
 void OnThreads(int count, const std::function<void(int)>& body);
 
-// The outcome of a rank's call; `values` are read once nothing fails any more.
+// The outcome of a rank's call. Read() fills `values` after the fault is disarmed.
 struct Given {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   std::vector<double> values;
 };
-// The calls of a round: three legacy calls, and the plan where both ranks have it.
+// The calls of a round: three legacy calls, and the plan if both ranks have one.
 using Round = std::vector<Given>;
 
-// One rank, on the thread that makes it: a handle, a stream, and its stripes of the three
-// convolutions and of a plan. Every kRanks ranks are a group and hold the same images. `joins` is
-// false where the process splits nothing; the rank then joins no group.
+// One rank, for the thread that constructs it: a handle, a stream, and its stripes of three
+// convolutions and of a plan. Every kRanks ranks are a group, whose members hold stripes of the
+// same images. If `joins` is false, the rank joins no group, since the process splits nothing.
 class SplitRank {
  public:
   explicit SplitRank(int rank, bool joins = true);
@@ -67,7 +68,7 @@ class SplitRank {
   void CallPlan(Round& round);
   // Adds the plan to a native CUDA graph.
   cudnnStatus_t Populate(cudaGraph_t graph);
-  // Makes a call that is refused before the images are looked at: z has other extents than y.
+  // Makes a call that is refused because z has other extents than y.
   cudnnStatus_t CallRefused();
   // Reads the outputs of a round's calls and restores what they held before.
   void Read(Round& round);
@@ -75,7 +76,7 @@ class SplitRank {
  private:
   cudaStream_t stream_ = nullptr;
   cudnnHandle_t handle_ = nullptr;
-  void* workspace_ = nullptr;  // for the plan
+  void* workspace_ = nullptr;  // the plan's workspace
   std::vector<std::unique_ptr<Convolution>> layers_;
   std::unique_ptr<Convolution> planned_;
   std::optional<Graph> graph_;

@@ -1,5 +1,6 @@
-// A program whose images are split over two threads calls ucudnnSpatialSetReduce. Who sums filter
-// gradients is fixed from the first one on, and a call that fails changes nothing.
+// Tests ucudnnSpatialSetReduce in a program whose images are split over two threads. Whether ucudnn
+// or the program sums filter gradients is fixed from the first gradient on; later calls that would
+// change it fail without effect.
 #include <gtest/gtest.h>
 #include <ucudnn/ucudnn.h>
 
@@ -15,7 +16,7 @@
 namespace ucudnn::test {
 namespace {
 
-constexpr size_t kFilterGradient = 2;  // its place in a round
+constexpr size_t kFilterGradient = 2;  // the index of the filter gradient in a Round
 
 std::vector<double> Sum(const std::vector<double>& one, const std::vector<double>& other) {
   std::vector<double> sum = one;
@@ -23,7 +24,7 @@ std::vector<double> Sum(const std::vector<double>& one, const std::vector<double
   return sum;
 }
 
-// Returns the filter gradients of both ranks after one step, each on a new thread of the process.
+// Runs one step on two new threads. Returns the filter gradients of both ranks.
 std::vector<std::vector<double>> GradientsOfBoth() {
   std::vector<std::vector<double>> gradients(kRanks);
   OnThreads(kRanks, [&](int number) {
@@ -56,7 +57,7 @@ TEST_F(Unsummed, PartsAddUpToTheWholeAndStayTheProgramsBusiness) {
     EXPECT_NE(parts[0], whole);
     EXPECT_NE(parts[1], whole);
     ExpectTooLate(1);
-    EXPECT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);  // repeating what holds is no error
+    EXPECT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);  // it repeats the current setting
   }
 }
 
@@ -72,19 +73,20 @@ class Summed : public testing::Test {};
 
 TEST_F(Summed, IsTooLateToLeaveToTheProgram) {
   ASSERT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);
-  ASSERT_EQ(ucudnnSpatialSetReduce(1), CUDNN_STATUS_SUCCESS);  // the last call before the first
-                                                               // gradient counts
+  // The last call before the first gradient counts.
+  ASSERT_EQ(ucudnnSpatialSetReduce(1), CUDNN_STATUS_SUCCESS);
   ExpectSummedAndThenTooLate();
 }
 
-// Nobody called ucudnnSpatialSetReduce, and the legacy API sums.
+// Without a call of ucudnnSpatialSetReduce, gradients of the legacy API are summed.
 class Unsaid : public testing::Test {};
 
 TEST_F(Unsaid, IsTooLateToLeaveToTheProgram) { ExpectSummedAndThenTooLate(); }
 
 class Groups : public testing::Test {};
 
-// A call that one group refuses changes nothing in another, whose first gradient is yet to come.
+// ucudnnSpatialSetReduce fails once one group has summed a gradient. It then has no effect on
+// another group either, which has no gradient yet.
 TEST_F(Groups, KeepWhatHoldsWhereOneHasSummed) {
   std::barrier together(2 * kRanks + 1);
   const std::vector<double> whole = Expected(Operation::kBackwardFilter).PartOf(0);

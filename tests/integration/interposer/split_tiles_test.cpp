@@ -1,6 +1,6 @@
-// Images are split over two to four threads, and each thread's local calls exceed the limit: they
-// run as tiles of the thread's stripe, and all threads together give the result of the undivided
-// convolution.
+// Tests images that are split over two to four threads, whose local calls exceed the limit: the
+// calls run as tiles of a thread's stripe, and all threads together give the result of the
+// undivided convolution.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 #include <ucudnn/ucudnn.h>
@@ -21,10 +21,10 @@
 namespace ucudnn::test {
 namespace {
 
-constexpr int kStripe = 32;  // rows of a rank
-constexpr int kDirect = 1;   // the stand-in's engine: whole numbers are exact
+constexpr int kStripe = 32;  // the number of rows of a rank
+constexpr int kDirect = 1;   // the stand-in's direct engine, which is exact on whole numbers
 constexpr size_t kLimit = size_t{128} << 10;
-// Exchanges take the rest of the limit.
+// The limit of local calls; exchanges have the rest of kLimit.
 constexpr size_t kOfLocalCalls = kLimit / 4 * 3;
 
 ConvolutionProblem ImageOf(Operation operation, int rows) {
@@ -32,7 +32,7 @@ ConvolutionProblem ImageOf(Operation operation, int rows) {
       ProblemWith({.operation = operation, .n = 1, .c = 16, .k = 16, .x = {1, rows, 64}}));
 }
 
-// Runs a plan of the stripe twice, in the workspace that the plan reports; returns the last result.
+// Runs a plan of the stripe twice, in the workspace that the plan reports. Returns the last result.
 std::vector<double> RunStripe(cudnnHandle_t handle, cudaStream_t stream, Operation operation,
                               int rank) {
   Convolution stripe(ImageOf(operation, kStripe));

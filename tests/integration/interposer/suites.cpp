@@ -15,7 +15,8 @@
 
 extern char** environ;
 
-// No store outlives its test, so neither this program nor libucudnn.so waits for the disk.
+// These functions replace glibc's in this program and in libucudnn.so. Stores need not survive a
+// crash of the machine here, so nothing waits for the disk.
 extern "C" {
 __attribute__((visibility("default"))) int fsync(int) { return 0; }
 __attribute__((visibility("default"))) int fdatasync(int) { return 0; }
@@ -32,7 +33,7 @@ void Set(const std::string& name, const std::string& value) {
   setenv(name.c_str(), value.c_str(), 1);
 }
 
-// Unsets all of the user's variables that could steer the tests.
+// Unsets all UCUDNN_ variables of the user, which could change the tests.
 void ForgetOptions() {
   std::vector<std::string> names;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -42,7 +43,7 @@ void ForgetOptions() {
   for (const std::string& name : names) unsetenv(name.c_str());
 }
 
-// Starts this program again, on one suite or test.
+// Starts this program again, with `filter` as its --gtest_filter. Returns the process id.
 pid_t Start(const std::string& filter, const Environment& environment) {
   const pid_t child = fork();
   if (child != 0) return child;
@@ -72,20 +73,21 @@ int RunHere(const Environment& common, const Suite& suite) {
       return 1;
     }
     folder = name;
-    // Processes that this one starts read the policy; GNU OpenMP has read this process's own
-    // already.
+    // GNU OpenMP has already read OMP_WAIT_POLICY in this process, so only processes that it starts
+    // get the policy.
     Set(kFolderVariable, folder);
     Set("OMP_WAIT_POLICY", "passive");
     Set("UCUDNN_REAL_CUDNN", STANDIN_CUDNN);
     Set("UCUDNN_DATABASE", DatabasePath());
     Set("UCUDNN_REPORT", ReportPath());
     Set("UCUDNN_LOG_FILE", folder + "/log");
-    // Otherwise other tests on this machine and these would wait for each other.
+    // Locks of the device are in this folder, so that this program does not wait for other tests.
     Set("XDG_RUNTIME_DIR", folder);
     Set("UCUDNN_BATCH_SIZE_POLICY", "powerOfTwo");
     Set("UCUDNN_TUNE", "first");
     Set("UCUDNN_TUNE_SECONDS", "600:6000");
-    // The tests count and prime legacy algorithms; which graph engines are tried depends on times.
+    // Tests count convolutions and store times of legacy algorithms. Which graph engines are
+    // measured depends on real times, so they are left out.
     Set("UCUDNN_ENGINES", "legacy");
     if (const char* total = std::getenv(kTotalVariable)) Set("UCUDNN_TOTAL_WORKSPACE", total);
     for (const Environment* environment : {&common, &suite.environment}) {

@@ -1,5 +1,5 @@
-// An algorithm needs more than the user's limit for one image: it runs as tiles, in the workspace
-// that the program is told, and gives the same result, in both APIs.
+// Tests algorithms that need more than the user's limit for one image: in both APIs they run as
+// tiles, in the workspace that the program is told, and give the same result.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,11 +25,11 @@
 namespace ucudnn::test {
 namespace {
 
-// Algorithm and engine 1 of any operation need more, and some of their tiles need less.
+// Algorithm 1 and engine 1 of all operations need more, and some of their tiles need less.
 constexpr size_t kLimit = size_t{768} << 10;
-constexpr int kFast = 1;  // the stand-in's direct convolution: whole numbers are exact
+constexpr int kFast = 1;  // the stand-in's direct convolution, which is exact on whole numbers
 
-// Returns a problem with 32 channels and 3x3 filters to 32 channels of 128x128.
+// Returns a problem of one image with 32 channels, and 3x3 filters to 32 channels of 128x128.
 ConvolutionProblem Image(Operation operation, int pad = 1) {
   const int extent = 130 - 2 * pad;
   return ProblemWith({.operation = operation,
@@ -40,7 +40,8 @@ ConvolutionProblem Image(Operation operation, int pad = 1) {
                       .pad = {0, pad, pad}});
 }
 
-// Returns the same convolution as another kernel, with more elements from one image to the next.
+// Returns the same convolution with a larger distance between images, which makes it another kernel
+// to ucudnn.
 ConvolutionProblem AnotherImage(Operation operation) {
   ConvolutionProblem problem = Image(operation);
   problem.x_strides[0] += 4;
@@ -58,7 +59,7 @@ bool IsTiled(const nlohmann::json& kernel) {
          Pieces(kernel) > 1;
 }
 
-// Expects that the report has a kernel in as many tiles as ran, within the limit.
+// Expects that the report has a kernel of `api` in `pieces` tiles within the limit.
 void ExpectTiles(const Convolution& convolution, const char* api, long pieces) {
   EXPECT_GT(pieces, 1);
   const auto kernels = ReportedOf(convolution, api);
@@ -67,19 +68,19 @@ void ExpectTiles(const Convolution& convolution, const char* api, long pieces) {
   })) << ReadReport().dump(1);
 }
 
-// A clock by which more convolutions take less time, so that tiles are faster in place than the
-// whole on every machine.
+// A timer for the stand-in that returns 1 ms divided by the number of convolutions since the last
+// call, so that tiles seem faster than the whole when both are timed in place.
 float FavourTiles(long long, long long) {
   static std::atomic<long> before = 0;
   const long run = hostgpuFaultCount("convolution");
   const long since = before.exchange(run);
-  // The count begins anew whenever a test has read it.
+  // ConvolutionsRun() sets the count to 0, so `run` may be smaller than `since`.
   return 1.0f / static_cast<float>(std::max(run >= since ? run - since : run, 1L));
 }
 
 class Tiles : public Protocol {
  protected:
-  // The store says that undivided convolutions take far longer than they do, so that tiles gain on
+  // The store has times for undivided convolutions that are far too long, so that tiles gain on
   // every machine.
   static void SetUpTestSuite() {
     PrimedStore store;
@@ -93,15 +94,16 @@ class Tiles : public Protocol {
     store.Write(false);
   }
 
-  // Returns the number of convolutions that a call runs once all is measured and compared.
+  // Returns the number of convolutions of the second call, after the first one measured and
+  // compared.
   static long Run(Convolution& convolution, int algorithm, size_t bytes,
                   const Scales& scales = {}) {
     RunAndCompare(convolution, algorithm, bytes, scales);
     return RunAndCompare(convolution, algorithm, bytes, scales);
   }
 
-  // Makes a plan of engine `number`, whose workspace is at most `limit`, and runs it in exactly
-  // that workspace. Returns the number of convolutions that ran.
+  // Makes a plan of engine `number`, expects that its workspace is at most `limit`, and runs the
+  // plan in exactly that workspace. Returns the number of convolutions that ran.
   static long RunPlan(Convolution& convolution, int number, size_t limit) {
     const Graph graph(convolution.problem(), {}, DropIn(), {convolution.handle(), nullptr});
     const auto plan = graph.Plan(number);
@@ -123,19 +125,20 @@ class Tiles : public Protocol {
   }
 };
 
-// An identity activation may follow forward, and only the algorithm itself serves that: ucudnn
-// tells its need, and does not use it where none follows.
+// The program may add an identity activation to algorithm 1 of forward, which no tiles and no other
+// algorithm support. So ucudnn tells the real need, but plain calls run as tiles within the limit.
 TEST_F(Tiles, ServeAnAlgorithmThatTheProgramNames) {
   Convolution convolution(Image(Operation::kForward));
   const size_t need = RealNeed(convolution, kFast).value();
   ASSERT_GT(need, kLimit);
   EXPECT_EQ(ReportedNeed(convolution, kFast), need);
   ExpectTiles(convolution, "legacy", Run(convolution, kFast, need));
-  // The graph API cannot scale this call, so it runs undivided.
+  // Tiles are plans of the graph API without scales, so a scaled call runs undivided.
   EXPECT_EQ(Run(convolution, kFast, need, {2, 1}), 1);
 }
 
-// No other algorithm of a gradient is as deterministic, so none could serve scaled calls.
+// Tiles cannot run scaled calls, and no other algorithm of a gradient is as deterministic. So the
+// real need is told, and the algorithm runs undivided.
 TEST_F(Tiles, LeaveANamedAlgorithmThatNothingReplaces) {
   for (const Operation operation : {Operation::kBackwardData, Operation::kBackwardFilter}) {
     SCOPED_TRACE(OperationName(operation));
@@ -161,14 +164,14 @@ TEST_F(Tiles, ServeWhatTheProgramIsTold) {
     size_t room = 0;
     for (const auto& told : answer.algorithms) {
       EXPECT_LE(told.workspace_bytes, kLimit);
-      // Whole numbers are exact in such an algorithm.
+      // Only direct algorithms are exact on whole numbers.
       if (LegacyNumericClass(operation, told.algorithm) != NumericClass::kDirect) continue;
       const long pieces = Run(convolution, told.algorithm, told.workspace_bytes);
       most = std::max(most, pieces);
       if (pieces == 1) continue;
       room = told.workspace_bytes;
       EXPECT_EQ(ReportedNeed(convolution, told.algorithm), room);
-      // The engine for calls that tiles cannot serve fits the same room.
+      // Calls that tiles cannot run use another engine, which fits the same workspace.
       EXPECT_EQ(Run(convolution, told.algorithm, room, {2, 1}), 1);
       Placements odd;
       odd.x.offset = odd.y.offset = sizeof(float);
@@ -195,7 +198,7 @@ TEST_F(Tiles, ServeAPlanByItsOwnEngine) {
   }
 }
 
-// The program is asked for nothing, and what tiles need is a part of the total.
+// Under a budget, the program is told 0, and tiles use ucudnn's workspace.
 class TilesInBudget : public Tiles {};
 
 TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
@@ -220,13 +223,13 @@ TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
     SCOPED_TRACE(OperationName(convolution->problem().operation));
     const long pieces = Run(*convolution, algorithm, 0);
     ExpectTiles(*convolution, "legacy", pieces);
-    // The graph API cannot scale this call, so it runs undivided.
+    // Tiles are plans of the graph API without scales, so a scaled call runs undivided.
     EXPECT_EQ(Run(*convolution, algorithm, 0, {2, 1}), 1);
   }
   EXPECT_LE(ReadReport()["total_workspace"]["total_workspace_bytes"], kLimit);
 }
 
-// Each rank measures its own times, and all ranks cut alike.
+// Ranks measure different times, but all ranks cut the same tiles.
 class TilesOfRanks : public Tiles {};
 
 TEST_F(TilesOfRanks, Step) {
@@ -270,7 +273,8 @@ TEST_F(TilesOff, NothingRunsInTiles) {
   }
 }
 
-// Descriptors of the legacy API have equal padding on both sides, and tiles at an edge do not.
+// With UCUDNN_ENGINES=legacy, tiles need equal padding on both sides, as the legacy API's
+// descriptors have it. Tiles at an edge of a padded image do not have that.
 class TilesOfLegacyEngines : public Tiles {};
 
 TEST_F(TilesOfLegacyEngines, AreNotOfferedWherePaddingIsCut) {
@@ -285,7 +289,7 @@ TEST_F(TilesOfLegacyEngines, ServeWhereNoneIs) {
   ExpectTiles(convolution, "legacy", Run(convolution, kFast, need));
 }
 
-// Another process follows a workspace plan that holds what this one was told and ran.
+// This process writes a workspace plan with the tiles that it ran, and another process follows it.
 TEST_F(TilesOfLegacyEngines, AreFollowedFromAWorkspacePlan) {
   Convolution convolution(Image(Operation::kForward, 0));
   const size_t need = RealNeed(convolution, kFast).value();

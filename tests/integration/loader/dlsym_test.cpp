@@ -14,7 +14,7 @@ Environment WithHook(const Environment& environment = {}) {
 TEST(DlsymHook, PathThenDlsymReachesTheDropInAndTheFileThatWasNamed) {
   const std::string real = kRoot + "/configured/libcudnn.so.9";
   ExpectSuccess(RunProgram({kOpener, "path", real}, WithHook()), kHooked + "version=90001\n");
-  // Without the hook the program gets its own library, untouched.
+  // Without the hook the program uses the library that it opened.
   const Outcome without = RunProgram({kOpener, "path", real}, Preloaded({}));
   EXPECT_EQ(without.out, RunProgram({kOpener, "path", real}).out);
 }
@@ -52,7 +52,8 @@ TEST(DlsymHook, OtherModesAreServedAsWithoutIt) {
   }
 }
 
-// glibc finds the library that comes next from the caller's return address.
+// For dlsym(RTLD_NEXT), glibc learns the calling library from the return address; the hook must not
+// put its own address there.
 TEST(DlsymHook, NobodyElsesNextIsChanged) {
   const std::string says = kRoot + "/says";
   const std::string interposer = kRoot + "/next_interposer.so";

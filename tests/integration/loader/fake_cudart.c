@@ -1,2 +1,3 @@
-/* A CUDA runtime by name only, which a wheel's libraries need beside cuDNN. */
+/* This library stands for the CUDA runtime, which a wheel's libraries need beside cuDNN. The loader
+ * only looks for its name. */
 int cudartStandsHere(void) { return 0; }

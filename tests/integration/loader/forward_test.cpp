@@ -1,5 +1,6 @@
-// Every forwarder delivers every argument, at the first call (through the stub that fills the
-// slots) and at later ones; the real library after it answers as it does alone.
+// Tests that every forwarder passes every argument on, at the first call (through the stub that
+// fills the slots) and at later ones, and that the real library answers through the drop-in as it
+// does without.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>

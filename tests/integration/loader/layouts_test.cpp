@@ -11,7 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kStamp[] = "version=90001\n";  // of the library that the packages below bring
+// The cuDNN in the packages below reports this version.
+constexpr char kStamp[] = "version=90001\n";
 
 // Returns a new, empty folder for this test.
 std::string Fresh(const std::string& name) {
@@ -52,7 +53,8 @@ std::string SitePackages(const std::string& name) {
   return site;
 }
 
-// Adds PyTorch's wheel for a major version of CUDA, whose runtime is in `folder` of NVIDIA's.
+// Makes site-packages with PyTorch's wheel for major version `cuda` of CUDA, whose runtime is in
+// nvidia/`folder`; returns its path.
 std::string PyTorch(const std::string& name, const std::string& cuda, const std::string& folder) {
   const std::string site = SitePackages(name);
   const std::string runtime = "/libcudart.so." + cuda;
@@ -80,8 +82,8 @@ TEST(Layouts, PyTorchWheelLoadedByPython) {
 }
 
 TEST(Layouts, TensorFlowWheel) {
-  // The library that opens cuDNN by its soname has a DT_RUNPATH, and LD_LIBRARY_PATH would come
-  // first.
+  // TensorFlow opens cuDNN by its soname through a DT_RUNPATH. The loader searches LD_LIBRARY_PATH
+  // before that, so this test has no Decoy.
   const std::string site = SitePackages("tensorflow");
   const std::string library = site + "/tensorflow/libtensorflow_framework.so.2";
   Place("tensorflow_stub.so", library);
@@ -117,13 +119,14 @@ TEST(Layouts, CudnnPythonPackageNeedsTheDlsymHook) {
   const Environment environment = ImportingFrom(site);
   const std::vector<std::string> arguments = {"/usr/bin/env", "python3", "-c", "import cudnn"};
   ExpectServed(arguments, environment, kDropin + ":" + kFolder + "/libucudnn_dlsym.so");
-  // Without the hook the program runs as before: the real library alone serves it.
+  // Without the hook the drop-in does not reach this program, and the real library alone serves it.
   const Outcome unserved = RunProgram(arguments, Preloaded(environment));
   EXPECT_EQ(unserved.out, RunProgram(arguments, environment).out);
   EXPECT_EQ(unserved.exit_code, 0);
 }
 
-// PREFIX/bin/python loads everything from PREFIX/lib; the library there is a link to its full name.
+// Makes a Conda environment, where `python` finds libraries in PREFIX/lib and libcudnn.so.9 is a
+// link to a file with the full version. Returns PREFIX.
 std::string Conda(const std::string& name, const std::string& python) {
   const std::string prefix = Fresh(name);
   Place(python, prefix + "/bin/python");

@@ -1,5 +1,5 @@
-/* A program linked with cuDNN like a user's; it is also built as the libraries that programs load
- * with dlopen. */
+/* This program is linked with cuDNN like a user's. Its source is also built as libraries,
+ * which other test programs load with dlopen. */
 #include "use_cudnn.h"
 
 int UseLinkedCudnn(void) { return UseCudnn(cudnnCreate, cudnnGetVersion); }

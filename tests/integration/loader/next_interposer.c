@@ -1,5 +1,5 @@
-/* Another preloaded library, which passes puts on to the next one, as profilers and allocators do.
- * Where dlsym is told a wrong caller, it finds this library itself. */
+/* This preloaded library replaces puts and calls the next library's, as profilers and allocators
+ * do. If dlsym took another library for the caller, it would return this library's own puts. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-// A program linked for an old glibc must still get this: its constructors and destructors run once
-// each and in order, files' states are the true ones, there is one environment, and waiting ends
-// when it should.
+// In a program linked for an old glibc, constructors and destructors must run once each and in
+// order, stat must tell the truth about files, setenv and `environ` must share one environment, and
+// condition variables must wake when they are notified or their time is over.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -60,8 +60,8 @@ bool WaitsRight() {
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  // BeforeFirst, whose priority is earlier, adds 1, and First then makes it 11: two digits, two
-  // runs.
+  // BeforeFirst has a priority, so it runs first: 0 + 1 = 1. Then First makes 1 * 10 + 1 = 11. Any
+  // other order or number of runs gives another value.
   std::printf("constructors %d\n", constructors == 11 ? 2 : -constructors);
   for (const char* name : {"file", "link", "dangling", "."}) PrintState(argv[1], name);
   const int file = open((std::string(argv[1]) + "/file").c_str(), O_RDONLY | O_CLOEXEC);

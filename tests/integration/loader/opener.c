@@ -1,4 +1,4 @@
-/* A program that reaches cuDNN at run time, in one way for each mode:
+/* This program reaches cuDNN at run time, in one way for each mode:
  *   soname                      dlopen("libcudnn.so.9") and dlsym (TensorFlow)
  *   preloaded PATH              the wheel's file by absolute path first, then the soname (JAX)
  *   path PATH                   dlopen(PATH) and dlsym on that handle (the cudnn Python package)

@@ -13,7 +13,8 @@ namespace ucudnn::testing {
 inline const std::string kRoot = LOADER_ROOT;
 inline const std::string kOpener = kRoot + "/opener";
 inline const std::string kFolder = kRoot + "/hooked/lib/ucudnn";
-inline const std::string kDropin = kFolder + "/libcudnn.so.9";  // whose cudnnCreate is the tests'
+// This drop-in stands beside the libucudnn of test_hooks.cpp, which answers cudnnCreate.
+inline const std::string kDropin = kFolder + "/libcudnn.so.9";
 inline const std::string kHooked = "create=0 handle=0x5eed ";
 
 // Returns `environment` with `libraries` preloaded.

@@ -30,10 +30,11 @@ std::vector<std::string> EnvironmentWith(const Environment& additions) {
   return result;
 }
 
-// A drop-in that forwards to itself never returns.
+// A program that prints nothing for so long is killed: a drop-in that forwarded to itself would
+// never return.
 constexpr int kMostMilliseconds = 60000;
 
-// Reads both ends until they are closed; kills `child` if it stays silent.
+// Reads both pipes until they are closed.
 void ReadBoth(std::array<pollfd, 2> ends, pid_t child, Outcome& outcome) {
   std::string* const texts[] = {&outcome.out, &outcome.err};
   for (int open = 2; open > 0;) {

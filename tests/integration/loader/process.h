@@ -11,12 +11,13 @@ namespace ucudnn::testing {
 using Environment = std::map<std::string, std::string>;
 
 struct Outcome {
-  int exit_code = -1;  // 128 + signal when one ended the program
+  int exit_code = -1;  // 128 + the signal's number if a signal ended the program
   std::string out;
   std::string err;
 };
 
-// Adds `environment` to this process's, from which it removes what would change loading or ucudnn.
+// The program gets `environment` and this process's variables except LD_* and UCUDNN_*, which would
+// change loading or ucudnn.
 Outcome RunProgram(const std::vector<std::string>& arguments, const Environment& environment = {});
 
 }  // namespace ucudnn::testing

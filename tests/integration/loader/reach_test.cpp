@@ -1,5 +1,5 @@
-// Every way in which a program reaches cuDNN goes through the drop-in when it is preloaded: the
-// tests' hook on cudnnCreate answers, and the real library answers the rest.
+// Tests that a program with the preloaded drop-in reaches it in every way to find cuDNN: the hook
+// of test_hooks.cpp answers cudnnCreate, and the real library answers cudnnGetVersion.
 #include <fstream>
 #include <regex>
 
@@ -10,7 +10,7 @@ namespace {
 
 const Environment kRealFolder = {{"LD_LIBRARY_PATH", REAL_FOLDER}};
 
-// Returns the version that the real library reports to a program that is left alone.
+// Returns the version that the real library reports to a program without the drop-in.
 std::string RealVersion() {
   static const std::string version = [] {
     std::smatch match;
@@ -90,7 +90,7 @@ TEST(Reach, ProgramsThatAShellStarts) {
                Expected() + Expected() + Expected());
 }
 
-// Data loaders and launchers start their workers in these ways: as a fresh interpreter or a fork.
+// Data loaders and launchers fork their workers, or spawn them as fresh interpreters.
 TEST(Reach, PythonsWorkers) {
   const std::string script =
       "import ctypes, multiprocessing, subprocess, sys\n"

@@ -1,5 +1,5 @@
-// Tests to which library the drop-in forwards: the one that the program would have had without it,
-// or the one that the user names; and what happens when there is none.
+// Tests which library the drop-in forwards to: the one that the program would find without the
+// drop-in, or the one that the user names. Also tests what happens when there is none.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -9,7 +9,7 @@
 namespace ucudnn::testing {
 namespace {
 
-// LD_LIBRARY_PATH leads to a library of its own.
+// LD_LIBRARY_PATH names a folder whose cuDNN reports version 90004.
 const Environment kByEnvironment = {{"LD_LIBRARY_PATH", kRoot + "/by_environment"}};
 
 std::string Real(const std::string& folder) { return kRoot + "/" + folder + "/libcudnn.so.9"; }
@@ -19,15 +19,15 @@ std::string VersionIn(const Outcome& outcome) {
   return at == std::string::npos ? outcome.out + outcome.err : outcome.out.substr(at);
 }
 
-// Runs a program that LD_LIBRARY_PATH leads to one library, and the user's variable to another.
+// Runs a program with UCUDNN_REAL_CUDNN=`library`, while LD_LIBRARY_PATH leads to another cuDNN.
 Outcome RunNaming(const std::string& library, const std::vector<std::string>& arguments) {
   Environment environment = Preloaded(kByEnvironment);
   environment["UCUDNN_REAL_CUDNN"] = library;
   return RunProgram(arguments, environment);
 }
 
-// Expects that the drop-in reaches the library that `arguments` reach without it, known by its
-// stamp.
+// Expects that the program reaches the library that reports version `stamp`, both without the
+// drop-in and through it.
 void ExpectSameLibrary(const std::vector<std::string>& arguments, const Environment& environment,
                        const std::string& stamp) {
   EXPECT_EQ(VersionIn(RunProgram(arguments, environment)), "version=" + stamp + "\n");
@@ -67,8 +67,8 @@ TEST(Search, NamedByTheUserBeforeAllOthers) {
   EXPECT_EQ(outcome.err, "");
 }
 
-// A file that cannot be the real library causes one warning that names it and says why, and the
-// search goes on.
+// UCUDNN_REAL_CUDNN names a file that cannot be the real library: one warning names the file and
+// the reason, and the search goes on.
 class NamedInVain : public ::testing::TestWithParam<std::pair<std::string, std::string>> {};
 
 TEST_P(NamedInVain, WarnsOnceAndSearchesOn) {

@@ -1,5 +1,5 @@
-// Tests what ucudnn's libraries show to the loader: nothing but what they must, and nothing that
-// keeps a program without CUDA from starting.
+// Tests what the loader sees of ucudnn's libraries: they export and need nothing that they could do
+// without, and a program starts with them on a machine without CUDA.
 #include <dlfcn.h>
 #include <sys/resource.h>
 
@@ -49,8 +49,8 @@ Names Exports(const std::string& library) {
   return names;
 }
 
-// Returns the versions of glibc that `file` asks for, such as "2.34"; without them the loader
-// refuses it.
+// Returns the versions of glibc that `file` needs, such as "2.34"; the loader refuses the file
+// where glibc lacks one.
 Names GlibcVersions(const std::string& file) {
   const std::string mark = "Name: GLIBC_";
   Names versions;
@@ -100,8 +100,8 @@ TEST(Shape, LibrariesThatProgramsLinkNeedOnlyGlibc) {
   }
 }
 
-// RHEL 8 has glibc 2.28 and Ubuntu 20.04 has 2.31, and a build may run on an older system than its
-// own.
+// A build may run on an older system than the one that built it. The oldest supported glibc
+// is 2.28, of RHEL 8; Ubuntu 20.04 has 2.31.
 TEST(Shape, NothingNeedsMoreThanGlibc228) {
   const auto newer = [](const std::string& version) {
     int major = 0;
@@ -125,7 +125,7 @@ TEST(Shape, NothingNeedsMoreThanGlibc228) {
   EXPECT_TRUE(asked_for.contains("2.14")) << "readelf's words were not understood";
 }
 
-// Functions linked in place of newer ones of glibc do what those do.
+// The functions of shim/glibc, linked in place of newer ones of glibc, do the same.
 TEST(Shape, ProgramsForOldGlibcRunAsOthers) {
   const std::string program = kRoot + "/oldest_glibc";
   for (const std::string& version : GlibcVersions(program)) {
@@ -152,7 +152,8 @@ TEST(Shape, ProgramsForOldGlibcRunAsOthers) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
 }
 
-// The unwinder's replacement for _dl_find_object of glibc 2.35 finds the handlers.
+// libgcc's unwinder calls _dl_find_object, which came with glibc 2.35; its replacement must find
+// exception handlers.
 TEST(Shape, ExceptionsFindTheirHandlersWithoutNewerGlibc) {
   const std::string path = kRoot + "/libthrowing.so";
   const std::string symbols = RunProgram({NM, "-D", "--undefined-only", path}).out;
@@ -183,7 +184,8 @@ TEST(Shape, DropinRunsNothingWhenLoaded) {
 
 TEST(Shape, DropinExportsExactlyTheListUnderCudnnsNode) { EXPECT_EQ(Exports(DROPIN), kListed); }
 
-// The drop-in also exports what other releases do, because a program may be built for any release.
+// The drop-in also exports functions of other cuDNN releases, because a program may be built for
+// any.
 TEST(Shape, DropinExportsWhatTheRealLibraryExports) {
   const Names real = Exports(REAL_CUDNN);
   const Names ours = Exports(DROPIN);
@@ -198,7 +200,7 @@ TEST(Shape, LibucudnnExportsOnlyItsOwnNames) {
   for (const std::string& name : exports) EXPECT_TRUE(name.starts_with("ucudnn")) << name;
 }
 
-// Programs are linked with these names, so removing or adding one is a decision.
+// Programs link these names, so the test fails whenever one is removed or added.
 TEST(Shape, LayerParallelExportsExactlyItsHeader) {
   Names expected;
   for (const char* name :
@@ -209,7 +211,8 @@ TEST(Shape, LayerParallelExportsExactlyItsHeader) {
   EXPECT_EQ(Exports(LAYER_PARALLEL), expected);
 }
 
-// This library only computes: it has no part of ucudnn that reads, opens or connects to anything.
+// This library only computes, so it needs no function that reads the environment, opens a file or
+// library, or connects.
 TEST(Shape, LayerParallelReadsNoEnvironmentAndOpensNothing) {
   std::set<std::string> needed;
   for (const std::string& line : Lines(RunProgram({NM, "-D", "-u", LAYER_PARALLEL}).out)) {
@@ -248,7 +251,7 @@ TEST(Shape, ProgramsWithoutCudaRunUndisturbed) {
 }
 
 TEST(Shape, LoadingCostsLittle) {
-  // Returns the time of the processor, in which other programs' work does not count.
+  // Returns processor time of the child, which other programs' load does not lengthen.
   const auto milliseconds = [](const Environment& environment) {
     rusage before, after;
     getrusage(RUSAGE_CHILDREN, &before);
@@ -264,7 +267,7 @@ TEST(Shape, LoadingCostsLittle) {
     preloaded = std::min(preloaded, milliseconds({{"LD_PRELOAD", DROPIN}}));
   }
   RecordProperty("milliseconds_per_process", std::to_string(preloaded - alone));
-  // Loading maps and relocates two libraries; work in a constructor would show.
+  // Loading only maps and relocates two libraries; work in a constructor would exceed this.
   EXPECT_LT(preloaded - alone, 5.0);
 }
 

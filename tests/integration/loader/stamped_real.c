@@ -1,4 +1,5 @@
-/* A cuDNN 9 that says which copy it is: tests of the search put one in every place. */
+/* This library stands for a cuDNN 9 and reports STAMP as its version, which tells the copies apart
+ * that tests put in different folders. */
 #include <stddef.h>
 
 size_t cudnnGetVersion(void) { return STAMP; }

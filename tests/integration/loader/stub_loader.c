@@ -1,5 +1,5 @@
-/* TensorFlow and XLA have stubs with the names of cuDNN's functions, which open the library by its
- * soname at the first call, keep it to themselves, and look each function up on that handle.
+/* TensorFlow and XLA have stubs with the names of cuDNN's functions. At the first call a stub opens
+ * cuDNN by its soname with RTLD_LOCAL, and stubs look each function up on that handle.
  * TensorFlow's libraries export the stubs (EXPORTED), and XLA's hide them. */
 #include <dlfcn.h>
 #include <stdlib.h>

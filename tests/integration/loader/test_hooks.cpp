@@ -1,5 +1,5 @@
-// This libucudnn of the tests fills the drop-in as the real one does, and has one hook that cannot
-// be mistaken for the real function, with or without a GPU.
+// This libucudnn fills the drop-in's slots as the real libucudnn does. Its one hook, on
+// cudnnCreate, gives an answer that the real function never gives, with or without a GPU.
 #include <cudnn.h>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// This library is built like all that programs load without knowing them: an exception that it
-// throws must find its handler with the unwinder that the library carries.
+// This library is linked like libucudnn, with an unwinder of its own, which must find the handler
+// of an exception that the library throws.
 #include <stdexcept>
 #include <vector>
 
@@ -11,7 +11,7 @@ namespace {
 
 }  // namespace
 
-// Returns 1 when the exception arrived.
+// Returns 1 if std::out_of_range was caught.
 extern "C" __attribute__((visibility("default"))) int ucudnnTestThrowAndCatch(size_t index) {
   try {
     return Element({0, 0}, index);

@@ -1,5 +1,5 @@
-/* What every loader test program does once it has cuDNN: one call that a hook answers in the tests'
- * libucudnn (see test_hooks.cpp), one that the real library answers. */
+/* Every loader test program calls UseCudnn once it has cuDNN: the hook of test_hooks.cpp answers
+ * the first call, and the real library the second. */
 #pragma once
 
 #include <cudnn.h>

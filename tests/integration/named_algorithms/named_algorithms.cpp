@@ -1,12 +1,12 @@
-// An ordinary cuDNN program that knows nothing of ucudnn and never asks which algorithm is the
-// best: it names every algorithm of every operation, with every math type, asks for the workspace
-// of each, and runs it in exactly that much. After the workspace lie bytes that nobody may write.
-// It prints a line for each algorithm that the library serves:
+// This ordinary cuDNN program knows nothing of ucudnn and never asks which algorithm is the best.
+// It names every algorithm of every operation, with every math type, asks for the workspace of
+// each, and runs it in exactly that many bytes, followed by guard bytes. It prints a line for each
+// algorithm that the library serves:
 //
 //   OPERATION ALGORITHM MATH told BYTES sum CHECKSUM
 //
-// "overran" follows where bytes after the workspace changed, and "differs" where the same call gave
-// another result. The program is linked with the real libraries.
+// "overran" follows if guard bytes changed, and "differs" if the same call gave different results.
+// The program is linked with the real libraries.
 //
 //   named_algorithms [BATCH]
 #include <cuda_runtime.h>
@@ -24,13 +24,13 @@
 namespace {
 
 constexpr int kChannels = 4, kSize = 12, kFilters = 8, kWindow = 3, kRuns = 3;
-// No operation has more; the library refuses those that an operation lacks.
+// No operation has more algorithms. The library refuses the numbers that an operation does not use.
 constexpr int kAlgorithms = 8;
 constexpr cudnnMathType_t kMathTypes[] = {CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH,
                                           CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION, CUDNN_FMA_MATH};
 const float kOne = 1, kZero = 0;
 
-// Device memory of which a program may use `bytes`; get() returns null where it may use none.
+// Device memory of `bytes` and guard bytes behind; get() returns null if `bytes` is 0.
 class Workspace {
  public:
   explicit Workspace(size_t bytes) : bytes_(bytes) {
@@ -138,7 +138,7 @@ class Layer {
  private:
   static constexpr size_t kFilterCount = size_t{1} * kFilters * kChannels * kWindow * kWindow;
 
-  // Runs `convolve` several times, because later calls may run otherwise than the first.
+  // Calls `convolve` several times, because ucudnn may run later calls differently from the first.
   template <typename Convolve>
   void Run(const char* operation, int algorithm, cudnnMathType_t math, size_t bytes, size_t count,
            Convolve convolve) {
@@ -146,7 +146,7 @@ class Layer {
     uint64_t first = 0;
     bool differs = false;
     for (uint32_t run = 0; run < kRuns; ++run) {
-      // An element that is not written gives another sum each time.
+      // The seed differs in each run, so an element that `convolve` does not write changes the sum.
       DeviceTensor output(count, 10 + run);
       convolve(workspace.get(), output.get());
       CHECK_CUDA(cudaDeviceSynchronize());

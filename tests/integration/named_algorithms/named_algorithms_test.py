@@ -1,6 +1,6 @@
-"""A program names every algorithm with every math type and asks for nothing but its workspace, under `ucudnn run`. It is told
-at most the limit wherever pieces of the algorithm fit it, and 0 under one budget for all kernels; what it runs in that
-workspace is right, and touches no byte beyond."""
+"""Tests `ucudnn run` with a program that names every algorithm with every math type and asks only for its workspace. The
+program is told at most the limit wherever pieces of the algorithm fit the limit, and 0 under one budget for all kernels; calls
+in that workspace give the right result and touch no byte beyond."""
 
 import json
 import os
@@ -12,7 +12,7 @@ COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
 PROGRAM = os.environ["UCUDNN_TEST_NAMED_ALGORITHMS"]
 BATCH = 16
 MATH_TYPES = range(4)
-# Everything is measured, however slow the machine is.
+# The time for measuring is so long that everything is measured on slow machines, too.
 ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
 
@@ -32,7 +32,7 @@ class NamedAlgorithms(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.real = run("--off")
-        # The needs of the smallest piece, one image.
+        # Each call's workspace for one image, the smallest possible piece.
         cls.least = {call: told for call, (told, _) in run("--off", batch=1).items()}
         assert cls.real.keys() == cls.least.keys()
 
@@ -80,8 +80,8 @@ class NamedAlgorithms(unittest.TestCase):
 
     def test_deterministic_algorithms_keep_a_limit_that_their_pieces_fit(self):
         limit = 30000
-        # Undivided, these need more than the limit, and no other engine that is as exact is deterministic and fits. Winograd
-        # needs for one image less than the limit or far more, depending on the processor.
+        # Undivided, these algorithms exceed the limit, and no equally exact and deterministic engine fits it. Single images of
+        # algorithm 1 fit; those of Winograd (4, 5) fit or not, depending on the processor.
         needy = {operation: [one for one in algorithms if self.least[operation, one, 0] <= limit] for operation, algorithms
                  in self.served({"backward_data": [1, 4], "backward_filter": [1, 5]}).items()}
         with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +105,8 @@ class NamedAlgorithms(unittest.TestCase):
 
     def test_pieces_of_another_algorithm_serve_where_none_of_its_own_fit(self):
         limit = 30000  # less than algorithm 1 needs undivided
-        # Algorithm 0 of gradients is not deterministic, so it may not serve; single images of algorithm 1 need less.
+        # These gradients exceed the limit even for one image. Algorithm 0 needs no workspace, but it is not deterministic and
+        # may not replace them; single images of algorithm 1 fit.
         calls = [call for call, least in self.least.items()
                  if call[0] != "forward" and least > limit and self.least[call[0], 1, call[2]] <= limit]
         if not calls:
@@ -134,7 +135,7 @@ class NamedAlgorithms(unittest.TestCase):
                 report = json.load(file)
         divided = {(kernel["op"], kernel["problem"].get("math", "default")) for kernel in report["kernels"]
                    if sum(part["count"] for part in kernel["plan"]) > 1}
-        # Nothing that is as deterministic fits undivided.
+        # No engine that is as deterministic as these fits the limit undivided, so all of them are divided.
         for operation in ("backward_data", "backward_filter"):
             for math in ("default", "tensor_op", "tensor_op_allow_conversion", "fma"):
                 self.assertIn((operation, math), divided)
@@ -149,8 +150,8 @@ class NamedAlgorithms(unittest.TestCase):
                 report = json.load(file)
         self.expect_right(lines)
         self.assertEqual(0, report["measured"])
-        # Engines that the library's heuristics know to fit undivided need no time; but algorithm 1 of forward must be able to
-        # serve an identity activation alone.
+        # An engine that fits undivided by the library's heuristics replaces others without being measured. It cannot replace
+        # algorithm 1 of forward, the only one that cudnnConvolutionBiasActivationForward takes with an identity activation.
         over = {call for call, (told, _) in lines.items() if told > limit}
         needy = self.served({"forward": [1], "backward_data": [1, 4], "backward_filter": [1, 5]})
         self.assertEqual({(operation, algorithm, math) for operation, algorithms in needy.items()
@@ -158,7 +159,7 @@ class NamedAlgorithms(unittest.TestCase):
         causes = {operation: {entry["cause"] for entry in report["fallbacks"] if entry["kernel"].startswith(operation)}
                   for operation in ("forward", "backward_data", "backward_filter")}
         unmeasured = "not measured, so it cannot be brought under the workspace limit"
-        # Other processes may measure on the device meanwhile.
+        # The last cause occurs when another test measures on the same device.
         why = {f"cannot be measured: {said}" for said in (
             "the time for measuring is used up", "the time of this call is used up, a later one goes on",
             "others measure on the device")}

@@ -1,8 +1,8 @@
-// An ordinary cuDNN program, written as a user would write it without knowing of ucudnn: the five
-// convolutions of AlexNet (in the form of Krizhevsky's "one weird trick"), forward and backward, on
-// memory from cudaMalloc. The algorithms come from cudnnFind...Ex or, with `get`, from
-// cudnnGet..._v7, all before the first convolution or, with `lazy`, each before its own. The
-// program prints a checksum of every output, so that two runs can be compared, the time of the
+// This ordinary cuDNN program knows nothing of ucudnn. It runs the five convolutions of AlexNet (of
+// Krizhevsky's "one weird trick") forward and backward on memory from cudaMalloc. Algorithms come
+// from cudnnFind...Ex (`find` or `lazy`) or from cudnnGet..._v7 (`get`). It asks for all of them
+// before the first convolution; with `lazy`, it asks for each before the convolution that needs it.
+// The program prints a checksum of every output, so that two runs can be compared, the time of the
 // fastest step, and the time of the first step with its queries. It is linked with the real
 // libraries.
 //
@@ -48,7 +48,7 @@ class Layer : public FloatLayer {
   Layer(cudnnHandle_t handle, const NamedShape& named, int n)
       : FloatLayer(handle, named.shape, n, 1), name_(named.name) {}
 
-  // Chooses algorithms as frameworks do: takes the first that cudnnFind...Ex returns.
+  // Takes the first algorithm that cudnnFind...Ex returns, as frameworks do.
   void FindForward(void* workspace, size_t bytes) {
     int count = 0;
     CHECK_CUDNN(cudnnFindConvolutionForwardAlgorithmEx(handle_, x_desc_, x_.get(), w_desc_,
@@ -65,7 +65,7 @@ class Layer : public FloatLayer {
         &backward_filter_, workspace, bytes));
   }
 
-  // Chooses without measuring: takes the first of a ranking that fits the workspace.
+  // Takes the first algorithm of cudnnGet..._v7's ranking that fits the workspace.
   void GetAlgorithms(size_t bytes) {
     constexpr int kMost = 8;
     int count = 0;

@@ -1,12 +1,11 @@
-/* Solves transformer blocks over all blocks at once, through <ucudnn/layer_parallel.h>, and shows,
- * in C11 alone, what a program needs to bring a chain of its own. A state is a sequence of tokens,
- * and block n adds to it
- *     F_n(u) = softmax(u Q_n (u K_n)^T / sqrt(width)) u V_n + tanh(u A_n) B_n
- * times h = 1 / blocks: attention and a layer of neurons side by side. The loss is half the last
- * state's squared norm. The program prints residuals, how far states, their gradients and the
- * gradients of all B_n are from the results of one block after the other, and how far the loss's
- * slope along one direction is from its difference quotient; it exits with 1 where one is too far.
- *   attention_chain [BLOCKS [LANES]] */
+/* Solves a chain of transformer blocks, all blocks at once, through <ucudnn/layer_parallel.h>. The
+ * program is in C11 and shows what a user needs to write for a chain of another kind. A state u is
+ * a sequence of tokens. Block n makes u + h F_n(u) of it, with h = 1 / blocks and F_n(u) =
+ * softmax(u Q_n (u K_n)^T / sqrt(width)) u V_n + tanh(u A_n) B_n. The loss is half the last state's
+ * squared norm. The program prints residuals and how far states, their gradients and the gradients
+ * of all B_n are from those of running the blocks in sequence. It also prints how far the loss's
+ * slope along one direction is from its difference quotient, and exits with 1 if one of these
+ * differences is too large. attention_chain [BLOCKS [LANES]] */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,12 +14,13 @@
 
 enum { kTokens = 8, kWidth = 16, kState = kTokens * kWidth, kMatrix = kWidth * kWidth };
 
-/* The matrices of one block, [input, output]. */
+/* The matrices of one block; each has the layout [input, output]. */
 struct block {
   double q[kMatrix], k[kMatrix], v[kMatrix], a[kMatrix], b[kMatrix];
 };
 
-/* The intermediate results of a block's transformation, [token, feature]. */
+/* The intermediate results of transform(). Those of kState elements have the layout
+ * [token, feature], and attention has [token, token]. */
 struct values {
   double q[kState], k[kState], v[kState], neurons[kState];
   double attention[kTokens * kTokens];
@@ -31,14 +31,13 @@ struct chain {
   int blocks;
   double h;
   struct block* weights;
-  struct values* of_lane; /* no lane shares its scratch */
-  double* gradients;      /* of b, by block */
+  struct values* of_lane; /* scratch memory, one for each lane */
+  double* gradients;      /* those of b, one block after the other */
 };
 
 /* --- Blocks ---------------------------------------------------------------------------------- */
 
-/* A matrix by its strides, so that a transposed one can be read, too. add_product adds x y to out,
- * with x of [rows, inner] and y of [inner, columns]. */
+/* A matrix with two strides, so that the same memory can also be read as its transpose. */
 struct matrix {
   const double* at;
   int row, column; /* strides */
@@ -64,12 +63,12 @@ static void add_product(struct matrix x, struct matrix y, int rows, int inner, i
   }
 }
 
-/* out += state matrix. */
+/* Adds the product `state` `matrix` to `out`. */
 static void add_projection(const double* state, const double* matrix, double* out) {
   add_product(plain(state, kWidth), plain(matrix, kWidth), kTokens, kWidth, kWidth, out);
 }
 
-/* out += state matrix^T. */
+/* Adds the product of `state` and the transposed `matrix` to `out`. */
 static void add_back_projection(const double* state, const double* matrix, double* out) {
   add_product(plain(state, kWidth), transposed(matrix, kWidth), kTokens, kWidth, kWidth, out);
 }
@@ -81,7 +80,7 @@ static void softmax(double* row) {
   for (int i = 0; i < kTokens; ++i) row[i] /= sum;
 }
 
-/* F(u), in values->out. */
+/* Computes F(u) in values->out. */
 static void transform(const struct block* block, const double* u, struct values* values) {
   memset(values, 0, sizeof *values);
   add_projection(u, block->q, values->q);
@@ -98,7 +97,7 @@ static void transform(const struct block* block, const double* u, struct values*
   add_projection(values->neurons, block->b, values->out);
 }
 
-/* out += factor * J^T gradient, with J the Jacobian of F at u. */
+/* Adds factor * J^T gradient to `out`, where J is the Jacobian of F at u. */
 static void add_transposed(const struct block* block, const double* u, const double* gradient,
                            double factor, struct values* values, double* out) {
   double scores[kTokens * kTokens] = {0}, of_q[kState] = {0}, of_k[kState] = {0};
@@ -130,7 +129,8 @@ static void add_transposed(const struct block* block, const double* u, const dou
   for (int i = 0; i < kState; ++i) out[i] += factor * sum[i];
 }
 
-/* gradient = h neurons^T lambda is the gradient of b; lambda is that of the block's result. */
+/* Computes the gradient of b, which is h neurons^T lambda, where lambda is the gradient of the
+ * block's result. */
 static void gradient_of_b(const struct chain* chain, int block, const double* u,
                           const double* lambda, struct values* values, double* gradient) {
   transform(&chain->weights[block], u, values);
@@ -241,10 +241,10 @@ static const char* name_of(ucudnnLayerParallelOutcome_t outcome) {
   return names[outcome];
 }
 
-/* The results of one block after the other. */
+/* The results of running the blocks in sequence. */
 struct serial {
-  double *states, *adjoints; /* by number, 0 to blocks */
-  double* gradients;         /* of b, by block */
+  double *states, *adjoints; /* each has blocks + 1 states, one after the other */
+  double* gradients;         /* those of b, one block after the other */
 };
 
 static struct serial run_serially(struct chain* chain, const double* first) {
@@ -285,15 +285,17 @@ static void print_residuals(const ucudnnLayerParallelResult_t* forward,
   }
 }
 
-static const double kAllowed = 1e-10; /* ten times the tolerance: e times the residual at most */
+/* The tolerance is 1e-11. An error may exceed its residual by about e, since blocks steps of 1 /
+ * blocks amplify it by (1 + 1 / blocks)^blocks < e where F amplifies by 1. This allows 10. */
+static const double kAllowed = 1e-10;
 
-/* Prints a line of the table and returns 1 where the difference is too large. */
+/* Prints a line of the table. Returns 1 if the difference is too large, else 0. */
 static int compare(const char* what, const char* outcome, double difference, double allowed) {
   printf("%-10s  %-9s  %.1e\n", what, outcome, difference);
   return !(difference < allowed);
 }
 
-/* Returns half the squared norm of the last state that the blocks make from u0. */
+/* Returns half the squared norm of the last state, where u0 is the first. */
 static double loss(struct chain* chain, const double* u0) {
   double states[2][kState], squares = 0;
   ucudnnLayerParallelRange_t range = {.struct_size = sizeof range, .layers = 1, .factor = 1};
@@ -307,7 +309,8 @@ static double loss(struct chain* chain, const double* u0) {
   return squares / 2;
 }
 
-/* Returns the error of the gradient by u0 along one direction, by central differences. */
+/* Returns how far the slope from the gradient by u0, along one direction, is from a central
+ * difference of the loss. */
 static double error_of_slope(struct chain* chain, const double* u0, const double* gradient) {
   double above[kState], below[kState], slope = 0;
   for (int i = 0; i < kState; ++i) {
@@ -319,7 +322,8 @@ static double error_of_slope(struct chain* chain, const double* u0, const double
   return fabs(slope - (loss(chain, above) - loss(chain, below)) / 2e-4);
 }
 
-/* Returns the largest difference of all states, or adjoints, from the serial ones. */
+/* Returns the largest difference between `expected` and the states, or adjoints, that `get`
+ * returns. */
 static double difference_of_states(ucudnnLayerParallelSolver_t solver, int blocks,
                                    ucudnnLayerParallelStatus_t (*get)(ucudnnLayerParallelSolver_t,
                                                                       int, const void**),
@@ -343,7 +347,8 @@ static int solve(struct chain* chain, const double* first, const struct serial* 
                                                     .squared_distance = squared_distance,
                                                     .step = step,
                                                     .adjoint_step = adjoint_step};
-  /* A quarter of all states is kept. The blocks that a coarse step stands for read one input. */
+  /* STORE_C_POINTS keeps every fourth state. With COARSE_SUM, a coarse step adds the F of all
+   * blocks that it stands for, each at the step's input. */
   const ucudnnLayerParallelOptions_t options = {.struct_size = sizeof options,
                                                 .coarse = UCUDNN_LAYER_PARALLEL_COARSE_SUM,
                                                 .storage = UCUDNN_LAYER_PARALLEL_STORE_C_POINTS,

@@ -1,10 +1,10 @@
 // A convolution layer as BVLC Caffe 1.0 runs it on cuDNN. Each group of channels has three handles
-// on three streams, and is a view of the whole tensor with the whole tensor's strides. The
-// algorithm comes from cudnnGetConvolution*Algorithm, which cuDNN 8 removed, within a workspace
-// limit, and every handle has a slice of one workspace. Gradients of the filter add to what is
-// there (beta = 1) while gradients of the images are computed on another stream.
+// on three streams, and is a view of the whole tensor with the whole tensor's strides. Algorithms
+// come from cudnnGetConvolution*Algorithm, which cuDNN 8 removed, within a workspace limit. Every
+// handle has a slice of one workspace. The filter's gradients are added with beta = 1, while
+// another stream computes the gradients of the images.
 //
-// CAFFE_WITH_UCUDNN changes the type of the handles, and layers then tell ucudnn their names.
+// With CAFFE_WITH_UCUDNN, handles are ucudnn's, and layers tell ucudnn their names.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -25,8 +25,8 @@ typedef cudnnHandle_t Handle;
 #endif
 
 struct Shape {
-  int num, channels, height, width;  // images
-  int outputs, kernel, pad, group;   // stride 1
+  int num, channels, height, width;
+  int outputs, kernel, pad, group;  // the stride is 1
   int OutHeight() const { return height + 2 * pad - kernel + 1; }
   int OutWidth() const { return width + 2 * pad - kernel + 1; }
   size_t BottomCount() const { return size_t{1} * num * channels * height * width; }
@@ -36,8 +36,8 @@ struct Shape {
 
 class ConvolutionLayer {
  public:
-  // Makes a layer for `bottoms` inputs of `shape`, with algorithms within `limit_bytes` of
-  // workspace, or the fastest where that is 0.
+  // Makes a layer for `bottoms` inputs of `shape`, with algorithms that need at most `limit_bytes`
+  // of workspace, or the fastest algorithms if `limit_bytes` is 0.
   ConvolutionLayer(const std::string& name, const Shape& shape, int bottoms, size_t limit_bytes)
       : shape_(shape) {
     LayerSetUp(bottoms);
@@ -46,8 +46,8 @@ class ConvolutionLayer {
   ~ConvolutionLayer();
   ConvolutionLayer(const ConvolutionLayer&) = delete;
 
-  // All pointers are device memory: each input has a bottom and a top; weight, bias and their
-  // gradients are shared.
+  // All pointers are to device memory. Each input has its own bottom and top; all inputs share
+  // weight, bias and their gradients.
   void Forward(const std::vector<float*>& bottom, const float* weight, const float* bias,
                const std::vector<float*>& top);
   // Adds to weight_diff and bias_diff, and writes bottom_diff.
@@ -56,8 +56,8 @@ class ConvolutionLayer {
                 const std::vector<float*>& bottom_diff);
 
   size_t workspace_bytes() const { return workspace_bytes_; }
-  // Returns the kinds of micro-batches of the first input, as ucudnn says them, such as "16x2
-  // legacy:1 + ...".
+  // Returns ucudnn's plan for the first input: sizes, counts and engines of its micro-batches, such
+  // as "16x2 legacy:1 + ...".
   std::string PlanOf(int operation) const;
 
  private:
@@ -75,7 +75,8 @@ class ConvolutionLayer {
   void LayerSetUp(int bottoms);
   void Reshape(const std::string& name, size_t limit_bytes);
   void ChooseAlgorithms(Input& input, size_t limit_bytes);
-  // An operation on the default stream waits for all streams, and they wait for it.
+  // Work on the default stream waits for earlier work on all streams; later work on them waits for
+  // that.
   void SyncGroups() { CHECK_CUDA(cudaMemsetAsync(sync_, 0, 1, nullptr)); }
 
   const Shape shape_;
@@ -85,7 +86,7 @@ class ConvolutionLayer {
   cudnnFilterDescriptor_t filter_ = nullptr;
   cudnnTensorDescriptor_t bias_ = nullptr;
   size_t bottom_offset_ = 0, top_offset_ = 0, weight_offset_ = 0, bias_offset_ = 0;
-  size_t workspace_bytes_ = 0;  // of each handle's slice
+  size_t workspace_bytes_ = 0;  // the size of one handle's slice
   char* workspace_data_ = nullptr;
   std::vector<void*> workspace_;
   void* sync_ = nullptr;

@@ -1,11 +1,11 @@
-// Two convolution layers as Caffe has them (caffe_layer.h) run one after the other, the second in
-// two groups, each with two inputs that share its weights: some steps of forward and backward,
-// whose gradients add up. All values are whole numbers, small enough for every sum to be exact, so
-// the results are those of plain loops, or the program fails. It prints a checksum of each result
-// and, with ucudnn's handle, how every kernel ran.
+// This program runs two convolution layers of Caffe (caffe_layer.h) one after the other, the second
+// in two groups. Each layer has two inputs that share its weights. It makes STEPS steps of forward
+// and backward, whose gradients add up. All values are whole numbers, small enough for every sum to
+// be exact; the program fails unless the results are those of plain loops. It prints a checksum of
+// each result and, with ucudnn's handle, how every kernel ran.
 //
-//   caffe_net limit BYTES [STEPS]    a layer's workspace limit, as Caffe passes it; 0: the fastest
-//   caffe_net total BYTES [STEPS]    one budget for all kernels (with ucudnn's handle)
+//   caffe_net limit BYTES [STEPS]    BYTES is a layer's workspace limit; 0 chooses the fastest
+//   caffe_net total BYTES [STEPS]    BYTES is one budget for all kernels (with ucudnn's handle)
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -38,7 +38,7 @@ Values Draw(size_t count, uint32_t& seed) {
 struct Blob {
   explicit Blob(const Values& values)
       : host(values), data(values), diff(Values(values.size(), 0.f)) {}
-  Values host, host_diff;  // what plain loops compute
+  Values host, host_diff;  // the values and gradients that plain loops compute
   DeviceMemory data, diff;
 };
 
@@ -213,7 +213,7 @@ int main(int argc, char** argv) {
   int number = 0;
   for (NaiveLayer* layer : {&naive1, &naive2}) {
     ++number;
-    // Every step adds the same numbers.
+    // Every step adds the same gradients, so one step's are multiplied.
     for (Blob* blob : {&layer->weight, &layer->bias}) {
       for (float& value : blob->host_diff) value *= static_cast<float>(words.steps);
       equal &= Compare("conv" + std::to_string(number) +

@@ -1,6 +1,6 @@
-"""Tests layers written like Caffe's (caffe_net). With ucudnn's handle, and with cuDNN's own under the preloaded drop-in, every
-kernel runs in micro-batches within the limit that the program names, and gives the results of plain loops and of the
-undivided library. A store says which micro-batches are the fastest, so nothing is measured."""
+"""Tests layers written like Caffe's (caffe_net). With ucudnn's handle, and with cuDNN's handle under the preloaded drop-in, every
+kernel runs in micro-batches within the program's limit, and gives the results of plain loops and of the undivided library.
+Times come from a store that the test makes, so nothing is measured."""
 
 import collections
 import os
@@ -12,7 +12,7 @@ import program
 
 OWN, CUDNN = os.environ["UCUDNN_TEST_CAFFE_UCUDNN"], os.environ["UCUDNN_TEST_CAFFE_CUDNN"]
 STAND_INS = os.environ["UCUDNN_TEST_HOST"]
-MAY_PRELOAD = os.environ["UCUDNN_TEST_PRELOAD"] == "1"  # no sanitizer's run-time survives it
+MAY_PRELOAD = os.environ["UCUDNN_TEST_PRELOAD"] == "1"  # false in sanitizers' builds, whose run-time must be loaded first
 BATCH, INPUTS, STEPS = 16, 2, 3
 GROUPS = {"conv1": 1, "conv2": 2}
 OPERATIONS = ("forward", "backward_data", "backward_filter")
@@ -20,7 +20,7 @@ LIMIT = 96 << 10
 
 
 def direct(layers, bytes_, what="limit", steps=STEPS, **variables):
-    """Runs the program without any preload; the stand-ins serve it as cuDNN would."""
+    """Runs the program on the stand-ins without preloading the drop-in. Returns the lines that it prints."""
     environment = os.environ | program.PATIENT | {"LD_LIBRARY_PATH": STAND_INS, "UCUDNN_DATABASE": "none"} | variables
     result = subprocess.run([layers, what, str(bytes_), str(steps)], capture_output=True, text=True, env=environment)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -60,7 +60,8 @@ class Caffe(unittest.TestCase):
         return program.add_rows(f"{cls.folder}/primed.db", rows)
 
     def test_an_engine_that_serves_pieces_alone_is_not_told(self):
-        """A program asks cuDNN for the workspace of the algorithm that it is told, on the whole mini-batch."""
+        """The program asks for the workspace of the algorithm that it is told, for the whole mini-batch; so ucudnn must not tell
+        an engine that supports only small micro-batches, however fast it is."""
         rows = program.rows_of(f"{self.folder}/measured.db")
         whole = {(row["op"], row["c"], row["engine"]) for row in rows if int(row["micro_batch"]) == BATCH}
         alone = [row for row in rows if (row["op"], row["c"], row["engine"]) not in whole]
@@ -93,7 +94,7 @@ class Caffe(unittest.TestCase):
         self.assertEqual(self.expected, checksums(lines))
         report = self.report("own")
         self.check_divided(report, named=True)
-        # The plan that the program read back is in the report.
+        # The program prints the plans that ucudnn told it; the report has the same ones.
         told = {tuple(line.split()[1:3]): line.split(maxsplit=3)[3] for line in lines if line.startswith("plan")}
         for kernel in report["kernels"]:
             plan = " + ".join(f"{part['micro_batch']}x{part['count']} {part['engine']}" for part in kernel["plan"])
@@ -111,7 +112,7 @@ class Caffe(unittest.TestCase):
         self.assertEqual({1}, {pieces(kernel) for kernel in self.report("off")["kernels"]})
 
     def check_budget(self, report, lines, expected, budget):
-        """Expects that the library brings all workspace, within the budget, and that some kernels divide in it."""
+        """Expects that all workspace is ucudnn's and within the budget, and that some kernels divide in it."""
         self.assertEqual(expected, checksums(lines))
         self.assertIn("workspace conv1 0 conv2 0", lines)
         self.assertEqual([], report["fallbacks"])
@@ -125,7 +126,7 @@ class Caffe(unittest.TestCase):
     BUDGET = 9 * LIMIT
 
     def check_divisions(self, steps, check):
-        """Calls `check` with each division and the report of a run under it, which was right and kept to one budget."""
+        """Runs the program with each division, expects right results within the budget, and calls check(division, report)."""
         expected = checksums(direct(CUDNN, 0, steps=steps))
         for division in ("disjoint", "shared", "concurrent"):
             with self.subTest(division=division):
@@ -140,7 +141,7 @@ class Caffe(unittest.TestCase):
             division, report["total_workspace"]["division"]))
 
     def test_one_budget_is_divided_at_the_first_convolution_among_what_was_asked_about(self):
-        """There are three handles for each group and layer, and the program runs one step only."""
+        """The program makes one step only, so the kernels cannot be learnt from repeated calls."""
         def check(_, report):
             self.assertEqual(len(GROUPS) * len(OPERATIONS), report["total_workspace"]["kernels"])
             called = [kernel for kernel in report["kernels"] if kernel["calls"] > 0]

@@ -1,4 +1,5 @@
-// Ends an ordinary CUDA or cuDNN program at the first call that fails, and says which call and why.
+// Macros that end a program at the first CUDA or cuDNN call that fails, and print the call and the
+// error.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// Makes descriptors for an ordinary cuDNN program, which destroys them.
+// Functions that make cuDNN descriptors; the caller destroys them.
 #pragma once
 
 #include <cudnn.h>

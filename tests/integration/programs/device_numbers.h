@@ -1,4 +1,4 @@
-// Numbers in the device memory of an ordinary program, and what a launcher tells it.
+// Numbers in device memory, and integers from the environment.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -34,7 +34,8 @@ class DeviceNumbers {
     CHECK_CUDA(cudaMemcpy(numbers.data(), data_, count_ * sizeof(Number), cudaMemcpyDeviceToHost));
     return numbers;
   }
-  // Returns the sum of all numbers, with weights that tell places apart.
+  // Returns a sum in which each number's weight depends on its position, so that most permutations
+  // change it.
   double WeightedSum() const {
     double sum = 0;
     const std::vector<Number> numbers = Read();
@@ -47,7 +48,7 @@ class DeviceNumbers {
   Number* data_ = nullptr;
 };
 
-// Returns the number that an environment variable holds, such as RANK.
+// Returns the integer in an environment variable such as RANK, or `otherwise` if it is not set.
 inline int Variable(const char* name, int otherwise) {
   const char* const value = std::getenv(name);
   return value != nullptr ? std::atoi(value) : otherwise;

@@ -1,4 +1,4 @@
-// A convolution layer of fp32 tensors in the device memory of an ordinary program.
+// A convolution layer of fp32 tensors in device memory, with its descriptors.
 #pragma once
 
 #include <cudnn.h>
@@ -10,7 +10,7 @@
 #include "descriptors.h"
 #include "device_tensor.h"
 
-// Images of `size` x `size`, and filters of `filter` x `filter`.
+// Images have `size` x `size` positions, and filters `filter` x `filter`.
 struct LayerShape {
   int c, size, k, filter, pad, stride;
 };

@@ -1,6 +1,6 @@
-// A convolution layer as programs written with NVIDIA's cudnn-frontend have it: tensors of small
-// integers, channels last, graphs of their operations, and plain loops. The data make every sum
-// exact in any order; it is rounded once.
+// What the test programs written with NVIDIA's cudnn-frontend share: channels-last tensors, graphs
+// of operations on them, and plain loops. The values are small integers, so every sum is exact in
+// any order and is rounded once, to the type of the result.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -43,7 +43,7 @@ inline void Check(fe::error_t error) {
   std::exit(2);
 }
 
-// How the device keeps a tensor's elements.
+// A type of elements on the device, and its conversions from and to float.
 struct Type {
   fe::DataType_t type;
   size_t bytes;
@@ -70,7 +70,7 @@ inline float FromHalf(__half value) { return __half2float(value); }
 inline __nv_bfloat16 ToBfloat16(float value) { return __float2bfloat16_rn(value); }
 inline float FromBfloat16(__nv_bfloat16 value) { return __bfloat162float(value); }
 
-// Returns the types by the names that programs take.
+// Returns the types by the names that the programs take as arguments.
 inline const std::map<std::string, Type>& Types() {
   static const std::map<std::string, Type> types = {
       {"fp32", TypeOf<float, Same, Same>(fe::DataType_t::FLOAT)},
@@ -79,8 +79,8 @@ inline const std::map<std::string, Type>& Types() {
   return types;
 }
 
-// The images of a layer, and its outputs, have size^spatial positions. With WORLD_SIZE processes,
-// process RANK has its share of their rows; without these variables it has all.
+// The images and outputs of a layer have size^spatial positions. With WORLD_SIZE processes, process
+// RANK has the rows from first_row to end_row; without these variables the process has all rows.
 struct Layer {
   Type type;
   int spatial;  // 2 or 3
@@ -91,8 +91,9 @@ struct Layer {
   int64_t depth() const { return spatial == 3 ? size : 1; }
 };
 
-// A channels-last tensor of small integers: the host has the whole, and the device has the
-// process's rows of images, or all of other tensors. A side has `extent` elements.
+// A channels-last tensor of small integers whose sides have `extent` elements. The host has all of
+// it. The device has the process's rows of an image (`extent` is the layer's size), or all of
+// another tensor.
 struct Tensor {
   Tensor(const Layer& layer, int64_t n, int64_t c, int64_t extent)
       : type(layer.type),
@@ -142,7 +143,8 @@ struct Tensor {
     ForEachOnDevice([&](float value, size_t i) { type.encode(value, &elements[i * type.bytes]); });
     Check(cudaMemcpy(device, elements.data(), elements.size(), cudaMemcpyHostToDevice));
   }
-  // Returns whether the device holds `values`, rounded once; prints the checksum of what it holds.
+  // Prints the checksum of the device's elements. Returns whether they are `values`, rounded to the
+  // type.
   bool Report(const char* name, int64_t workspace_bytes) const {
     std::vector<char> elements(device_bytes());
     Check(cudaMemcpy(elements.data(), device, elements.size(), cudaMemcpyDeviceToHost));
@@ -168,7 +170,7 @@ struct Tensor {
   void* device = nullptr;
 };
 
-// A graph, and the memory of its tensors by unique id.
+// A graph, and the device pointers of its tensors by unique id.
 class Graph {
  public:
   using Value = std::shared_ptr<fe::graph::Tensor_attributes>;
@@ -209,13 +211,13 @@ class Graph {
     return graph_.pointwise(dy, y, Pointwise(fe::PointwiseMode_t::RELU_BWD));
   }
 
-  // Builds the plan that the heuristics like best, runs it and returns the workspace that it
-  // needed.
+  // Builds the heuristics' first plan that the device supports, runs it, and returns its workspace
+  // in bytes.
   int64_t Run() {
     Check(graph_.build(handle_, {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}));
     return Execute(graph_);
   }
-  // Runs the same plan after serializing and loading it.
+  // Serializes the plan, loads it again, runs it, and returns its workspace in bytes.
   int64_t RunLoaded() {
     std::vector<uint8_t> saved;
     Check(graph_.serialize(saved));

@@ -1,15 +1,16 @@
-// A training step of one convolution layer, channels last, as a user of NVIDIA's cudnn-frontend
-// writes it. It runs the forward convolution alone, with bias and ReLU fused, and with a residual,
-// bias and ReLU fused in PyTorch's order; then ReLU's gradient, backward_data, backward_filter, and
-// backward_data with the gradient of the ReLU before it fused; then the first fused plan once more,
-// rebuilt from its serialized form. The program knows nothing of ucudnn, except that it declares
-// the last two gradients to be of one dy where a library listens.
+// This program makes training steps of one convolution layer, channels last, as a user of NVIDIA's
+// cudnn-frontend would. A step runs the forward convolution alone, with bias and ReLU fused, and
+// with a residual, bias and ReLU fused in PyTorch's order. Then come the ReLU's gradient,
+// backward_data, backward_filter, and backward_data fused with the gradient of the ReLU in front of
+// the layer. Last, the plan with bias and ReLU runs again, rebuilt from its serialized form. The
+// program does not depend on ucudnn; if ucudnn is loaded, it declares that backward_filter and the
+// fused backward_data read the same dy.
 //
 //   frontend_step fp32|fp16|bf16 2|3 BATCH [STEPS]
 //
 // For every step it prints a checksum of every result and the workspace that its plan asked for. It
-// exits with 1 where a result differs from plain loops, which run over the whole images where the
-// process has a stripe.
+// exits with 1 if a result differs from plain loops. These run over the whole images, also if the
+// process has only a stripe of them.
 #include <dlfcn.h>
 
 #include "frontend_layer.h"
@@ -58,7 +59,6 @@ bool Step(cudnnHandle_t handle, const Layer& layer, bool data_first) {
   }
   const int64_t residual_bytes = residual.Run();
 
-  // This computes the gradient of ReLU, then the gradient of the convolution.
   Graph relu(handle, layer);
   relu.Output(relu.ReluGradient(relu.Input("dy", dy), relu.Input("y", fused_y)), dz);
   const int64_t relu_bytes = relu.Run();
@@ -80,7 +80,6 @@ bool Step(cudnnHandle_t handle, const Layer& layer, bool data_first) {
   const int64_t filter_bytes = filter.Run();
   if (!data_first) fused_data_bytes = fused_data.Run();
 
-  // Plain loops compute the expected results.
   ForEachProduct(layer, [&](const Product& p) {
     y.At(p.n, p.k, p.o) += x.At(p.n, p.c, p.i) * w.At(p.k, p.c, p.t);
   });

@@ -1,6 +1,5 @@
 """Tests a program written with cudnn-frontend under `ucudnn run`: forward, backward_data and backward_filter, fused and not,
-run in pieces and give the results of the undivided run. A store says which micro-batches are the fastest, so nothing is
-measured."""
+run in pieces and give the results of the undivided run. Times come from a store that the test makes, so nothing is measured."""
 
 import os
 import pathlib
@@ -11,13 +10,13 @@ import unittest
 import program
 
 FRONTEND_STEP = os.environ["UCUDNN_TEST_FRONTEND_STEP"]
-BATCH, SIZES = 8, (3, 3, 2)  # small enough for a sum of partials beside them
-RESULTS = 8  # the first fused plan runs once more from its serialized form
+BATCH, SIZES = 8, (3, 3, 2)  # pieces this small leave room in the workspace for summing partial gradients
+RESULTS = 8  # lines that frontend_step prints in a step
 
 
 def steps(number, kind, axes, *options, batch=BATCH, **variables):
-    """Returns, for each step, every result's name with its checksum and the workspace that its plan asked for. The program
-    fails where a result is not what plain loops compute."""
+    """Returns a dictionary for each step: (checksum, workspace of its plan) by the result's name. The program fails unless every
+    result is what plain loops compute."""
     lines = [line.split() for line in program.printed([FRONTEND_STEP, kind, axes, batch, number], options, **variables)]
     assert len(lines) == RESULTS * number, lines
     return [{line[0]: (line[2], int(line[4])) for line in lines[at:at + RESULTS]}
@@ -25,7 +24,7 @@ def steps(number, kind, axes, *options, batch=BATCH, **variables):
 
 
 def step(kind, axes, *options, **variables):
-    """Returns the name and checksum of every result of one step."""
+    """Returns the checksums of one step by the result's name."""
     return {name: checksum for name, (checksum, _) in steps(1, kind, axes, *options, **variables)[0].items()}
 
 
@@ -46,7 +45,8 @@ class Frontend(unittest.TestCase):
                 continue
             for size in {BATCH, *SIZES}:
                 time_ms = size if size == BATCH else 0.01 * (1 + size)
-                # A piece beside the sum must need less than the whole, so such a piece keeps its own need.
+                # A sum of partials needs workspace beside the pieces, so with `sums` a row keeps the size at which its need was
+                # measured. Without, every size gets the undivided kernel's need.
                 if not sums or size == int(row["micro_batch"]):
                     primed.append(row | {"micro_batch": size, "time_ms": time_ms})
         return program.add_rows(f"{folder}/primed.db", primed)
@@ -73,7 +73,7 @@ class Frontend(unittest.TestCase):
                     self.assertLessEqual(kernels, in_pieces)
 
     def test_graphs_follow_a_plan_file(self):
-        """The plan is made offline from measurements and then followed, with a limit and with one budget for all."""
+        """`ucudnn workspace` makes the plan from measurements, without a budget and with one; the program then follows it."""
         for kind, axes in (("fp32", "2"), ("fp16", "2")):
             with self.subTest(kind=kind, axes=axes), tempfile.TemporaryDirectory() as folder:
                 undivided = step(kind, axes, "--off")
@@ -92,7 +92,8 @@ class Frontend(unittest.TestCase):
                             self.assertEqual({0}, {size for name, (_, size) in one.items() if name != "relu_gradient"})
                     followed = program.read(f"{folder}/followed.json")
                     self.assertEqual(0, followed["measured"])
-                    # Fused operations need workspace of their own, and the segment is only as large as the entry's plan needs.
+                    # Under a budget, a kernel has as much workspace as the file's plan needs, and plans with fused operations may
+                    # need more.
                     for fallback in followed["fallbacks"]:
                         self.assertRegex(fallback["cause"], "^the workspace plan does not hold for it: .*relu.* bytes of workspace")
                         self.assertTrue(budget)
@@ -108,7 +109,7 @@ class Frontend(unittest.TestCase):
                     self.assertIn("backward_data", in_pieces)
 
     def test_a_single_image_is_kept_under_the_limit(self):
-        """No micro-batch helps, but an engine that fits does, also for the plan that is rebuilt from its serialized form."""
+        """One image cannot be divided, so engines that fit the limit must replace plans, also the one that is deserialized."""
         limit = 1024
         for kind, axes in (("fp32", "2"), ("fp16", "2"), ("fp32", "3")):
             with self.subTest(kind=kind, axes=axes), tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,10 @@
-// Graphs that hold more than a convolution and pointwise operations after it, as a user of NVIDIA's
-// cudnn-frontend writes them; ucudnn runs them whole. They are ReLU before the convolution and
-// statistics after it, a concatenation, and a convolution of 8-bit integers. The program knows
-// nothing of ucudnn.
+// This program runs three graphs that ucudnn does not divide, written with NVIDIA's cudnn-frontend:
+// a convolution after a ReLU and before statistics, a convolution before a concatenation, and a
+// convolution of 8-bit integers. The program knows nothing of ucudnn.
 //
 //   frontend_whole BATCH
 //
-// It prints a checksum of every result and exits with 1 where one differs from plain loops.
+// It prints a checksum of every result and exits with 1 if one differs from plain loops.
 #include <algorithm>
 
 #include "frontend_layer.h"
@@ -37,7 +36,8 @@ class WholeGraph : public Graph {
     Output(values[1], squares);
     for (const Value& value : values) value->set_data_type(fe::DataType_t::FLOAT);
   }
-  // Concatenates y and what the rest of `all` holds already.
+  // Makes `all` the concatenation of y and the second half of its own channels, which stays in
+  // place.
   void PutBefore(const Value& y, const Tensor& like, const Tensor& all) {
     const int64_t id = 100;
     pointers_[id] = static_cast<char*>(all.device) + like.channels * all.type.bytes;

@@ -1,5 +1,5 @@
-"""A C program solves transformer blocks through libucudnn_layer_parallel, from the build tree and as a user builds it from what
-is installed."""
+"""Tests that attention_chain, a C program, solves transformer blocks through libucudnn_layer_parallel: as built here, and as a
+user builds it against the installed files."""
 
 import os
 import pathlib

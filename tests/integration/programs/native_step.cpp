@@ -1,13 +1,14 @@
-// The convolutions of one layer as CUDA graphs, as a user of NVIDIA's cudnn-frontend makes them who
-// captures nothing: forward alone and with bias and ReLU fused, backward_data and backward_filter.
-// Among the plans that claim to become CUDA graphs, the first one is taken. Its graph is made
-// executable and launched, then updated with other operands in another workspace and launched
-// again. The program knows nothing of ucudnn.
+// This program makes CUDA graphs of one layer's convolutions with NVIDIA's cudnn-frontend, without
+// capturing: forward alone and with bias and ReLU fused, backward_data and backward_filter. It
+// takes the first plan with the behavior note SUPPORTS_CUDA_GRAPH_NATIVE_API. It instantiates and
+// launches the plan's graph, then updates it with other operands and another workspace and launches
+// it again. The program knows nothing of ucudnn.
 //
 //   native_step fp32|fp16|bf16 BATCH
 //
-// For each convolution it prints the checksum of both results, the workspace and the kernels of the
-// CUDA graph, or that no plan becomes one. It exits with 1 where a result differs from plain loops.
+// For each convolution it prints the checksums of both results, the workspace and the number of
+// kernels in the CUDA graph, or that no plan becomes one. It exits with 1 if a result differs from
+// plain loops.
 #include "frontend_layer.h"
 
 namespace {
@@ -42,7 +43,7 @@ class NativeGraph : public Graph {
  public:
   using Graph::Graph;
 
-  // Returns false where no plan becomes a CUDA graph.
+  // Returns false if no plan becomes a CUDA graph.
   bool Build() {
     Check(graph_.validate());
     Check(graph_.build_operation_graph(handle_));
@@ -53,7 +54,7 @@ class NativeGraph : public Graph {
     Check(graph_.get_workspace_size(bytes));
     return true;
   }
-  // Launches the graph with the tensors that described it, then with `others` in their places.
+  // Launches the CUDA graph with the tensors that it was made with, then with `others` instead.
   void RunTwice(const std::vector<const Tensor*>& others) {
     const Workspace first(bytes), second(bytes);
     cudaGraph_t graph;
@@ -84,7 +85,7 @@ class NativeGraph : public Graph {
   }
 };
 
-// The operands of a convolution, and its results from plain loops.
+// The operands of all convolutions, and their results from plain loops.
 struct Operands {
   Operands(const Layer& layer, uint32_t seed)
       : x(layer, layer.batch, kChannels, layer.size),
@@ -109,7 +110,8 @@ struct Operands {
   Tensor x, w, bias, dy, y, fused, dx, dw;
 };
 
-// The tensors are in the order in which the graph was told of them, and the result is the last.
+// `first` and `second` have the tensors in the order of the graph's unique ids; the result is the
+// last.
 bool RunAndReport(const std::string& name, NativeGraph& graph,
                   const std::vector<const Tensor*>& first,
                   const std::vector<const Tensor*>& second) {

@@ -1,5 +1,5 @@
-"""Tests convolutions that become CUDA graphs under `ucudnn run`: within a limit they are graphs of several pieces, launched and
-updated with the results of the undivided run."""
+"""Tests plans that become CUDA graphs under `ucudnn run`: within a limit the graphs consist of several pieces, and give the
+results of the undivided run when launched and when updated."""
 
 import os
 import tempfile
@@ -13,8 +13,8 @@ CONVOLUTIONS = ("forward", "fused", "backward_data", "backward_filter")
 
 
 def step(kind, *options, **variables):
-    """Returns the checksums, the workspace and the kernels of each convolution by name. The program fails where a result is not
-    what plain loops compute."""
+    """Returns three dictionaries by name: checksums of results, workspaces of results, and numbers of kernels of convolutions.
+    The program fails unless every result is what plain loops compute."""
     lines = program.printed([NATIVE_STEP, kind, BATCH], options, **variables)
     checksums, workspaces, kernels = {}, {}, {}
     for line in lines:
@@ -30,13 +30,13 @@ def step(kind, *options, **variables):
 
 class Native(unittest.TestCase):
     def divided(self, folder, kind, limit):
-        """Returns what the program prints, and the report, where pieces are by far the fastest."""
+        """Runs the program with a store in which pieces are by far the fastest. Returns what step() returns, and the report."""
         options = ("--policy", "powerOfTwo", "--workspace-limit", str(limit))
         step(kind, *options, "--db", f"{folder}/measured.db")
         rows = program.rows_of(f"{folder}/measured.db")
         for row in rows:
             size = int(row["micro_batch"])
-            # The store files the sum of 16-bit partials under the size of a partial.
+            # The micro_batch of a row of engine "sum" is that of the partials, so it does not decide the time.
             row["time_ms"] = 0 if row["engine"] == "sum" else 100 if size == BATCH else 0.001 * (1 + size)
         store = program.add_rows(f"{folder}/faster.db", rows)
         printed = step(kind, *options, "--db", store, "--report", f"{folder}/report.json", UCUDNN_TUNE="off")
@@ -58,7 +58,8 @@ class Native(unittest.TestCase):
                     with self.subTest(name=name):
                         planned = plans["forward" if name == "fused" else name, name == "fused"]
                         if kind == "fp16" and name == "backward_filter":
-                            # Partials of 16 bits need sums, and no plan is a sum, so the whole runs, within its promise.
+                            # Partial 16-bit gradients need a sum, which cannot become part of a CUDA graph, so the undivided plan
+                            # runs.
                             self.assertEqual(1, pieces[name])
                         else:
                             self.assertGreater(planned, 1)

@@ -1,4 +1,4 @@
-"""A program opens NCCL on the stand-in: `ucudnn run --host` brings it."""
+"""Tests that a program under `ucudnn run --host` that opens NCCL gets the stand-in."""
 
 import os
 import subprocess

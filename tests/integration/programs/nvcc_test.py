@@ -1,5 +1,5 @@
-"""Tests programs that nvcc links, on the stand-in. Everything that nvcc links has GPU code, with kernels or without, and a CUDA
-runtime of its own unless nvcc is told otherwise. The tests need a machine that has nvcc."""
+"""Tests programs that nvcc links, on the stand-in. nvcc links a section of GPU code into every program, even without kernels,
+and a static CUDA runtime unless it is told otherwise. The tests need a machine that has nvcc."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ import program
 
 NVCC = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
 
-# This program has nothing for the GPU.
+# This program has no kernels.
 PLAIN = r"""
 #include <cuda_runtime.h>
 int main() {
@@ -36,7 +36,7 @@ int main(int argc, char**) {
 }
 """
 
-# With an argument, this program makes a handle of a library that has kernels and a runtime of its own.
+# With an argument, this program makes handles of cuBLASLt, which has kernels and its own copy of the CUDA runtime.
 MULTIPLY = r"""
 #include <cublasLt.h>
 #include <cstdio>
@@ -49,7 +49,7 @@ int main(int argc, char**) {
 }
 """
 
-# This program fills device memory with Thrust, and with a library that the stand-ins have.
+# This program fills device memory with Thrust, which launches kernels, and with cuRAND, which has a stand-in.
 FILL = r"""
 #include <cstdio>
 #include <curand.h>

@@ -1,11 +1,10 @@
-// A sum over pairs of processes, process r and process r + WORLD_SIZE / 2, that a program makes by
-// itself with NCCL, as a data parallel wrapper does. PAIR_SUM says how its operations lie beside
-// the program's other work:
+// A sum over processes r and r + WORLD_SIZE / 2, which the program makes with NCCL itself, as a
+// data parallel wrapper does. PAIR_SUM says on which stream the sum runs:
 //
-//   same     on the stream of the other work
-//   ordered  on a stream of its own, between events, so that neither runs beside the other
-//   apart    on a stream of its own, without events; half of the processes come late to the sum,
-//            the others to their other work, so that processes begin the two in different orders
+//   same     the default stream, as the program's other work
+//   ordered  another stream; events keep the sum and the other work from running at the same time
+//   apart    another stream without events; half of the processes begin the sum late and the others
+//            their other work, so that processes begin the two in different orders
 //
 // Processes meet through a file in TMPDIR.
 #pragma once
@@ -49,7 +48,7 @@ class PairSum {
     Require(sum_(data_, data_ + 1, 1, kDouble, kAdd, pair_, stream_) == 0, "ncclAllReduce failed");
     if (kind_ == "ordered") Order(stream_, nullptr);
   }
-  // Ends the program where the last sum is not the sum of both processes.
+  // Ends the program with an error if the last sum is wrong.
   void End() {
     double sum = 0;
     CHECK_CUDA(cudaDeviceSynchronize());
@@ -71,7 +70,7 @@ class PairSum {
   }
   static void Sleep(void*) { usleep(300000); }
 
-  // The lower process makes the identifier.
+  // Returns the communicator's identifier, which the process with the lower rank makes.
   Id Meet(void* nccl) const {
     const char* const folder = std::getenv("TMPDIR");
     Require(folder != nullptr, "TMPDIR says where processes meet");
@@ -89,7 +88,7 @@ class PairSum {
     unlink(path.c_str());
     return id;
   }
-  // Makes what follows on `after` wait for what was enqueued on `before`.
+  // Makes later work on `after` wait for the work that `before` has now.
   void Order(cudaStream_t before, cudaStream_t after) const {
     CHECK_CUDA(cudaEventRecord(event_, before));
     CHECK_CUDA(cudaStreamWaitEvent(after, event_, 0));

@@ -1,5 +1,5 @@
-"""What tests of programs have in common: how a program runs on the stand-in under `ucudnn run`, its reports, and stores whose
-times a test chooses."""
+"""Functions that tests of programs share: running a program on the stand-in under `ucudnn run`, reading reports, and making
+stores with chosen times."""
 
 import csv
 import json
@@ -9,17 +9,17 @@ import subprocess
 import tempfile
 
 COMMAND = os.environ["UCUDNN_TEST_COMMAND"]
-# Everything is measured, however slow the machine is.
+# The time for measuring is so long that everything is measured on slow machines, too.
 PATIENT = {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000"}
 
 
 def without_settings(*more):
-    """Returns the environment without variables of ucudnn or its stand-ins."""
+    """Returns the environment without variables that begin with UCUDNN_, HOSTGPU_ or one of `more`."""
     return {k: v for k, v in os.environ.items() if not k.startswith(("UCUDNN_", "HOSTGPU_", *more))}
 
 
 def of_ranks(**variables):
-    """Returns the environment of a program of several ranks, of one thread each, that keep no store."""
+    """Returns an environment for a program of several ranks: each computes with one thread, and none has a store."""
     return without_settings() | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1", "UCUDNN_DATABASE": "none"} | variables
 
 
@@ -30,14 +30,14 @@ def run(words, options=(), environment=None, timeout=None):
 
 
 def printed(words, options=(), **variables):
-    """Returns the lines that a program prints, which must not fail."""
+    """Runs a program, which must succeed, and returns the lines that it prints."""
     result = run(words, options, os.environ | PATIENT | variables)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout.splitlines()
 
 
 def command(*words):
-    """Returns what a command of ucudnn prints, which must not fail."""
+    """Runs a command of ucudnn, which must succeed, and returns what it prints."""
     result = subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return result.stdout
@@ -48,7 +48,7 @@ def read(path):
 
 
 def reports(folder):
-    """Returns the reports of all processes that reported into a folder."""
+    """Returns all reports in a folder, one for each process."""
     return [read(path) for path in pathlib.Path(folder).iterdir()]
 
 
@@ -58,7 +58,7 @@ def sizes(kernel):
 
 
 def rows_of(store):
-    """Returns the measurements of a store, without promises, as dictionaries by column."""
+    """Returns the measurements of a store as dictionaries by column; promises, whose micro_batch is empty, are left out."""
     with tempfile.TemporaryDirectory() as folder:
         command("cache", "export", f"{folder}/rows.csv", "--db", store)
         with open(f"{folder}/rows.csv", newline="") as file:
@@ -66,7 +66,7 @@ def rows_of(store):
 
 
 def add_rows(store, rows):
-    """Adds measurements to a store, or makes it. Returns its path."""
+    """Adds measurements to a store, which is made if it does not exist. Returns its path."""
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/rows.csv", "w", newline="") as file:
             writer = csv.DictWriter(file, rows[0])

@@ -1,5 +1,5 @@
-"""A program of the graph API runs under `ucudnn run`, in one process after another: its plans are promised what they were
-promised before, whatever was measured in between."""
+"""Tests promises of the graph API over processes under `ucudnn run`: a plan is promised what it was promised in an earlier
+process, whatever was measured in between."""
 
 import json
 import os
@@ -14,7 +14,7 @@ BATCH = 8
 
 
 def workspaces(*options, **variables):
-    """Returns the workspace of each result, as the program printed it; the program fails unless its results are exact."""
+    """Returns the workspace of each result's plan; the program fails unless its results are exact."""
     lines = program.printed([PROGRAM, "fp32", "2", BATCH], options, **variables)
     return {line.split()[0]: int(line.split("workspace ")[1].split()[0]) for line in lines}
 
@@ -26,10 +26,10 @@ class Promises(unittest.TestCase):
             limit = need["forward"] // 2
             self.assertGreater(limit, 0)
             store, options = f"{folder}/store.db", ("--policy", "powerOfTwo", "--workspace-limit", str(limit))
-            # Nothing is known, so an engine that fits runs in the plan's place.
+            # Nothing is measured, so an engine that fits the limit undivided runs in the plan's place.
             first = workspaces(*options, "--db", store, UCUDNN_TUNE="off")
             self.assertLess(first["forward"], need["forward"])
-            # Another run measures that pieces of the plan's own engine are fast.
+            # The store then gets rows in which pieces of the plan's own engine are the fastest.
             workspaces(*options, "--db", f"{folder}/measured.db")
             rows = program.rows_of(f"{folder}/measured.db")
             for row in rows:
@@ -39,7 +39,7 @@ class Promises(unittest.TestCase):
             again = workspaces(*options, "--db", store, "--report", f"{folder}/report.json", UCUDNN_TUNE="off")
             self.assertEqual(first, again)
             self.assertNotIn("cannot be kept", json.dumps(program.read(f"{folder}/report.json")["fallbacks"]))
-            # Without the promises the kernels would have had another plan.
+            # Without the promises, the same store would have led to another plan.
             with sqlite3.connect(store) as connection:
                 self.assertGreater(connection.execute("DELETE FROM promises").rowcount, 0)
             connection.close()

@@ -1,4 +1,4 @@
-"""Runs every type, layout, operation and pair of scales on whole numbers, in processes over each transport and in threads over
+"""Runs every type, layout and operation on whole numbers, in processes over NCCL and over shared memory and in threads over
 peer copies: all ranks together print the checksums that one process with the whole images prints."""
 
 import os
@@ -8,7 +8,7 @@ import program
 
 CASES = os.environ["UCUDNN_TEST_GPU_SPLIT_CASES"]
 SHAPES = "1"
-FEWEST = 3 * 7  # cases of a rank that the stand-in computes: all but few of 24
+FEWEST = 3 * 7  # a rank has 3 operations of 4 types in 2 layouts; the stand-in may lack one type in one layout
 
 
 def run(rows, *options, **variables):

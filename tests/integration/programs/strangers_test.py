@@ -1,7 +1,7 @@
-"""Tests other people's programs, built with their own build files, on the stand-in with and without limits: the convolution
-samples of NVIDIA's cudnn-frontend and the convolution benchmark of Baidu's DeepBench. Under a limit, the report says why
-wherever a kernel exceeds it. The tests need nvcc, and the sources in the folders that UCUDNN_TEST_STRANGERS_CUDNN_FRONTEND
-(with UCUDNN_TEST_STRANGERS_CATCH2, version 3) and UCUDNN_TEST_STRANGERS_DEEPBENCH name."""
+"""Tests other people's programs on the stand-in, with and without limits: the convolution samples of NVIDIA's cudnn-frontend and
+the convolution benchmark of Baidu's DeepBench. If a kernel exceeds the limit, the report says why. The tests need nvcc and the
+sources: UCUDNN_TEST_STRANGERS_CUDNN_FRONTEND, UCUDNN_TEST_STRANGERS_CATCH2 (version 3) and UCUDNN_TEST_STRANGERS_DEEPBENCH name
+their folders."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ LIMITS = ((), ("--workspace-limit", "1MiB"), ("--workspace-limit", "0"))
 ENVIRONMENT = os.environ | {"OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "1:20"}
 # The filter leaves out a benchmark that takes minutes, and a test with tensors of 4 GiB.
 SAMPLES = '[conv]~[benchmark]~"Convolution fprop large",[dgrad],[wgrad]'
-# cuDNN 9 removed this function, which a class of DeepBench calls that the benchmark does not use.
+# A class of DeepBench calls this function, which cuDNN 9 removed. The benchmark does not use that class.
 REMOVED = """#include <cudnn.h>
 template <class... A> cudnnStatus_t cudnnSetRNNDescriptor(A...) { return CUDNN_STATUS_NOT_SUPPORTED; }
 """
@@ -51,7 +51,7 @@ class Strangers(unittest.TestCase):
 
     def excess_is_told(self, path):
         if not os.path.exists(path):
-            return  # the program has no convolution of a type that ucudnn plans
+            return  # a program without convolutions that ucudnn plans writes no report
         report = program.read(path)
         os.remove(path)
         told = [fallback["kernel"] for fallback in report["fallbacks"]]

@@ -1,11 +1,11 @@
-// A program that calls ucudnn itself, linked with libucudnn. Each process asks which part of an
-// image it holds, convolves its stripe, evaluates an image of its own on rank 0 alone, and
-// convolves, pools and normalises a small picture that every process has whole. The program exits
-// with 1 where a result differs from plain loops, or from the process's own call.
+// This program calls ucudnn's own functions and is linked with libucudnn. Each process asks which
+// part of an image it holds and convolves its stripe. Rank 0 also convolves an image that only it
+// has. Then every process convolves, pools and normalises a small picture that all processes have
+// whole. The program exits with 1 if a result differs from plain loops, or from an unsplit call.
 //
 //   striped_api                        this process is a rank, or the only one
-//   striped_api handles|devices RANKS  each rank is a thread, with a handle or a device of its own
-//   striped_api queries                rank 0 alone asks for algorithms and workspace first
+//   striped_api handles|devices RANKS  each rank is a thread with its own handle, or its own device
+//   striped_api queries                first, only rank 0 asks for algorithms and workspace
 #include <cuda_runtime.h>
 #include <ucudnn/ucudnn.h>
 
@@ -24,7 +24,7 @@ namespace {
 
 using Numbers = DeviceNumbers<float>;
 
-constexpr int kWidth = 6, kRows = 4;  // of each process's stripe
+constexpr int kWidth = 6, kRows = 4;  // the extents of a process's stripe
 constexpr float kOne = 1, kZero = 0;
 const std::vector<float> kFilter = {1, 2, 3, -1, 0, 1, 2, -2, 1};
 
@@ -37,7 +37,7 @@ std::vector<float> Rows(int first, int rows) {
   return pixels;
 }
 
-// Returns what a 3x3 filter makes of rows 0 to `height` of the picture, at one place.
+// Returns the result of convolving the picture's first `height` rows with kFilter, at one position.
 float Expected(int height, int row, int column) {
   float sum = 0;
   for (int i = 0; i < 9; ++i) {
@@ -47,7 +47,8 @@ float Expected(int height, int row, int column) {
   return sum;
 }
 
-// One image of one channel, and a filter of `size` x `size` whose result has the image's extents.
+// Descriptors of one image of one channel, and of a convolution by `size` x `size` whose result has
+// the image's extents.
 struct SameConvolution {
   cudnnTensorDescriptor_t image;
   cudnnFilterDescriptor_t filter;
@@ -66,8 +67,8 @@ struct SameConvolution {
 };
 
 // Convolves `rows` rows that begin at row `first` of a picture of `height` rows. Returns whether
-// each is what plain loops give. With `is_whole`, the descriptor says that every rank has the whole
-// picture.
+// the result is that of plain loops. With `is_whole`, the image's descriptor is declared
+// replicated.
 bool Convolve(cudnnHandle_t handle, int first, int rows, int height, bool is_whole = false) {
   const Numbers x(Rows(first, rows)), y(x.count()), w(kFilter);
   const SameConvolution same_size(rows, kWidth, 3);
@@ -87,12 +88,12 @@ bool Convolve(cudnnHandle_t handle, int first, int rows, int height, bool is_who
 }
 
 // Pools a picture of five rows, and normalises it in training, forward and backward. Returns all
-// inputs and results. With `is_whole`, the descriptor says that every rank has the whole picture.
+// inputs and results. With `is_whole`, the image's descriptor is declared replicated.
 std::vector<float> PoolAndNormalise(cudnnHandle_t handle, bool is_whole) {
   constexpr int rows = 5;
   constexpr size_t count = rows * kWidth, numbers = 8;
   std::vector<float> host(6 * count + numbers, 1);
-  for (size_t i = 0; i < 2 * count; ++i) {  // x, and dy
+  for (size_t i = 0; i < 2 * count; ++i) {  // fills x and dy
     host[i] = Pixel(static_cast<int>(i) / kWidth, static_cast<int>(i) % kWidth);
   }
   const Numbers memory(host);
@@ -112,8 +113,8 @@ std::vector<float> PoolAndNormalise(cudnnHandle_t handle, bool is_whole) {
   CHECK_CUDNN(cudnnPoolingForward(handle, window, &kOne, image, x, &kZero, image, pooled));
   CHECK_CUDNN(cudnnPoolingBackward(handle, window, &kOne, image, pooled, image, dy, image, x,
                                    &kZero, image, dx));
-  // The eight arrays are scale, bias, running mean and variance, saved mean and inverse, dscale,
-  // dbias.
+  // `of_channel` points to eight numbers: scale, bias, running mean, running variance, saved mean,
+  // saved inverse standard deviation, dscale and dbias.
   CHECK_CUDNN(cudnnBatchNormalizationForwardTraining(
       handle, CUDNN_BATCHNORM_SPATIAL, &kOne, &kZero, image, x, image, y, channel, of_channel,
       of_channel + 1, 0.5, of_channel + 2, of_channel + 3, 1e-3, of_channel + 4, of_channel + 5));
@@ -128,8 +129,8 @@ std::vector<float> PoolAndNormalise(cudnnHandle_t handle, bool is_whole) {
   return host;
 }
 
-// Convolves with a handle that belongs to no rank, or to another rank than the thread. Returns
-// whether the call is refused.
+// Convolves with `handle`, which belongs to no rank or to another rank than the calling thread.
+// Returns whether the call is refused.
 bool IsRefused(cudnnHandle_t handle) {
   const Numbers memory(1);
   const SameConvolution same_size(1, 1, 1);
@@ -139,8 +140,9 @@ bool IsRefused(cudnnHandle_t handle) {
                                   &kZero, image, memory.data()) == CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-// Asks for the stripe with five rows above and below, more than a stripe has, and a column on both
-// sides. Returns whether each element is the picture's, which has `height` rows, or 0 outside.
+// Asks for the stripe with five more rows above and below, which is more than a neighbour has, and
+// a column more on both sides. Returns whether each element is that of the picture, which has
+// `height` rows, or 0 outside it.
 bool Exchange(cudnnHandle_t handle, int first, int height) {
   constexpr int kMore = 5, kBeside = 1;
   constexpr int rows = kRows + 2 * kMore, columns = kWidth + 2 * kBeside;
@@ -160,7 +162,8 @@ bool Exchange(cudnnHandle_t handle, int first, int height) {
   return same;
 }
 
-// Returns whether the geometry of a filter with three taps is right for this rank's stripe.
+// Returns whether ucudnnSpatialGetRows is right for a filter with three taps on this rank's stripe,
+// and refuses what it cannot cut.
 bool KnowsRows(const ucudnnSpatialCell_t& cell) {
   const std::vector<int64_t> extents(static_cast<size_t>(cell.h_parts), kRows);
   ucudnnSpatialAxis_t axis = {sizeof axis,  UCUDNN_FORWARD, 3, 1, 1, 1,
@@ -172,7 +175,7 @@ bool KnowsRows(const ucudnnSpatialCell_t& cell) {
   bool same = rows.x_begin == begin && rows.x_end == end && rows.y_begin == begin &&
               rows.y_end == end && rows.needed_begin == std::max<int64_t>(0, begin - 1) &&
               rows.needed_end == std::min<int64_t>(height, end + 1);
-  axis.pad = 0;  // windows that end at a cut
+  axis.pad = 0;  // convolving the stripes alone would then lose the results at each cut
   const bool refused = ucudnnSpatialGetRows(&axis, cell.h, &rows) == CUDNN_STATUS_NOT_SUPPORTED;
   same = same && refused == (cell.h_parts > 1);
   axis.filter = 0;
@@ -190,7 +193,7 @@ bool OnThreads(bool by_handle, int ranks) {
       cudnnHandle_t handle;
       CHECK_CUDNN(ucudnnCreate(&handle));
       if (by_handle) CHECK_CUDNN(ucudnnSpatialJoin(handle, rank));
-      // Nobody knows yet to which rank this thread belongs.
+      // This thread has made no call yet from which ucudnn could know its rank.
       if (ucudnnSpatialEnable(0) != CUDNN_STATUS_NOT_SUPPORTED) same = false;
       for (int i = 0; i < 2; ++i) {
         if (!Convolve(handle, kRows * rank, kRows, kRows * ranks)) same = false;
@@ -199,7 +202,7 @@ bool OnThreads(bool by_handle, int ranks) {
       cell.struct_size = sizeof cell;
       CHECK_CUDNN(ucudnnSpatialGetCell(&cell));
       if (cell.rank != rank || cell.h != rank) same = false;
-      // Rank 0 takes its own calls out; the other ranks' calls stay split.
+      // Rank 0 convolves a picture of its own, while the other ranks' calls stay split.
       if (rank == 0) {
         CHECK_CUDNN(ucudnnSpatialEnable(0));
         if (!Convolve(handle, 0, 9, 9)) same = false;
@@ -222,7 +225,7 @@ bool OnThreads(bool by_handle, int ranks) {
   return same;
 }
 
-// Asks everything that a program can ask before it convolves such a stripe, measuring included.
+// Asks for algorithms and workspaces of a convolution of a stripe, measuring included.
 void Ask(cudnnHandle_t handle) {
   const SameConvolution same_size(kRows, kWidth, 3);
   const auto& [image, filter, convolution] = same_size;
@@ -277,11 +280,11 @@ int main(int argc, char** argv) {
   report("rows beside a stripe are", Exchange(handle, first, height));
   CHECK_CUDNN(ucudnnSpatialEnable(0));
   if (cell.rank == 0) {
-    // Rank 0 has a whole picture of its own, and the other ranks know nothing of it.
+    // Rank 0 alone convolves a whole picture.
     for (int i = 0; i < 3; ++i) report("an evaluation is", Convolve(handle, 0, 9, 9));
   }
   CHECK_CUDNN(ucudnnSpatialEnable(1));
-  // Each rank has rows of its own here, and each picture has another height.
+  // Each rank convolves a whole picture of its own, of another height than the other ranks'.
   CHECK_CUDNN(ucudnnSpatialEnableThread(0));
   report("a thread's own picture is", Convolve(handle, 0, 6 + cell.rank, 6 + cell.rank));
   const std::vector<float> own = PoolAndNormalise(handle, false);

@@ -1,22 +1,21 @@
-// An ordinary cuDNN program, written as a user would write it without knowing of ucudnn: it trains
-// a small network of convolutions with biases and ReLUs,
+// This ordinary cuDNN program knows nothing of ucudnn. It trains a small network of convolutions
+// with biases and ReLUs, in fp64:
 //
-//   3x3, 7x7 with stride 2, 3x3 with dilation 2, 1x1,
+//   3x3, 7x7 with stride 2, 3x3 with dilation 2, 1x1
 //
-// and each process loads its stripe of every image: with WORLD_SIZE processes, process RANK loads
-// its own, on device LOCAL_RANK; without these variables the process loads the whole. The loss is
-// half the sum of squares, in fp64. The program prints the output row by row, with its place in the
-// whole image, the rows of dL/dx, and the sums of the first filters and biases, each rounded to
-// nine digits, so that the lines of all processes together can be compared with the lines of one
-// process that has the whole image.
+// With WORLD_SIZE processes, process RANK loads its stripe of every image, on device LOCAL_RANK;
+// without these variables the process loads whole images. The loss is half the sum of the squares
+// of the output. The program prints each row of the output and of dL/dx with its place in the whole
+// image, and the sums of the first filters and biases. Numbers are rounded to nine digits, so that
+// the lines of all processes together equal the lines of one process that has whole images.
 //
 //   striped_cnn [HEIGHT [STEPS]]
 //
-// With ANNOUNCE set, each process says which one it is when it has made its first step. Process
-// SLEEP_RANK sleeps for SLEEP_SECONDS half-way. With WIDTH_PARTS=2, processes hold halves of rows,
-// the left one first, and each half is a line. With PAIR_SUM, the program also sums numbers over
-// pairs of processes after each layer, as pair_sum.h says. With EMPTY, the last process has no
-// rows.
+// With ANNOUNCE, each process prints its rank and process id after its first step. Process
+// SLEEP_RANK sleeps for SLEEP_SECONDS half-way. With WIDTH_PARTS=2, ranks 2i and 2i + 1 hold the
+// left and the right half of the same rows, and each half of a row is a line. With PAIR_SUM, the
+// program also sums numbers over pairs of processes after each layer (pair_sum.h). With EMPTY, the
+// last process has no rows.
 #include <cuda_runtime.h>
 #include <cudnn.h>
 #include <unistd.h>
@@ -39,7 +38,7 @@ namespace {
 using Numbers = DeviceNumbers<double>;
 
 constexpr int kBatch = 3;
-constexpr int kWidth = 12;  // of the whole image
+constexpr int kWidth = 12;  // the width of the whole image
 constexpr double kRate = 1e-4;
 constexpr double kOne = 1, kZero = 0;
 
@@ -60,8 +59,8 @@ struct Tensor {
         descriptor(MakeTensor(CUDNN_DATA_DOUBLE, kBatch, channels, height, width)),
         numbers(static_cast<size_t>(kBatch) * static_cast<size_t>(channels * height * width)) {}
   double* data() const { return numbers.data(); }
-  // Prints one line for each row and each group of `columns` columns: the row's number in the whole
-  // image, the first column's, and a weighted sum of the group's values.
+  // Prints one line for each row and group of `columns` columns: the numbers of the row and of the
+  // group's first column in the whole image, and a weighted sum of the group's values.
   void PrintRows(const char* name, int first_row, int first_column, int columns) const {
     const std::vector<double> host = numbers.Read();
     for (int row = 0; row < height; ++row) {
@@ -79,7 +78,7 @@ struct Tensor {
   }
 };
 
-// Returns a number that depends on the place in the whole image alone.
+// Returns a number that depends only on the position in the whole image.
 double Pixel(int plane, int row, int column) {
   const uint32_t mixed = static_cast<uint32_t>(plane * 7919 + row * 104729 + column * 1299709);
   return static_cast<double>(mixed * 2654435761u >> 20) / 2048 - 1;
@@ -135,7 +134,7 @@ class Layer {
     int count = 0;
     CHECK_CUDNN(cudnnGetConvolutionBackwardFilterAlgorithm_v7(
         handle, x_.descriptor, dy_->descriptor, convolution_, filter_, 1, &count, &filter));
-    // Half of the last step's gradient stays, as momentum.
+    // Half of what gradient_ holds from earlier steps is added, as momentum.
     const double momentum = 0.5;
     CHECK_CUDNN(cudnnConvolutionBackwardFilter(
         handle, &kOne, x_.descriptor, x_.data(), dy_->descriptor, dy_->data(), convolution_,

@@ -1,6 +1,6 @@
-"""Tests ranks of a program that holds stripes of each image, where something goes wrong in the middle of a run, or is different
-on one of them. All ranks report one line in bounded time and leave nothing, or they give the results of one process with the
-whole image."""
+"""Tests programs whose ranks hold stripes of each image, if something fails in the middle of a run or differs between ranks.
+Either every rank prints one error in bounded time and leaves no processes, files or shared memory behind, or the ranks together
+give the results of one process with the whole image."""
 
 import concurrent.futures
 import os
@@ -17,7 +17,7 @@ import program
 STRIPED_CNN = os.environ["UCUDNN_TEST_STRIPED_CNN"]
 STRIPED_API = os.environ["UCUDNN_TEST_STRIPED_API"]
 TRANSPORTS = ("loopback", "nccl")
-# A dead rank is an error on all others within BOUND_SECONDS; a busy machine gets MARGIN_SECONDS more.
+# A dead rank is an error on all others within BOUND_SECONDS; tests allow MARGIN_SECONDS more on a busy machine.
 BOUND_SECONDS = 15
 MARGIN_SECONDS = 5
 
@@ -36,7 +36,7 @@ def in_shared_memory():
 
 
 def processes_with(text):
-    """Returns the processes that have `text` in their environment."""
+    """Returns the ids of the processes that have `text` in their environment."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -44,7 +44,7 @@ def processes_with(text):
                 if text.encode() in file.read():
                     found.append(int(pid))
         except OSError:
-            pass  # it has ended, or is another user's
+            pass  # the process has ended, or belongs to another user
     return found
 
 
@@ -58,8 +58,8 @@ def within(seconds, condition):
 
 
 class Ranks:
-    """Two ranks and their results. Each is started by itself, as another launcher would do it, or both by `ucudnn run --ranks`.
-    Variables that differ between the ranks are in `of_rank`."""
+    """Two ranks of a program. Either this class starts each of them, like a launcher that knows nothing of ucudnn, or, with
+    `by_ranks`, `ucudnn run --ranks` starts both. `of_rank` has additional environment variables of each rank."""
 
     def __init__(self, words, by_ranks=False, of_rank=({}, {}), **variables):
         self.folder = tempfile.TemporaryDirectory()
@@ -89,8 +89,7 @@ class Ranks:
         os.kill(self.announced[rank], number)
 
     def end(self):
-        """Waits for the ranks and returns their results. A stopped rank has been killed before, because only the other one's
-        end counts."""
+        """Waits until all processes end. Returns (exit code, output, errors, seconds since signal()) of each."""
         def result(process):
             output, errors = process.communicate(timeout=60)
             return process.returncode, output, errors, time.monotonic() - (self.begun or 0)
@@ -137,7 +136,7 @@ def sleep_on_one(transport, rank, seconds, timeout):
 
 
 class InTheMiddle(unittest.TestCase):
-    """Most of the time is waiting, so a few jobs run at once."""
+    """The jobs mostly wait, so up to six run at once."""
 
     @classmethod
     def setUpClass(cls):
@@ -173,7 +172,8 @@ class InTheMiddle(unittest.TestCase):
             for victim in (0, 1):
                 with self.subTest(transport=transport, victim=victim):
                     ranks, [(code, output, errors, seconds)] = self.killed[True, transport, victim].result()
-                    # The other rank may see the closed sockets and end before the system has removed the killed one.
+                    # `ucudnn run` reports the rank that ends first. That may be the other rank, which can notice the closed
+                    # sockets and end before the killed process is reaped.
                     first = {128 + signal.SIGKILL: f"rank {victim} was ended by signal 9",
                              1: f"rank {1 - victim} says: rank {victim} died or ended"}
                     self.assertIn(code, first, errors)
@@ -188,8 +188,8 @@ class InTheMiddle(unittest.TestCase):
                 ranks, results = job.result()
                 code, output, errors, seconds = results[1 - victim]
                 self.assertEqual((1, ""), (code, output), errors)
-                # The rank may have told of its call before it was stopped; then only its silence shows that, or the waiting
-                # device.
+                # A rank that is stopped after it announced its next call is noticed by its silence, or because the other rank's
+                # device waits for its data.
                 self.assertRegex(errors, rf"error: (rank {victim} .*(has not come to split call|was silent for)|"
                                          rf"rank {1 - victim}, whose device lags behind)")
                 self.assertLess(seconds, BOUND_SECONDS + MARGIN_SECONDS)
@@ -201,7 +201,7 @@ class InTheMiddle(unittest.TestCase):
                 ranks, results = job.result()
                 for code, output, errors, _ in results:
                     self.assertEqual((1, ""), (code, output), errors)
-                    # Two steps of sixteen calls have been made.
+                    # Both ranks have made two steps of 16 calls, so call 33 is the next.
                     self.assertRegex(errors, rf"error: rank {late} .*has not come to split call 33 for \d s")
                 self.assertRegex(results[1 - late][2], rf"warning: rank {1 - late} waits: rank {late} .*split call 33")
                 self.assert_nothing_left(ranks)
@@ -219,7 +219,7 @@ class InTheMiddle(unittest.TestCase):
 
 
 class Different(unittest.TestCase):
-    """Rank 1 has other settings than rank 0."""
+    """Tests of ranks with different settings."""
 
     @staticmethod
     def jobs(settings, words=(STRIPED_CNN, "32", "2")):
@@ -290,8 +290,8 @@ class Training(unittest.TestCase):
 
 
 class BesideSumsOfTheProgram(unittest.TestCase):
-    """There are two groups of four ranks, whose program also sums over {r, r + 4} by itself, and a device runs one operation of
-    NCCL at a time."""
+    """Tests of two groups of four ranks (n2h4) whose program also sums over ranks r and r + 4 itself. HOSTGPU_NCCL_SERIAL lets a
+    device run one NCCL operation at a time, so operations in different orders on two ranks would wait for each other."""
 
     @staticmethod
     def run_groups(kind, **variables):
@@ -300,7 +300,7 @@ class BesideSumsOfTheProgram(unittest.TestCase):
                    PAIR_SUM=kind, **variables)
 
     def test_sums_on_the_stream_of_the_calls_or_ordered_with_it_are_sound(self):
-        # The first group's image is the first half of the rows.
+        # Every rank cuts 32 rows into 8 stripes, so the first group's images consist of rows 0 to 15.
         whole = run(words=(STRIPED_CNN, "16", "2"))
         self.assertEqual(0, whole.returncode, whole.stderr)
         for kind in ("same", "ordered"):
@@ -314,7 +314,7 @@ class BesideSumsOfTheProgram(unittest.TestCase):
         result = self.run_groups("apart", UCUDNN_SPATIAL_TIMEOUT="3")
         self.assertNotEqual(0, result.returncode)
         self.assertIn("error: rank", result.stderr)
-        # Lines that a rank prints after the error was found hold no result.
+        # A failed split call fills its output with NaN, so a rank that goes on prints no number that looks like a result.
         for line in result.stdout.splitlines():
             self.assertIn("nan", line)
         self.assertLess(time.monotonic() - begin, BOUND_SECONDS + MARGIN_SECONDS)
@@ -325,7 +325,7 @@ class Absent(unittest.TestCase):
         host = os.path.realpath(f"{os.path.dirname(program.COMMAND)}/../lib/ucudnn/host")
         with tempfile.TemporaryDirectory() as folder:
             for name in os.listdir(host):
-                # An empty file, which cannot be loaded, replaces the system's NCCL, which a machine may have.
+                # An empty file cannot be loaded, and keeps the loader from finding an installed NCCL.
                 if "nccl" in name:
                     open(f"{folder}/{name}", "w").close()
                 else:
@@ -340,7 +340,7 @@ class Absent(unittest.TestCase):
             self.assertEqual(1, len(re.findall("error: .*NCCL cannot be loaded", errors)), errors)
 
     def test_a_stripe_without_rows_is_an_error_of_its_rank_that_the_others_wait_for(self):
-        # No descriptor has zero rows, so the program ends before it meets the others.
+        # cuDNN refuses a descriptor with zero rows, so rank 1's program ends before it meets rank 0.
         [results] = Different.jobs([({}, {"EMPTY": "1", "UCUDNN_SPATIAL_TIMEOUT": "2"})], (STRIPED_CNN, "2", "1"))
         for (code, output, errors, _), pattern in zip(results, ("rank 0 has waited .* for rank 1", "BAD_PARAM")):
             self.assertEqual((1, ""), (code, output), errors)

@@ -1,17 +1,17 @@
-// A program whose split layers meet copies, linked with libucudnn: each process holds a stripe of
-// every image, but all processes have what follows a global average whole. With gradients, it
-// computes:
+// In this program, which is linked with libucudnn, each process holds a stripe of every image, but
+// every process has a whole copy of each tensor that follows a global average or a gather. It
+// computes, in fp64 and with gradients:
 //
-//   a = 3x3 of x                           stripes
-//   z = 1x1 of the average of a            copies (squeeze and excitation)
-//   logits = 1x1 of the average of a * z   copies (the head of a ResNet)
-//   c = 3x3 of all rows of a               copies that are declared, after a gather
+//   a = 3x3 convolution of x                           stripes
+//   z = 1x1 convolution of the average of a            copies (squeeze and excitation)
+//   logits = 1x1 convolution of the average of a * z   copies (the head of a ResNet)
+//   c = 3x3 convolution of all rows of a, gathered     copies
 //   loss = half the sum of the squares of logits and c
 //
-// The program computes averages, products and the gather itself, from rows that
-// ucudnnSpatialExchange brings. UCUDNN_SPATIAL_ONE=replicated declares copies of one row. All
-// numbers are fp64. Every process prints the gradients of all filters, and the rows of dL/dx that
-// it holds: all processes print as many different lines as one process with the whole image.
+// The program computes averages and products itself, and gathers with ucudnnSpatialExchange.
+// UCUDNN_SPATIAL_ONE=replicated declares tensors of one row to be copies; the program declares c
+// and its input. Every process prints the gradients of all filters, and its rows of dL/dx. Without
+// duplicates, the lines of all processes are those of one process with the whole image.
 #include <cuda_runtime.h>
 #include <ucudnn/ucudnn.h>
 
@@ -24,8 +24,8 @@
 
 namespace {
 
-constexpr int kImages = 2,
-              kSize = 8;  // of the whole image: a power of two, so that averages are exact
+// kSize is a power of two, so that averages are exact.
+constexpr int kImages = 2, kSize = 8;
 constexpr double kOne = 1, kZero = 0;
 
 cudnnHandle_t handle;
@@ -91,7 +91,7 @@ class Layer {
   DeviceNumbers<double> weights_, gradient_;
 };
 
-// Returns all rows of the image whose rows from `first` on are `stripe`.
+// Returns all rows of the image. `stripe` has this process's rows, of which `first` is the first.
 Numbers Gather(const Tensor& stripe, int first) {
   const int beside = kSize - stripe.rows;
   if (beside == 0) return stripe.numbers.Read();
@@ -111,7 +111,7 @@ Numbers Gather(const Tensor& stripe, int first) {
   return all;
 }
 
-// Returns one average for each plane.
+// Returns the average of each plane.
 Numbers Averages(const Numbers& all, int planes) {
   const size_t positions = all.size() / static_cast<size_t>(planes);
   Numbers averages(static_cast<size_t>(planes));
@@ -120,7 +120,7 @@ Numbers Averages(const Numbers& all, int planes) {
   return averages;
 }
 
-// Returns the image's rows from `first` on.
+// Returns the values of x, whose first row is row `first` of the image.
 Numbers Image(const Tensor& x, int first) {
   Numbers image(x.numbers.count());
   for (int plane = 0; plane < x.planes(); ++plane) {
@@ -175,7 +175,7 @@ int main() {
   whole.Backward("the filter behind the gather", gathered, c, dgathered);
   CHECK_CUDNN(ucudnnSpatialDeclareReplicated(0));
 
-  // dL/dlogits is logits, and a plane's average spreads its gradient evenly.
+  // Since the loss is half a sum of squares, dL/dlogits equals logits.
   const Tensor dpooled(4, 1, 1), dsqueezed(4, 1, 1);
   head.Backward("the head", pooled, logits, dpooled);
   const Numbers average = squeezed.numbers.Read(), dp = dpooled.numbers.Read();

@@ -1,5 +1,5 @@
-"""Tests a program whose processes hold stripes of each image, under `ucudnn run --ranks`: together they print what one process
-with the whole image prints, and a call that cannot be exact is an error on all of them."""
+"""Tests programs whose processes hold stripes of each image, under `ucudnn run --ranks`: together they print what one process
+with the whole image prints, and a call that cannot be exact is an error on all processes."""
 
 import concurrent.futures
 import os
@@ -19,7 +19,8 @@ HEIGHT = "32"
 
 
 def run(*options, words=(STRIPED_CNN, HEIGHT, "4"), **variables):
-    with tempfile.TemporaryDirectory() as folder:  # other tests take no turns with what measures here
+    # Processes that measure take turns by locks in XDG_RUNTIME_DIR; a folder of its own keeps this run from waiting for others.
+    with tempfile.TemporaryDirectory() as folder:
         return program.run(words, options, program.of_ranks(**program.PATIENT | variables, XDG_RUNTIME_DIR=folder), timeout=120)
 
 
@@ -32,8 +33,8 @@ def lines(result):
     return sorted(result.stdout.splitlines())
 
 
-# Ranks add fp64 numbers in another order, and engines do so on another processor. Cancellation enlarges a difference of one
-# rounding, to 1e-10 in the cases that were looked at. A missing row of another rank changes the first digits.
+# Relative difference that is allowed between ranks and one process: they add fp64 numbers in different orders. Cancellation
+# enlarges such differences, up to 1e-10 in the cases that were examined. A missing row changes the first digits.
 NOISE = 1e-8
 
 
@@ -74,7 +75,7 @@ class Striped(unittest.TestCase):
         result = run("--ranks", "4", "--spatial", "n2h2", words=("bash", "-c", script), UCUDNN_SPATIAL_TRANSPORT="loopback")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         self.assertEqual(50, len(lines(result)))
-        # The first group's image is the first half of the rows.
+        # Every rank cuts 32 rows into 4 stripes, so the first group's images consist of rows 0 to 15.
         self.assertLessEqual(set(lines(run(words=(STRIPED_CNN, "16", "4")))), set(lines(result)))
 
     def test_each_ranks_own_calls_are_divided_as_always(self):
@@ -97,7 +98,7 @@ class Striped(unittest.TestCase):
             with self.subTest(transport=transport):
                 result = on_ranks(2, UCUDNN_SPATIAL_TRANSPORT=transport)
                 self.assert_like_the_whole(result)
-                self.assertNotIn("error", result.stderr)  # warnings may come on a busy machine
+                self.assertNotIn("error", result.stderr)  # on a busy machine there may be warnings of late ranks
 
     def test_reports_tell_what_was_exchanged_and_what_that_took(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -107,7 +108,7 @@ class Striped(unittest.TestCase):
                 program.command("report", f"{folder}/{name}")
         self.assertEqual([("h2", 0, 2, 64), ("h2", 1, 2, 64)],
                          sorted((one["grid"], one["rank"], one["ranks"], one["calls"]) for one in told))
-        # One rank receives what the other sends.
+        # Each rank counts what it sends and receives; with two ranks, one's sent bytes are the other's received bytes.
         self.assertEqual(told[0]["exchanged_bytes"], told[1]["exchanged_bytes"])
         for one in told:
             self.assertGreater(one["exchanged_bytes"], 0)
@@ -123,8 +124,8 @@ class Striped(unittest.TestCase):
                 for one in told:
                     self.assertEqual([], one["refused"])
                     self.assert_whole_track(one, one["tracks"][0])
-                # The first layer, 3x3, gets a row of 12 numbers of 8 bytes, of 3 channels and 3 images, from each side, 4
-                # times.
+                # In each of 4 steps, the first layer (3x3) receives one row from each neighbour: 12 fp64 numbers of 8 bytes, for
+                # 3 channels and 3 images.
                 row = 12 * 8 * 3 * 3 * 4
                 self.assertEqual([row] + [2 * row] * (ranks - 2) + [row], [track["kernels"][0]["received_bytes"] for track in tracks])
                 for kernels in zip(*(track["kernels"] for track in tracks), strict=True):
@@ -133,7 +134,7 @@ class Striped(unittest.TestCase):
                 self.assert_page(folder, ranks)
 
     def test_reports_tell_of_pools_and_norms(self):
-        steps, number, numbers = 4, 8, 2 * 4 * 8  # bytes of one number, and of one of each image and channel
+        steps, number, numbers = 4, 8, 2 * 4 * 8  # bytes of an fp64 number, and of one for each of 2 images and 4 channels
         kinds = [("convolution", "forward"), ("batch normalisation", "forward"), ("max pooling", "forward"),
                  ("batch normalisation", "forward"), ("average pooling without padding", "forward"),
                  ("average pooling with padding", "forward"), ("convolution", "forward"), ("convolution", "backward_filter"),
@@ -151,12 +152,14 @@ class Striped(unittest.TestCase):
                 for track in tracks:
                     self.assertEqual(kinds, [(kernel["kind"], kernel["op"]) for kernel in track["kernels"]])
                     above, below = track["rank"] > 0, track["rank"] < ranks - 1
-                    # Each rank tells each other two numbers of each channel, or the result of its stripe.
+                    # Each rank receives from each other rank two sums for each of 4 channels (batch normalisation), or one for
+                    # each of 2 images and 4 channels (global average). Both are `numbers` bytes.
                     told = steps * (ranks - 1) * numbers
-                    row = steps * 32 * numbers  # a row of 32 columns
+                    row = steps * 32 * numbers  # the bytes of a row of 32 columns, in all steps
                     received = {("batch normalisation", "forward"): told, ("batch normalisation", "backward_data"): told,
                                 ("average pooling with padding", "forward"): told, ("max pooling", "forward"): above * row,
-                                # These are dy, with half as many columns, and both rows of x under its window.
+                                # From below come a row of dy, which has half as many columns, and the 2 rows of x that its
+                                # window covers there.
                                 ("max pooling", "backward_data"): above * row + below * (row // 2 + 2 * row)}
                     for kernel in track["kernels"]:
                         self.assert_pool_or_norm(kernel, steps, received, steps * number * (above + below))
@@ -170,15 +173,15 @@ class Striped(unittest.TestCase):
         self.assertEqual(("transparent", "", steps), (kernel["verdict"], kernel["reason"], kernel["calls"]))
         if kind[0] != "convolution":
             self.assertEqual((received.get(kind, 0), 0), (least, kernel["summed_bytes"]), kind)
-        # A maximum hides NaN, so each message has one number more.
+        # A maximum may hide the NaN with which a failed rank fills its rows, so each message has one number more that shows it.
         self.assertEqual(kind[0] == "max pooling" and least > 0, kernel["received_bytes"] > least, kind)
         self.assertLessEqual(kernel["received_bytes"] - least, most_beside)
-        self.assertEqual(1, kernel["times"]["calls"])  # of the second step
+        self.assertEqual(1, kernel["times"]["calls"])  # only the second step is timed
         self.assertEqual(kernel["sent_bytes"] + kernel["received_bytes"] > 0, kernel["times"]["exchange_ms"] > 0, kind)
 
     def assert_whole_track(self, told, track):
         kernels = track["kernels"]
-        self.assertEqual("nccl", track["transport"])  # each has a device of the stand-in's
+        self.assertEqual("nccl", track["transport"])  # chosen since each rank has a device of its own
         self.assertRegex(track["library"], r"^NCCL \d+\.\d+\.\d+, /.*libnccl\.so\.2$")
         self.assertEqual(told["calls"], track["calls"])
         self.assertEqual(64, sum(kernel["calls"] for kernel in kernels))
@@ -206,8 +209,8 @@ class Striped(unittest.TestCase):
         files = [f"{folder}/{name}" for name in os.listdir(folder)]
         page = program.command("report", *files)
         for rank in range(ranks):
-            self.assertIn(f">rank {rank}</th>", page)  # of the table
-            self.assertGreaterEqual(page.count(f">rank {rank}</text>"), 2)  # its track, and its part of the grid
+            self.assertIn(f">rank {rank}</th>", page)  # a column of the table
+            self.assertGreaterEqual(page.count(f">rank {rank}</text>"), 2)  # a track, and a part of the grid
         for text in texts:
             self.assertIn(text, page)
         self.assertNotIn("There is no report here", page)
@@ -215,7 +218,8 @@ class Striped(unittest.TestCase):
                       program.command("report", files[0]))
 
     def test_reports_tell_why_a_kernel_is_refused(self):
-        # Two rows on each rank are one row after a stride of two, and that may be a stripe or a copy: 3x3 is refused there.
+        # With 8 rows on 4 ranks, the layer with stride 2 leaves one row on each rank. That may be a stripe or a copy, so the 3x3
+        # layer behind it is refused.
         with tempfile.TemporaryDirectory() as folder:
             script = f'UCUDNN_REPORT={folder}/$1.json RANK=$1 WORLD_SIZE=4 LOCAL_RANK=0 exec {STRIPED_CNN} 8 1'
             with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -256,8 +260,8 @@ class Striped(unittest.TestCase):
         self.assert_refused(result, "rank 0 has waited", "for rank 1")
 
     def test_plans_of_the_graph_api_give_what_plain_loops_over_the_whole_image_give(self):
-        # Fused plans give it, too, also in stripes of unequal height: 3-D images have 5 rows. From the second step on, a fused
-        # gradient and a plain one are declared to be of one dy, in either order.
+        # Stripes of 3-D images have unequal heights, because these images have 5 rows. frontend_step declares that a fused and a
+        # plain gradient read one dy, and steps alternate their order.
         results, steps = 8, 5
         for kind, axes, ranks in (("fp32", "2", 3), ("fp16", "3", 2), ("bf16", "2", 2)):
             with self.subTest(kind=kind, axes=axes, ranks=ranks):
@@ -341,14 +345,14 @@ class Striped(unittest.TestCase):
         self.assertIn("UCUDNN_SPATIAL_REDUCE=all sums it over ranks here, none leaves that to the program", result.stderr)
 
     def test_what_is_not_split_is_refused_by_name(self):
-        # The last convolution has no padding, so stripes would give another result.
+        # The last convolution has no padding and covers the whole image, so stripes would give another result.
         self.assert_refused(on_ranks(2, words=(TRAIN_CNN, "fp32", "nchw", "norm", "8", "1")), "cannot be split")
-        # These graphs are neither pointwise nor one convolution with pointwise operations after it.
+        # ucudnn splits graphs that are pointwise, or one convolution with pointwise operations after it. These are neither.
         self.assert_refused(on_ranks(2, words=(FRONTEND_WHOLE, "4")), "operations before the convolution",
                             "a convolution of the graph API that ucudnn cannot read is not split")
 
     def test_no_setting_leads_back_to_the_local_call(self):
-        # Another launcher starts processes with these variables.
+        # These variables make the process a rank, as a launcher other than `ucudnn run` would.
         rank = ("env", "UCUDNN_SPATIAL=h2", "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500")
         for setting in ("UCUDNN_MODE=off", "UCUDNN_MODE=observe", "UCUDNN_SPATIAL_AGREE=maybe", "UCUDNN_SPATIAL_AGRE=each"):
             with self.subTest(setting=setting):

@@ -1,7 +1,8 @@
-// An ordinary cuDNN program that knows nothing of ucudnn: one handle runs two convolution layers,
-// forward and backward, on one stream, and the same layers with other data on a second one. It asks
-// only for the workspace of the algorithms that it names. It prints a checksum of every output, so
-// that two runs can be compared, and is linked with the real libraries.
+// This ordinary cuDNN program knows nothing of ucudnn. One handle runs two convolution layers,
+// forward and backward, on one stream, and then the same layers with other data on a second stream.
+// The program asks only for the workspace of algorithms that it chooses itself. It prints a
+// checksum of every output, so that two runs can be compared, and is linked with the real
+// libraries.
 //
 //   switching_streams [BATCH [STEPS]]
 #include <cuda_runtime.h>

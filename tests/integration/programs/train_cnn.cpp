@@ -1,14 +1,15 @@
-// An ordinary cuDNN program, written as a user would write it without knowing of ucudnn: it trains
-// a small network to tell patterns apart,
+// This ordinary cuDNN program knows nothing of ucudnn. It trains a small network to tell patterns
+// apart:
 //
 //   5x5 convolution, batch normalisation, ReLU, max pooling, 3x3 convolution, bias, ReLU, average
-//   pooling, whole-image convolution, bias, log-softmax and cross-entropy,
+//   pooling, whole-image convolution, bias, log-softmax and cross-entropy
 //
-// by gradient descent with momentum, with algorithms from cudnnFind...Ex that fit a workspace
-// limit. Momentum is the gradients' beta: each backward call adds to what the step before left. The
-// program prints the loss of every step to the last bit, so that two runs can be compared. Images
-// are whole numbers, and first weights multiples of 1/8: without batch normalisation, in fp64, the
-// first step's loss has no rounding error before the softmax, whatever the order of the sums.
+// It uses gradient descent with momentum, and algorithms from cudnnFind...Ex that fit a workspace
+// limit. The momentum is the beta of the backward calls, which add to the velocity of the step
+// before. The program prints the loss of every step with all digits, so that two runs can be
+// compared. Images are whole numbers, and initial weights multiples of 1/8. So without batch
+// normalisation, in fp64, the first step has no rounding errors before the softmax, whatever the
+// order of the sums.
 //
 //   train_cnn [fp32|fp64] [nchw|nhwc] [norm|plain] [BATCH [STEPS [WORKSPACE_KIB]]]
 #include <cuda_runtime.h>
@@ -34,7 +35,7 @@ constexpr double kRate = 0.02;
 constexpr double kMomentum = 0.5;
 constexpr double kEpsilon = 1e-5;
 
-// These are the program's arguments.
+// Defaults of the program's arguments.
 cudnnDataType_t type = CUDNN_DATA_FLOAT;
 cudnnTensorFormat_t layout = CUDNN_TENSOR_NCHW;
 bool normalize = true;
@@ -45,7 +46,7 @@ size_t workspace_bytes = size_t{8} << 20;
 cudnnHandle_t handle;
 void* workspace = nullptr;
 
-// A scaling factor in the type that cuDNN wants.
+// A scaling factor: cuDNN reads double for fp64 tensors and float for others.
 class Factor {
  public:
   explicit Factor(double value) : wide_(value), narrow_(static_cast<float>(value)) {}
@@ -61,7 +62,7 @@ class Factor {
 class Random {
  public:
   explicit Random(uint32_t seed) : state_(seed) {}
-  // Returns one of 0 ... count-1.
+  // Returns a number from 0 to count - 1.
   int Below(int count) {
     state_ = state_ * 1664525u + 1013904223u;
     return static_cast<int>((state_ >> 16) % static_cast<uint32_t>(count));
@@ -71,7 +72,7 @@ class Random {
   uint32_t state_;
 };
 
-// Device memory of n x c x h x w elements in the program's layout, zero at first.
+// Device memory of n x c x h x w elements in the program's layout; they are zero at first.
 class Tensor {
  public:
   Tensor(int n, int c, int h, int w)
@@ -85,7 +86,7 @@ class Tensor {
   }
   Tensor(const Tensor&) = delete;
 
-  // The values are in n, c, h, w order, whatever the layout.
+  // `values` are in n, c, h, w order, whatever the layout.
   void Upload(const std::vector<double>& values) {
     Convert([&](size_t from, size_t to, auto& host) {
       using Element = std::decay_t<decltype(host[0])>;
@@ -135,13 +136,14 @@ class Tensor {
   std::vector<float> narrow_;
 };
 
-// A learnt parameter, and its velocity: the sum of its gradients, in which old ones fade.
+// A learnt parameter, and its velocity: the sum of all steps' gradients, in which each step's
+// weight shrinks with every later step.
 struct Parameter {
   Parameter(int n, int c, int h, int w) : value(n, c, h, w), velocity(n, c, h, w) {}
   Tensor value, velocity;
 };
 
-// Returns whole numbers from -`most` to `most`, in units of `unit`.
+// Returns random multiples of `unit`, from -`most` to `most` times `unit`.
 std::vector<double> SmallNumbers(size_t count, int most, double unit, uint32_t seed) {
   Random random(seed);
   std::vector<double> values(count);
@@ -155,10 +157,10 @@ struct Values {
   Tensor value, gradient;
 };
 
-// A layer reads x, fills y, and later turns y's gradient into x's.
+// A layer computes y from x in Forward, and x's gradient from y's in Backward.
 class Layer {
  public:
-  // A layer that works in place has one `x` and `y`.
+  // A layer that works in place passes the same Values as x and y.
   Layer(Values& x, Values& y) : x_(x.value), dx_(x.gradient), y_(y.value), dy_(y.gradient) {}
   virtual ~Layer() = default;
   virtual void Forward() = 0;
@@ -180,7 +182,7 @@ class Convolution : public Layer {
     CHECK_CUDNN(
         cudnnSetOpTensorDescriptor(sum_, CUDNN_OP_TENSOR_ADD, type, CUDNN_NOT_PROPAGATE_NAN));
     FindAlgorithms();
-    weights_.velocity.Fill(0);  // finding has written it
+    weights_.velocity.Fill(0);  // FindAlgorithms wrote gradients into it
     weights_.value.Upload(SmallNumbers(weights_.value.Count(), 1, 0.125, seed));
   }
   ~Convolution() override {
@@ -214,7 +216,7 @@ class Convolution : public Layer {
   }
 
  private:
-  // Chooses algorithms as frameworks do: takes the first that cudnnFind...Ex returns.
+  // Takes the first algorithm that cudnnFind...Ex returns, as frameworks do.
   void FindAlgorithms() {
     int count = 0;
     CHECK_CUDNN(cudnnFindConvolutionForwardAlgorithmEx(
@@ -308,7 +310,7 @@ class Normalization : public Layer {
   int calls_ = 0;
 };
 
-// Works in place: y becomes its positive part, and dy becomes 0 elsewhere.
+// Works in place: sets negative elements of y to 0, and dy to 0 at the same positions.
 class Relu : public Layer {
  public:
   explicit Relu(Values& y) : Layer(y, y) {
@@ -331,7 +333,7 @@ class Relu : public Layer {
   cudnnActivationDescriptor_t activation_ = nullptr;
 };
 
-// Halves both extents.
+// A pooling with a 2x2 window and stride 2.
 class Pooling : public Layer {
  public:
   Pooling(cudnnPoolingMode_t mode, Values& x, Values& y) : Layer(x, y) {
@@ -354,12 +356,12 @@ class Pooling : public Layer {
   cudnnPoolingDescriptor_t pooling_ = nullptr;
 };
 
-// Each class has one pattern, to which images add noise.
+// Each class has one pattern; an image is the pattern of its class plus noise.
 class Images {
  public:
   Images() : patterns_(SmallNumbers(kClasses * Size(), 1, 1, 5)) {}
 
-  // Fills `images`, and `truth` with 1 where the class is right and 0 elsewhere.
+  // Draws a batch of `images`. `truth` gets, for each image, 1 for its class and 0 for the others.
   void Next(std::vector<double>& images, std::vector<double>& truth) {
     images.clear();
     truth.assign(static_cast<size_t>(batch) * kClasses, 0);
@@ -406,7 +408,7 @@ void Train() {
     CHECK_CUDNN(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_LOG, CUDNN_SOFTMAX_MODE_CHANNEL,
                                     Factor(1).get(), scores.value.descriptor(), scores.value.data(),
                                     Factor(0).get(), logs.descriptor(), logs.data()));
-    // The loss is -sum(truth * logs) / batch.
+    // The loss is -sum(truth * logs) / batch, so its gradient by logs is -truth / batch.
     CHECK_CUDNN(cudnnSoftmaxBackward(handle, CUDNN_SOFTMAX_LOG, CUDNN_SOFTMAX_MODE_CHANNEL,
                                      Factor(-1.0 / batch).get(), logs.descriptor(), logs.data(),
                                      truth.descriptor(), truth.data(), Factor(0).get(),

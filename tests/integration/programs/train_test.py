@@ -1,5 +1,5 @@
-"""Tests a training program under `ucudnn run`: divided kernels and small workspaces change a network's training by no more than
-the order of its sums does, and do not change it where sums are exact."""
+"""Tests a training program under `ucudnn run`: divided kernels and small workspaces change losses by no more than rounding errors
+of sums in another order, and do not change them where sums are exact."""
 
 import os
 import tempfile
@@ -9,11 +9,11 @@ import program
 
 TRAIN_CNN = os.environ["UCUDNN_TEST_TRAIN_CNN"]
 BATCH, STEPS, WORKSPACE_KIB = 24, 12, 4096
-KERNELS = 8  # three convolutions; the first needs no gradient of the images
+KERNELS = 8  # 3 operations of each of 3 convolutions, except backward_data of the first
 
 
 def train(words, *options, steps=STEPS, **variables):
-    """Returns every step's loss as the program printed it."""
+    """Returns the loss of every step, as the text that the program prints."""
     lines = program.printed([TRAIN_CNN, *words, BATCH, steps, WORKSPACE_KIB], options, **variables)
     losses = [line.split()[3] for line in lines]
     assert len(losses) == steps, lines
@@ -22,12 +22,13 @@ def train(words, *options, steps=STEPS, **variables):
 
 class Train(unittest.TestCase):
     def primed(self, folder, words, sizes):
-        """Makes a store in which the micro-batches `sizes` of every kernel are by far the fastest. The other values of a
-        measurement come from a run that measured the undivided kernels."""
+        """Makes a store in which micro-batches of `sizes` are by far the fastest for every kernel. Values other than times come
+        from a run that measures the undivided kernels."""
         train(words, "--policy", "undivided", "--db", f"{folder}/measured.db", steps=1)
         rows = [row for row in program.rows_of(f"{folder}/measured.db") if row["engine"] == "legacy:0"]
         self.assertEqual(KERNELS, len(rows))
-        time_ms = {size: 0.01 * (1 + size) for size in sizes} | {BATCH: BATCH}  # a piece costs something by itself
+        # The 1 is a cost for each piece, so that few large pieces are faster than many small ones.
+        time_ms = {size: 0.01 * (1 + size) for size in sizes} | {BATCH: BATCH}
         return program.add_rows(f"{folder}/primed.db", [row | {"micro_batch": size, "time_ms": time}
                                                         for row in rows for size, time in time_ms.items()])
 
@@ -83,8 +84,8 @@ class Train(unittest.TestCase):
         for kernel in report["kernels"]:
             self.assertLessEqual(kernel["workspace_bytes"] + kernel["owned_workspace_bytes"], 96 << 10, kernel)
             self.assertEqual(BATCH, sum(program.sizes(kernel)), kernel)
-        # Sums have up to 384 terms (in the last convolution), each with an error of 384 units in the last place; six such sums
-        # follow each other in a step, and there are twelve steps.
+        # A sum of fp32 numbers has up to 384 terms (24 channels of 4x4 in the last convolution), each rounded to 2^-24. In each
+        # of 12 steps, 6 convolutions follow each other (3 forward and 3 backward), whose errors add up.
         tolerance = 12 * 6 * 384 * 2.0 ** -24
         for step, (before, now) in enumerate(zip(undivided, losses), 1):
             self.assertAlmostEqual(before, float(now), delta=tolerance, msg=f"step {step}")

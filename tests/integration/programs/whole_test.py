@@ -1,4 +1,5 @@
-"""Tests graphs that ucudnn does not divide: they run as without it, whatever the limit is, and the report says why."""
+"""Tests graphs that ucudnn does not divide: whatever the limit is, their results are those without ucudnn, and the report says
+why they are not divided."""
 
 import os
 import tempfile
@@ -10,7 +11,7 @@ FRONTEND_WHOLE = os.environ["UCUDNN_TEST_FRONTEND_WHOLE"]
 
 
 def run(*options):
-    """Returns what the program prints; the program fails where a result is not what plain loops compute."""
+    """Returns the lines that the program prints; it fails unless every result is what plain loops compute."""
     return program.printed([FRONTEND_WHOLE, "4"], options)
 
 

@@ -1,6 +1,6 @@
-"""Finds the functions of a C++ text: where each begins and ends, and how many parameters it takes. This tokenizer counts
-brackets and is no compiler: it reads declarations as this repository writes them, expands no macros, and looks into
-functions only for lambdas. All functions here are pure functions of the text."""
+"""Finds the functions of a C++ text: where each begins and ends, and how many parameters it takes. This module matches
+brackets and does not parse C++: it reads declarations as this repository writes them, expands no macros, and finds nothing but
+lambdas inside functions. All functions here are pure functions of the text."""
 
 import bisect
 import re
@@ -23,7 +23,7 @@ NO_NAMES = {"alignas", "decltype", "explicit", "noexcept", "requires", "static_a
 
 
 class Unreadable(ValueError):
-    """Brackets do not match, so that nothing is known of the text."""
+    """Raised if brackets do not match, so that functions cannot be found."""
 
     def __init__(self, line, message):
         super().__init__(message)
@@ -39,16 +39,16 @@ class Token:
 @dataclass(frozen=True)
 class Function:
     name: str
-    first: int  # line of its declaration's first token
-    last: int  # line of its closing brace, or the end of a declaration without a body
+    first: int  # line of the first token of the declaration
+    last: int  # line of the closing brace, or of the last token of a declaration without a body
     parameters: int
-    is_c: bool  # it has C linkage, so others give its signature
+    is_c: bool  # whether it has C linkage
 
 
 def tokens_of(text):
     """Returns the tokens without comments and directives; only the first branch of #if ... #else ... #endif counts."""
     starts = [match.start() for match in re.finditer("^", text, re.M)]
-    tokens, skipped = [], 0  # #if levels deep in a branch that is left out
+    tokens, skipped = [], 0  # skipped: how many #if are open since a branch began that does not count
     for match in TOKEN.finditer(text):
         if match["directive"]:
             directive = re.match(r"\s*#\s*(\w*)", match[0])[1]
@@ -89,7 +89,7 @@ def after_angles(tokens, at):
 
 
 def parameter_count(tokens):
-    """Returns how many parameters are between the parentheses of a list."""
+    """Returns how many parameters a list has; `tokens` are those between its parentheses."""
     if not tokens or [token.text for token in tokens] == ["void"]:
         return 0
     count, at = 1, 0
@@ -106,8 +106,8 @@ def parameter_count(tokens):
 
 
 def parameter_list(head):
-    """Returns where the parentheses around the parameters open and close in a declaration, and the name before them, or None
-    where it declares no function. `head` begins after template parameters."""
+    """Returns the positions of the parentheses around the parameters in declaration `head`, and the name before them; None if
+    `head` declares no function. `head` begins after template parameters."""
     at, texts = 0, [token.text for token in head]
     while at < len(head):
         text, before = texts[at], texts[at - 1] if at > 0 else ""
@@ -139,12 +139,12 @@ def without_template(head):
 
 
 def opens_scope(head):
-    """Returns whether the brace after `head` holds declarations, as that of a namespace, a class or a linkage does."""
+    """Returns whether the brace after `head` encloses declarations: whether `head` is a namespace, a class or extern "C"."""
     declared = without_template(head)
     texts = [token.text for token in declared]
     if "namespace" in texts or texts == ["extern", '"C"']:
         return True
-    # A storage class and the like may come first; the brace of an enum class holds no declarations.
+    # The keyword may follow words such as "static"; the brace of an enum class encloses no declarations.
     return not CLASS_KEYWORDS.isdisjoint(texts[:3]) and "enum" not in texts and parameter_list(declared) is None
 
 
@@ -170,7 +170,7 @@ def function_of(head, last, is_c):
 
 
 def lambdas_of(tokens):
-    """Yields the lambdas with a list of parameters; here each ends with that list."""
+    """Yields the lambdas that have a list of parameters. `last` is the line where that list ends, not the lambda's body."""
     for at in range(len(tokens) - 1):
         if tokens[at].text == "]" and tokens[at + 1].text == "(":
             end = closing(tokens, at + 1)
@@ -182,8 +182,8 @@ def functions(text):
     """Returns a list of the functions that `text` declares or defines, and of all lambdas. Raises Unreadable."""
     tokens = tokens_of(text)
     found = list(lambdas_of(tokens))
-    scopes = []  # whether each scope around has C linkage
-    start = at = 0  # start: of the declaration that `at` is in
+    scopes = []  # for each enclosing scope, whether it has C linkage
+    start = at = 0  # start: where the declaration that contains `at` begins
     while at < len(tokens):
         sign, head = tokens[at].text, tokens[start:at]
         if sign == ";":

@@ -1,4 +1,4 @@
-"""Tests that the functions of a text are found where they are, with as many lines and parameters as they have."""
+"""Tests that functions.py finds the functions of a text, with their lines and numbers of parameters."""
 
 import unittest
 

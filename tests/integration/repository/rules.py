@@ -1,6 +1,6 @@
-"""The repository's rules that a compiler does not check: which folder may include which, where the loader and the environment
-are touched, that clang checks the use of mutexes, how long functions and their lists of parameters are, and that no
-machine's own paths are committed. All functions but repository_files are pure functions of a path and its text."""
+"""Checks rules of the repository that a compiler does not check: which folder may include which, where the loader and the
+environment are used, that mutexes are of types that clang's analysis checks, how long functions and their lists of parameters
+are, and that no paths of one machine are committed. Only repository_files reads files."""
 
 import posixpath
 import re
@@ -8,7 +8,7 @@ import subprocess
 
 import functions
 
-# Rooms on one line do not include each other; every room may include those on the lines before its own.
+# A room (a folder) may include itself and the rooms on the lines above its own, but no other room on its own line.
 FLOORS = [
     ["src/base"],
     ["src/options", "src/convolution"],
@@ -20,12 +20,12 @@ FLOORS = [
     ["src/interposer"],
     ["shim", "tools"],
 ]
-# A room may not include these rooms below it either: transport knows nothing of convolutions.
+# A room may not include these rooms, although they are above it in FLOORS: transport knows nothing of convolutions.
 UNKNOWN_TO = {"src/transport": ["src/convolution", "src/planning"]}
 PURE = ["src/base", "src/convolution", "src/planning"]
 ON_DEVICES = ["src/cuda", "src/cudnn", "src/transport", "src/execution", "src/spatial"]
 
-# These folders are outside the tower; each may include itself and the listed ones.
+# These folders are on no floor; each may include itself and the listed ones.
 ANNEXES = {
     "include": [],
     "db": PURE,
@@ -34,7 +34,7 @@ ANNEXES = {
     "planner/multigrid": PURE + ON_DEVICES + ["planner"],
     "shim/layer_parallel": PURE + ["include", "planner", "planner/multigrid"],
 }
-# The annexes are joined to the tower here.
+# These rooms of FLOORS may include these annexes, too.
 JOINED_IN = {"shim": ["include", "db", "planner"], "tools": ["include", "db", "planner", "planner/multigrid"]}
 
 WITHOUT_CUDA = ["src/base", "src/options", "src/convolution", "src/planning", "db", "planner", "shim/layer_parallel",
@@ -54,8 +54,8 @@ MACHINE_PATH = re.compile(
 
 SOURCES = (".h", ".hpp", ".cpp", ".cc", ".c", ".S", ".inc")
 
-# Functions in these folders keep to these limits. A longer one says why directly above: "// Long because ...". Others define
-# the signatures of functions with C linkage.
+# Functions in these folders keep to these limits. A longer one says why directly above: "// Long because ...". Functions with C
+# linkage may take more parameters, because other libraries or languages define their signatures.
 WITH_SHORT_FUNCTIONS = ["src", "db", "planner", "tools/command"]
 MOST_LINES = 80
 MOST_PARAMETERS = 6
@@ -68,7 +68,7 @@ def within(path, folder):
 
 
 def room_of(path):
-    """Returns the room that a file is in, the longest that matches, or None for tests and build files."""
+    """Returns the innermost room that contains the file, or None if no room does, as for tests and build files."""
     rooms = [room for floor in FLOORS for room in floor] + list(ANNEXES)
     return max((room for room in rooms if within(path, room)), key=len, default=None)
 
@@ -115,7 +115,7 @@ def forbids_cuda(path):
 
 
 def call_violations(path, text):
-    """Yields dlopen and its kin, the environment and bare mutexes, outside the places that own them."""
+    """Yields uses of dlopen and the like, of the environment and of standard mutexes in files that may not use them."""
     if room_of(path) is None or not path.endswith(SOURCES):
         return
     keep_lines = lambda match: "\n" * match[0].count("\n")
@@ -184,5 +184,5 @@ def repository_files(root):
             with open(f"{root}/{path}", encoding="utf-8") as file:
                 files[path] = file.read()
         except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
-            continue  # binary, or removed but not yet from the index
+            continue  # the file is binary, or was deleted but is still in the index
     return files

@@ -1,4 +1,4 @@
-"""Tests what tools/skipped says of CTest's results, of gtest's cases, of Python's and of whole tests."""
+"""Tests what tools/skipped prints of CTest's results: of skipped cases of gtest and of unittest, and of skipped tests."""
 
 import pathlib
 import subprocess
@@ -16,7 +16,7 @@ tests/unit/host/cudnn/exports_test.cpp:39: Skipped
 
 class Skipped(unittest.TestCase):
     def told(self, *tests):
-        """Returns the exit code and lines for tests of (name, status, output)."""
+        """Returns the exit code and the printed lines for results of `tests`, each a (name, status, output)."""
         cases = "".join(f'<testcase name="{name}" status="{status}"><system-out>{xml.sax.saxutils.escape(output)}</system-out></testcase>'
                         for name, status, output in tests)
         with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:

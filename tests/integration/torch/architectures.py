@@ -1,5 +1,5 @@
-"""Blocks of published architectures, small, that are in no package of the tests. models.py compares them on stripes with the
-whole."""
+"""Small models of published architectures that no installed package has. models.py compares them on stripes with the whole
+image."""
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -21,7 +21,7 @@ class DenseBlock(nn.Module):
 
 
 def rrdb():
-    """Returns ESRGAN's generator, whose pictures grow by pixel shuffles."""
+    """Returns ESRGAN's generator, which enlarges pictures by pixel shuffles."""
     grow = [nn.Conv2d(8, 32, 3, 1, 1), nn.PixelShuffle(2), nn.LeakyReLU(0.2)]
     return nn.Sequential(nn.Conv2d(3, 8, 3, 1, 1), DenseBlock(), DenseBlock(), *grow, nn.Conv2d(8, 3, 3, 1, 1))
 
@@ -46,13 +46,13 @@ def cycle_gan():
 
 
 def patch_gan():
-    """Returns pix2pix's discriminator of patches (Isola et al., 2017), with spectral norms."""
+    """Returns pix2pix's PatchGAN discriminator (Isola et al., 2017), with spectral norms."""
     layer = lambda a, b, stride: (spectral_norm(nn.Conv2d(a, b, 4, stride, 1)), nn.LeakyReLU(0.2))
     return nn.Sequential(*layer(3, 8, 2), *layer(8, 16, 2), *layer(16, 16, 2), *layer(16, 16, 1), nn.Conv2d(16, 1, 4, 1, 1))
 
 
 class Skip(nn.Module):
-    """A level of pix2pix's U-Net: windows of 4 with stride 2, around an inner level."""
+    """A level of pix2pix's U-Net: convolutions by 4 with stride 2, down and up, around the inner level `body`."""
 
     def __init__(self, outer, inner, body=None):
         super().__init__()
@@ -122,7 +122,7 @@ def blurred():
 
 
 class CroppedUNet(nn.Module):
-    """A U-Net without padding (Ronneberger et al., 2015): skipped pictures are cropped to the size of the others."""
+    """A U-Net without padding (Ronneberger et al., 2015): skip connections are cropped to the size of what they join."""
 
     def __init__(self):
         super().__init__()
@@ -142,7 +142,7 @@ def adaptive_head():
 
 
 def vgg11_bn():
-    """Returns torchvision's, with another classifier."""
+    """Returns torchvision's VGG-11 with batch norms, with one linear layer as its classifier."""
     from torchvision.models import vgg
     model = vgg.VGG(vgg.make_layers(vgg.cfgs["A"], batch_norm=True), num_classes=10)
     model.classifier = nn.Linear(512 * 49, 10)

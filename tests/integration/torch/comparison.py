@@ -1,12 +1,12 @@
-"""Compares a model on the whole image, in each rank by itself, with the same model on stripes: the outputs, the gradients of
-the input and of every parameter, and the buffers."""
+"""Compares a model on stripes with the same model on the whole image, which each rank computes by itself: the outputs, the
+gradients of the input and of every parameter, and the buffers."""
 import copy
 
 import torch
 
 from ucudnn import spatial
 
-TOLERANCE = 1e-9  # fp64 sums of at most 1e5 terms, in another order
+TOLERANCE = 1e-9  # far above the rounding of fp64 sums of 1e5 terms in another order: 1e5 * 2^-53 = 1e-11
 
 
 class Different(AssertionError):
@@ -28,7 +28,7 @@ def check_close(name, found, expected, tolerance=TOLERANCE):
 
 
 def own(x, stripe):
-    """Returns the part of the whole x that a rank's stripe has, by its layout."""
+    """Returns the part of the whole tensor x that belongs to this rank, by the layout of `stripe`."""
     from ucudnn.spatial.grid import owned
     for axis in stripe.cut.axes:
         begin, end = owned(stripe.cut.extents[axis])[spatial.ranks().part(axis)]
@@ -37,8 +37,8 @@ def own(x, stripe):
 
 
 def striped_like_whole(model, x, call=None, multiple=1, trust=(), tolerance=TOLERANCE, backward=True):
-    """Expects equal outputs, gradients and buffers. `call(model, x)` gives the output, and the gradients are taken of a
-    weighted sum over it."""
+    """Expects equal outputs, gradients and buffers. `call(model, x)` returns the output, and the gradients are those of a
+    weighted sum of the output."""
     call = call or (lambda model, x: model(x))
     whole, x = copy.deepcopy(model), x.clone()
     striped = spatial.convert(model, trust=trust)
@@ -64,16 +64,16 @@ def striped_like_whole(model, x, call=None, multiple=1, trust=(), tolerance=TOLE
 
 
 def penalty_like_whole(model, x, trust=(), tolerance=TOLERANCE):
-    """Compares gradients of second order: of a penalty on the gradients of the input and of the parameters."""
+    """Compares second derivatives: the gradients of a penalty on the gradients of the input and of the parameters."""
     whole, striped = copy.deepcopy(model), spatial.convert(model, trust=trust)
     x_whole, x_own = x.clone().requires_grad_(), spatial.shard(x).detach().requires_grad_()
     try:
         expected = _penalised(whole, x_whole)
-    except RuntimeError as error:  # torch has none
+    except RuntimeError as error:  # torch has no second derivative of some layers
         assert "is not implemented" in str(error), error
         return
     check_close("penalty", _penalised(striped, x_own), expected, tolerance)
-    if x_whole.grad.isnan().any():  # torch's own has none at this point, as a norm at 0
+    if x_whole.grad.isnan().any():  # the second derivative does not exist at this point, as that of a norm at 0
         return
     check_close("second gradient of the input", x_own.grad, own(x_whole.grad, x_own), tolerance)
     parameters = dict(whole.named_parameters())

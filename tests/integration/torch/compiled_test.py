@@ -1,4 +1,4 @@
-"""Tests torch.compile with stripes: nothing that was compiled computes on a stripe, whoever compiled it and whenever."""
+"""Tests that compiled code never computes on a stripe, whatever part of a program was compiled, before or after convert."""
 import sys
 import unittest
 from unittest import mock
@@ -18,7 +18,7 @@ def net():
 
 
 class Compiled(unittest.TestCase):
-    """The tests run on one of two ranks, and the other one does not exist."""
+    """The tests run on rank 0 of two; FakeRanks stands for the other one."""
 
     def setUp(self):
         import torch
@@ -35,8 +35,8 @@ class Compiled(unittest.TestCase):
         return spatial.shard(torch.randn(1, 4, 16, 16), 2)
 
     def refused(self, run):
-        for options in ({"backend": "eager"}, {}):  # the latter would make Triton's kernels, or C++
-            # torch wraps errors that are raised while it compiles.
+        # The default backend would generate Triton or C++ kernels. torch raises errors of the compilation as RuntimeError.
+        for options in ({"backend": "eager"}, {}):
             with self.subTest(options), self.assertRaisesRegex(RuntimeError, "torch.compile, whose own kernels"):
                 run(options)
 

@@ -1,5 +1,5 @@
-"""Counts what torch does while a program runs: which operators it calls, and how many bytes of their results are alive at once.
-This also works on meta tensors, which have a size and no memory."""
+"""Counts which operators torch calls while a program runs, and how many bytes of their results are alive at once. This also
+works on meta tensors, which have a size and no memory."""
 import collections
 import weakref
 
@@ -17,24 +17,24 @@ class Calls(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         self.counts[str(function)] += 1
-        with torch._C.DisableTorchFunctionSubclass():  # a backward pass has stripes among its tensors
+        with torch._C.DisableTorchFunctionSubclass():  # tensors of a backward pass may be stripes, which intercept functions
             return function(*args, **(kwargs or {}))
 
 
 class Living(TorchDispatchMode):
-    """`peak` is the most bytes that results of operators had at one time. Views and results in place share the bytes of their
-    base."""
+    """`peak` is the largest number of bytes that results of operators had at one time. Views, and results written in place,
+    have no bytes of their own."""
 
     def __init__(self, *inputs):
         super().__init__()
         self.now = self.peak = 0
         self._known = {}
-        with torch._C.DisableTorchFunctionSubclass():  # a stripe's memory is refused
+        with torch._C.DisableTorchFunctionSubclass():  # a stripe refuses access to its memory
             for tensor in inputs:
                 self.add(tensor)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        # A tensor that the operator reads, such as a parameter's view, is no result of its own.
+        # A result that shares memory with an argument, such as a view of a parameter, does not count.
         kwargs = kwargs or {}
         with torch._C.DisableTorchFunctionSubclass():
             read = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}

@@ -1,5 +1,5 @@
-"""Tests models as networks: every operator has a node of the right shape, named by its module, and the planner's own format
-reads it. An operator that has no rule is refused by name."""
+"""Tests parallel.describe: every operator of a model has a node of the right shape, named after its module, and the planner
+reads the network. An operator that has no rule is refused by name."""
 import json
 import os
 import pathlib
@@ -72,7 +72,7 @@ class Describe(unittest.TestCase):
     def test_AWriteInPlace_IsReadByWhoeverReadsTheTensorLater(self):
         def forward(m, x):
             y = m.conv(x)
-            z = m.relu(y)  # in place
+            z = m.relu(y)  # writes into y
             return y + z
         found = network(forward)
         self.assertEqual(("relu", "relu"), found.by_name["add"].inputs)
@@ -164,7 +164,7 @@ class Describe(unittest.TestCase):
                         pairs = report.predicted.get(kind, {}).values()
                         self.assertEqual(one[kind], [sum(pair[place] for pair in pairs) for place in (0, 1)], (frozen, kind))
                 counted.append(sum(one["transfer"][0] + one["statistics"][0] for one in devices))
-        # A convolution that is frozen alone changes nothing here: the normalization behind it, which is read, is trained.
+        # A frozen convolution alone changes nothing, since the normalization behind it is trained and needs the gradient.
         all_trained, first, second = sorted(set(counted), reverse=True)
         self.assertEqual([all_trained, all_trained, first, first, second], counted)
 

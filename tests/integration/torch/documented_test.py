@@ -1,5 +1,5 @@
-"""Tests the programs of pages. That of docs/spatial.md, which decodes a picture in stripes, is ten lines long, and prints on four
-ranks what the page says, except for the rounding. That of docs/parallel.md, which trains by a plan, moves and keeps as many
+"""Tests the programs that documents show. The one of docs/spatial.md decodes a picture in stripes, has ten lines, and prints on
+four ranks what the page says, apart from rounding. The one of docs/parallel.md trains by a plan, and moves and keeps as many
 elements as the page and the README say."""
 import os
 import pathlib
@@ -13,8 +13,8 @@ import unittest
 import gloo
 
 RANKS = 4
-# Values reach about 4, and fp32 has 24 bits; some thirty layers, each with sums in another order, err by some hundred
-# roundings.
+# A bound for differences: values reach about 4, a rounding of fp32 is 2^-24 of that, and some thirty layers with sums in
+# another order err by less than 256 roundings.
 LARGEST = 4 * 2.0 ** -24 * 256
 
 
@@ -26,7 +26,7 @@ def setUpModule():
 
 
 def documented():
-    """Returns (the program, the lines that it prints)."""
+    """Returns the program of docs/spatial.md and the lines that the page says it prints."""
     page = (gloo.ROOT / "docs/spatial.md").read_text()
     (program, output), = re.findall(r"```python\n(.*?)```\n\n```\n\$ UCUDNN_SPATIAL=h4 torchrun --nproc-per-node 4 decode.py\n"
                                     "(.*?)```", page, re.DOTALL)
@@ -34,13 +34,13 @@ def documented():
 
 
 def parted(line):
-    """Returns (everything but the difference, the difference)."""
+    """Returns a line without the number at its end, and that number, a difference."""
     text, difference = line.rsplit(" ", 1)
     return text, float(difference)
 
 
 def torchrun(path, **variables):
-    """Returns what the program prints on four ranks."""
+    """Runs a program on four ranks by torchrun. Returns what all ranks print."""
     result = subprocess.run([sys.executable, "-B", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS),
                              path], env=os.environ | {"PYTHONPATH": str(gloo.ROOT / "python"), "OMP_NUM_THREADS": "1"} | variables,
                             capture_output=True, text=True, timeout=600, cwd=path.parent)
@@ -63,7 +63,7 @@ class Documented(unittest.TestCase):
             path.write_text(program)
             library = os.environ.get("UCUDNN_TEST_LIBRARY")
             told = torchrun(path, UCUDNN_SPATIAL=f"h{RANKS}", **({"UCUDNN_LIBRARY": library} if library else {}))
-        # A rank writes its line and the end of the line apart, so another rank's line may come between them.
+        # A rank writes a line and its newline separately, so another rank's line may come before the newline.
         lines = re.split(r"\n|(?=rank \d)", told)
         found = sorted(line for line in lines if line.startswith("rank "))
         print(*found, sep="\n")
@@ -74,13 +74,13 @@ class Documented(unittest.TestCase):
 
 
 def blocks(page):
-    """Returns (language, text) of each block of code."""
+    """Returns (language, text) of each block of code in a page."""
     return re.findall(r"^```(\w*)\n(.*?)^```$", (gloo.ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
 
 
 def reports(text):
-    """Returns (the lines of each rank without times and sizes in bytes, its loss), by rank. The end of a rank's last line may come
-    after the first one of another."""
+    """Returns, by rank, a rank's lines without times and sizes in bytes, and its loss. A rank's lines begin at "rank N: ",
+    which another rank's last newline may follow."""
     found = {}
     for report in re.split(r"(?=rank \d+: )", text)[1:]:
         rank, loss = re.match(r"rank (\d+): .* loss (\S+)\n", report).groups()
@@ -90,7 +90,7 @@ def reports(text):
 
 
 class Trained(unittest.TestCase):
-    """The program of docs/parallel.md."""
+    """Tests the program of docs/parallel.md."""
 
     def setUp(self):
         gloo.need("torchvision")
@@ -103,7 +103,7 @@ class Trained(unittest.TestCase):
         self.readme = next(text for _, text in blocks("README.md") if text.startswith("$ python3 -m ucudnn.parallel describe"))
 
     def same(self, expected, found):
-        """Losses are sums in another order on another processor, after two steps in fp32."""
+        """Expects equal lines. Losses may differ by 0.01: after two steps in fp32, other processors sum in another order."""
         self.assertEqual(expected[0], found[0][:len(expected[0])])
         self.assertLess(abs(expected[1] - found[1]), 0.01)
 

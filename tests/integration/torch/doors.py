@@ -1,4 +1,5 @@
-"""Tries ways into torch past __torch_function__, on this rank of UCUDNN_SPATIAL; doors_test.py runs it."""
+"""Tries ways to call torch that do not pass __torch_function__, on each rank of UCUDNN_SPATIAL; doors_test.py runs this
+file."""
 import copy
 import functools
 from unittest import mock
@@ -49,7 +50,7 @@ def nothing_runs_past_the_rules():
 
 
 class Backward(torch.autograd.Function):
-    """A function of a program that calls `look` with a stripe in its backward."""
+    """An autograd function whose backward calls `look` with a saved stripe."""
 
     @staticmethod
     def forward(ctx, x, look):
@@ -63,7 +64,7 @@ class Backward(torch.autograd.Function):
 
 
 def nothing_runs_past_the_rules_in_a_backward_pass():
-    """A program's own code in a backward pass is guarded as it is elsewhere."""
+    """Code of a program that runs in a backward pass is guarded like other code."""
     def own_pass(x, gradient=None):
         with torch.enable_grad():
             x = x.detach().requires_grad_()
@@ -109,7 +110,8 @@ def nothing_runs_past_the_rules_in_a_backward_pass():
 
 
 def no_rule_leaves_a_plain_tensor():
-    """No function is exempt: a rule that gave a rank's rows as a plain tensor, alone or among others, would be refused."""
+    """If the rule of any function returned a rank's rows as a plain tensor, alone or inside a container, that would be
+    refused."""
     x = spatial.shard(picture())
     for function in stripe.RULES:
         for made in (spatial.to_local, lambda x: (x, [spatial.to_local(x)]), lambda x: {"rows": spatial.to_local(x)}):
@@ -118,7 +120,7 @@ def no_rule_leaves_a_plain_tensor():
 
 
 def no_rule_writes_elsewhere():
-    """A call with `out` is refused before its rule does anything."""
+    """A call with `out` is refused for every function, before its rule runs."""
     x, tried = spatial.shard(picture()), 0
     for function in list(stripe.RULES):
         with stripe.plainly():
@@ -128,7 +130,7 @@ def no_rule_writes_elsewhere():
 
 
 class Scaled(torch.autograd.Function):
-    """A function of a program that keeps its result and sums over positions."""
+    """An autograd function that saves its result and averages over positions."""
 
     @staticmethod
     def forward(ctx, x, weight):
@@ -145,7 +147,7 @@ class Scaled(torch.autograd.Function):
 
 
 class SetUp(torch.autograd.Function):
-    """A function with setup_context that looks beyond one position and returns its input, too."""
+    """An autograd function with setup_context, which combines neighbouring positions and also returns its input."""
 
     @staticmethod
     def forward(x):
@@ -179,7 +181,7 @@ def functions_of_a_program():
 
 
 def hooks():
-    """Runs Grad-CAM, clipped gradients and a hook that changes them, on modules and tensors."""
+    """Runs hooks of modules and tensors: Grad-CAM, clipping of gradients, and a hook that changes gradients."""
     def cam(model, x, found):
         model[2].register_full_backward_hook(
             lambda module, given, made: found.append((made[0] / made[0].square().mean()).mean((2, 3))))
@@ -198,7 +200,7 @@ def hooks():
 
 
 def hooks_of_saved_tensors():
-    """A program's own hooks of what a backward pass needs are refused; torch's own give the same gradients."""
+    """A program's own saved_tensors_hooks are refused; torch's own give the same gradients as without hooks."""
     x, weight = spatial.shard(picture()).detach().requires_grad_(), picture(3, 4, 3, 3)
     for keep in (lambda x: x / x.abs().max(), functools.partial(torch.mul, 2)):
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
@@ -218,7 +220,7 @@ def hooks_of_saved_tensors():
 
 
 def modes():
-    """A program's mode counts what runs on stripes: on all ranks together as much as on the whole."""
+    """A dispatch mode counts operations on stripes; the counts of all ranks add up to that of the whole image."""
     whole, model, counts = nn.Conv2d(4, 4, 3, 1, 1), spatial.convert(nn.Conv2d(4, 4, 3, 1, 1).requires_grad_(False)), []
     for each, x in ((whole, picture()), (model, spatial.shard(picture()).requires_grad_())):
         with FlopCounterMode(display=False) as counted:

@@ -1,5 +1,5 @@
-"""Calls that reach torch past __torch_function__ are refused, or see stripes: scripts, transformations, constructors, a
-program's autograd functions, hooks."""
+"""Tests calls of torch that do not pass __torch_function__: scripts, transformations, constructors, a program's autograd
+functions and hooks. They are refused, or they are given stripes."""
 import pathlib
 import unittest
 

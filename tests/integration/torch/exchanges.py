@@ -1,5 +1,6 @@
-"""A small network of whole numbers, which fp64 holds exactly: its layers as a file for striped_layers.cpp, and as a converted
-model whose ranks compare their rows bit for bit with those that the program wrote. exchanges_test.py runs it."""
+"""A small network with whole numbers, on which fp64 is exact. layers() describes it for striped_layers.cpp. Run on ranks, this
+file makes a converted model of it, and each rank compares its rows bit for bit with those that the program wrote.
+exchanges_test.py runs both."""
 import array
 import os
 import pathlib
@@ -13,13 +14,13 @@ from ucudnn import spatial
 from ucudnn.spatial.grid import owned, stripes
 
 IMAGES = 2, 3, 40, 12
-RANKS, MULTIPLE = 4, 4  # stripes of 12, 12, 8 and 8 rows
-# Each has filters, size, stride, padding, dilation and groups. The third reads rows from beyond its neighbours.
+RANKS, MULTIPLE = 4, 4  # the 40 rows are cut into stripes of 12, 12, 8 and 8
+# Filters, size, stride, padding, dilation and groups of each convolution. The third reads rows beyond a neighbour's stripe.
 CONVOLUTIONS = [(6, 3, 1, 1, 1, 1), (8, 7, 2, 3, 1, 1), (8, 3, 1, 5, 5, 2), (6, 4, 2, 1, 1, 1), (4, 1, 1, 0, 1, 1)]
 
 
 def layers():
-    """Returns the words of the file."""
+    """Returns the text of FOLDER/layers (see striped_layers.cpp)."""
     rows = stripes(1, IMAGES[2], RANKS, MULTIPLE)
     words = ["images", *IMAGES, "stripes", *rows, "end"]
     for i, convolution in enumerate(CONVOLUTIONS):
@@ -32,7 +33,7 @@ def whole_numbers(shape, seed, largest):
 
 
 def network():
-    """Returns (the model, the images, the gradient of its output)."""
+    """Returns the model, the images, and the gradient of the output."""
     modules, channels = [], IMAGES[1]
     for i, (filters, size, stride, pad, dilation, groups) in enumerate(CONVOLUTIONS):
         modules += [nn.ReLU()] * (i > 0)

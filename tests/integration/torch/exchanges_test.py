@@ -1,6 +1,6 @@
-"""Compares the exchange under calls of cuDNN with this module's. One network, as a cuDNN program under `ucudnn run --ranks` on
-the stand-in, and as a converted model on gloo by the geometry of UCUDNN_TEST_LIBRARY, gives equal rows and gradients on
-every rank."""
+"""Compares exchanges by ucudnn's cuDNN calls with those of the Python module. One network runs as a cuDNN program under `ucudnn
+run --ranks` on the stand-in, and as a converted model on gloo by the geometry of UCUDNN_TEST_LIBRARY. Both give the same rows
+and gradients on every rank."""
 import os
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""Tests that docs/experiments.md has what tests/bench/paper_figures.py prints, and that every count is what the plans
+"""Tests that docs/experiments.md has what tests/bench/paper_figures.py prints, and that every measured count is what plans
 predict."""
 import os
 import pathlib
@@ -9,7 +9,7 @@ import unittest
 import gloo
 
 sys.path.insert(0, str(gloo.ROOT / "tests/bench"))
-import paper_figures  # noqa: E402: it is no package
+import paper_figures  # noqa: E402: its folder must be in sys.path first
 
 COMMAND = os.environ.get("UCUDNN_TEST_COMMAND")
 DOCUMENT = gloo.ROOT / "docs/experiments.md"

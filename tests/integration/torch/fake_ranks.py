@@ -1,5 +1,5 @@
-"""One rank of a grid in a process without others: it receives tensors of the right size with nothing in them. It serves meta
-tensors, whose bytes are counted."""
+"""One rank of a grid in a process without the other ranks. It receives uninitialised tensors of the right size, and counts
+their bytes; with meta tensors nothing is computed."""
 import collections
 
 import torch
@@ -10,8 +10,8 @@ from ucudnn.spatial.grid import Grid
 
 
 class FakeRanks(Ranks):
-    """`received` counts bytes that came from others, by what carried them; `largest_swap` is the most that came in one exchange
-    of rows. All ranks have stripes as large as this one's."""
+    """`received` counts bytes from other ranks, by "rows" and "sums"; `largest_swap` is the largest number of bytes in one
+    exchange of rows. All ranks are assumed to have stripes as large as this one's."""
 
     def __init__(self, grid, rank):
         self.grid = Grid(grid)

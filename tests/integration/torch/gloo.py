@@ -1,4 +1,4 @@
-"""Ranks of gloo on this machine, for tests: each is a process of its own that runs a script."""
+"""Starts ranks for tests on this machine: each is a process that runs a script and communicates by gloo."""
 import importlib.util
 import os
 import pathlib
@@ -18,15 +18,15 @@ def need(package):
 
 
 def start(script, count, grid, *arguments, patience=5):
-    """Runs `script` on `count` ranks and returns (exit code, output) of each. If one fails, the others have `patience`
-    seconds."""
+    """Runs `script` on `count` ranks. Returns (exit code, output) of each. After one has failed, the others are killed within
+    `patience` seconds."""
     with tempfile.TemporaryDirectory() as folder:
         processes = []
         for rank in range(count):
             variables = os.environ | {
                 "RANK": str(rank), "WORLD_SIZE": str(count), "UCUDNN_SPATIAL": grid, "OMP_NUM_THREADS": "1",
-                "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",  # oneDNN's bf16 kernels for AMX are wrong on few columns
-                                                           # (pytorch#163347)
+                # oneDNN's bf16 kernels for AMX are wrong on few columns (pytorch#163347).
+                "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",
                 "UCUDNN_TEST_RENDEZVOUS": f"file://{folder}/rendezvous", "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests/integration/torch'}"}
             with open(f"{folder}/{rank}", "w") as output:
@@ -34,9 +34,9 @@ def start(script, count, grid, *arguments, patience=5):
                                                   stderr=subprocess.STDOUT))
         ends = time.monotonic() + SECONDS
         while time.monotonic() < ends and any(process.poll() is None for process in processes):
-            if any(process.poll() for process in processes):  # the others wait for it
+            if any(process.poll() for process in processes):  # a rank has failed, and others may wait for it
                 ends = min(ends, time.monotonic() + patience)
-                patience = SECONDS  # once
+                patience = SECONDS  # so that `ends` is set only once
             time.sleep(0.05)
         for process in processes:
             process.kill()
@@ -46,14 +46,15 @@ def start(script, count, grid, *arguments, patience=5):
 
 
 def expect_ended(told, what):
-    """Fails with the output of every rank that failed: the first one may only have lost another. `told` is of `start`."""
+    """Raises an error with the output of every rank that failed, since the first one may only have lost another rank. `told` is
+    the result of start()."""
     failed = [f"rank {rank} of {what}:\n{output}" for rank, (code, output) in enumerate(told) if code]
     if failed:
         raise AssertionError("\n".join(failed))
 
 
 class RanksTest(unittest.TestCase):
-    """Tests that run `script` on the ranks of a grid, none of which may fail."""
+    """A base class of tests that run `script` on the ranks of a grid, none of which may fail."""
     script = None
 
     def on(self, count, grid, *arguments):
@@ -61,8 +62,8 @@ class RanksTest(unittest.TestCase):
 
 
 def join(seconds=20):
-    """Initializes torch.distributed in a rank, where ranks wait `seconds` for each other, and then ucudnn.spatial, with
-    libucudnn's geometry where UCUDNN_TEST_LIBRARY names it."""
+    """Initializes torch.distributed in a rank, with a time-out of `seconds`, and then ucudnn.spatial, with the geometry of
+    libucudnn if UCUDNN_TEST_LIBRARY names it."""
     import datetime
 
     import torch

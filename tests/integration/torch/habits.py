@@ -1,5 +1,5 @@
-"""Does what programs do with models beside training them, on this rank of UCUDNN_SPATIAL; habits_test.py runs it with a
-folder."""
+"""Tests what programs do with models besides training them, on each rank of UCUDNN_SPATIAL; habits_test.py runs this file with
+a folder for its files."""
 import copy
 import os
 import sys
@@ -30,7 +30,7 @@ def net():
 
 
 def refused(call, *words):
-    """Expects NotSupported with all of these words."""
+    """Expects that `call` raises NotSupported with all of `words` in its message."""
     try:
         call()
     except spatial.NotSupported as refusal:
@@ -41,7 +41,7 @@ def refused(call, *words):
 
 
 def saved(folder):
-    """A converted model is pickled and loaded as others are, on ranks and in one process (habits_test.py)."""
+    """A converted model is saved and loaded like other models, here on ranks and in habits_test.py in one process."""
     whole, model = net(), spatial.convert(net())
     model(spatial.shard(picture()))
     path = f"{folder}/{dist.get_rank()}"
@@ -74,7 +74,7 @@ def buffers_stay_plain(folder):
 
 
 def a_plain_tensor_on_one_rank(folder):
-    """One rank gives a plain tensor; it is refused there, and nobody waits, because the others make no call."""
+    """A plain tensor is refused on the one rank that passes it, before that rank waits for the others, which make no call."""
     model = spatial.convert(net())
     if dist.get_rank() == 0:
         refused(lambda: model(picture()), "takes what shard gives", "not converted")
@@ -85,7 +85,7 @@ def a_plain_tensor_on_one_rank(folder):
 def unlike_images(folder):
     mine = dist.get_rank() == 0
     for unlike in ((3, 3, 8, 8), (2, 3, 12, 8)):
-        spatial.shard(picture(0, unlike))  # all ranks have met this shape
+        spatial.shard(picture(0, unlike))  # the shape itself is accepted if all ranks have it
         refused(lambda: spatial.shard(picture(0, unlike if mine else (2, 3, 8, 8))), "on rank 0", str(unlike), "on rank 1")
     refused(lambda: spatial.shard(picture().to(torch.float32 if mine else torch.float64)), "float32", "float64")
     for dim in (None, [axis + 1 for axis in spatial.ranks().grid.cut_axes]):
@@ -97,7 +97,7 @@ def unlike_images(folder):
 
 
 def own_rows(folder):
-    """Each rank has loaded its own rows, in stripes that nobody else would make."""
+    """from_local takes rows that each rank has loaded itself, in stripes that shard would not make: 3 and 6 rows."""
     grid, whole = spatial.ranks().grid, picture(0, (2, 3, 9, 8)).requires_grad_()
     part = spatial.ranks().part(1)
     rows = (slice(0, 3), slice(3, 9))[part]
@@ -119,7 +119,7 @@ def own_rows(folder):
 
 
 def a_mesh(folder):
-    """init takes a DeviceMesh of the grid."""
+    """spatial.init accepts a DeviceMesh whose dimensions are the grid's."""
     grid = spatial.ranks().grid
     cut = {letter: parts for letter, parts in zip("ndhw", (grid.groups, *grid.parts)) if parts > 1}
     geometry = spatial.ranks().geometry
@@ -141,7 +141,7 @@ def a_wrapped_model(folder):
 
 
 def losses_are_printed(folder):
-    """What all ranks have alike is formatted as a number; a stripe is refused."""
+    """A number that all ranks have can be formatted; a stripe cannot."""
     x = picture()
     assert f"{spatial.shard(x).square().mean():.4f}" == f"{x.square().mean():.4f}"
     refused(lambda: f"{spatial.shard(x):.4f}", "gather it first")

@@ -1,4 +1,4 @@
-"""Tests what programs do with models beside training them: saving, own rows, meshes, wrappers and mistakes."""
+"""Tests what programs do with models besides training them: saving, loading their own rows, meshes, wrappers and mistakes."""
 import os
 import pathlib
 import subprocess

@@ -1,5 +1,5 @@
-"""A rank sleeps in the middle of a model, in forward or in backward, for some seconds: `late.py PLACE SECONDS [sum]`.
-late_test.py runs it."""
+"""`late.py PLACE SECONDS [sum]`: runs a model in which one rank sleeps for some seconds, in forward or in backward.
+late_test.py runs this file."""
 import os
 import sys
 import time

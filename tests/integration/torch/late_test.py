@@ -1,5 +1,5 @@
-"""A rank that lives and does not come is an error on all ranks within UCUDNN_SPATIAL_TIMEOUT, and the error names it; a rank
-that comes within that time is waited for."""
+"""Tests a rank that sleeps. If it is later than UCUDNN_SPATIAL_TIMEOUT, all ranks end with an error that names it; otherwise
+the others wait for it."""
 import os
 import pathlib
 import re
@@ -42,7 +42,7 @@ class Late(unittest.TestCase):
         self.is_an_error("forward", "(values|a sum)", "sum")
 
     def test_a_rank_behind_another_one_is_named(self):
-        # Rank 3 needs nothing of rank 1 until the ranks compare the random draws of the pass.
+        # Rank 3 exchanges no rows with rank 1; it waits for rank 1 only when all ranks compare the random draws of the pass.
         self.is_an_error("forward", "(rows|values)", ranks=4)
 
     def test_late_within_the_time_goes_on(self):

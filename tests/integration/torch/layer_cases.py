@@ -1,5 +1,6 @@
-"""Layers and losses to be tried on stripes, each by itself, as (name, function that makes it). Pictures are 16 x 16, lines 16
-long, volumes 8 x 8 x 8. layers.py runs them; layers_test.py compares the lists with ucudnn.spatial.vouched."""
+"""Layers and losses that are compared on stripes, one at a time, as (name, function that makes it). Pictures have 16 x 16
+positions, lines 16, and volumes 8 x 8 x 8. layers.py runs them; layers_test.py compares the lists with
+ucudnn.spatial.vouched."""
 import math
 
 import numpy as np
@@ -13,7 +14,7 @@ TRUST = ["Call", "Attention", "Excitation", "Tied", "Loss", "WithVariances", "Lo
 
 
 class Call(nn.Module):
-    """A function as a module, with parameters of its own."""
+    """A module that calls a function with its parameters."""
 
     def __init__(self, function, **parameters):
         super().__init__()
@@ -56,7 +57,7 @@ class Excitation(nn.Module):
 
 
 class Tied(nn.Module):
-    """Uses one filter on stripes, twice, and after global pooling."""
+    """Uses one layer three times: twice on stripes, and once after global pooling."""
 
     def __init__(self):
         super().__init__()
@@ -80,7 +81,7 @@ class Cubed(torch.autograd.Function):
 
 
 class Loss(nn.Module):
-    """A loss whose target is cut as its input is."""
+    """A loss whose target is cut like its input."""
 
     def __init__(self, loss, target):
         super().__init__()
@@ -100,7 +101,7 @@ class LookedUp(nn.Module):
 
 
 def by_known_statistics(norm):
-    """Returns a norm in evaluation, with statistics that are not its input's."""
+    """Returns a norm in evaluation mode, with running statistics that differ from its input's."""
     norm.running_mean.copy_(picture(norm.num_features))
     norm.running_var.copy_(picture(norm.num_features).square() + 0.5)
     return norm.eval()
@@ -221,7 +222,7 @@ def resizing():
 
 
 def padding(dims):
-    """Yields each kind of padding alone, in so many dimensions, and before a convolution without padding."""
+    """Yields each kind of padding in `dims` dimensions, by itself and before a convolution without padding."""
     size, conv = [2, 1] + [1, 3] * (dims - 1), getattr(nn, f"Conv{dims}d")
     for kind in ("Constant", "Zero", "Reflection", "Replication", "Circular"):
         values = (1.5,) if kind == "Constant" else ()
@@ -282,8 +283,8 @@ def pointwise():
 
 
 def losses(*shape):
-    """Yields losses of an input of two images of this shape, whose first dimension has classes, as one number and by position.
-    The first image's first half has class 1, and some of the losses ignore this class."""
+    """Yields losses of two images of `shape`, whose first dimension has the classes, with every reduction. The first half of
+    the first image has class 1, which some of the losses ignore."""
     target = picture(2, *shape).roll(1, 1)
     classes = torch.randint(0, shape[0], (2, *shape[1:]), generator=torch.Generator().manual_seed(9))
     classes[0, :shape[1] // 2] = 1
@@ -311,7 +312,7 @@ def losses(*shape):
 
 
 class WithVariances(nn.Module):
-    """A loss that takes variances, of every position and class or of every class."""
+    """A loss that takes variances: once for each position and class, and once for each class."""
 
     def __init__(self, loss, target, variances):
         super().__init__()
@@ -323,7 +324,7 @@ class WithVariances(nn.Module):
 
 
 def _weighted_losses(reduction, target, classes, shape):
-    """Yields losses with weights of classes and positions, and with smoothed and soft targets."""
+    """Yields losses with weights for classes, with label smoothing, and with probabilities as targets."""
     weight, ones = picture(shape[0]).sigmoid(), [1] * (len(shape) - 1)
     for name, options in (("weights", {"weight": weight}), ("smoothed", {"label_smoothing": 0.1}),
                           ("both", {"weight": weight, "label_smoothing": 0.2, "ignore_index": 1})):
@@ -343,7 +344,7 @@ def _weighted_losses(reduction, target, classes, shape):
         yield f"PoissonNLLLoss {is_log} {reduction}", lambda is_log=is_log: nn.Sequential(nn.Sigmoid(), Loss(
             nn.PoissonNLLLoss(is_log, full=True, reduction=reduction), target.exp()))
 def rows():
-    """Yields a case for grids that cut h alone."""
+    """Yields a case for grids that cut only h."""
     yield "pooled by its own rows", lambda: Call(lambda x: F.max_pool2d(F.relu(x), (x.shape[2], 3), 2, (0, 1), ceil_mode=True))
 
 
@@ -373,13 +374,13 @@ def lines():
 
 
 def _by_time(x):
-    """Returns every position of two videos as an image of its own, whose channels and first cut dimension stay: (…, channels,
-    time). Grids of volumes cut d and h; w takes the place of time."""
+    """Returns each position of two videos as one line: (images * d * h, channels, time), where w stands for time. Grids of
+    volumes cut d and h."""
     return x.permute(0, 2, 3, 1, 4).flatten(0, 2)
 
 
 def _by_position(x):
-    """Returns (positions, channels, time) beside each other again."""
+    """Turns the result of _by_time, (positions, channels, time), into (1, channels, positions, time)."""
     return x.permute(1, 0, 2).unsqueeze(0).tanh()
 
 
@@ -414,7 +415,7 @@ def volumes():
     yield "adaptive max 3d", lambda: nn.AdaptiveMaxPool3d(2)
 
 
-# These draw random numbers in training; each has the class that would have to be trusted, if there is one.
+# These functions draw random numbers in training. The first value is the class that a program would have to trust, or None.
 DRAWN = {
     "dropout": ("Dropout", lambda x: F.dropout(x, 0.5, True)),
     "dropout in place": ("Dropout", lambda x: F.dropout(x * 1, inplace=True)),
@@ -434,13 +435,13 @@ DRAWN = {
     "Gumbel's softmax": (None, lambda x: F.gumbel_softmax(x, dim=1)),
 }
 def _same_pads(x, k, stride):
-    """Returns the pads of TensorFlow's "same", of which the larger half is behind."""
+    """Returns the padding of TensorFlow's "same", in the order of F.pad; the larger half is behind."""
     pads = [max((math.ceil(n / stride) - 1) * stride + k - n, 0) for n in reversed(x.shape[2:])]
     return [side for pad in pads for side in (pad // 2, pad - pad // 2)]
 
 
 def _sizes():
-    """A program that computes with x.shape, and decides by it, gets the whole's numbers."""
+    """Yields programs that compute with x.shape or branch by it; they must get the sizes of the whole image."""
     yield "rows taken", lambda: Call(lambda x: x[:, :, 1:, 1:])
     yield "every second row", lambda: Call(lambda x: x[:, :, ::2, 1::2])
     yield "all but its last rows", lambda: Call(lambda x: x[:, :, :x.shape[2] - 1, :-1])
@@ -496,20 +497,20 @@ def _sizes():
 
 
 def _rows(x, count):
-    """Returns x as (images, positions, channels), with `count` channels."""
+    """Returns the first `count` channels of x as (images, positions, channels)."""
     return x[:, :count].flatten(2).transpose(1, 2)
 
 
 def _attended(x, w, q, k, v):
-    """Attention by hand with a bias for every key, which all ranks have for all positions of the whole."""
+    """Computes attention with a bias for each key. Every rank has the biases of all positions of the whole image."""
     q, k, v = (F.linear(_rows(x, 4), each) for each in (q, k, v))
     scores = q @ k.transpose(-2, -1) * 0.3
     return (torch.softmax(scores + w.flatten(2), -1) @ v).transpose(1, 2).reshape(x.shape)
 
 
 def _in_shifted_windows(x, q, k, v):
-    """Attention in windows of 4 x 4 of a picture that was padded to whole windows and rolled; a position sees only those that
-    were beside it before."""
+    """Computes attention in windows of 4 x 4 of a padded and rolled picture, as in Swin. The mask keeps positions apart that
+    were not neighbours before the picture was rolled."""
     n, c, h, w = x.shape
     y = F.pad(x, (0, -(w + 2) % 4 + 2, 0, -(h + 2) % 4 + 2)).permute(0, 2, 3, 1)
     _, rows, columns, _ = y.shape
@@ -528,7 +529,7 @@ def _in_shifted_windows(x, q, k, v):
 
 
 def _by_pairs(x):
-    """Attention whose weights add up to one over all pairs of positions."""
+    """Computes attention whose weights add up to 1 over all pairs of positions."""
     n, c, h, w = x.shape
     pairs = torch.matmul(x.flatten(2).transpose(1, 2), x.sin().flatten(2))
     weights = torch.softmax(pairs.view(n, -1), 1).view(n, h * w, h * w)
@@ -576,12 +577,13 @@ def _products():
 
 
 def _over(x, function):
-    """Returns what `function(x, dim)` gives over channels, rows, columns and all of these, combined with x."""
+    """Returns a sum of function(x, dim) over channels, rows, columns, all of these, and rows as a tuple, each combined with
+    x."""
     return sum(function(x, dim) * (1 + torch.tanh(x)) for dim in (1, 2, 3, (1, 2, 3), (2,)))
 
 
 def _in_tenths(x):
-    """Returns x rounded to fifths, so that many elements are equal; the gradient is that of x."""
+    """Returns x rounded to multiples of 1/5, so that many elements are equal; gradients pass as if it were x."""
     return x + ((x * 5).round() / 5 - x).detach()
 
 
@@ -650,13 +652,13 @@ def _without_a_batch(x, w, b):
 
 
 def _written(x, w):
-    """Returns a new tensor whose channels, rows and columns were written by index."""
+    """Returns a new tensor into which channels, rows and columns are written by index."""
     y = x.new_zeros(x.shape)
     y[:, 1] = x[:, 0] * 2
     y[:, [0, 2], 1:, :-1] = x[:, 2:, 1:, :-1]
     y[0, torch.tensor([3])] = w
     y[:, :, x.shape[2] // 8:, :-1:2] = 3.5
-    y[:, :, -3:-0, -2:0] = 7.0  # nothing, as for windows that are not shifted
+    y[:, :, -3:-0, -2:0] = 7.0  # an empty slice, as shifted-window code writes it if the shift is 0
     y[x > 1] = -1.5
     return y * x
 
@@ -699,7 +701,7 @@ def _moves():
 
 
 def _neighbours(x):
-    """Combines the differences of neighbours along both axes, beside and in each other."""
+    """Combines differences of neighbours along both axes, in new tensors and in place."""
     down, right, y = x[:, :, 1:] - x[:, :, :-1], x[..., 1:] - x[..., :-1], x * 2
     down += x[:, :, :-1].sin()
     length = (down[..., :-1].square() + right[:, :, :-1].square() + 1).sqrt()
@@ -708,15 +710,15 @@ def _neighbours(x):
 
 
 def _merged(x):
-    """Merges each square of 2 x 2 into one position with all its channels, where stripes have odd numbers of rows, and splits
-    it again beside x."""
+    """Merges each 2 x 2 square of positions into one, although stripes have odd numbers of rows, splits them again, and
+    concatenates the result with x."""
     parts = [x[:, :, i::2, j::2] for i in range(2) for j in range(2)]
     whole = F.pixel_shuffle(torch.stack([part * (i + 1) for i, part in enumerate(parts)], 2).flatten(1, 2), 2)
     return torch.cat([whole.tanh(), x, F.interpolate(torch.cat(parts, 1), scale_factor=2)], 1)
 
 
 def _other_stripes():
-    """Yields slices of one picture, and ranks have other rows of each slice."""
+    """Yields programs that combine different slices of one picture; a rank has different rows of each slice."""
     yield "neighbours", lambda: Call(_neighbours)
     yield "neighbours in a row", lambda: Call(lambda x: x[:, :, 1:, 1:].flatten(2) * x[:, :, :-1, :-1].flatten(2) + (
         x[:, :, 1:, 1:].flatten(2) > x[:, :, 1:, :-1].flatten(2)))
@@ -738,7 +740,7 @@ def _other_stripes():
 
 
 def _for_fives(x):
-    """Pads x to windows of 5, and two stripes share one of them on each grid."""
+    """Pads 16 rows and columns to 20, four windows of 5, of which at least one crosses a cut on each grid."""
     return F.pad(x, (1, 3, 1, 3))
 
 
@@ -748,7 +750,7 @@ def _fives(x):
 
 
 def _over_fives(x, write):
-    """Writes into views that torch has in one memory."""
+    """Calls write(x, windows), which writes into one of two views of the same memory."""
     windows = _fives(x)
     write(x, windows)
     return windows.mean() + x
@@ -770,7 +772,7 @@ def _written_fives(x):
 
 
 def _merged_patches(x):
-    """Takes rows in pairs, and returns sums of neighbours as rows again."""
+    """Views x as 2 x 2 patches, adds neighbouring patches, and returns the sums as a picture of h - 2 rows."""
     n, c, h, w = x.shape
     pairs = x.view(n, c, h // 2, 2, w // 2, 2).square()
     return (pairs[:, :, 1:, :, 1:] + pairs[:, :, :-1, :, :-1]).reshape(n, c, h - 2, w - 2)
@@ -786,7 +788,7 @@ def _along(x):
 
 
 def _in_patches(x, size):
-    """Squares x through a view of patches."""
+    """Squares x through a view of `size` x `size` patches."""
     n, c, h, w = x.shape
     return x.view(n, c, h // size, size, w // size, size).square().reshape(n, c, h, w)
 
@@ -799,7 +801,7 @@ def _counted_windows(x):
 
 
 def _middle(x):
-    """Returns six rows and columns, of which each of two parts has three, as many as a small filter."""
+    """Returns the middle 6 rows and columns of 16; each of two parts has 3 of them, the size of a small filter."""
     return x[:, :, 5:-5, 5:-5]
 
 

@@ -1,4 +1,5 @@
-"""Runs every layer alone, on this rank of UCUDNN_SPATIAL, and prints what failed; layers_test.py runs it."""
+"""Compares every layer of layer_cases.py by itself, on each rank of UCUDNN_SPATIAL, and prints failures; layers_test.py runs
+this file."""
 import copy
 import os
 import random
@@ -49,7 +50,7 @@ def failures(wanted):
 
 
 class Told:
-    """A geometry that counts how often it is told to sum nothing, and refuses where there is a reason."""
+    """A geometry that counts calls of sum_nothing, and refuses them with the reason `why` if there is one."""
 
     def __init__(self, geometry, why=None):
         self.geometry, self.why, self.times = geometry, why, 0
@@ -64,8 +65,8 @@ class Told:
 
 
 def moved_later():
-    """A model is moved to a GPU after it was converted: before the first call under which ucudnn exchanges, the geometry is
-    told who sums. That call is the CPU's here, so its values are not looked at."""
+    """A model may be moved to a GPU after it was converted. Then the geometry is told who sums gradients before the first
+    convolution under which ucudnn exchanges rows. Here the CPU runs that convolution, so its values are not compared."""
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route
     before, ranks._geometry = ranks._geometry, Told(ranks._geometry)
@@ -82,8 +83,8 @@ def moved_later():
 
 
 def norms_as_on_gpus():
-    """GPUs use neither the CPU's kernels that read rows nor torch's norms, because ucudnn would sum the statistics under
-    cuDNN's norms a second time. The results are equal."""
+    """On GPUs, norms use neither the CPU's kernels by rows nor torch's norms, under which ucudnn's cuDNN calls would sum
+    statistics a second time. The way that GPUs take gives equal results."""
     for name in ("batch norm", "instance norm, running", "group norm 2", "layer norm over positions"):
         make, found = dict(cases())[name], []
         for first in (kernels._first, lambda *_: None):
@@ -99,8 +100,8 @@ def norms_as_on_gpus():
 
 
 def second_order_of_calls_of_cudnn():
-    """A convolution whose rows ucudnn exchanges inside the cuDNN call has only first derivatives, and create_graph is refused
-    by name; one whose rows were fetched beforehand has second derivatives, too."""
+    """If ucudnn exchanges a convolution's rows inside the cuDNN call, there are no second derivatives, and create_graph is
+    refused by name. If the rows are exchanged before the call, there are second derivatives."""
     from ucudnn.spatial import convolution
     route, run = convolution.route, convolution._run
     try:
@@ -119,8 +120,7 @@ def second_order_of_calls_of_cudnn():
 
 
 def gradients_of_stripes():
-    """torch.autograd.grad gives gradients that are cut as the stripes are, and takes a gradient that is cut as its stripe
-    is."""
+    """torch.autograd.grad returns gradients that are cut like their stripes, and accepts only gradients that are."""
     x = spatial.shard(picture()).detach().requires_grad_()
     y, unused = x * x, x.detach().clone().requires_grad_()
     found, none = torch.autograd.grad(y, [x, unused], torch.ones_like(y), retain_graph=True, materialize_grads=True)
@@ -133,8 +133,9 @@ def gradients_of_stripes():
 
 
 def in_16_bits():
-    """Sums within and between ranks are rounded once. For whole numbers below 2^24, fp32's sums are exact, and so is the
-    quotient by a power of two, so the rounded value is that of fp64. Windows of other sizes have weights that fp32 rounds."""
+    """In 16-bit types, results are rounded once, after the sum over all ranks. fp32 sums of whole numbers below 2^24 are exact,
+    and so are quotients by powers of two, so the result must equal the rounded fp64 result. Windows of other sizes divide by
+    numbers that fp32 rounds, and have a tolerance."""
     whole = torch.randint(-8, 9, (1, 2, 128, 64), generator=torch.Generator().manual_seed(5)).double()
     means = {"mean": torch.mean, "sum": lambda x: x.sum((2, 3)), "adaptive": lambda x: F.adaptive_avg_pool2d(x, 1),
              "pooled": lambda x: F.avg_pool2d(x, x.shape[2:]), "mse": lambda x: F.mse_loss(x, x * 0),
@@ -148,14 +149,15 @@ def in_16_bits():
         bound = roundoff * expected.abs() + 200 * 2 ** -24 * 8
         assert found.dtype == dtype and ((spatial.to_local(found) - expected).abs() <= bound).all(), "adaptive"
         weight = torch.ones(1, 2, 1, 1, dtype=dtype, requires_grad=True)
-        (x * weight).sum().backward()  # 8192 values on all ranks; each rank rounds its own
+        (x * weight).sum().backward()  # each rank rounds its part of the gradient before ranks add them
         parts = spatial.ranks().all_gather((spatial.to_local(x).double().sum((2, 3), keepdim=True)).to(dtype), x.cut.axes)
         assert torch.equal(weight.grad, parts.double().sum(0).to(dtype)), "a gradient that ranks add"
         by_positions = {"var": lambda x: x.var((2, 3)), "norm": lambda x: torch.linalg.vector_norm(x, dim=(2, 3)),
                         "softmax": lambda x: x.flatten(2).softmax(2), "logsumexp": lambda x: x.logsumexp((2, 3)),
                         "einsum": lambda x: torch.einsum("nchw,ndhw->ncd", x / 16, x / 16),
                         "cosine": lambda x: F.cosine_similarity(x.flatten(2)[:, :1], x.flatten(2)[:, 1:] + 1, 2)}
-        for name, function in by_positions.items():  # fp32's own roundings are far below one of 16 bits
+        # 2^-14 allows for the roundings of fp32, which are far smaller than one of a 16-bit type.
+        for name, function in by_positions.items():
             found, expected = function(x), function(whole)
             bound = (roundoff + 2 ** -14) * expected.abs() + 2 ** -24
             assert found.dtype == dtype, name
@@ -167,7 +169,7 @@ def in_16_bits():
 
 
 def under_autocast():
-    """Results have torch's types and are close to torch's, forward and backward."""
+    """Under autocast, results have the types that torch gives them and are close to torch's, forward and backward."""
     linear = nn.Sequential(Call(lambda x: x.movedim(1, -1)), nn.Linear(4, 4), Call(lambda x: x.movedim(-1, 1)),
                            nn.Conv2d(4, 3, 3, 1, 1))
     for name, make in [*cases(), ("linear, conv", lambda: linear)]:
@@ -191,11 +193,12 @@ def under_autocast():
 
 
 def a_value_of_any_rank_that_is_none():
-    """NaN is the largest and the smallest value, wherever it stands; unsigned 8-bit numbers have no negatives."""
+    """A NaN on any rank is the maximum and the minimum of the whole, as in torch. Integer types without negative numbers work,
+    too."""
     functions = {"amax": lambda x: x.amax((2, 3)), "amin": lambda x: x.amin((2, 3)),
                  "adaptive": lambda x: F.adaptive_max_pool2d(x, 2), "global": lambda x: F.adaptive_max_pool2d(x, 1),
                  "pooled": lambda x: F.max_pool2d(x, x.shape[2:])}
-    for row, column in ((0, 0), (15, 0), (0, 15), (15, 15), (5, 11), (9, 6)):  # on every rank
+    for row, column in ((0, 0), (15, 0), (0, 15), (15, 15), (5, 11), (9, 6)):  # each rank has one of these positions
         whole = picture()
         whole[1, 2, row, column] = float("nan")
         for name, function in functions.items():
@@ -214,7 +217,8 @@ def a_value_of_any_rank_that_is_none():
 
 
 def one_row():
-    """Where a part has one row, a plain tensor of one row may be such rows unless it is known to be a weight."""
+    """If stripes have one row, a plain tensor of one row is ambiguous: it may be a rank's row, and is refused unless it is
+    known to be a weight."""
     class Scaled(nn.Module):
         def __init__(self, function):
             super().__init__()
@@ -249,7 +253,7 @@ def one_row():
 
 
 def other_calls_are_named():
-    """Under UCUDNN_CHECK=1, all ranks name calls that differ before anything is exchanged."""
+    """Under UCUDNN_CHECK=1, ranks whose calls differ all raise an error that names the calls, before they exchange anything."""
     ranks, x = spatial.ranks(), spatial.shard(picture())
     is_last = ranks.place == tuple(parts - 1 for parts in ranks.grid.parts)
     ranks.is_checking = True
@@ -265,8 +269,8 @@ def other_calls_are_named():
 
 
 def copies_are_compared():
-    """Ranks compare weights, buffers, images that shard cuts and what the first pass draws, and under UCUDNN_CHECK=1 also plain
-    operands and what each pass draws. All ranks refuse what differs on the last one."""
+    """Ranks compare weights, buffers, images that shard cuts, and random draws of the first pass. Under UCUDNN_CHECK=1 they
+    also compare plain operands and the draws of each pass. All ranks refuse what differs on the last one."""
     ranks = spatial.ranks()
     is_last = ranks.place == tuple(parts - 1 for parts in ranks.grid.parts)
 
@@ -293,7 +297,7 @@ def copies_are_compared():
         torch.manual_seed(3)
         draws(x)
     torch.manual_seed(int(is_last))
-    draws(x)  # in a mode that was compared
+    draws(x)  # is accepted without UCUDNN_CHECK, since draws of this mode were already compared
     ranks.is_checking = True
     try:
         x, model = spatial.shard(picture()), spatial.convert(nn.Identity())
@@ -334,13 +338,13 @@ def copies_are_compared():
 
 
 class OnGpu(nn.Parameter):
-    """A parameter that claims to be on a GPU."""
+    """A parameter whose is_cuda is True, although it is on the CPU."""
     is_cuda = True
 
 
 def refused_where_gradients_were_summed():
-    """It is too late to say who sums: convert raises and changes nothing; so does the first call under which ucudnn would
-    exchange, in a model that was moved later."""
+    """Once a gradient was summed, it is too late to say who sums. convert then raises an error and changes nothing; in a model
+    that was moved to a GPU later, the first convolution under which ucudnn would exchange raises it."""
     from ucudnn.spatial import convolution
     ranks, route = spatial.ranks(), convolution.route
     before = ranks._geometry, ranks._sums_alone
@@ -373,9 +377,9 @@ def refused_by_name(model, x, *words):
 
 
 def nothing_is_drawn_unless_trusted():
-    """A function inside a trusted class draws nothing, neither on what is cut nor on what every rank has, and neither does a
-    module that was converted in evaluation. A function that draws a number for each position runs on stripes where its class
-    is trusted, also where a checkpoint runs it again outside of any module."""
+    """Random draws are refused inside a trusted class, both on stripes and on tensors that every rank has, and in a module that
+    was converted in evaluation mode. A function that draws a number for each position runs on stripes if its own class is
+    trusted, also when a checkpoint runs it again outside any module."""
     for name, (cls, function) in DRAWN.items():
         draws = "draws on each rank by itself" + (f": in training it is not equal to one process, unless {cls}" if cls else "")
         for before in (nn.Identity(), nn.AdaptiveAvgPool2d(1)):
@@ -400,7 +404,7 @@ def nothing_is_drawn_unless_trusted():
 
 
 def in_fp32():
-    """oneDNN computes these, and torch does not name all of them."""
+    """In fp32, oneDNN computes convolutions; torch gives no name for some of oneDNN's backends."""
     for make in (lambda: nn.ConvTranspose2d(4, 3, 4, 2, 1), lambda: nn.Conv2d(4, 3, 3, 1, 1)):
         torch.manual_seed(3)
         model, x = make().float(), picture().float()
@@ -409,7 +413,8 @@ def in_fp32():
 
 
 def on_another_device():
-    """A tensor that torch.distributed does not take on its device goes through the host's memory; here, none is taken."""
+    """If torch.distributed cannot send a tensor from its device, the tensor is copied through host memory. Here no tensor can
+    be sent."""
     ranks = spatial.ranks()
     ranks._travels = lambda tensor: False
     try:
@@ -421,8 +426,8 @@ def on_another_device():
 
 
 def in_a_capture():
-    """In the capture of a CUDA graph, which torch only claims here, what ranks compare on the host does not go through the
-    device, and a step is the whole's; what has to go through the host's memory is refused by name."""
+    """While a CUDA graph is captured (here is_capturing only says so), comparisons between hosts do not use the device, and a
+    step equals that of the whole. Tensors that would be copied through host memory are refused by name."""
     from ucudnn.spatial import cells
     ranks, was, gathered = spatial.ranks(), cells.is_capturing, []
     cells.is_capturing = lambda: True
@@ -446,8 +451,8 @@ def in_a_capture():
 
 
 def ended():
-    """gloo's threads, which hold the tensors of the last exchange, end before the interpreter does. Nothing is exchanged
-    afterwards."""
+    """_leave must end gloo's threads, which hold tensors of the last exchange and may not outlive the interpreter. This runs
+    last, since ranks cannot exchange anything afterwards."""
     before = len(os.listdir("/proc/self/task"))
     spatial.ranks()._leave()
     assert len(os.listdir("/proc/self/task")) < before, f"all {before} threads are there"

@@ -1,4 +1,4 @@
-"""Compares every layer on stripes with the whole image, forward and backward, on two and four ranks."""
+"""Compares every layer on stripes with the layer on the whole image, forward and backward, on two and four ranks."""
 import pathlib
 import sys
 import unittest

@@ -1,4 +1,4 @@
-"""A rank dies in the middle of a model, and the others end with an error. lost_test.py runs it."""
+"""Runs a model in the middle of which rank 1 is killed; the others must end with an error. lost_test.py runs this file."""
 import os
 import pathlib
 import signal
@@ -13,7 +13,7 @@ from ucudnn import spatial
 
 
 class Lost(nn.Module):
-    """Rank 1 dies here."""
+    """A layer in which rank 1 kills itself."""
 
     def forward(self, x):
         if os.environ["RANK"] == "1":
@@ -23,7 +23,7 @@ class Lost(nn.Module):
 
 
 def wait_for_all():
-    """Waits until every process has started; the short time-out below does not cover their different starts."""
+    """Waits until every process has started, because they may start at times further apart than the time-out of join()."""
     folder = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
     (folder / f"came {os.environ['RANK']}").touch()
     while len(list(folder.glob("came *"))) < int(os.environ["WORLD_SIZE"]):

@@ -1,4 +1,4 @@
-"""A rank is killed in the middle of a model: the others end with an error that says so, and have no result."""
+"""Tests that if a rank is killed in the middle of a model, the others end with an error that names it, and without a result."""
 import pathlib
 import unittest
 
@@ -19,7 +19,7 @@ class Lost(unittest.TestCase):
                 self.assertIn("lost", output)
                 continue
             self.assertEqual(3, code, f"rank {rank}:\n{output}")
-            # Ranks that ended before this one asked are named, too.
+            # The message may also name other ranks that have ended since, after their own error.
             self.assertRegex(output, fr"rank {rank} waited [0-9.]+ s for .* with ranks? .+: rank(s \[.*)? ?1.* ended \(UCUDNN")
             self.assertNotIn("a result", output)
 

@@ -1,6 +1,6 @@
-"""Runs the VAE decoder at 1024x1024, in the size that Stable Diffusion has, on four ranks and on meta tensors, for which
-nothing is computed: it compares the memory of activations on a rank with one device's, and the bytes that a rank receives
-with the fewest possible."""
+"""Runs Stable Diffusion's VAE decoder for pictures of 1024 x 1024 on four ranks, on meta tensors, with which nothing is
+computed. Compares the memory of a rank's activations with that of one device, and the bytes that a rank receives with the
+fewest possible."""
 import sys
 import unittest
 from unittest import mock
@@ -8,7 +8,7 @@ from unittest import mock
 import gloo
 
 sys.path.insert(0, str(gloo.ROOT / "python"))
-GRID, PARTS, HEIGHT = "h4", 4, 128  # of the latent, an eighth of the picture's
+GRID, PARTS, HEIGHT = "h4", 4, 128  # the height of the latent is an eighth of the picture's
 
 
 def setUpModule():
@@ -32,7 +32,7 @@ def latent():
 
 
 def peak(model, x, trains=False):
-    """Returns the most bytes of activations that are alive at once."""
+    """Returns the largest number of bytes of activations that are alive at once."""
     import torch
     from counting import Living
     with torch.set_grad_enabled(trains), Living(x) as living:
@@ -43,7 +43,8 @@ def peak(model, x, trains=False):
 
 
 def on_rank(rank, routed, run):
-    """Returns (what run(model, stripe) gives, the rank). `routed` says how convolutions run, in the words of backends.route."""
+    """Runs `run(model, stripe)` on a FakeRanks and returns its result and the FakeRanks. `routed` says how convolutions run, as
+    backends.route does."""
     from fake_ranks import FakeRanks
     from ucudnn import spatial
     from ucudnn.spatial import cells, convolution
@@ -53,15 +54,15 @@ def on_rank(rank, routed, run):
 
 
 def received_rows(rank, height, filter_rows, pad):
-    """Returns how many rows of a picture the windows of a rank's own rows read and others have, each counted once."""
+    """Returns how many rows of other ranks the windows around a rank's own rows read; each row counts once."""
     own = range(rank * height // PARTS, (rank + 1) * height // PARTS)
     read = {row - pad + tap for row in own for tap in range(filter_rows)}
     return len({row for row in read if 0 <= row < height} - set(own))
 
 
 def fewest_bytes():
-    """Returns, for each rank, the bytes of rows that windows reach, and of keys and values of all positions, in the plain
-    model."""
+    """Returns, for each rank, the bytes that it must receive: rows of other ranks that windows read, and keys and values of
+    other ranks' positions. Hooks of the plain model count them."""
     import torch
     from diffusers.models.attention_processor import Attention
     model, fewest = decoder(), [0] * PARTS
@@ -88,7 +89,8 @@ def fewest_bytes():
 
 
 class Memory(unittest.TestCase):
-    """Convolutions are calls of cuDNN, as on a GPU; the rows that come under them count to the peak."""
+    """On a GPU, convolutions are cuDNN calls under which ucudnn exchanges rows. The rows of the largest exchange are added to
+    the peak."""
 
     def ratio(self, trains):
         whole, largest = peak(decoder(), latent(), trains), 0

@@ -1,5 +1,5 @@
-"""Compares a whole network with random weights on stripes with the whole image; the argument names it. models_test.py runs
-it."""
+"""Compares a network with random weights on stripes with the network on the whole image. The argument names a function of this
+file; models_test.py runs it."""
 import sys
 
 import torch
@@ -10,7 +10,7 @@ import gloo
 from comparison import Different, striped_like_whole
 from ucudnn import spatial
 
-DEEP = 1e-7  # for fp64 sums through some hundred layers, whose norms divide by small variances
+DEEP = 1e-7  # a tolerance for fp64 through some hundred layers, whose norms divide by small variances
 
 
 def autoencoder():
@@ -57,7 +57,7 @@ def resnet():
 
 
 def resnet_at_224():
-    """The model is refused, with the size that would do."""
+    """With 224 rows in two equal stripes, ResNet is refused, and the message names the next size that works."""
     from torchvision.models import resnet50
     torch.manual_seed(5)
     try:
@@ -71,14 +71,14 @@ def resnet_at_224():
 
 
 def resnet_at_224_in_multiples():
-    """Every stride divides the stripes, which have 64, 64, 64 and 32 rows."""
+    """multiple=32 makes stripes that all strides divide: 64, 64, 64 and 32 rows on four ranks."""
     from torchvision.models import resnet50
     torch.manual_seed(5)
     striped_like_whole(resnet50(num_classes=10, width_per_group=16), picture(1, 3, 224, 224), multiple=32, tolerance=DEEP)
 
 
 def frozen_norms_of_one_row():
-    """Their factors are computed from buffers, and none is a row."""
+    """On stripes of one row, the factors of FrozenBatchNorm2d, which are computed from buffers, are not taken for rows."""
     from torchvision.ops import FrozenBatchNorm2d
     torch.manual_seed(5)
     norm = FrozenBatchNorm2d(4)
@@ -94,7 +94,7 @@ def segmenter(name, **options):
 
 
 def segmentation(name, **options):
-    """Runs a model in training, without its dropout. Everything that the model gives is compared, an auxiliary output, too."""
+    """Compares a segmentation model in training, without dropout, with all its outputs, auxiliary ones included."""
     model = segmenter(name, **options)
     for module in model.modules():
         if isinstance(module, nn.Dropout):
@@ -104,7 +104,7 @@ def segmentation(name, **options):
 
 
 def segmentation_refused():
-    """Dropout in training is refused, and so are stripes that a stride does not divide, with the next size."""
+    """Dropout in training is refused. So are stripes that a stride does not divide, with the next size that works."""
     for make, rows, texts in ((lambda: segmenter("fcn_resnet50"), 64, ("Dropout", "not equal to one process")),
                               (lambda: segmenter("lraspp_mobilenet_v3_large"), 40, ("extent 5", "equal stripes is 48"))):
         try:
@@ -178,7 +178,8 @@ def made(package, name):
 
 
 def trained(package):
-    """Compares each model of a list in training, on a grid of equal stripes, and in two stripes of which one is longer."""
+    """Compares each model of a list in training: on four ranks in equal stripes, and on two ranks in stripes of 64 and 32
+    rows."""
     failed = {}
     for name in LISTED[package].split() if package in LISTED else architectures.MADE:
         model = made(package, name)
@@ -191,7 +192,7 @@ def trained(package):
 
 
 def unknown():
-    """A model with classes that nobody vouches for is refused, and each of them is listed."""
+    """A model with classes that are not in ucudnn.spatial.vouched is refused, and the message lists all of them."""
     try:
         spatial.convert(nn.Sequential(UNet(), nn.LSTM(2, 2)))
     except spatial.NotSupported as refusal:

@@ -1,4 +1,4 @@
-"""On one rank convert leaves a model as it is: torch calls the same operators, equally often, forward and backward."""
+"""Tests that on one rank a converted model calls the same operators of torch as before, equally often, forward and backward."""
 import importlib.util
 import os
 import sys

@@ -1,5 +1,5 @@
-"""Does on each rank of parallel_habits_test.py what programs do in an unusual order or with unusual values, and compares
-with one device, or expects a refusal on all ranks."""
+"""Runs, on each rank of parallel_habits_test.py, programs that do things in an unusual order or with unusual values. Compares
+them with one device, or expects a refusal on all ranks."""
 import copy
 
 import parallel_ranks
@@ -15,7 +15,7 @@ from ucudnn.parallel.tracing import describe
 
 
 def frozen_before():
-    """Layers may be frozen before `apply`, in a copy, and trained later."""
+    """Layers may be frozen before `apply` and trained later, also in a copy of the divided model."""
     model, x, y = made(5)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not name.startswith(("conv", "bn")))
@@ -31,7 +31,8 @@ def frozen_before():
 
 
 def early_optimizer():
-    """An optimizer that was made before `apply` trains this rank's parts; one that has stepped is refused."""
+    """An optimizer that was made before `apply` trains this rank's parts of the parameters, unless it has already made a step:
+    then its next step is refused."""
     model, x, y = made(6)
     single = copy.deepcopy(model)
     optimizers = sgd(model), sgd(single)
@@ -54,14 +55,15 @@ def early_optimizer():
 
 
 def rows_of_fc1():
-    """Returns a plan that divides the parameters of fc1, and no others, over all ranks."""
+    """Returns a plan that divides only the parameters of fc1 over the ranks."""
     random_plan.count += 1
     return plan_file(schedules.Writer(network_of(), BATCH, WORLD, lambda node: (
         dict.fromkeys("nchwr", 1) | {"c" if node.name == "fc1" else "n": WORLD}, 0)).text(), f"corners{random_plan.count}")
 
 
 def mixing():
-    """An optimizer whose update of an element depends on others is refused where ranks have parts, and right elsewhere."""
+    """An optimizer that updates an element depending on other elements is refused for parameters of which ranks have parts; for
+    others it is right."""
     divided, single, x, y = pair(7, plan=rows_of_fc1())
     for optimizer in (torch.optim.LBFGS(divided.parameters()), torch.optim.Muon([divided.fc1.weight])):
         refused(lambda: optimizer.step(lambda: divided(x, y)), parallel.NotSupported,
@@ -75,14 +77,14 @@ def mixing():
 
 
 def one_image():
-    """Returns a plan of one image a rank."""
+    """Returns a plan with one image for each rank."""
     random_plan.count += 1
     return plan_file(schedules.Writer(network_of(), WORLD, WORLD, lambda node: (
         dict.fromkeys("nchwr", 1) | {"n": WORLD}, 0)).text(), f"corners{random_plan.count}")
 
 
 def unusual_losses():
-    """Means that leave images out or weigh them are refused, also where every rank has one image."""
+    """Losses whose means leave out or weight images are refused, also if every rank has only one image."""
     divided, _, x, y = pair(8)
     ignored = y.clone()
     ignored[3] = -100
@@ -138,7 +140,7 @@ def unlike_graphs():
 
 
 def in_padding():
-    """A rank may have nothing but zero padding."""
+    """A rank's part of a padded image may consist of padding only."""
     model = nn.Sequential(nn.ZeroPad2d((0, 0, 2, 0)), nn.Flatten(), nn.Linear(16, 3))
     network, single = describe(model, (1, 2, 4)), copy.deepcopy(model)
     random_plan.count += 1
@@ -154,7 +156,7 @@ def in_padding():
 
 
 def chunks():
-    """Sums in messages of a few bytes have the same bits and move as many elements."""
+    """With messages of at most 64 bytes, sums give the same bits and move the same number of elements."""
     found, messages, usual = [], [], sums.CHUNK_BYTES
     for size in (usual, 64):
         sums.CHUNK_BYTES = size

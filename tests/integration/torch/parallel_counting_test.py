@@ -1,5 +1,6 @@
-"""The executor's own code counts on meta tensors, rank by rank, at the papers' sizes, what the planner predicts: the difference
-is 0 for each device and kind. What it keeps is predicted, too, where there are no passes."""
+"""Compares what the executor's code moves with what the planner predicts, at the sizes of published experiments. The executor
+runs on meta tensors, one rank after the other; the difference must be 0 for each device and kind. Without passes, the memory
+that it keeps is compared, too."""
 import os
 import subprocess
 import sys
@@ -21,7 +22,8 @@ NETS = os.environ.get("UCUDNN_TEST_NETS",
                       "alexnet vgg16 resnet18 resnet50 resnet18-v2 densenet121 inception-v3 efficientnet-b0").split()
 STRATEGIES = {"image": ["--strategy", "image"], "model": ["--strategy", "model"], "deepa": ["--strategy", "deepa"],
               "owt a": ["--strategy", "owt", "--scheme", "a"], "owt b": ["--strategy", "owt", "--scheme", "b"],
-              "owt c": ["--strategy", "owt", "--scheme", "c", "--passes", "4"]}  # one of 16 workers has 8 images
+              # On 16 devices each worker has 8 images, which 4 passes divide.
+              "owt c": ["--strategy", "owt", "--scheme", "c", "--passes", "4"]}
 
 
 class Counting(unittest.TestCase):
@@ -107,9 +109,10 @@ class Counting(unittest.TestCase):
                 self.compare(parallel.module(file), plan, loss, loss)
 
     def test_HierarchicalSums_GoLevelByLevel(self):
-        """Four nodes of four devices share 96 x 64 weights. In its node, a device sends each other one a quarter of them, and gets
-        a quarter back as it sends its own. What it has summed then is a quarter, of which the devices at its place in other
-        nodes have a quarter each. All others send it nothing."""
+        """Four nodes of four devices share 96 x 64 weights. In its node, each device sums a quarter of the weights: it
+        exchanges a quarter with each device of the node on the way to the sums, and again on the way back (`near`). Between
+        nodes, the four devices that sum the same quarter do the same with quarters of it (`far`). Other pairs exchange
+        nothing."""
         model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(96, 64, bias=False))
         file, machine, plan = (f"{self.folder.name}/{name}.json" for name in ("net", "machine", "plan"))
         for name, text in ((file, parallel.describe(model, (6, 4, 4)).text()), (machine, schedules.machine(4, 4))):

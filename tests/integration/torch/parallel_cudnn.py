@@ -1,5 +1,5 @@
-"""On each rank of parallel_cudnn_test.py, a model trains by a plan, and its convolutions are calls of cuDNN. PyTorch makes these
-calls on a GPU; on a CPU it convolves by itself, so F.conv2d is replaced here by one that calls cuDNN's C API in fp64."""
+"""Trains a model by a plan with cuDNN's convolutions, on each rank of parallel_cudnn_test.py. PyTorch calls cuDNN only on a
+GPU, so this file replaces F.conv2d by a function that calls cuDNN's C API in fp64."""
 import copy
 import ctypes
 import pathlib
@@ -23,7 +23,8 @@ def ask(library, name, *arguments):
 
 
 def made(library, name, *arguments):
-    """Returns the object that a function of this name makes and writes to its first argument."""
+    """Calls a function of `library` that creates an object and writes a pointer to it to its first argument. Returns the
+    pointer."""
     made = ctypes.c_void_p()
     ask(library, name, ctypes.byref(made), *arguments)
     return made
@@ -36,8 +37,8 @@ class Cudnn:
         self.workspace = made(self.cuda, "cudaMalloc", ctypes.c_size_t(WORKSPACE_BYTES))
 
     def convolve(self, kind, first, second, result, window):
-        """Calls cudnnConvolution`kind`. Each tensor comes with what describes it: "Tensor" or "Filter". `window` has stride,
-        padding and dilation."""
+        """Calls cudnnConvolution`kind`. `first`, `second` and `result` are (tensor, kind of its descriptor: "Tensor" or
+        "Filter"). `window` has stride, padding and dilation."""
         (stride, padding, dilation), tensors, descriptors, places = window, (first, second, result), [], []
         convolution = made(self.cudnn, "cudnnCreateConvolutionDescriptor")
         ask(self.cudnn, "cudnnSetConvolution2dDescriptor", convolution, *padding, *stride, *dilation, CROSS_CORRELATION, DOUBLE)
@@ -47,7 +48,8 @@ class Cudnn:
             ask(self.cudnn, f"cudnnSet{what}4dDescriptor", descriptors[-1], *types, *tensor.shape)
             places.append(made(self.cuda, "cudaMalloc", ctypes.c_size_t(8 * tensor.numel())))
             self.copy(places[-1], ctypes.c_void_p(tensor.data_ptr()), tensor, TO_DEVICE)
-        found, count = (ctypes.c_int * 64)(), ctypes.c_int()  # cudnnConvolutionFwdAlgoPerf_t, which begins with the algorithm
+        # `found` is memory for a cudnnConvolutionFwdAlgoPerf_t, whose first member is the algorithm.
+        found, count = (ctypes.c_int * 64)(), ctypes.c_int()
         ask(self.cudnn, f"cudnnGetConvolution{kind}Algorithm_v7", self.handle, *descriptors[:2], convolution, descriptors[2], 1,
             ctypes.byref(count), found)
         one, zero = ctypes.byref(ctypes.c_double(1)), ctypes.byref(ctypes.c_double(0))

@@ -1,5 +1,5 @@
-"""`ucudnn run -- torchrun` micro-batches the convolution of each part of a plan, on the stand-in: the images of a part along n,
-and all images of a part along c."""
+"""Tests that `ucudnn run -- torchrun` divides the convolutions of each part of a plan into micro-batches, on the stand-in: a
+part along n has some of the images, and a part along c has all of them."""
 import csv
 import json
 import os
@@ -15,8 +15,8 @@ gloo.need("torch")
 COMMAND = os.environ.get("UCUDNN_TEST_COMMAND")
 SCRIPT = pathlib.Path(__file__).with_name("parallel_cudnn.py")
 STEPS, PIECE = 3, 2
-# The first layer has half of the images here, and the gradient of the images is not computed. The second layer has half of
-# the filters.
+# (operation, images, filters) of a rank's kernels. The first layer is divided along n, and the gradient of its images is not
+# computed. The second layer is divided along c.
 KERNELS = sorted([("forward", 4, 4), ("backward_filter", 4, 4), ("forward", 8, 3), ("backward_data", 8, 3),
                   ("backward_filter", 8, 3)])
 
@@ -29,7 +29,7 @@ class Cudnn(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def torchrun(self, *options, **variables):
-        """Returns the reports of the ranks."""
+        """Runs parallel_cudnn.py on two ranks. Returns their reports."""
         environment = os.environ | {
             "PYTHONPATH": f"{gloo.ROOT / 'python'}:{gloo.ROOT / 'tests/integration/torch'}", "OMP_NUM_THREADS": "1",
             "OMP_WAIT_POLICY": "passive", "UCUDNN_TUNE_SECONDS": "600:6000"} | variables
@@ -41,13 +41,13 @@ class Cudnn(unittest.TestCase):
         reports = [json.loads(path.read_text()) for path in self.folder.glob("[0-9]*.json")]
         for path in self.folder.glob("[0-9]*.json"):
             path.unlink()
-        return [report for report in reports if report["kernels"]]  # torchrun's own process has none
+        return [report for report in reports if report["kernels"]]  # the report of torchrun's own process has none
 
     def cache(self, *words):
         subprocess.run([COMMAND, "cache", *words], check=True, stdout=subprocess.DEVNULL)
 
     def test_EachPartsConvolution_IsMicroBatched(self):
-        """A store says that two images at a time are by far the fastest."""
+        """The ranks use a store by which micro-batches of PIECE images are by far the fastest."""
         measured, primed = self.folder / "measured.db", self.folder / "primed.db"
         self.torchrun("--policy", "undivided", "--db", measured)
         self.cache("export", self.folder / "measured.csv", "--db", measured)

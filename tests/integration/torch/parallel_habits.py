@@ -1,4 +1,4 @@
-"""Does on each rank of parallel_habits_test.py what programs do with a model, and compares with the same program on one
+"""Runs, on each rank of parallel_habits_test.py, what programs do with a model, and compares with the same program on one
 device."""
 import contextlib
 import copy
@@ -39,7 +39,8 @@ NETWORKS = {}
 
 
 def network_of(dropout=0.0):
-    """Rank 0 makes a description once for each model, because that takes longer than anything else here."""
+    """Returns the network of Net. Rank 0 describes each model once and sends the others the result, because describing takes
+    longer than anything else here."""
     if dropout not in NETWORKS:
         told = [describe(Net(dropout), (3, 8, 8)) if RANK == 0 else None]
         dist.broadcast_object_list(told, 0)
@@ -73,7 +74,8 @@ random_plan.count = 0
 
 
 def pinned(degrees, network=None):
-    """Returns a plan with these degrees of each layer, by name. Other layers have those of None, and by default one part."""
+    """Returns a plan. `degrees` has the degrees of layers by name; those of None are for all other layers, which otherwise have
+    one part."""
     random_plan.count += 1
     network = network or network_of()
     return plan_file(schedules.Writer(network, BATCH, WORLD, lambda node: (
@@ -81,7 +83,7 @@ def pinned(degrees, network=None):
 
 
 def pair(seed=0, loss=F.cross_entropy, plan=None, **arguments):
-    """Returns (the divided model, the single one, images, labels)."""
+    """Returns a divided model, the same model undivided, images and labels."""
     random_plan.count += 1
     model, x, y = made(seed, **arguments)
     single = copy.deepcopy(model)
@@ -156,9 +158,9 @@ def accumulation():
     with divided.no_sync():
         divided(x, y).backward()
     for optimizer in optimizers:
-        optimizer.zero_grad()  # also removes what waits for a sum
+        optimizer.zero_grad()  # also discards gradients that were not summed yet
     divided(x, y).backward()
-    single(x)  # updates the running statistics
+    single(x)  # updates the running statistics once more, as the divided model's first forward pass did
     F.cross_entropy(single(x), y).backward()
     same(divided, single, gradients=True)
 
@@ -183,14 +185,17 @@ def frozen():
 
 
 def frozen_counts():
-    """The elements that move were worked out by hand. Each of four ranks has two images, but fc1 divides its 9 channels: a rank
-    sends its two images of 96 numbers to three others before it, and each of them two images of its channels after it."""
+    """Compares counts of elements that move with counts by hand. Each of four ranks has two images, but fc1's 9 channels are
+    divided. Before fc1, a rank sends its two images of 96 numbers to the three others. After fc1, it sends its channels of two
+    images to each of them."""
     divided, _, x, y = pair(5, plan=pinned({None: {"n": 4}, "fc1": {"c": 4}}))
     channels, peers = divided.fc1.bias.numel(), 1 if RANK else 3
-    after = 3 * 2 * channels + 2 * (9 - channels)  # sent forward, and sent as gradients
-    conv1, conv2, norms, fc2 = 3 * 6 * 9 + 6, 6 * 6 * 9 + 6, 2 * (6 + 6), 9 * 5 + 5  # parameters that all ranks share
+    after = 3 * 2 * channels + 2 * (9 - channels)  # forward, and the gradients of its two images' other channels
+    conv1, conv2, norms, fc2 = 3 * 6 * 9 + 6, 6 * 6 * 9 + 6, 2 * (6 + 6), 9 * 5 + 5  # numbers of parameters that all ranks share
     for trained, transfer, update, statistics in (
-            (("fc", ), 3 * 2 * 96 + after, fc2, 12 + 12 + 1),  # two batch normalizations of 6 channels, and the loss
+            # Statistics are 2 numbers for each of 6 channels of two normalizations, forward and (if a layer before it is
+            # trained) backward, and 1 loss.
+            (("fc", ), 3 * 2 * 96 + after, fc2, 12 + 12 + 1),
             (("fc", "conv2"), 2 * 3 * 2 * 96 + after, fc2 + conv2, 12 + 24 + 1),
             (("fc", "conv", "bn"), 2 * 3 * 2 * 96 + after, fc2 + conv2 + conv1 + norms, 24 + 24 + 1)):
         for name, parameter in divided.named_parameters():
@@ -199,7 +204,8 @@ def frozen_counts():
         counted = {kind: [sum(pair[way] for pair in pairs.values()) for way in (0, 1)]
                    for kind, pairs in parallel.report(divided).counted.items()}
         assert counted["transfer"] == [transfer] * 2 and counted["statistics"] == [peers * statistics] * 2, (trained, counted)
-        # A rank sends three quarters of a sum, and then its own quarter, of one number more or less, to the three others.
+        # For each sum, a rank sends three quarters to the others, and then the quarter that it has summed to each of the
+        # three. A quarter may have a fraction of an element more or less.
         assert all(abs(each - 1.5 * update) <= 1 for each in counted["update"]), (trained, counted)
         assert counted.get("labels", [0, 0]) == [0, 0], counted
 
@@ -226,7 +232,7 @@ def clipping():
 
 
 def scaler():
-    """All ranks skip what overflows on one."""
+    """All ranks skip a step if gradients overflow on one of them."""
     divided, single, x, y = pair(7)
     divided.float(), single.float()
     scalers = [torch.amp.GradScaler("cpu", init_scale=2.0**10) for _ in range(2)]
@@ -249,7 +255,7 @@ def scaler():
 
 
 def overflow():
-    """Nothing but the scaler tells other ranks that the gradient of one rank's class is not finite."""
+    """Only the scaler can tell other ranks that the gradient of rank 0's class is not finite."""
     torch.manual_seed(27)
     model, (_, x, _) = nn.Sequential(nn.Flatten(), nn.Linear(192, 6)).float(), made(27)
     x, single, loss = x.float(), copy.deepcopy(model), F.binary_cross_entropy_with_logits
@@ -260,7 +266,7 @@ def overflow():
     for step in range(3):
         labels = torch.rand(BATCH, 6, generator=torch.Generator().manual_seed(step)).float()
         if step == 1:
-            labels[0, 0] = 1e38  # times the scale, the gradient of this number is beyond fp32
+            labels[0, 0] = 1e38  # its gradient, times the scale, exceeds the largest fp32 number
         for scaled, optimizer, found in zip(scalers, optimizers, (divided(x, labels), loss(single(x), labels))):
             optimizer.zero_grad()
             scaled.scale(found).backward()
@@ -270,12 +276,12 @@ def overflow():
             scaled.step(optimizer)
             scaled.update()
         assert scalers[0].get_scale() == scalers[1].get_scale() == 2.0**(10 if step < 1 else 9), step
-        same(divided, single, 1e-6)  # sums of eight images in fp32
+        same(divided, single, 1e-6)  # a tolerance for fp32 sums over eight images
 
 
 class Signs(nn.Module):
-    """A network whose tensors are exact in bf16 if its images have as many ones as minus ones, until gradients go back
-    through the batch normalization."""
+    """A network whose tensors are exact in bf16 if its images have as many ones as minus ones. Only gradients that pass the
+    batch normalization are rounded."""
 
     def __init__(self):
         super().__init__()
@@ -292,7 +298,7 @@ class Signs(nn.Module):
 
 
 def autocast():
-    """With bf16, a plan with sums of gradients and with statistics of all ranks errs by the roundings that it makes."""
+    """In bf16, gradients of a plan differ from one device's by at most the roundings that it makes, which are counted below."""
     torch.manual_seed(8)
     model = Signs().float()
     single, network = copy.deepcopy(model), describe(model, (4, 4, 4))
@@ -314,13 +320,13 @@ def autocast():
     before.retain_grad(), after.retain_grad()
     found.backward(), wanted.backward()
     assert found.item() == wanted.item(), (found, wanted)
-    # On one device, a batch normalization rounds its gradient once. A divided one rounds the gradient without the part of the
-    # statistics, this part, and their difference. Then each rank rounds its part of the gradient of conv.weight. A bound is a
-    # rounding's share of the largest possible sum of what is rounded.
+    # On one device, a batch normalization rounds its gradient once. A divided one rounds three times: the gradient without the
+    # contribution of the statistics, that contribution, and their difference. Then each rank rounds its part of the gradient of
+    # conv.weight. A bound is 2^-8, one rounding of bf16, times the largest possible sums of the rounded numbers.
     rounding, axes = 2.0**-8, (0, 2, 3)
     whole, direct = before.grad.abs().float().sum(axes), (after.grad.float() * single.bn.weight.view(1, -1, 1, 1)).abs().sum(axes)
     bounds = {"conv.weight": (1 + rounding)**2 * rounding * (direct + 5 * whole).view(-1, 1, 1, 1),
-              "bn.weight": 2.0**-20 * after.grad.abs().float().sum(axes)}  # of statistics in fp32
+              "bn.weight": 2.0**-20 * after.grad.abs().float().sum(axes)}  # statistics are in fp32
     for name, parameter in single.named_parameters():
         error = (plain(divided.get_parameter(name).grad) - part(divided, name, parameter.grad)).abs()
         bound = part(divided, name, bounds.get(name, torch.zeros(())).expand(parameter.shape))
@@ -329,7 +335,7 @@ def autocast():
 
 
 def evaluation():
-    """Evaluation in the middle has whole outputs on every rank, and running statistics."""
+    """Between training steps, evaluation gives every rank the whole outputs, and uses running statistics."""
     divided, single, x, y = pair(9, dropout=0.0)
     optimizers = sgd(divided), sgd(single)
     for step in range(3):
@@ -352,7 +358,7 @@ def evaluation():
 
 
 def averaged():
-    """deepcopy makes the models of an exponential moving average."""
+    """AveragedModel, which copies models by deepcopy, works with divided models."""
     divided, single, x, y = pair(10)
     averages = [torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5))
                 for model in (divided, single)]
@@ -373,7 +379,7 @@ def averaged():
 
 
 def loader():
-    """Each rank reads for itself, for two epochs, a data set that is no multiple of the batch."""
+    """Each rank reads a data set by parallel.batch_sampler for two epochs; its 21 images are no multiple of the batch of 8."""
     divided, single, _, _ = pair(11)
     generator = torch.Generator().manual_seed(3)
     images, labels = torch.randn(21, 3, 8, 8, generator=generator), torch.randint(0, 5, (21,), generator=generator)
@@ -402,7 +408,7 @@ def loader():
 
 
 def dropout():
-    """No partition changes the mask, and a rate of 1/4 drops about a quarter."""
+    """The mask of dropout does not depend on the partition, and a rate of 1/4 drops about a quarter."""
     random_plan.count += 1
     model, x, y = made(12, dropout=0.5)
     other = copy.deepcopy(model)
@@ -428,7 +434,7 @@ def dropout():
 
 
 class Dropping(nn.Module):
-    """Channels, images and elements are dropped, behind layers of several partitions."""
+    """A network that drops channels, images and elements."""
 
     def __init__(self):
         super().__init__()
@@ -444,7 +450,8 @@ class Dropping(nn.Module):
 
 
 def dropout_alone():
-    """Four ranks have the loss and the gradients of the one that ran before, whatever drops and however it is divided."""
+    """Four ranks get the loss and gradients that one rank wrote in an earlier run, for each kind of dropout and each
+    partition."""
     file, network = os.path.join(os.environ["UCUDNN_TEST_FOLDER"], "dropout"), describe(Dropping(), (3, 8, 8))
     expected = torch.load(file) if WORLD > 1 else None
     assert [node.members.get("per", "element") for node in network.nodes if node.op == "dropout"] == ["channel", "image", "element"]
@@ -470,7 +477,7 @@ def dropout_alone():
 
 
 def unlike_weights():
-    """Rank 0's values win; other ranks need have none."""
+    """`apply` takes the parameters of rank 0. Other ranks may have other values, or meta tensors."""
     for is_meta in (False, True):
         model, x, y = made(14)
         single = copy.deepcopy(model)
@@ -498,7 +505,7 @@ def checkpointed():
 
 
 def overwriting():
-    """An output that one step alone reads gives its place to this step's output, and no bit changes."""
+    """If only one step reads an output, that step writes its own output over it. Gradients keep the same bits."""
     model, x, y = made(18)
     divided = apply(model, pinned({None: {"n": WORLD}}))
     executor = divided._ucudnn
@@ -514,12 +521,12 @@ def overwriting():
     (overwritten, less), (separate, more) = found
     assert all(map(torch.equal, overwritten, separate))
     begin, end = plan.rows
-    kept = 3 * (end - begin) * 6 * 8 * 8  # of the first relu, of bn2 and of the relu behind the sum
+    kept = 3 * (end - begin) * 6 * 8 * 8  # elements of three overwritten outputs, each with 6 channels of 8 x 8
     assert less["outputs"] == more["outputs"] and less["followers"][0] + kept == more["followers"][0], (less, more)
 
 
 def replicas():
-    """Ranks that share a parameter have the same bits of it after several steps."""
+    """After several steps, ranks that share a parameter have the same bits."""
     divided, _, x, y = pair(16)
     optimizer = sgd(divided)
     for step in range(5):
@@ -588,7 +595,7 @@ def refusals():
     plan = random_plan(18)
     mine = model if RANK else nn.Sequential(nn.Conv2d(3, 4, 3))
     refused(lambda: parallel.apply(mine, plan), (ValueError, parallel.NotSupported),
-            "a plan of the network")  # rank 0's refusal, on all
+            "a plan of the network")  # all ranks have the message of rank 0
     refused(lambda: parallel.apply(model, plan, loss=[F.cross_entropy] * 2), parallel.NotSupported,
             "2 losses of a model with 1 outputs")
     refused(lambda: parallel.apply(model, plan, loss=F.cross_entropy, checkpoint=["conv9"]), parallel.NotSupported,
@@ -615,7 +622,7 @@ def refusals():
 
 
 class Odd(nn.Module):
-    """A network with a softmax in the middle, and a fully connected layer after it."""
+    """A network with a softmax over channels in the middle, and a fully connected layer at the end."""
 
     def __init__(self):
         super().__init__()
@@ -626,7 +633,7 @@ class Odd(nn.Module):
 
 
 def rules():
-    """All ranks refuse what the plan alone forbids, also the ranks that would not run into it."""
+    """All ranks refuse what a plan forbids, also ranks that have no part of the forbidden layer."""
     network = describe(Odd(), (3, 8, 8))
 
     def plan(**parts):
@@ -641,7 +648,7 @@ def rules():
 
 
 class Norms(nn.Module):
-    """Group and layer normalization between convolutions."""
+    """A network with group and layer normalizations between convolutions."""
 
     def __init__(self):
         super().__init__()
@@ -657,8 +664,9 @@ class Norms(nn.Module):
 
 
 def norms():
-    """Group normalization runs along whole groups, positions and parts of groups, layer normalization along positions and
-    channels: in training, in evaluation and with half the digits."""
+    """Group normalizations are divided along whole groups, along positions and inside groups, and layer normalizations along
+    positions and channels; compared in training, in
+    evaluation and under autocast."""
     for degrees, channels in (({"group": {"c": 3}, "layer": {"h": 3}, "plain": {"n": 2}, "conv": {"w": 2}}, (2, 6)),
                               ({"group": {"h": 3}, "layer": {"c": 3}, "plain": {"w": 3}}, (6, 2)),
                               ({"group": {"c": 2}, "layer": {"c": 2}, "plain": {"c": 3}}, (3, 3))):
@@ -681,8 +689,8 @@ def norms():
 
 
 def losses():
-    """A loss that has a node needs what its rule says of divided classes, whatever layer has them; without a node, a
-    cross-entropy needs a layer whose plan has statistics, and a logistic loss does not."""
+    """A loss that is a node of the network works behind any layer with divided classes. A loss without a node works behind any
+    layer if it is logistic; a cross-entropy then needs a layer for which the plan has statistics."""
     cross, logistic = F.cross_entropy, F.binary_cross_entropy_with_logits
     for count, loss, told, refusal in ((3, cross, cross, None), (3, logistic, logistic, None),
                                        (3, logistic, cross, "a plan for the loss logistic_loss; another one is given"),
@@ -708,7 +716,7 @@ def losses():
 
 
 def local_batch_norm():
-    """Each part of the images has its own statistics, as if it were a batch of its own."""
+    """With batch_norm="local", each part of the images has its own statistics, as if it were a batch."""
     model, x, y = made(24)
     single, plan = copy.deepcopy(model), pinned({None: {"n": WORLD}})
     divided = apply(model, plan, batch_norm="local")
@@ -725,13 +733,13 @@ def local_batch_norm():
     for name, buffer in divided.named_buffers():
         assert torch.allclose(buffer, buffers[RANK][name], rtol=1e-12), name
     report = parallel.report(divided)
-    moved = [sum(pair[way] for pair in report.counted["statistics"].values()) for way in (0, 1)]  # of the loss alone
+    moved = [sum(pair[way] for pair in report.counted["statistics"].values()) for way in (0, 1)]  # only the loss has statistics
     assert report.difference() == 0 and moved == ([1, 1] if RANK else [WORLD - 1] * 2), report
     refused(lambda: apply(made(24)[0], plan, batch_norm="global"), parallel.NotSupported, "batch_norm='global'; 'all' or")
 
 
 def calls():
-    """All ranks refuse what one rank's call alone forbids, and the next call is as if it had not been."""
+    """If one rank's arguments are wrong, all ranks refuse the call, and the next call works as if there had been none."""
     divided, single, x, y = pair(22)
     rank = next(rank for rank in range(WORLD - 1, -1, -1)
                 if rank in divided._ucudnn.schedule.nodes[divided._ucudnn.network.nodes[0].name].boxes)
@@ -761,7 +769,7 @@ def calls():
 
 
 def states():
-    """A state goes into another plan, and into one process, with every bit."""
+    """A saved state is loaded by a model with another plan, and by one process, with every bit."""
     parent = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
     divided, single, x, y = pair(19)
     for kind in (sgd, lambda model: torch.optim.AdamW(model.parameters(), lr=0.01)):
@@ -784,7 +792,7 @@ def states():
         single.load_state_dict(whole["model"])
         same(divided, single, 0.0)
         plain_state = {name: torch.zeros_like(value) for name, value in single.state_dict().items()}
-        torch.distributed.checkpoint.load({"model": plain_state}, checkpoint_id=folder)  # as one process reads it
+        torch.distributed.checkpoint.load({"model": plain_state}, checkpoint_id=folder)  # reads whole tensors
         for name, value in single.state_dict().items():
             assert torch.equal(plain_state[name], value), name
         optimizer.zero_grad(), others.zero_grad()
@@ -796,8 +804,8 @@ def states():
 
 
 def carried():
-    """The state of four ranks goes to two, to another plan on three and into one process, and keeps every bit of parameters and
-    optimiser. Each run reads what the one before it has written."""
+    """Runs on 4, 2, 3 and 1 ranks save a state for the next run: `before` says which run each loads. Parameters and optimizer
+    state keep every bit."""
     folder, before = pathlib.Path(os.environ["UCUDNN_TEST_FOLDER"]), {2: 4, 3: 2, 1: 3}
     for name, kind in (("sgd", sgd), ("adam", lambda model: torch.optim.AdamW(model.parameters(), lr=0.01))):
         divided, single, x, y = pair(30 + WORLD)
@@ -817,13 +825,14 @@ def carried():
         parallel.save(divided, str(folder / f"{name}{WORLD}"), optimizer)
         alone = {key: {one: torch.zeros_like(torch.as_tensor(value)) for one, value in expected[key].items()}
                  for key in expected}
-        torch.distributed.checkpoint.load(alone, checkpoint_id=str(folder / f"{name}{WORLD}"))  # as a program without a plan does
+        # A program without a plan loads whole tensors in this way.
+        torch.distributed.checkpoint.load(alone, checkpoint_id=str(folder / f"{name}{WORLD}"))
         for key, values in expected.items():
             assert set(whole[key]) == set(values) and len(values) >= 12, (name, key)
             for one, value in values.items():
                 assert torch.equal(torch.as_tensor(whole[key][one]), torch.as_tensor(value)), f"{name}, {WORLD} ranks: {one}"
                 assert torch.equal(torch.as_tensor(alone[key][one]), torch.as_tensor(value)), f"{name}, {WORLD} ranks: {one}"
-        if WORLD == 1:  # and torch's own optimiser goes on with it
+        if WORLD == 1:  # a plain model with torch's optimizer also continues from the state
             single.load_state_dict(expected["model"])
             other = kind(single)
             for parameter, own in single.named_parameters():

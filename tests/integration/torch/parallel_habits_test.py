@@ -1,4 +1,4 @@
-"""Everything that programs do with a divided model gives what it gives on one device, or is refused by name, on every rank."""
+"""Tests that what programs do with a divided model gives the same on every rank as on one device, or is refused by name."""
 import os
 import pathlib
 import tempfile
@@ -14,7 +14,8 @@ class Habits(gloo.RanksTest):
     script = str(pathlib.Path(__file__).with_name("parallel_habits.py"))
 
     def one_after_the_other(self, counts, *arguments):
-        """Each run finds in a folder what those before it have written."""
+        """Runs the script on each number of ranks in turn, with one folder for files, so that a run can read what earlier ones
+        wrote."""
         with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, UCUDNN_TEST_FOLDER=folder):
             for count in counts:
                 self.on(count, "", *arguments)

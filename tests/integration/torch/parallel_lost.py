@@ -1,5 +1,5 @@
-"""A rank of a plan ends, or comes too late, between two steps, and the others end with an error that names it.
-parallel_lost_test.py runs it."""
+"""Trains by a plan while one rank ends, or sleeps too long, between two steps; the others must end with an error that names it.
+parallel_lost_test.py runs this file."""
 import os
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""A rank that ends, or lives and does not come, is an error on all others within the time-out, and the error names it."""
+"""Tests that if a rank ends or sleeps, all others end with an error that names it, within the time-out."""
 import pathlib
 import unittest
 

@@ -1,5 +1,5 @@
-"""On each rank of parallel_models_test.py, published models run by random plans and are compared with the plain module of rank
-0, in fp64."""
+"""Runs published models by random plans, on each rank of parallel_models_test.py, and compares them with the plain module on
+rank 0, in fp64."""
 import copy
 import random
 import sys
@@ -33,8 +33,9 @@ def timm(name, **arguments):
     return make
 
 
-# Small images, and the second head of Inception, leave few numbers to the last batch normalizations: at a rate of 0.01, the plain
-# model differs from itself by 1e-7 when the images of its batches change places. At these rates, the difference hardly grows.
+# Learning rates that differ from 0.01. The last batch normalizations of these models average few numbers, because images are
+# small. At 0.01, the plain model differs from itself by 1e-7 if only the order of a batch's images changes; at these rates the
+# difference hardly grows.
 RATES = {"efficientnet_b0": 1e-4, "inception_v3": 3e-6, "inception_v3 without": 3e-6}
 
 
@@ -42,12 +43,13 @@ def two_heads(outputs, labels):
     return F.cross_entropy(outputs.logits, labels) + 0.4 * F.cross_entropy(outputs.aux_logits, labels)
 
 
-MODELS = {  # how it is made, extent of its images, images of a batch
+MODELS = {  # the function that makes it, the extent of its images, the images of a batch
     "alexnet": (torchvision("alexnet", dropout=0.0), 63, 4),
     "vgg11": (torchvision("vgg11", dropout=0.0, init_weights=False), 32, 3),
     "resnet18": (torchvision("resnet18"), 48, 5),
     "densenet": (lambda: __import__("torchvision").models.DenseNet(8, (2, 3), 16, num_classes=7), 40, 4),
-    "inception_v3": (torchvision("inception_v3", dropout=0.0, init_weights=False), 299, 3),  # its second head needs this extent
+    # Inception's second head needs images of 299 x 299.
+    "inception_v3": (torchvision("inception_v3", dropout=0.0, init_weights=False), 299, 3),
     "inception_v3 without": (torchvision("inception_v3", dropout=0.0, init_weights=False, aux_logits=False), 107, 3),
     "mobilenet_v3_small": (torchvision("mobilenet_v3_small", dropout=0.0), 48, 4),
     "efficientnet_b0": (torchvision("efficientnet_b0", dropout=0.0, stochastic_depth_prob=0.0), 40, 4),
@@ -58,14 +60,15 @@ MODELS = {  # how it is made, extent of its images, images of a batch
 
 
 def from_first(make):
-    """Returns what `make` returns on rank 0, on all ranks."""
+    """Calls make() on rank 0, and returns its result on all ranks."""
     told = [make() if RANK == 0 else None]
     dist.broadcast_object_list(told, 0)
     return told[0]
 
 
 def planned(name, network, batch):
-    """Returns a random plan. The two large layers of VGG are divided along their parameters: replicas need memory for all."""
+    """Returns a random plan. The two large layers of VGG are always divided along their parameters, because each replica would
+    need memory for all of them."""
     rng, outputs = random.Random(name + str(WORLD)), {output.node for output in network.outputs}
     large = {"classifier.0": "c", "classifier.3": "r"} if name == "vgg11" else {}
 

@@ -1,4 +1,5 @@
-"""Published models by random plans equal the plain modules, and every element that moves was predicted."""
+"""Tests that published models by random plans give the results of the plain modules, and that every element that moves was
+predicted."""
 import pathlib
 import unittest
 

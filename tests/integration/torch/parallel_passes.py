@@ -1,4 +1,4 @@
-"""On each rank of parallel_passes_test.py, Krizhevsky's schemes with passes are compared with one device."""
+"""Compares Krizhevsky's schemes with passes ("one weird trick") with one device, on each rank of parallel_passes_test.py."""
 import copy
 import json
 
@@ -17,8 +17,9 @@ COUNT = [0]
 
 
 def scheme(model, batch, letter, count, update_every="batch", network=None):
-    """Returns a plan with images by workers before the fully connected part, and classes by workers in it. In (b), one worker's
-    images come after another's; in (c), each pass has a share of every worker's images."""
+    """Returns a plan that divides images over workers before the fully connected part, and channels over workers in it.
+    `letter` is Krizhevsky's scheme: in "b", each pass has one worker's images; in "c", it has a share of every worker's
+    images."""
     network = network or network_of()
     connected = schedules.Writer(network, batch, 1, lambda node: ({axis: 1 for axis in "nchwr"}, 0)).connected()
 
@@ -42,7 +43,7 @@ def scheme(model, batch, letter, count, update_every="batch", network=None):
 
 
 def synchronous():
-    """(b) and (c) are plain SGD in three steps, and in evaluation they give one device's outputs."""
+    """All schemes equal plain SGD after three steps, and give one device's outputs in evaluation."""
     for letter, count in (("a", 1), ("b", WORLD), ("c", WORLD), ("b", 3), ("c", 2)):
         for loss in (F.cross_entropy, F.binary_cross_entropy_with_logits):
             model, x, y = made(1, 4 * WORLD)
@@ -68,7 +69,7 @@ def synchronous():
 
 
 def normalized():
-    """Features are normalized over ranks, image by image, and the loss is a node of the network."""
+    """Layer and group normalizations of features that are divided over ranks work in passes, with a loss that is a node."""
     for letter, count in (("b", WORLD), ("c", 2)):
         torch.manual_seed(3)
         model, (_, x, y) = nn.Sequential(nn.Conv2d(3, 6, 3), nn.Flatten(), nn.Linear(216, 9), nn.LayerNorm(9), nn.ReLU(),
@@ -87,7 +88,8 @@ def normalized():
 
 
 def counted():
-    """The schedule says what moves; the busiest port of a pass has (K - 1) B in (b) and (K - 1) B / K in (c)."""
+    """Expects that counted elements equal those of the schedule, and that an exchange moves (K - 1) K B elements, with K
+    workers whose images have B numbers each."""
     batch = 4 * WORLD
     for letter in "bc":
         model, x, y = made(2, batch)
@@ -97,7 +99,7 @@ def counted():
         divided(x, y).backward()
         report = parallel.report(divided)
         assert report.difference() == 0, report
-        feeds = 6 * 4 * 4 * batch // WORLD  # B: numbers of one worker's images
+        feeds = 6 * 4 * 4 * batch // WORLD  # B: the numbers that one worker's images have before the fully connected part
         sent = sum(pair[0] for pair in report.counted["transfer"].values())
         total = torch.tensor(float(sent))
         dist.all_reduce(total)
@@ -106,7 +108,7 @@ def counted():
 
 
 def each_pass():
-    """With a variable batch, the fully connected part takes a step after each pass."""
+    """With update_every "pass", the fully connected part makes a step after each pass."""
     batch = 4 * WORLD
     for letter in "bc":
         model, x, y = made(3, batch)
@@ -149,7 +151,8 @@ def each_pass():
 
 
 def half_precision():
-    """fp16 needs its scale before the passes' own backward."""
+    """In fp16, divided(x, y) is refused, because the backward of passes needs the scaler first; the message names
+    model.step."""
     batch = 4 * WORLD
     model, x, y = made(4, batch)
     divided = apply(model.float(), scheme(model, batch, "b", WORLD), loss=F.cross_entropy)
@@ -163,8 +166,8 @@ def half_precision():
 
 
 def scaled():
-    """model.step(images, labels, optimizer, scaler) is the loop of one device: it skips what overflows, and in fp16 keeps gradients
-    that are below the least number of this type before they are scaled."""
+    """model.step(images, labels, optimizer, scaler) equals a training loop with a scaler on one device: it skips steps that
+    overflow, and in fp16 does not lose gradients that would be 0 without the scale."""
     batch = 4 * WORLD
     for letter, half in (("b", False), ("c", False), ("b", True), ("c", True)):
         torch.manual_seed(5)
@@ -185,7 +188,7 @@ def scaled():
             scalers[1].scale(wanted).backward()
             scalers[1].step(optimizers[1])
             scalers[1].update()
-            # In fp16, a tensor is rounded at most eight times on its way forward and eight on the way back.
+            # In fp16, a number is rounded at most 8 times forward and 8 times backward, by 2^-11 each.
             within = 16 * 2.0**-11 if half else 1e-11
             assert abs(found.item() - wanted.item()) <= within * wanted.item(), (letter, half, step, found, wanted)
             assert scalers[0].get_scale() == scalers[1].get_scale() == (2.0**16 if half else 2.0**40), (letter, half, step)

@@ -1,4 +1,5 @@
-"""Tests Krizhevsky's schemes: passes of the fully connected part are synchronous SGD, or SGD with two sizes of batches."""
+"""Tests Krizhevsky's schemes: with passes of the fully connected part, training is synchronous SGD, or SGD in which that part
+has smaller batches."""
 import pathlib
 import unittest
 

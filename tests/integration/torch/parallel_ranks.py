@@ -1,4 +1,5 @@
-"""On each rank of parallel_test.py, random networks run by random plans and are compared with one device."""
+"""Runs random networks by random plans, on each rank of parallel_test.py, and compares them with one device. Also has functions
+that other scripts of ranks share."""
 import copy
 import datetime
 import itertools
@@ -32,7 +33,7 @@ def join(seconds=600):
 
 
 def run(functions):
-    """Joins the ranks and runs, one after the other, the functions that the command line names."""
+    """Joins the ranks and runs the functions that the command line names, one after the other."""
     join()
     for name in sys.argv[1:]:
         functions[name]()
@@ -50,13 +51,13 @@ def plan_file(text, name):
 
 
 def part(model, name, whole):
-    """Returns this rank's part of a whole tensor."""
+    """Returns this rank's part of `whole`, a tensor like parameter `name` of the undivided model."""
     return model._ucudnn.shards[name].of(whole)
 
 
 def planned(rng, text, network, batch, last):
-    """Returns a schedule that `ucudnn plan` makes with random degrees of its layers; it chooses the degrees itself for layers
-    whose random ones it refuses. Rank 0 runs it. `last` has the degrees of the last layer."""
+    """Returns a schedule of `ucudnn plan`, which rank 0 runs with random degrees of layers. If it refuses a layer's degrees, it
+    chooses them itself. `last` has the degrees of the last layer."""
     pins, update = {}, rng.choice(UPDATES)
     for node in network.nodes:
         if node.inputs and node.op not in schedules.FOLLOWERS:
@@ -100,7 +101,7 @@ def case(seed, is_exact):
             parameter.data += 0.1 * torch.randn(parameter.shape)
     batch = rng.randint(2, 5)
     last = network.outputs[0].node
-    allowed = {last: "n" if is_exact else "ncr"}  # a linear loss has no rule for divided classes
+    allowed = {last: "n" if is_exact else "ncr"}  # whole_numbers() has a linear loss, which cannot have divided classes
     choose = (lambda node: schedules.degrees_of(rng, network, node, WORLD, allowed.get(node.name, "nchwr")))
     if COMMAND and seed % 4:
         degrees = dict.fromkeys("nchwr", 1)
@@ -114,10 +115,10 @@ def case(seed, is_exact):
 
 
 def whole_numbers(seeds):
-    """One step on whole numbers, with a linear loss, gives every bit of one device."""
+    """One step on whole numbers, with a linear loss, gives the same bits as one device."""
     for seed in seeds:
         most = [2**53]
-        for attempt in range(9):  # until every number, also within the sums, is whole in fp64
+        for attempt in range(9):  # draws cases until fp64 represents all numbers exactly, also intermediate sums
             text, model, schedule, x, classes, rng = case(seed + 10**6 * attempt, True)
             labels = torch.randint(-2, 3, (len(x), classes)).double()
             single, sums = copy.deepcopy(model), copy.deepcopy(model)
@@ -147,7 +148,7 @@ def whole_numbers(seeds):
 
 
 def real_numbers(seeds):
-    """Three steps stay within rounding of one device."""
+    """After three steps, differences from one device stay within rounding errors."""
     for seed in seeds:
         text, model, schedule, x, classes, rng = case(seed, False)
         labels = torch.randint(0, classes, (len(x),))
@@ -164,7 +165,8 @@ def real_numbers(seeds):
             loss.backward()
             optimizer.step()
             other.step()
-            rounding = 4 * torch.finfo(torch.float64).eps * outputs.abs().max().item()  # of a difference of logits
+            # A cross-entropy is a difference of logits, so it errs by roundings of the largest logit.
+            rounding = 4 * torch.finfo(torch.float64).eps * outputs.abs().max().item()
             within = 1e-9 * loss.item() + rounding
             assert abs(found.item() - loss.item()) <= within, f"seed {seed}: {found.item()}, {loss.item()}"
         for name, parameter in single.named_parameters():
@@ -177,7 +179,8 @@ def real_numbers(seeds):
 
 
 def delay(sometimes):
-    """Makes some messages leave up to 3 ms late, other ones on each rank, and returns a count of them."""
+    """Makes a share `sometimes` of all messages up to 3 ms late, at random and differently on each rank. Returns a counter of
+    the late ones."""
     rng, post, count = random.Random(RANK), Transport.post, itertools.count()
 
     def late(self, *arguments):

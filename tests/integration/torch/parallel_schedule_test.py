@@ -1,5 +1,5 @@
-"""Schedules are read without torch. A file that was changed at random is refused in one line, or no rank that runs it waits for
-a message that nobody sends."""
+"""Tests that schedules can be read without torch, and that a randomly changed file is refused in one line, or is a schedule in
+which no rank waits for a message that no rank sends."""
 import json
 import pathlib
 import random
@@ -34,7 +34,7 @@ def written(seed, devices=4, batch=6, update="owner", levels=None):
 
 
 def mutated(rng, value):
-    """Returns the value with one change somewhere in it."""
+    """Returns a copy of a JSON value with one random change."""
     if isinstance(value, dict) and value and rng.random() < 0.95:
         key = rng.choice(sorted(value))
         if rng.random() < 0.1:
@@ -49,8 +49,8 @@ def mutated(rng, value):
 
 
 def stalled(found):
-    """Returns the ranks that do not come to the end of a schedule's order. A step waits for what its rank reads, and a
-    normalization for all ranks of its group."""
+    """Returns the ranks that never reach the end of a schedule's order. A "wait" step waits for messages that its rank reads,
+    and a normalization waits for all ranks of its group."""
     meetings = {one.node: one.groups for one in found.statistics.values() if "normalization" in one.kind}
     places, posted, arrived = [0] * found.devices, set(), set()
 
@@ -88,7 +88,7 @@ class Schedules(unittest.TestCase):
         began = time.process_time()
         for _ in range(MUTATIONS):
             network, text, root = rng.choice(sources)
-            if rng.random() < 0.1:  # not JSON any more, or other numbers
+            if rng.random() < 0.1:  # changes one character, so that the text is no JSON or has other numbers
                 at = rng.randrange(len(text))
                 text = text[:at] + rng.choice(["", "9", "]", '"', "\x00"]) + text[at + 1:]
             else:
@@ -117,13 +117,13 @@ class Schedules(unittest.TestCase):
             schedule.parse(text.replace('"update": "owner"', '"update": "ring"'))
 
     def test_ADividedBatch_HasTheSameConfigurations(self):
-        """A schedule for another number of images equals the schedule that is written for it."""
+        """with_batch(n) of a schedule equals the schedule that is written for n images."""
         for seed in range(20):
             for batch in (1, 2, 5, 11):
                 network, rng = network_in(NET), random.Random(seed)
                 choices = {node.name: schedules.degrees_of(rng, network, node, 4) for node in network.nodes if node.inputs}
                 if batch < max(degrees["n"] for degrees, _ in choices.values()):
-                    continue  # the writer gives such layers another configuration
+                    continue  # the writer changes the degrees of layers that have more parts than images
                 ours, theirs = (schedule.parse(schedules.Writer(network, each, 4, lambda node: choices[node.name]).text())
                                 for each in (12, batch))
                 ours = ours.with_batch(batch)
@@ -132,7 +132,7 @@ class Schedules(unittest.TestCase):
                         self.assertEqual(getattr(theirs.nodes[name], what), getattr(ours.nodes[name], what), (name, what))
 
     def test_Sums_MoveTwiceTheReplicasLessOne(self):
-        """For each update, the messages to the devices that add up move every replica but one; the way back moves as much."""
+        """For both kinds of update, messages to the devices that sum move as many elements as all replicas but one have."""
         for update, levels in (("owner", [8]), ("hierarchical", [2, 4]), ("hierarchical", [4, 2]), ("hierarchical", [2, 2, 2])):
             found = schedule.parse(written(1, 8, 8, update, levels)[1])
             for devices in ((0, 1), (0, 3, 5), (1, 2, 3, 4, 6, 7), tuple(range(8))):

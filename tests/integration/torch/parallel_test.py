@@ -1,5 +1,5 @@
-"""Random networks by random plans on 1 to 5 ranks, some of which hold nothing and all of which are late at random, equal one
-device: to the bit on whole numbers, and within rounding after three steps. Every element that moves was predicted."""
+"""Tests random networks by random plans on 1 to 5 ranks, some of which have no part, with random delays of messages. They equal
+one device: to the bit on whole numbers, and within rounding after three steps. Every element that moves was predicted."""
 import os
 import pathlib
 import re
@@ -14,8 +14,8 @@ class Parallel(unittest.TestCase):
     script = str(pathlib.Path(__file__).with_name("parallel_ranks.py"))
 
     def compare(self, kind, *rows):
-        """`rows` has (ranks, the first seed, networks, of which a quarter runs unless all are asked for). More than 1,000 delays
-        must not make a rank wait for ever."""
+        """Runs the script for each of `rows`: (ranks, first seed, networks). A quarter of the networks run unless
+        UCUDNN_TEST_CASES=all. Expects that enough messages were delayed."""
         is_all, delays = os.environ.get("UCUDNN_TEST_CASES") == "all", 0
         self.assertEqual(300, sum(networks for _, _, networks in rows))
         for count, first, networks in rows:

@@ -1,5 +1,5 @@
-"""Compares FSDP's fully_shard around a converted model with one process: ranks have parts of the parameters, and stripes of
-images. parameters_test.py runs it."""
+"""Compares a converted model under FSDP's fully_shard with one process: ranks have parts of the parameters and stripes of the
+images. parameters_test.py runs this file."""
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -14,7 +14,8 @@ from ucudnn import spatial
 
 
 def compared(is_by_layer):
-    """Compares two steps. FSDP averages over all ranks, and ranks of a spatial group have equal gradients."""
+    """Compares two training steps. FSDP averages gradients over all ranks; ranks of a spatial group have equal gradients, so
+    that is the average over groups."""
     whole, model = net(), spatial.convert(net(), trust=["Net"])
     mesh, groups = init_device_mesh("cpu", (dist.get_world_size(),)), spatial.ranks().grid.groups
     for layer in (model.first, model.norm, model.second, model.head) if is_by_layer else ():
@@ -37,7 +38,8 @@ def compared(is_by_layer):
 
 
 def in_place():
-    """Nothing may write over what a layer in parts gives: torch would drop FSDP's hook, which fetches the parameters."""
+    """An operation in place on the output of a sharded layer is refused, because torch would drop FSDP's hook on that output,
+    which fetches the parameters."""
     model = spatial.convert(nn.Sequential(nn.Conv2d(3, 4, 3, 1, 1), nn.ReLU(inplace=True)))
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for layer in (model[0], model):
@@ -52,7 +54,7 @@ def in_place():
 
 
 def converted_later():
-    """convert comes first, and says so if parameters are in parts."""
+    """convert refuses a model whose parameters fully_shard has already divided."""
     model = net()
     fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
     try:

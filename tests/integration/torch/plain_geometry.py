@@ -1,5 +1,5 @@
-"""ucudnn.spatial.geometry.Library in plain Python, for tests where libucudnn has not been built: the rule of docs/spatial.md,
-"What is refused", and which rows a window reads. It needs no torch."""
+"""Has the interface of ucudnn.spatial.geometry.Library in plain Python, for tests without libucudnn: the rule of
+docs/spatial.md, "What is refused", and the rows that a window reads. Needs no torch."""
 import os
 
 from ucudnn.spatial.errors import NotSupported
@@ -8,7 +8,7 @@ from ucudnn.spatial.grid import owned
 
 
 def geometries():
-    """Yields the tests' geometry, and libucudnn's where UCUDNN_TEST_LIBRARY names it; a library that does not load, or lacks
+    """Yields PlainGeometry and, if UCUDNN_TEST_LIBRARY is set, libucudnn's geometry. A library that cannot be loaded, or lacks
     the function, is an error."""
     yield PlainGeometry()
     if path := os.environ.get("UCUDNN_TEST_LIBRARY"):
@@ -16,7 +16,7 @@ def geometries():
 
 
 def tested_geometry():
-    """Returns the geometry by which ranks of a test exchange: libucudnn's where it is named."""
+    """Returns the geometry that ranks of a test use: libucudnn's if UCUDNN_TEST_LIBRARY is set, else PlainGeometry."""
     return list(geometries())[-1]
 
 

@@ -1,6 +1,6 @@
-"""The parameter lists by which other systems for split images are tested, and what their own rules say of each case. The
-numbers were read in their tests, at LBANN/DistConv 55ac373, LLNL/DiHydrogen d7d6e9c and NVIDIA/physicsnemo 94b3551.
-libucudnn's geometry decides what this module does with a case. It needs no torch."""
+"""The lists of parameters with which other systems for split images are tested, and which cases their own rules excuse. The
+numbers come from their tests: LBANN/DistConv 55ac373, LLNL/DiHydrogen d7d6e9c and NVIDIA/physicsnemo 94b3551. A geometry
+decides which cases ucudnn.spatial supports. Needs no torch."""
 import itertools
 import math
 from dataclasses import dataclass
@@ -13,25 +13,25 @@ from ucudnn.spatial.grid import AXES, stripes
 
 @dataclass(frozen=True)
 class Case:
-    """One layer on one grid. Tuples go along the spatial dimensions, and the last one is w."""
+    """One layer on one grid. Tuples have one value for each spatial dimension; the last dimension is w."""
     list: str
-    kind: str  # conv, transposed, max, average, batch norm, layer norm (over the last dimension), group norm
+    kind: str  # "conv", "transposed", "max", "average", "batch norm", "layer norm" (over the last dimension) or "group norm"
     size: tuple
     kernel: tuple
     stride: tuple
     pad: tuple
-    grid: tuple  # parts
+    grid: tuple  # the number of parts along each dimension
     images: int = 1
-    groups: int = 1  # of ranks, each with images of its own
+    groups: int = 1  # the number of groups of ranks; each group has its own images
     circular: bool = False
     backward: bool = True
-    excused: str = ""  # why their own rules do not require it
+    excused: str = ""  # the reason why the system's own rules do not require the case, if there is one
     norm_groups: int = 1
     affine: bool = True
 
     @property
     def key(self):
-        """Returns everything on which the verdict depends."""
+        """Returns the values on which unchanged() and converted() depend."""
         return self.kind, self.size, self.kernel, self.stride, self.pad, self.grid, self.groups, self.circular
 
     def grid_text(self):
@@ -41,14 +41,14 @@ class Case:
 
 
 def _cube(list, kind, dims, size, kernel, stride, pad, cuts, **more):
-    """Makes a case; `cuts` is {dimension: parts}."""
+    """Makes a case of `dims` dimensions; a number stands for the same value along all of them. `cuts` is {dimension: parts}."""
     grid = tuple(cuts.get(i, 1) for i in range(dims))
     def along(value):
         return (value,) * dims if isinstance(value, int) else tuple(value)
     return Case(list, kind, along(size), along(kernel), along(stride), along(pad), grid, **more)
 
 
-# LBANN/DistConv runs on four ranks: only cases that need eight are excused.
+# LBANN/DistConv runs its tests on four ranks, so cases that need eight are excused.
 
 
 def distconv():
@@ -63,7 +63,7 @@ def distconv():
                 for case in each for stride in (1, 2) for parts in (2, 4))
     yield from (one(*case, parts=1, groups=4, images=4) for case in each)
     yield from (one(*case, parts=2, groups=2, images=2) for case in each)
-    # These are channels_last, without and with circular padding.
+    # These cases use channels_last, without and with circular padding.
     yield from (one(dims, dim, k) for dims, dim, k in each if dims > 1)
     yield from (one(dims, dim, k, circular=True) for dims, dim, k in each if dims > 1 and k > 1)
     yield from (_cube(name, "conv", dims, 64, k, stride, k // 2, {i: 2, j: 2}, circular=circular)
@@ -83,8 +83,8 @@ def distconv():
         yield _cube(name, "conv", 3, 32, k, 1, [each // 2 for each in k], **eight)
 
 
-# LLNL/DiHydrogen's distconv runs `test_distconv.sh --all` for convolutions and for norms (--bn), in two and in three
-# dimensions, and test_pooling.sh.
+# These are the cases of LLNL/DiHydrogen's `test_distconv.sh --all`, for convolutions and for norms (--bn), in two and three
+# dimensions, and of test_pooling.sh.
 
 
 def _factors(count, places):
@@ -110,7 +110,7 @@ def _skipped(size, k, stride, is_padded, parts):
 
 
 def _shapes(dims):
-    """Yields (groups, parts, images, size), each with one channel and with 16."""
+    """Yields (groups, parts, images, size). Each is yielded twice, since the tests run with 1 and with 16 channels."""
     for ranks, images, _, size in itertools.product((4, 64, 8), (4, 1, 16), (1, 16), (16, 15, 63, 99)):
         for groups, *parts in _factors(ranks, dims + 1):
             yield groups, parts, images, size
@@ -124,7 +124,7 @@ def dihydrogen(dims):
 
 
 def dihydrogen_norms(dims):
-    """Their statistics are of all images, also of other groups' images."""
+    """Yields batch norms. DiHydrogen's statistics count the images of all groups."""
     for groups, parts, images, size in _shapes(dims):
         yield _cube(f"DiHydrogen norms {dims}-D", "batch norm", dims, size, 1, 1, 0, dict(enumerate(parts)), images=images,
                     groups=groups, excused="skipped: more stripes than rows" if max(parts) > size else "")
@@ -137,7 +137,7 @@ def dihydrogen_pooling():
         yield _cube("DiHydrogen pooling", "max", len(parts), 32, 3, 1, 1, dict(enumerate(parts)), images=8, groups=groups)
 
 
-# NVIDIA/physicsnemo's ShardTensor runs on four ranks: on a mesh of four, or of two by two.
+# NVIDIA/physicsnemo tests its ShardTensor on four ranks: on a mesh of 4 or of 2 x 2.
 
 
 def _expected_to_fail(kind, k, stride, pad, is_backward, is_mesh):
@@ -159,7 +159,7 @@ def physicsnemo():
     for (kind, dims, mesh), heights in sizes.items():
         for size, k, pad, stride, backward in itertools.product(
                 heights, (2, 3), (0, 1) if kind == "conv" else (0,), (1, 2), (False, True)):
-            # The image of a transposed one is twice as high, and twice as wide on a mesh.
+            # Images of transposed convolutions in 2-D are twice as high, and on the 2 x 2 mesh also twice as wide.
             shape = ((2 * size, size * mesh) if (kind, dims) == ("transposed", 2) else (size,) * dims)
             yield _cube("physicsnemo", kind, dims, shape, k, stride, pad, {0: 4} if mesh == 1 else {0: 2, 1: 2},
                         images=2, backward=backward, excused=_expected_to_fail(kind, k, stride, pad, backward, mesh == 2))
@@ -176,7 +176,7 @@ def physicsnemo_pooling():
 
 
 def physicsnemo_norms():
-    """Yields norms in one precision and mixed."""
+    """Yields each norm twice, since the tests run in fp32 and in mixed precision."""
     for affine, _ in itertools.product((True, False), ("fp32", "mixed")):
         yield _cube("physicsnemo norms", "layer norm", 1, 128, 1, 1, 0, {0: 4}, images=2, backward=False, affine=affine,
                     excused="xfail: affine" if affine else "")
@@ -198,7 +198,7 @@ LISTS = {
 }
 
 
-# These functions say what this module does with a case.
+# The functions below decide whether ucudnn.spatial supports a case.
 
 
 def _cut(case):
@@ -208,7 +208,8 @@ def _cut(case):
 
 
 def _refusal(decide):
-    """Makes decide(geometry, case) return the reason for a refusal, in a few words."""
+    """Wraps decide(library, case) so that it returns the message of a refusal in place of raising it, and "" if there is
+    none."""
     def reason(library, case):
         try:
             return decide(library, case) or ""
@@ -221,7 +222,7 @@ OF_OTHER_GROUPS = "statistics of other groups' images"
 
 
 def _norm(case):
-    """Each rank needs a row of what a norm counts, and a batch norm all images that it counts."""
+    """Decides for norms: each rank needs at least one row, and a batch norm must not count images of other groups."""
     for i, parts in _cut(case):
         stripes(1, case.size[i], parts)
     return OF_OTHER_GROUPS if case.kind == "batch norm" and case.groups > 1 else ""
@@ -229,7 +230,7 @@ def _norm(case):
 
 @_refusal
 def converted(library, case):
-    """Decides for a program that uses convert."""
+    """Returns why a program that uses convert cannot run the case, or ""."""
     if case.kind.endswith("norm"):
         return _norm(case)
     for i, parts in _cut(case):
@@ -242,8 +243,9 @@ def converted(library, case):
 
 @_refusal
 def unchanged(library, case):
-    """Decides for a program that knows nothing of ucudnn and calls cuDNN on its stripes. The framework itself pads circularly,
-    before a convolution without padding, and computes norms that the legacy API does not have."""
+    """Returns why a program that calls cuDNN on its stripes, without knowing of ucudnn, cannot run the case, or "". Its
+    framework implements circular padding itself, before a convolution without padding, and norms that cuDNN's legacy API
+    lacks."""
     if case.kind.endswith("norm"):
         return _norm(case) if case.kind == "batch norm" else "computed by the framework, or refused of the graph API"
     for i, parts in _cut(case):

@@ -1,5 +1,5 @@
-"""Runs a sample of the published lists on four or eight ranks and compares with the whole image, forward and backward: a case
-is exact, or refused, as published.py says by the geometry alone. published_test.py runs it."""
+"""Runs a sample of the published lists on four or eight ranks and compares with the whole image, forward and backward. A case
+is exact or refused, as published.py decides by the geometry. published_test.py runs this file."""
 import itertools
 import math
 import os
@@ -18,16 +18,17 @@ from ucudnn import spatial
 from ucudnn.spatial.grid import divided
 
 RANKS = int(os.environ["WORLD_SIZE"])
-EACH = {4: 15, 8: 4}[RANKS]  # cases of each list
+EACH = {4: 15, 8: 4}[RANKS]  # about so many cases of each list are run
 
 
 def smaller(case):
-    """Returns the same layer on the same grid, with uncut dimensions of 8 and cut ones of at most 64."""
+    """Returns the same layer on the same grid, with extents of 8 along uncut dimensions and at most 64 along cut ones."""
     return replace(case, size=tuple(min(size, 64) if parts > 1 else 8 for size, parts in zip(case.size, case.grid)))
 
 
 def sample(cases):
-    """Returns a sample without cases whose statistics count other groups' images, which nobody can ask for."""
+    """Returns a sample of the cases that need RANKS ranks, without cases whose statistics count other groups' images, which
+    ucudnn has no setting for."""
     distinct = list({(case.key, case.images, case.norm_groups, case.affine): case for case in map(smaller, cases)
                      if math.prod(case.grid) > 1 and math.prod(case.grid) * case.groups == RANKS
                      and published.converted(PlainGeometry(), case) != published.OF_OTHER_GROUPS}.values())
@@ -35,7 +36,7 @@ def sample(cases):
 
 
 def layer(case):
-    """Returns a layer of four channels where a norm has groups of them, else of two."""
+    """Returns the layer of a case, with 4 channels for a group norm and 2 for others."""
     dims, mode = len(case.size), "circular" if case.circular else "zeros"
     if case.kind == "batch norm":
         return getattr(nn, f"BatchNorm{dims}d")(2)
@@ -54,10 +55,10 @@ def layer(case):
 
 
 def failure(case):
-    """Returns why a case is not as published.py says, or None if it is."""
+    """Runs a case. Returns how it differs from what published.py decides, or None."""
     torch.manual_seed(3)
     group = spatial.ranks().group
-    images = divided(case.images, case.groups)[group]  # none for some groups: those have nothing to do
+    images = divided(case.images, case.groups)[group]  # may be 0, if there are fewer images than groups
     x = torch.randn(images, 4 if case.kind == "group norm" else 2, *case.size, generator=torch.Generator().manual_seed(group))
     cuts = [stride for stride, parts in zip(case.stride, case.grid) if parts > 1]
     multiple = 1 if case.kind == "transposed" or not cuts else max(cuts)

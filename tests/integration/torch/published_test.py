@@ -1,4 +1,4 @@
-"""Runs a sample of each published list on four ranks, and on eight: each case is exact or refused, as published.py says."""
+"""Tests a sample of each published list on four and on eight ranks: each case is exact or refused, as published.py decides."""
 import pathlib
 import unittest
 

@@ -1,5 +1,5 @@
-"""Tests the parts of ucudnn.spatial that need no torch: grids, layouts, geometry, which backend goes where, what is refused;
-and that libucudnn, where it was built, answers as the module expects."""
+"""Tests the parts of ucudnn.spatial that need no torch: grids, layouts, geometry, routes of convolutions by backend, and
+refusals. Also tests libucudnn's answers, if UCUDNN_TEST_LIBRARY names it."""
 import contextlib
 import io
 import os
@@ -63,7 +63,7 @@ class Grids(unittest.TestCase):
 
 
 class Layouts(unittest.TestCase):
-    """The layouts have 8 rows in two stripes of 4; the shapes are the whole's."""
+    """Layouts have 8 rows, in two stripes of 4 unless a test says otherwise. Shapes are those of the whole tensor."""
 
     def layout(self, rows=(4, 4), part=0):
         return Layout([(), (), ((1, rows[part]),), ()], {1: rows})
@@ -112,10 +112,10 @@ class Layouts(unittest.TestCase):
 
 
 class Sizes(unittest.TestCase):
-    """A refusal of a stride names the sizes that would do."""
+    """If a stride is refused, the message names sizes that work."""
 
     def after(self, *totals, parts=2):
-        """Returns the extents of images with these sizes on the way through a network, in equal stripes."""
+        """Returns Extents of an image that had the heights `totals` on its way through a network, in equal stripes."""
         rows = [tuple(total // parts for _ in range(parts)) for total in totals]
         extents = Extents(rows[0], rows[0])
         for each in rows[1:]:
@@ -164,7 +164,7 @@ class Windows(unittest.TestCase):
             self.assertEqual(((2, 2), ((-1, 4), (3, 8))), (read.outputs, read.reads))
 
     def test_padding_behind_alone_is_seen_in_a_mirror(self):
-        """F.pad(0, 1) comes first, then a filter of 3 with stride 2 and no padding."""
+        """Geometry for F.pad(0, 1) and then a filter of 3 with stride 2 and no padding."""
         for each in geometries():
             read = geometry.windows(each, 1, geometry.Window(3, 2), (4, 4), 0, 1)
             self.assertEqual(((2, 2), ((0, 5), (4, 9))), (read.outputs, read.reads))
@@ -203,7 +203,8 @@ class Windows(unittest.TestCase):
         for each in geometries():
             with self.assertRaisesRegex(NotSupported, "h: .*extent 7.*stride 2"):
                 geometry.windows(each, 1, geometry.Window(3, 2), (7, 7), 1, 1)
-            with self.assertRaisesRegex(NotSupported, "h: .*extent 7.*stride 2"):  # also with too little padding
+            # The message names the stride, although the padding is wrong, too.
+            with self.assertRaisesRegex(NotSupported, "h: .*extent 7.*stride 2"):
                 geometry.windows(each, 1, geometry.Window(3, 2), (7, 7), 0, 0)
 
     def test_random_windows_read_what_one_device_reads(self):
@@ -239,7 +240,7 @@ class Windows(unittest.TestCase):
 
 
 class Bindings(unittest.TestCase):
-    """Tests what the module tells libucudnn, in a process of its own, and what it makes of a refusal."""
+    """Tests calls of libucudnn's functions, in a process of their own, and the errors that the module raises if they fail."""
 
     PROGRAM = """
 from ucudnn.spatial.geometry import Library, Window
@@ -251,7 +252,7 @@ print(library.rows(0, Window(3, pad=1), (4, 4), 0).needed)
 """
 
     def refusing(self, status, why):
-        """Returns a library whose functions refuse."""
+        """Returns a Library whose functions return `status`, with `why` as the last error."""
         library = geometry.Library.__new__(geometry.Library)
         library.library = types.SimpleNamespace(
             _name="libucudnn.so.1", ucudnnSpatialSetReduce=lambda sums: status,
@@ -305,7 +306,7 @@ class Backends(unittest.TestCase):
             self.assertEqual("refuse", backends.route(backend, is_cuda=True))
 
     def test_without_a_gpu_nothing_is_cudnns(self):
-        for backend in ("???", "MkldnnTranspose", "SomethingNew"):  # torch has no name for transposed ones of oneDNN
+        for backend in ("???", "MkldnnTranspose", "SomethingNew"):  # torch calls oneDNN's transposed convolutions "???"
             self.assertEqual("exchange", backends.route(backend, is_cuda=False))
 
     def test_nothing_to_compute_is_nothing_to_exchange(self):
@@ -357,7 +358,7 @@ class Verdicts(unittest.TestCase):
 
 
 class Store(dict):
-    """A store as torch.distributed has one."""
+    """Has the functions of torch.distributed's stores that Waiting calls."""
     set = dict.__setitem__
 
     def check(self, keys):
@@ -369,7 +370,7 @@ class Waits(unittest.TestCase):
         return Waiting(rank, 3, store, "test", seconds)
 
     def failed(self, rank, store, members, after):
-        """Returns what a wait that failed after that time says."""
+        """Returns the message of a wait for `members` that failed after `after` seconds."""
         waiting = self.waiting(rank, store)
         self.addCleanup(waiting.close)
         wait = waiting.begin("rows", members)

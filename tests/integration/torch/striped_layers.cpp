@@ -1,15 +1,15 @@
-// An ordinary cuDNN program that knows nothing of ucudnn and runs the layers of a file on its
-// stripe of each image, forward and backward, in fp64. exchanges_test.py compares its numbers with
-// the numbers of the same layers as a converted PyTorch model.
+// This ordinary cuDNN program knows nothing of ucudnn. It runs the layers of a file on its stripe
+// of each image, forward and backward, in fp64. exchanges_test.py compares its results with those
+// of a converted PyTorch model with the same layers.
 //
 //   striped_layers FOLDER
 //
-// FOLDER/layers has words with blanks between: "images" and the whole image's extents N C H W;
-// "stripes", the rows of each process, and "end"; then for each layer "conv" with filters, size,
-// stride, padding, dilation and groups, or "relu". FOLDER/numbers has doubles of this machine: the
-// whole images, the filters and the bias of each convolution, and the whole gradient of the output.
-// Process RANK writes FOLDER/rows.RANK: its rows of the output and of the images' gradient, then
-// each convolution's gradients of filters and bias.
+// FOLDER/layers has words separated by blanks: "images" and the extents N C H W of the whole
+// images; "stripes", the number of rows of each process, and "end"; then, for each layer, "relu",
+// or "conv" with filters, size, stride, padding, dilation and groups. FOLDER/numbers has doubles in
+// this machine's byte order: the whole images, the filters and bias of each convolution, and the
+// whole gradient of the output. Process RANK writes doubles to FOLDER/rows.RANK: its rows of the
+// output and of the images' gradient, then the gradients of filters and bias of each convolution.
 #include <cuda_runtime.h>
 #include <cudnn.h>
 
@@ -73,7 +73,8 @@ struct ConvolutionShape {
   int filters = 0, size = 0, stride = 0, pad = 0, dilation = 0, groups = 0;
 };
 
-// One layer: a convolution with bias, or a ReLU where `shape` has no filters. `x` must live longer.
+// One layer: a ReLU if `shape` has no filters, else a convolution with bias. REQUIRES: `x` outlives
+// the layer.
 class Layer {
  public:
   Layer(const Tensor& x, const ConvolutionShape& shape) : x_(x) {
@@ -90,7 +91,8 @@ class Layer {
 
   Tensor& y() { return *y_; }
   Tensor& dy() { return *dy_; }
-  // Return filters and bias, and their gradients; a ReLU has none, and its pointers are null.
+  // filters() and bias() return null for a ReLU. REQUIRES of the gradients: the layer is a
+  // convolution.
   Tensor* filters() { return filters_.get(); }
   Tensor* bias() { return bias_.get(); }
   Numbers FilterGradient() const { return filter_gradient_->Read(); }
@@ -203,7 +205,7 @@ Numbers ReadNumbers(std::ifstream& file, size_t count) {
   return numbers;
 }
 
-// Returns the rows from `first` on of every plane of `whole`, as many as `own` has.
+// Returns own.h rows of every plane of `whole`, from row `first` on.
 Numbers RowsOf(const Numbers& whole, int whole_rows, const Extents& own, int first) {
   Numbers rows;
   rows.reserve(own.count());
@@ -214,13 +216,13 @@ Numbers RowsOf(const Numbers& whole, int whole_rows, const Extents& own, int fir
   return rows;
 }
 
-// `first` is the first row of this rank's output in the whole output of `rows`.
+// The first row of a rank's output in the whole output, and the number of rows of the whole output.
 struct OutputRows {
   int first, rows;
 };
 
-// Returns the place of the output after layers that divide every stripe; `own` rows of the image
-// give `outputs`.
+// Returns where this rank's output is in the whole output. `own` rows of the image give `outputs`
+// rows of the output, and other stripes give rows in the same proportion.
 OutputRows PlaceOfOutput(const Network& network, int rank, int own, int outputs) {
   OutputRows place{0, 0};
   for (size_t i = 0; i < network.stripes.size(); ++i) {

@@ -1,4 +1,5 @@
-"""Compares gradients of training steps on stripes with one process. training_test.py runs it with a case's name."""
+"""Compares gradients of training steps on stripes with those of one process. training_test.py runs this file with a case's
+name."""
 import copy
 import functools
 import gc
@@ -56,7 +57,8 @@ def group():
 
 
 def ddp(model, **options):
-    """Averages over the ranks that hold the same cell, which means between spatial groups."""
+    """Returns DistributedDataParallel over the ranks that have the same part of their group's images, so that it averages
+    between spatial groups."""
     grid = spatial.ranks().grid
     cells = [dist.new_group([group * grid.group_size + cell for group in range(grid.groups)])
              for cell in range(grid.group_size)]
@@ -64,14 +66,14 @@ def ddp(model, **options):
 
 
 def averaged(whole, seeds):
-    """Computes gradients in one process with the batches of all groups."""
+    """Computes the gradients of `whole`, averaged over the batches of all `seeds`."""
     for seed in seeds:
         (F.cross_entropy(whole(batch(seed)[0]), batch(seed)[1]) / len(seeds)).backward()
 
 
 def step_of(wrapped, whole, step):
-    """Makes one step of a group's model, and the steps of all groups in one process. Batch norm counts a group's own images
-    only, as under DistributedDataParallel everywhere."""
+    """Computes the gradients of a step: of `wrapped` with this group's batch, and of `whole` with the batches of all groups,
+    one at a time, since a batch norm counts only its group's images, as usual under DistributedDataParallel."""
     groups = spatial.ranks().grid.groups
     averaged(whole, [step * groups + g for g in range(groups)])
     images, labels = batch(step * groups + group())
@@ -87,8 +89,8 @@ def accumulated(steps):
 
 
 def without_sync(steps):
-    """Makes `steps` steps under no_sync, where the gradients are of the group's own images only, and one more, which averages
-    what was accumulated."""
+    """Makes `steps` steps under no_sync, in which gradients are those of the group's own images, and one more, which averages
+    the accumulated gradients."""
     whole, alone, model = net(), net(), spatial.convert(net(), trust=["Net"])
     wrapped, groups = ddp(model), spatial.ranks().grid.groups
     with wrapped.no_sync():
@@ -133,7 +135,7 @@ def backward_twice():
 
 
 def written_over():
-    """A program divides what the model gives, in place."""
+    """A program may change the model's output in place."""
     whole, model = net(), spatial.convert(net(), trust=["Net"])
     images, labels = batch(0)
     for each, x in ((whole, images), (model, spatial.shard(images))):
@@ -144,7 +146,7 @@ def written_over():
 
 
 def unused(is_wrapped):
-    """A layer that no rank uses has no gradient, as in one process, and the others have theirs."""
+    """A layer that no rank uses has no gradient, as in one process; other layers have theirs."""
     whole, model = net(), net()
     for each in (whole, model):
         each.idle = nn.Conv2d(3, 3, 3)
@@ -203,7 +205,7 @@ def plain_tensor_is_refused():
 
 
 def losing_stripes_is_refused():
-    """A tensor that was taken out of its stripe on the way meets no convolution."""
+    """A convolution refuses a plain tensor that to_local has taken out of a stripe."""
     model = spatial.convert(nn.Sequential(nn.Conv2d(3, 3, 3, 1, 1)))
     try:
         model[0](spatial.to_local(spatial.shard(batch(0)[0])))
@@ -213,8 +215,8 @@ def losing_stripes_is_refused():
 
 
 class Noted:
-    """Notes what the ranks exchange meanwhile, by the names of the methods of cells.Ranks, and when a sum that was begun is
-    waited for ("end")."""
+    """A context that records the calls of communicating methods of cells.Ranks by name, and "end" when a sum that was begun is
+    waited for."""
     methods = "begin_sum", "all_reduce", "all_gather", "swap"
 
     def __enter__(self):
@@ -234,7 +236,8 @@ class Noted:
 
 
 def deep(count=30):
-    """Returns `count` layers; the last two are the same layer, whose bias has no gradient. 30 layers have 2.7 MB."""
+    """Returns `count` convolutions, of which the last two are the same object, whose bias is frozen. With 30, the filters of
+    29 different ones have 29 * 36 * 36 * 9 * 8 bytes = 2.7 MB in fp64."""
     torch.manual_seed(7)
     layers = [nn.Conv2d(36, 36, 3, 1, 1) for _ in range(count)]
     layers[-2].bias.requires_grad_(False)
@@ -245,19 +248,19 @@ def deep(count=30):
 def in_few_sums():
     whole, model = deep(), spatial.convert(deep())
     images = batch(0)[0]
-    for step in range(2):  # the second gradient is added to the first
+    for step in range(2):  # gradients of the second step are added to those of the first
         (whole(images) ** 2).sum().backward()
         gc.collect()
         gc.disable()
         with Noted() as noted:
             loss = (model(spatial.shard(images)) ** 2).sum()
-            assert noted.calls.count("all_reduce") == 1, noted.calls  # the loss's own
+            assert noted.calls.count("all_reduce") == 1, noted.calls  # the sum of the loss
             noted.calls.clear()
             loss.backward()
             del loss
         sums_begun = noted.calls.count("begin_sum")
         assert 1 < sums_begun <= 8 and "all_reduce" not in noted.calls, noted.calls
-        # The first sums go on while rows of earlier layers are exchanged, and are waited for at the end.
+        # Sums are begun while rows of other layers are still exchanged, and are waited for only after the last exchange.
         begun, ended = noted.calls.index("begin_sum"), noted.calls.index("end")
         assert "swap" in noted.calls[begun:ended] and "swap" not in noted.calls[ended:], noted.calls
         assert not [each for each in gc.get_objects() if type(each) is sums._Group], "a step leaves something behind"
@@ -267,16 +270,18 @@ def in_few_sums():
 
 
 def one_exchange_a_norm():
-    """Statistics are gathered once and summed once in the backward pass, with the parameters' gradients apart."""
+    """Each norm gathers its statistics once in forward, and sums once in backward. Gradients of all parameters have a sum of
+    their own."""
     torch.manual_seed(7)
     model = spatial.convert(nn.Sequential(nn.BatchNorm2d(3), nn.Tanh(), nn.GroupNorm(3, 3), nn.Tanh(), nn.InstanceNorm2d(3)))
-    model(spatial.shard(batch(0)[0]))  # the first pass compares copies
+    model(spatial.shard(batch(0)[0]))  # ranks compare their copies of the model only in the first pass
     with Noted() as noted:
         y = model(spatial.shard(batch(0)[0]).requires_grad_())
         assert noted.calls == ["all_gather"] * 3, noted.calls
         noted.calls.clear()
         y.square().sum().backward()
-    assert noted.calls.count("all_reduce") == 4 and noted.calls.count("begin_sum") == 1, noted.calls  # one is the loss's
+    # One all_reduce is for each of the 3 norms and one for the loss.
+    assert noted.calls.count("all_reduce") == 4 and noted.calls.count("begin_sum") == 1, noted.calls
 
 
 def with_weight_decay_in_the_loss():
@@ -288,7 +293,7 @@ def with_weight_decay_in_the_loss():
 
 
 def with_hooks_of_parameters():
-    """Hooks see the gradient of the whole, once; what a hook returns is the gradient."""
+    """Hooks of parameters are called once, with the gradient of the whole; what a hook returns replaces it."""
     whole, model, seen = deep(3), spatial.convert(deep(3)), {}
     images = batch(0)[0]
     for each, x in ((whole, images), (model, spatial.shard(images))):
@@ -315,7 +320,7 @@ def by_autograd_grad():
 
 
 def of_two_passes():
-    """Two passes come before the backward pass, as in a discriminator."""
+    """A model may run forward twice before the backward pass, as a discriminator does."""
     whole, model = deep(3), spatial.convert(deep(3))
     for each, cut in ((whole, lambda x: x), (model, spatial.shard)):
         (each(cut(batch(0)[0])).square().mean() - each(cut(batch(1)[0])).mean()).backward()
@@ -323,7 +328,7 @@ def of_two_passes():
 
 
 class MaxNorm(nn.Conv2d):
-    """Its weights are made smaller before use: by replacing them, or in place."""
+    """A convolution that limits the norm of its weights before each use, in place or by replacing weight.data."""
     in_place = False
 
     def forward(self, x):
@@ -366,7 +371,7 @@ def checkpointed_norm():
 
 
 class Nested(nn.Module):
-    """Checkpoints inside a checkpoint, between which something else is computed."""
+    """Has checkpoints inside a checkpoint, with other operations between them."""
 
     def __init__(self, outer, inner):
         super().__init__()
@@ -386,7 +391,8 @@ def penalty(loss, model):
 
 
 def nested_checkpoints():
-    """They begin with a leaf that is cut afterwards. torch itself has second derivatives of none that are reentrant."""
+    """Compares nested checkpoints, with the gradient of a leaf from which shard makes stripes. torch has no second derivatives
+    of reentrant checkpoints, so only the other kind is compared in second order."""
     for outer, inner, order in ((True, True, 1), (True, False, 1), (False, True, 1), (False, False, 1), (False, False, 2)):
         torch.manual_seed(7)
         whole, found = Nested(outer, inner), []

@@ -1,4 +1,4 @@
-"""Tests gradients of training on stripes: accumulated, checkpointed, with frozen layers, averaged between groups."""
+"""Tests gradients of training on stripes: accumulated, with checkpoints, with frozen layers, and averaged between groups."""
 import pathlib
 import unittest
 

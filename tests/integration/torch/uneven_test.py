@@ -1,4 +1,4 @@
-"""Tests stripes of unequal rows on two and four ranks: layers are exact, or refused on every rank."""
+"""Tests stripes with unequal numbers of rows on two and four ranks: layers are exact, or refused on every rank."""
 import pathlib
 import unittest
 

@@ -1,5 +1,5 @@
-"""Tests the wheel of tools/wheel as a user gets it: its tag holds, pip installs it into a clean virtual environment, and the
-command there starts a program with the drop-in of that environment in front of cuDNN."""
+"""Tests the wheel of tools/wheel as a user gets it: its files fit its platform tag, pip installs it into a clean virtual
+environment, and the command there starts a program with the drop-in of that environment in front of cuDNN."""
 
 import os
 import pathlib
@@ -31,7 +31,8 @@ class Wheel(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.wheel = cls.make("first")
         cls.environment = cls.folder / "environment"
-        # The pip outside the environment installs, because unpacking its own takes minutes on a busy machine.
+        # The pip of this interpreter installs the wheel, since unpacking a pip inside the environment takes minutes on a busy
+        # machine.
         for words in ([sys.executable, "-m", "venv", "--without-pip", cls.environment],
                       [sys.executable, "-m", "pip", "--python", cls.environment / "bin/python", "install", "--no-index",
                        "--no-deps", cls.wheel]):
@@ -72,7 +73,8 @@ class Wheel(unittest.TestCase):
     def test_wheel_names_no_folder_of_this_machine(self):
         with zipfile.ZipFile(self.wheel) as wheel:
             for name in wheel.namelist():
-                self.assertFalse(str(ROOT).encode() in wheel.read(name), name)  # a message would have the whole file
+                # assertNotIn would print the whole file.
+                self.assertFalse(str(ROOT).encode() in wheel.read(name), name)
 
     def test_headers_lie_beside_one_libucudnn(self):
         with zipfile.ZipFile(self.wheel) as wheel:
