@@ -61,7 +61,8 @@ struct GraphOptions {
   bool dynamic = false;
 };
 
-// A tensor that a pointwise operation of the graph reads.
+// An operand that a pointwise operation reads beside the previous operation's result: the residual,
+// the bias or that of a FusedStep.
 struct FusedTensor {
   int64_t uid = 0;
   DataType type = DataType::kFloat;

@@ -379,7 +379,7 @@ TEST(AxisSources, OfInnerPartsAreTheClosedForms) {
     const int64_t behind = std::max<int64_t>(0, extent - window.stride - window.pad);
     const AxisSource top = Neighbour(window, 24, -1, Exchanged::kElements);
     const AxisSource bottom = Neighbour(window, 24, 1, Exchanged::kElements);
-    // If taps skip rows, some rows between the ends are not read.
+    // If stride and dilation both exceed 1, some rows between the ends may not be read.
     const bool dense = window.stride == 1 || window.dilation == 1;
     const int64_t stripe = 24 * window.stride;
     EXPECT_EQ(top.runs.empty() ? 0 : stripe - top.runs.front().range.begin, window.pad);

@@ -1,5 +1,5 @@
-// Tests convolutions of 2^31 elements, for which the library has engine 0 alone, and the engines
-// that it has for their tiles. Uses the real library, without a GPU.
+// Tests EnginesOfPart, the engines for tiles of convolutions of 2^31 elements, which only engine 0
+// serves undivided. Uses the real library, without a GPU.
 #include "cudnn/part_engines.h"
 
 #include <gmock/gmock.h>

@@ -90,7 +90,7 @@ TEST_F(SchemaMigrationTest, TheFirstWriteBringsItUpToDateAndLosesNothing) {
   ASSERT_EQ(after.size(), 5u);
   after.pop_back();
   EXPECT_EQ(after, before);
-  // The connection that read the old file sees the new one.
+  // `reader`, which read the file before its upgrade, finds what the upgraded file has.
   EXPECT_EQ(reader.Read(StoredProblem(), kSomeGpu)->rows.size(), 4u);
   EXPECT_THAT(reader.Read(StoredProblem(), kSomeGpu)->complete_sizes, ElementsAre(32, 256));
 }
@@ -209,7 +209,7 @@ TEST_F(SecondSchemaTest, TheFirstPromiseBringsItUpToDateAndLosesNothing) {
   EXPECT_EQ(contents->promises, 1u);
   EXPECT_EQ(*store.List(), before);
   EXPECT_EQ(*store.Read(StoredProblem(), kSomeGpu), known);
-  // The connection that read the old file sees the new one.
+  // `reader`, which read the file before its upgrade, finds what the upgraded file has.
   EXPECT_EQ(**reader.FindPromise(KeptPromise()), KeptPromise());
 }
 

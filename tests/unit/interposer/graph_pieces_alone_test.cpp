@@ -149,7 +149,7 @@ class StoreOnDisk {
   StoreOnDisk(const StoreOnDisk&) = delete;
   StoreOnDisk& operator=(const StoreOnDisk&) = delete;
 
-  // Opens the store as a process does.
+  // Returns a new connection to the store's file, such as a new process opens.
   db::SqliteStore Opened() const { return db::SqliteStore({folder_ + "/measurements.db"}); }
 
  private:

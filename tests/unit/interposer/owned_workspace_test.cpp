@@ -1,5 +1,5 @@
 // Tests one workspace budget for all kernels on the stand-in's real arithmetic: pieces run in
-// ucudnn's memory, and the caller brings no workspace.
+// ucudnn's memory, and a workspace that the caller passes stays untouched.
 #include <gmock/gmock.h>
 
 #include <algorithm>

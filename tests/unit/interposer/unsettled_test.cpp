@@ -50,9 +50,10 @@ struct OtherKernel {
   cudnn::OwnedDescriptors descriptors;
 };
 
-// Expects that the call ran undivided, with algorithm 0 in its own workspace.
+// Expects one undivided call of algorithm 0, which needs kNeed bytes.
 void ExpectUndividedInItsNeed(const std::vector<test::RecordedCall>& calls) {
   ASSERT_THAT(calls, SizeIs(1));
+  EXPECT_EQ(calls[0].algorithm, 0);
   EXPECT_EQ(calls[0].images, PlannedSetting::kImages);
   EXPECT_EQ(calls[0].workspace_bytes, kNeed);
 }

@@ -50,7 +50,8 @@ TEST_P(NetworkParameters, AreAsPublished) {
 
 // The numbers are the trained parameters that torchvision and Caffe count. Those of nasnet-a are
 // from pretrained-models and Keras, U-Net's from re-implementations in torch and Keras, unet-3d's
-// from MLPerf, and the decoders' from diffusers' AutoencoderKL and AutoencoderKLHunyuanVideo.
+// from MLPerf, the decoders' from diffusers' AutoencoderKL and AutoencoderKLHunyuanVideo, and
+// kirby's are printed in Kirby 2020.
 INSTANTIATE_TEST_SUITE_P(
     Networks, NetworkParameters,
     ::testing::Values(Published{"alexnet", 61'100'840}, Published{"alexnet-footnote", 61'838'248},

@@ -321,7 +321,7 @@ TEST_P(HaloBytes, AreThosePositionByPosition) {
 INSTANTIATE_TEST_SUITE_P(
     Convolutions, HaloBytes,
     ::testing::Values(Case{3, 1, 1, 1, 12, 7, "h2"}, Case{3, 1, 1, 1, 13, 7, "h3"},
-                      Case{5, 1, 2, 1, 8, 5, "h4"},  // windows reach beyond a neighbour's rows
+                      Case{5, 1, 2, 1, 8, 5, "h4"},  // windows read all of a neighbour's rows
                       Case{5, 1, 4, 2, 6, 4, "h6"},  // windows reach over several neighbours
                       Case{7, 2, 3, 1, 16, 16, "h2w2"}, Case{3, 2, 1, 1, 16, 12, "w2"},
                       Case{3, 1, 2, 2, 9, 11, "h3w2"}, Case{4, 2, 1, 1, 12, 12, "h2w3"}));

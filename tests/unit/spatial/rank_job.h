@@ -28,7 +28,7 @@ struct JobOptions {
   bool times_exchanges = false;
   Transport transport = Transport::kAuto;
   bool exchanges_as_processes = false;  // through shared memory, although ranks are threads
-  std::string cudnn_file;               // NCCL is in this file's folder; empty: unknown
+  std::string cudnn_file;               // NCCL is looked for beside it, too; empty: unknown
   // The tables of the ranks' split calls, which the caller keeps alive; null: the stand-in's.
   const cudnn::Functions* functions = nullptr;
   const cuda::Driver* driver = nullptr;

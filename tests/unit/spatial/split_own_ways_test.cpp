@@ -218,7 +218,7 @@ void RunCalls(const char* grid, bool agrees_each_time, bool has_own_way, unsigne
       ExpectPart(rank, layer, result);
       EXPECT_EQ(cuMemFree(taken), CUDA_SUCCESS);
     }
-    // When ranks have said goodbye, each has heard of all gathers of the others.
+    // Once Leave has returned, OnGather has been called for every gather of the other ranks.
     EXPECT_EQ(rank.calls->Leave(), std::nullopt);
   });
 }

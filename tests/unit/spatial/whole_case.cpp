@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMargin = 512;
 constexpr unsigned char kPattern = 0xA5;
 
-// Returns the bits of a whole number that fp16 holds.
+// Returns the fp16 bits of 0, or of a number that fp16 holds as a normal number.
 uint16_t HalfOf(double value) {
   if (value == 0) return 0;
   int exponent = 0;

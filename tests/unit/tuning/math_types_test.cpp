@@ -30,9 +30,9 @@ cudnn::Functions Noting() {
   });
 }
 
-// Returns Noting's functions, except that all engines of a descriptor with the default math type
-// are reported with FMA. Engines that other descriptors report with the default math type are
-// therefore never reported for that math type itself.
+// Returns Noting's functions, except that a descriptor with the default math type gets
+// CUDNN_FMA_MATH for every engine. An engine that another descriptor lists with the default math
+// type is therefore never listed so by a descriptor that has this math type.
 cudnn::Functions SayingOtherwise() {
   cudnn::Functions functions = Noting();
   functions.cudnnGetConvolutionForwardAlgorithm_v7 =

@@ -53,7 +53,7 @@ Values Normalized(const Values& x, Statistics statistics, Values scale, Values b
 
 class BatchNormalizationTest : public LayerTest {
  protected:
-  // Has type fp64 if the data have, else fp32.
+  // Scale, bias or statistics: fp64 if the data are fp64, else fp32.
   struct Parameter : DeviceTensor {
     Parameter(cudnnBatchNormMode_t mode, DataType type)
         : DeviceTensor(mode == CUDNN_BATCHNORM_PER_ACTIVATION

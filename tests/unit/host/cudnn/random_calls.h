@@ -1,4 +1,5 @@
-// Makes random calls of descriptor functions on both libraries, and compares them.
+// Makes random calls of descriptor functions on the real cuDNN and on the stand-in, and compares
+// the results.
 #pragma once
 
 #include <algorithm>

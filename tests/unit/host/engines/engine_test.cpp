@@ -1,6 +1,6 @@
-// Tests that every engine equals a naive convolution to the bit. Each test case is one kind of
-// problem, which runs with all operations, types, layouts and both filter modes, several alpha and
-// beta, and every algorithm that serves it.
+// Tests that all algorithms but Winograd, which rounds, equal a naive convolution to the bit.
+// IsExactForEveryKindOfProblem runs each problem with all operations, types, layouts and both
+// filter modes, and with several alpha and beta.
 #include "shim/host/engines/engine.h"
 
 #include <gtest/gtest.h>

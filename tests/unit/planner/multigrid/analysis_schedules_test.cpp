@@ -162,10 +162,12 @@ TEST(AnalysisSchedules, LaunchesTakeTheHostsTimeUnlessCaptured) {
   setting.launching = Launching::kCaptured;
   const double captured = Modelled(made, setting, 1).ms;
   setting.launching = Launching::kEach;
-  // One launch fills the states. Then come 4 blocks of 3 layers, 4 coarse steps and 4 blocks of one
-  // layer; the last one runs once it has been launched.
+  // One launch fills the states. 3 launches follow for each of 4 blocks (F, Advance and a coarse
+  // step), then 4 for the coarse steps and 4 for the last F-relaxation, whose kernel runs for 1 ms
+  // after its launch.
   EXPECT_NEAR(Modelled(made, setting, 1).ms, 2 * (1 + 12 + 4 + 4) + 1, kTiny);
-  // The graphs of start and cycle are launched one after the other, while the first runs.
+  // The graphs of the start and of the cycle are launched one after the other, 2 ms each, and the
+  // start runs meanwhile. The cycle then takes 3 + 4 + 1 ms.
   EXPECT_NEAR(captured, 2 + 2 + 3 + 4 + 1, kTiny);
 }
 

@@ -13,7 +13,6 @@ namespace {
 
 using Source = LayerSystem::Source;
 
-// Holds the states and the solution of a solve.
 struct RingResult {
   std::vector<RingChain::Numbers> states;
   Solution solution;

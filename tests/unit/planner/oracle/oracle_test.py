@@ -1,4 +1,4 @@
-"""Tests the oracle itself: its nets are valid, onnx.reference computes the same numbers, and it finds a reader's faults."""
+"""Tests the oracle itself: its nets are valid, its numbers are those of onnx.reference, and the oracle finds a reader's faults."""
 
 import copy
 import random
@@ -53,7 +53,8 @@ class Nets(unittest.TestCase):
 
 
 def convolution():
-    """Returns (net, dump) of a padded convolution of [2, 2, 4, 4] with a bias. Each half of its rows needs one row more."""
+    """Returns (net, dump) of a padded convolution of [2, 2, 4, 4] with a bias. Each half of y's rows needs its own rows of x
+    and one row of the other half."""
     net = Net(17, None, random.Random(1))
     x = net.data((2, 4, 4))
     y = net.add("Conv", [x, net.weight(3, 2, 3, 3), net.weight(3)], pads=[1, 1, 1, 1])
