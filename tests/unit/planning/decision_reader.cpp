@@ -281,6 +281,8 @@ class WorldReader {
       facts.numeric = asked.numeric;
     } else if (name == "n") {
       facts.problem.n = value.Int();
+    } else if (name == "math") {
+      facts.problem.math = static_cast<MathType>(value.Int());
     } else if (name == "step") {
       // One image takes 64 bytes.
       facts.problem.alignment = 64 * value.Int();
