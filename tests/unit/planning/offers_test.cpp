@@ -124,9 +124,9 @@ TEST(TileOffers, AreOfTheMathTypeOfTheRows) {
   for (const MathType math : {MathType::kDefault, MathType::kTensorOp, MathType::kFma}) {
     std::vector<Offer> offers;
     AddTiles(kBackwardData, math, world.rows, world.tilings.measured,
-             RequestFor(world.facts.problem, 4), offers);
-    EXPECT_THAT(Texts(offers), ElementsAre("legacy:2@1x4 else legacy:0, told as legacy:2 4/3",
-                                           "legacy:2@1x8 else legacy:0, told as legacy:2 7/2d"));
+             RequestFor(world.facts.problem, 4, false), offers);
+    EXPECT_THAT(Texts(offers), ElementsAre("legacy:2@1x4 else legacy:0, told as legacy:0 4/3",
+                                           "legacy:2@1x8 else legacy:0, told as legacy:0 7/2d"));
     for (const Offer& offer : offers) EXPECT_EQ(offer.math, math);
   }
 }
