@@ -341,35 +341,33 @@ TEST(Grids, NameTheTilesThatAnEngineDoesNotServe) {
       << found.why;
 }
 
-// Halves of y span 2^31 elements, so they are packed and a residual that lies like y cannot be read
-// beside them. A bias can. Fourths are views, beside which everything can be read.
-TEST(Grids, AreOfViewsWhereWhatIsFusedLiesLikeTheOutput) {
-  const ConvolutionProblem problem = ProblemWith({.n = 1,
-                                                  .c = 64,
-                                                  .k = 64,
-                                                  .x = {1, 8192, 8192},
-                                                  .type = DataType::kBfloat16,
-                                                  .layout = Layout::kNhwc,
-                                                  .alignment = 16});
-  const auto read = TemplateOf(ProblemWith({.n = 1,
-                                            .c = 64,
-                                            .k = 64,
-                                            .x = {1, 64, 64},
-                                            .type = DataType::kBfloat16,
-                                            .layout = Layout::kNhwc,
-                                            .alignment = 16}),
-                               62);
+// All tiles are packed, since their channels lie 2^26 elements apart. They can read a bias, but not
+// a residual that lies like the whole y.
+TEST(Grids, AreNoneWhereWhatIsFusedLiesLikeAPackedOutput) {
+  const auto image = [](int extent) {
+    return ProblemWith({.n = 1,
+                        .c = 128,
+                        .k = 128,
+                        .x = {1, extent, extent},
+                        .type = DataType::kBfloat16,
+                        .alignment = 16});
+  };
+  const ConvolutionProblem problem = image(8192);
+  const auto read = TemplateOf(image(512), 62);
   cudnn::GraphEngines engines(RealCudnn(), DescribedDevice(), {&read});
+  const auto found = [&](const std::vector<cudnn::FusedOperand>& fused) {
+    const GridLimits limits = {size_t{1} << 40, 0};
+    return FittingGrids(engines, problem, read.convolution.engine, limits, fused);
+  };
   const cudnn::FusedOperand bias = {.uid = 1, .strides = {0, 1, 0, 0, 0}};
   const cudnn::FusedOperand residual = {.uid = 2, .strides = problem.y_strides};
-  const GridLimits limits = {size_t{1} << 40, 0};
-  const auto first = [&](const std::vector<cudnn::FusedOperand>& fused) {
-    return FittingGrids(engines, problem, read.convolution.engine, limits, fused)
-        .fitting.at(0)
-        .tiles->grid;
-  };
-  EXPECT_EQ(first({bias}), (TileGrid{.spatial = {1, 2, 1}}));
-  EXPECT_EQ(first({bias, residual}), (TileGrid{.spatial = {1, 4, 1}}));
+  const FoundGrids packed = found({bias});
+  ASSERT_FALSE(packed.fitting.empty()) << packed.why;
+  EXPECT_TRUE(packed.fitting[0].tiles->kinds[0].packs_y);
+  const FoundGrids none = found({bias, residual});
+  EXPECT_TRUE(none.fitting.empty());
+  EXPECT_EQ(none.least_bytes, 0u);
+  EXPECT_NE(none.why.find("tensor 2, which is not packed"), std::string::npos) << none.why;
 }
 
 }  // namespace
