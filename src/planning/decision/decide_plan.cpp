@@ -408,7 +408,7 @@ void PlanDecider::GainTime() {
                   : late_          ? Because::kNoTime
                   : known          ? Because::kNothingFasterAnywhere
                                    : Because::kNotMeasured};
-    // The whole of a vast plan is slow, so it is said what keeps it.
+    // A vast plan is slow as a whole, so the reason says what prevents its tiles.
     why.no_tiles = plan_.is_vast ? no_tiles_ : slower_;
     return Stay(std::move(why));
   }
