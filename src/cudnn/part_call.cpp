@@ -1,5 +1,8 @@
 #include "cudnn/part_call.h"
 
+#include <algorithm>
+#include <string>
+
 namespace ucudnn::cudnn {
 namespace {
 
@@ -41,6 +44,15 @@ Offsets AtTile(const ConvolutionProblem& whole, std::span<const FusedOperand> fu
     at.fused[i] = bytes(offset, fused[i].type);
   }
   return at;
+}
+
+Status CheckReads(const TileKind& kind, std::span<const FusedOperand> fused) {
+  const bool forward = kind.problem.operation == Operation::kForward;
+  const auto whole = std::find_if(fused.begin(), fused.end(),
+                                  [](const FusedOperand& operand) { return operand.is_batched(); });
+  if (!(forward ? kind.packs_y : kind.packs_x) || whole == fused.end()) return Status::Ok();
+  return Status::Error("what is fused reads tensor " + std::to_string(whole->uid) +
+                       ", which is not packed with the output of " + Describe(kind.problem));
 }
 
 PartCall::PartCall(const ConvolutionCall& whole) : whole_(whole), call_(whole) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "base/status.h"
 #include "convolution/problem.h"
 #include "convolution/tiles.h"
 #include "cudnn/convolution_call.h"
@@ -29,6 +30,10 @@ Offsets AtImage(const ConvolutionProblem& problem, std::span<const FusedOperand>
 // separately (execution/tile_packing.h).
 Offsets AtTile(const ConvolutionProblem& whole, std::span<const FusedOperand> fused,
                const Tile& tile);
+
+// Fails if the tiles of `kind`, which write packed copies of their results, would read tensors that
+// lie like the whole output; the error names the first one.
+Status CheckReads(const TileKind& kind, std::span<const FusedOperand> fused);
 
 // Refers to the whole call; neither copied nor moved, since the part's call points into it.
 class PartCall {

@@ -102,13 +102,7 @@ Status Schedule::MakeRun(cudnn::Engines& engines, const Ingredients& of,
                            std::to_string(problem_.alignment) + " bytes of alignment, and " +
                            Describe(part) + " begins on " + std::to_string(part.alignment));
     }
-    const bool packs_output =
-        problem_.operation == Operation::kForward ? kind.packs_y : kind.packs_x;
-    if (packs_output && std::any_of(of.fused.begin(), of.fused.end(),
-                                    [](const auto& operand) { return operand.is_batched(); })) {
-      return Status::Error("what is fused reads a tensor that is not packed with the output of " +
-                           Describe(part));
-    }
+    UCUDNN_RETURN_IF_ERROR(cudnn::CheckReads(kind, of.fused));
     if (bytes < PackedBytes(kind)) {
       return Status::Error("a workspace of " + std::to_string(bytes) +
                            " bytes does not hold the copies of " + Describe(part));

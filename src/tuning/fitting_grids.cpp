@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "convolution/partial_sums.h"
+#include "cudnn/part_call.h"
 #include "planning/decision/tile_use.h"
 
 namespace ucudnn::tuning {
@@ -130,7 +131,7 @@ std::vector<ConvolutionProblem> TypicalTiles(const ConvolutionProblem& problem,
 
 Result<Division> DivideBy(const TileGrid& grid, cudnn::Engines& engines,
                           const ConvolutionProblem& problem, const EngineId& engine,
-                          size_t limit_bytes) {
+                          size_t limit_bytes, std::span<const cudnn::FusedOperand> fused) {
   UCUDNN_ASSIGN_OR_RETURN(Tiles cut, CutIntoTiles(problem, grid));
   Division division({}, std::make_shared<const Tiles>(std::move(cut)));
   const Tiles& tiles = *division.tiles;
@@ -138,6 +139,7 @@ Result<Division> DivideBy(const TileGrid& grid, cudnn::Engines& engines,
   const cudnn::PieceScales scales = ScalesOf(problem, tiles);
   for (size_t kind = 0; kind < tiles.kinds.size(); ++kind) {
     const TileKind& of = tiles.kinds[kind];
+    UCUDNN_RETURN_IF_ERROR(cudnn::CheckReads(of, fused));
     const size_t beside = PackedBytes(of) + (sums ? PartialSumBytes(problem) : 0);
     if (beside > limit_bytes) {
       return Status::Error(std::to_string(beside) + " bytes for what lies beside " +
@@ -168,10 +170,11 @@ class GridSearch {
  public:
   // `why` becomes the obstacle of the grid that was refused last.
   GridSearch(cudnn::Engines& engines, const ConvolutionProblem& problem, const EngineId& engine,
-             const GridLimits& limits, std::string& why)
+             const GridLimits& limits, std::span<const cudnn::FusedOperand> fused, std::string& why)
       : engines_(engines),
         problem_(problem),
         engine_(engine),
+        fused_(fused),
         grids_(GridsOf(problem, limits.policy)),
         deadline_(limits.deadline),
         divisions_(grids_.size()),
@@ -255,8 +258,8 @@ class GridSearch {
         why_ = "finding tiles takes too long";
         return std::nullopt;
       }
-      divisions_[i] =
-          DivideBy(grids_[i], engines_, problem_, engine_, std::numeric_limits<size_t>::max());
+      divisions_[i] = DivideBy(grids_[i], engines_, problem_, engine_,
+                               std::numeric_limits<size_t>::max(), fused_);
     }
     const Result<Division>& division = *divisions_[i];
     if (division.ok()) return division->configuration.WorkspaceBytes();
@@ -270,6 +273,7 @@ class GridSearch {
   cudnn::Engines& engines_;
   const ConvolutionProblem& problem_;
   const EngineId& engine_;
+  const std::span<const cudnn::FusedOperand> fused_;
   const std::vector<TileGrid> grids_;
   const Clock::time_point deadline_;
   std::vector<std::optional<Result<Division>>> divisions_;  // the divisions that were made
@@ -280,9 +284,10 @@ class GridSearch {
 }  // namespace
 
 FoundGrids FittingGrids(cudnn::Engines& engines, const ConvolutionProblem& problem,
-                        const EngineId& engine, const GridLimits& limits) {
+                        const EngineId& engine, const GridLimits& limits,
+                        std::span<const cudnn::FusedOperand> fused) {
   FoundGrids found;
-  GridSearch search(engines, problem, engine, limits, found.why);
+  GridSearch search(engines, problem, engine, limits, fused, found.why);
   if (search.size() == 0) {
     const int outermost = kMaxSpatial - problem.spatial_rank;
     TileGrid halves;

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "convolution/tiles.h"
 #include "cudnn/engine.h"
+#include "cudnn/fused_operands.h"
 #include "options/options.h"
 #include "tuning/budget.h"
 
@@ -31,11 +33,12 @@ std::vector<ConvolutionProblem> TypicalTiles(const ConvolutionProblem& problem,
                                              int64_t most_span = kMostViewSpan);
 
 // Returns `engine` on every kind of tile of `grid`, each with its workspace in bytes (copies and
-// partial sums included) and without a time. Fails if the grid cannot cut `problem`; if the engine
-// does not serve a kind within `limit_bytes`, the error names that kind.
+// partial sums included) and without a time. Fails if the grid cannot cut `problem`, or if a tile
+// cannot read what is fused behind it; if the engine does not serve a kind within `limit_bytes`,
+// the error names that kind.
 Result<Division> DivideBy(const TileGrid& grid, cudnn::Engines& engines,
                           const ConvolutionProblem& problem, const EngineId& engine,
-                          size_t limit_bytes);
+                          size_t limit_bytes, std::span<const cudnn::FusedOperand> fused = {});
 
 // The limits that tiles must fit.
 struct GridLimits {
@@ -54,10 +57,11 @@ struct FoundGrids {
   size_t least_bytes = 0;  // if none fits: the need of the grid that needs least; 0: none is served
   std::string why;         // if none is served: the obstacle of the last grid
 };
-// Finds grids of GridsOf for `engine`. The workspaces of two grids give an affine estimate for the
-// other grids. Plans are made only for grids that fit by this estimate, or for all grids once a
-// plan contradicts it.
+// Finds grids of GridsOf for `engine`, behind which operations may read `fused`. The workspaces of
+// two grids give an affine estimate for the other grids. Plans are made only for grids that fit by
+// this estimate, or for all grids once a plan contradicts it.
 FoundGrids FittingGrids(cudnn::Engines& engines, const ConvolutionProblem& problem,
-                        const EngineId& engine, const GridLimits& limits);
+                        const EngineId& engine, const GridLimits& limits,
+                        std::span<const cudnn::FusedOperand> fused = {});
 
 }  // namespace ucudnn::tuning

@@ -44,8 +44,9 @@ Grids FindGrids(const Device& device, const Question& question,
     return grids;
   }
   const auto made = MakeEngines(question.scope, *device.functions, handle.get());
+  const FusedOperands fused = FusedIn(question.scope);
   for (const EngineId& engine : engines) {
-    FoundGrids found = FittingGrids(*made, question.problem, engine, limits);
+    FoundGrids found = FittingGrids(*made, question.problem, engine, limits, fused);
     for (const Division& division : found.fitting) {
       const TileGrid& grid = division.configuration.grid;
       const bool known =

@@ -408,7 +408,8 @@ void PlanDecider::GainTime() {
                   : late_          ? Because::kNoTime
                   : known          ? Because::kNothingFasterAnywhere
                                    : Because::kNotMeasured};
-    why.no_tiles = slower_;
+    // A vast plan is slow as a whole, so the reason says what prevents its tiles.
+    why.no_tiles = plan_.is_vast ? no_tiles_ : slower_;
     return Stay(std::move(why));
   }
   const Trust trust = Compared(*promise, promise->baselines.any_api);

@@ -109,9 +109,13 @@ class Cache(CommandTest):
                          [(row["pad_h"], row["pad_h_post"]) for row in rows[:4]])
         self.assertEqual({""}, {row["pad_w_post"] for row in rows})
         self.assertIn("4 kernels, 6 measurements", self.cache("verify", "--db", self.store))
-        other = f"{self.folder}/edges.db"
-        self.cache("import", self.write_rows("edge.csv", [{**edges[0], "device": "Other GPU"}]), "--db", other)
-        self.assertEqual(f"{other}: 1 new measurement, 0 known before\n", self.cache("merge", other, "--db", self.store))
+        other = self.store_with("edges", [{**edges[0], "time_ms": "8"}, *({**row, "device": "Other GPU"} for row in edges),
+                                          {**edges[0], "engine": "pack", "workspace_bytes": "4096"}])
+        self.assertEqual(f"{other}: 4 new measurements, 1 known before; 1 row differs from the first store's, which counts\n",
+                         self.cache("merge", other, "--db", self.store))
+        self.assertIn("4 kernels, 10 measurements", self.cache("verify", "--db", self.store))
+        self.assertEqual(["1"], [row["time_ms"] for row in self.exported() if (row["engine"], row["device"], row["pad_h_post"])
+                                 == (edges[0]["engine"], "Some GPU", "0")])
         self.assertIn("-> 192, 5x5 pad 2x2 and 0x2 behind", self.cache("show", "--db", self.store))
 
     def test_merge_and_prune_look_after_promises(self):

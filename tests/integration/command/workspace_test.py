@@ -1,12 +1,14 @@
 """Tests what `ucudnn workspace` plans from measurements, and what it refuses. It uses no device."""
 
+import contextlib
 import itertools
 import json
 import os
 import shutil
+import sqlite3
 import unittest
 
-from command import COMMAND, MIB, CommandTest, measurements
+from command import COMMAND, MIB, ROOT, CommandTest, measurements
 
 LAYERS = "name,n,c,h,w,k,r,s,pad_h,pad_w\na,4,4,9,9,8,3,3,1,1\nb,4,4,15,15,8,5,5,2,2\n"
 # (engine, micro_batch, time_ms, workspace bytes) of each layer. Times are whole numbers, so their sums are exact.
@@ -302,6 +304,20 @@ class Workspace(CommandTest):
         # The tiles' engine is of the graph API. Rows do not show whether its arithmetic may replace that of a legacy engine.
         self.image([("legacy:0", 30, 0)])
         self.assertEqual([(0, 30)], self.chosen(self.plan()))
+
+    def test_what_was_written_before_tiles_is_read_and_written_as_it_was(self):
+        """Of a store and a report from then comes the plan from then (tests/support/before_tiles), byte for byte."""
+        older = f"{ROOT}/tests/support/before_tiles"
+        rows = f"{self.folder}/rows.db"
+        self.output("cache", "import", f"{older}/rows.csv", "--db", rows)
+        with open(f"{older}/store.sql", encoding="utf-8") as sql, contextlib.closing(sqlite3.connect(self.store)) as store:
+            store.executescript(sql.read())
+        with open(f"{older}/plan.json", encoding="utf-8") as plan:
+            plan = plan.read()
+        for store in (rows, self.store):
+            self.output("workspace", "--trace", f"{older}/report.json", "--db", store, "--policy", "powerOfTwo", "-o", "plan.json")
+            self.assertEqual(plan, self.read("plan.json"))
+        self.assert_has(self.output("report", f"{older}/report.json"), "No kernel is cut into tiles.", "divided into 4 micro-batches")
 
     TWINS = LAYERS.replace("b,", "twin,4,4,9,9,8,3,3,1,1\nb,")
 

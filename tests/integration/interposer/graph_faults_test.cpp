@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "cases.h"
@@ -28,14 +29,21 @@ const size_t kLimit = kNeedsLess ? 16384 : 65536;
 const char* const kLimitText = kNeedsLess ? "16KiB" : "64KiB";
 
 // Returns the next allocation that is made to fail. Later allocations repeat the first ones, so
-// only some of them are.
-long Next(long kth) { return kth + (kth < 40 ? 1 : 7); }
+// only some of them are. A plan in tiles makes thousands.
+long Next(long kth) { return kth + (kth < 40 ? 1 : std::max(7L, EveryFault() ? 0 : kth / 100)); }
 
 // Image() returns a problem of one image, which runs as tiles within this limit.
 constexpr char kTiledLimitText[] = "192KiB";
 constexpr size_t kTiledLimit = size_t{192} << 10;
 ConvolutionProblem Image() {
   return AsRead(ProblemWith({.n = 1, .c = 16, .k = 16, .x = {1, 64, 64}}));
+}
+// Returns an image that no other call returns: there are more elements from one to the next.
+ConvolutionProblem FreshImage() {
+  static int next = 0;
+  ConvolutionProblem problem = Image();
+  problem.x_strides[0] += 4 * ++next;
+  return AsRead(problem);
 }
 
 // A program with one plan and a handle.
@@ -122,33 +130,42 @@ class GraphPlans : public testing::Test {
   }
 };
 
-TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsMade) {
-  long limited = 0, kth = 1;
-  for (bool failed = true; failed && !HasFailure(); kth = Next(kth)) {
+// Makes and executes a plan of each `fresh` problem, while one allocation after the other fails.
+// Expects the right results, and more than one workspace of at most `limit` bytes. Returns the
+// number of convolutions in a call of the last plan, which met no fault.
+long FailWhilePlansAreMade(ConvolutionProblem (*fresh)(), size_t limit) {
+  long limited = 0, kth = 1, ran = 0;
+  for (bool failed = true; failed && !testing::Test::HasFailure(); kth = Next(kth)) {
     SCOPED_TRACE("allocation " + std::to_string(kth));
-    Program program;
+    Program program(fresh());
     FailAllocation(kth);
     program.MakePlan();
     program.ReadSize();
     failed = AllocationsSince() >= kth;
-    if (HasFatalFailure()) return;
-    limited += program.bytes() <= kLimit ? 1 : 0;
+    if (testing::Test::HasFatalFailure()) return 0;
+    limited += program.bytes() <= limit ? 1 : 0;
     program.MakePack();
     for (int call = 0; call < 2; ++call) {
+      ConvolutionsRun();
       EXPECT_EQ(program.Execute(), CUDNN_STATUS_SUCCESS);
+      ran = ConvolutionsRun();
       program.Check();
     }
   }
   EXPECT_GT(kth, 100);
   // The last plan met no fault and keeps the limit; plans with a fault must sometimes keep it, too.
   EXPECT_GT(limited, 1);
+  return ran;
 }
 
-TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
-  Program program;
-  program.Prepare(kLimit);
+TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsMade) {
+  FailWhilePlansAreMade([] { return FreshLayer(Operation::kForward, kImages); }, kLimit);
+}
+
+// Executes the prepared plan while one allocation after the other fails.
+void FailWhileItIsExecuted(Program& program) {
   long kth = 1;
-  for (bool failed = true; failed && !HasFailure(); kth = Next(kth)) {
+  for (bool failed = true; failed && !testing::Test::HasFailure(); kth = Next(kth)) {
     SCOPED_TRACE("allocation " + std::to_string(kth));
     // ucudnn does not know this handle, which the real library made.
     cudnnHandle_t handle = nullptr;
@@ -161,6 +178,12 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
     EXPECT_EQ(DropIn().cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
   }
   EXPECT_GT(kth, 2);
+}
+
+TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
+  Program program;
+  program.Prepare(kLimit);
+  FailWhileItIsExecuted(program);
 }
 
 // Makes a native graph of the program's plan while the k-th allocation fails, calls look(graph),
@@ -204,6 +227,16 @@ class TiledPlans : public GraphPlans {
  protected:
   static void SetUpTestSuite() {}
 };
+
+TEST_F(TiledPlans, EveryAllocationMayFailWhileAPlanIsMade) {
+  EXPECT_GE(FailWhilePlansAreMade(FreshImage, kTiledLimit), InBudget() ? 1 : 4);
+}
+
+TEST_F(TiledPlans, EveryAllocationMayFailWhileAPlanIsExecuted) {
+  Program program(Image());
+  program.Prepare(kTiledLimit);
+  FailWhileItIsExecuted(program);
+}
 
 TEST_F(TiledPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
   Program program(Image());

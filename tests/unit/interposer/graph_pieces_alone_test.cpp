@@ -19,16 +19,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Finalizes only plans of kEngine.
-cudnnStatus_t FinalizeOwnEngine(cudnnBackendDescriptor_t descriptor) {
-  const cudnn::Functions real = test::StandInGraphs();
-  const cudnnStatus_t status = real.cudnnBackendFinalize(descriptor);
-  if (status != CUDNN_STATUS_SUCCESS) return status;
-  const auto read = cudnn::ReadTemplate(real, descriptor);
-  const bool other = read.ok() && read->convolution.engine.graph()->index != kEngine;
-  return other ? CUDNN_STATUS_NOT_SUPPORTED : status;
-}
-
 bool& PiecesFail() {
   static bool fail = false;
   return fail;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,16 @@ inline cudnnStatus_t SkipPieces(cudnnHandle_t handle, cudnnBackendDescriptor_t p
   const auto read = cudnn::ReadTemplate(real, plan);
   if (read.ok() && read->convolution.problem.n < 8) return CUDNN_STATUS_SUCCESS;
   return real.cudnnBackendExecute(handle, plan, pack);
+}
+
+// Finalizes only plans of kEngine.
+inline cudnnStatus_t FinalizeOwnEngine(cudnnBackendDescriptor_t descriptor) {
+  const cudnn::Functions real = test::StandInGraphs();
+  const cudnnStatus_t status = real.cudnnBackendFinalize(descriptor);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  const auto read = cudnn::ReadTemplate(real, descriptor);
+  const bool other = read.ok() && read->convolution.engine.graph()->index != kEngine;
+  return other ? CUDNN_STATUS_NOT_SUPPORTED : status;
 }
 
 // Writes a value from -2 to 2.
@@ -131,7 +142,9 @@ class Operands {
     Fill(0);
   }
   ~Operands() {
-    for (void* pointer : pointers_) cuMemFree(reinterpret_cast<CUdeviceptr>(pointer));
+    for (void* pointer : std::set(pointers_.begin(), pointers_.end())) {
+      cuMemFree(reinterpret_cast<CUdeviceptr>(pointer));
+    }
     cuMemFree(workspace_);
   }
   Operands(const Operands&) = delete;
@@ -155,6 +168,13 @@ class Operands {
           cuMemcpyHtoD(reinterpret_cast<CUdeviceptr>(pointers_[i]), values.data(), values.size()),
           CUDA_SUCCESS);
     }
+  }
+  // From now on a tensor of the output's size lies in the output's memory.
+  void PutIntoOutput(int64_t uid) {
+    const auto i = static_cast<size_t>(std::find(uids_.begin(), uids_.end(), uid) - uids_.begin());
+    EXPECT_EQ(elements_.at(i), elements_[out_]);
+    EXPECT_EQ(cuMemFree(reinterpret_cast<CUdeviceptr>(pointers_[i])), CUDA_SUCCESS);
+    pointers_[i] = pointers_[out_];
   }
   // Executes the plan in a workspace that begins `beyond` bytes later; `beyond` is at most kGuard.
   cudnnStatus_t Execute(const cudnn::Functions& functions, cudnnHandle_t handle,
@@ -340,6 +360,9 @@ class OnePlan {
   // Returns memory with exactly the workspace that the program is told.
   std::unique_ptr<Operands> Memory() {
     return std::make_unique<Operands>(problem_, graph_options_, Told());
+  }
+  cudnnStatus_t Execute(const Operands& operands) const {
+    return operands.Execute(program_.hooked, program_.handle, plan_->get());
   }
   void Run(const Operands& operands, cudnnHandle_t handle) {
     EXPECT_EQ(operands.Execute(program_.hooked, handle, plan_->get()), CUDNN_STATUS_SUCCESS);

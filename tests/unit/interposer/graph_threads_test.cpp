@@ -6,8 +6,9 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <vector>
 
-#include "graph_program.h"
+#include "tiled_plan.h"
 
 namespace ucudnn::interposer {
 namespace {
@@ -43,10 +44,10 @@ cudnnStatus_t ExecuteWatched(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
   return status;
 }
 
-// A second thread has its own handle and its own, equal plan, as in PyTorch. What ucudnn built for
-// both runs on one of the threads at a time.
+// A second thread has its own handle and its own, equal plan, as in PyTorch, or shares the plan.
+// What ucudnn built for both runs on one of the threads at a time, and computes the right results.
 void ExpectThreadsApart(OnePlan& subject, const ConvolutionProblem& problem,
-                        cudnnBackendDescriptor_t first_plan) {
+                        bool shares_plan = false) {
   Program& program = subject.program();
   cudnnHandle_t second = nullptr;
   ASSERT_EQ(program.interposer.sessions().Create(&second), CUDNN_STATUS_SUCCESS);
@@ -57,18 +58,22 @@ void ExpectThreadsApart(OnePlan& subject, const ConvolutionProblem& problem,
     subject.Run(*subject.Memory());  // measures and compares beforehand
     CUcontext context = nullptr;
     ASSERT_EQ(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    std::vector<Values> expected;
+    for (int seed = 0; seed < 11; ++seed) expected.push_back(subject.Undivided(seed));
     TheWatch().executed = 0;
     TheWatch().overlapped = false;
-    const auto run = [&](cudnnHandle_t handle, cudnnBackendDescriptor_t plan) {
+    const auto run = [&](cudnnHandle_t handle, cudnnBackendDescriptor_t plan, int shift) {
       ASSERT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
       const auto memory = subject.Memory();
-      for (int seed = 1; seed <= 10; ++seed) {
+      for (int call = 0; call < 10; ++call) {
+        const int seed = (call + shift) % 11;
         memory->Fill(seed);
         EXPECT_EQ(memory->Execute(program.hooked, handle, plan), CUDNN_STATUS_SUCCESS);
+        EXPECT_EQ(memory->Output(), expected[seed]);
       }
     };
-    std::thread other([&] { run(second, second_plan->get()); });
-    run(program.handle, first_plan);
+    std::thread other([&] { run(second, shares_plan ? subject.plan() : second_plan->get(), 5); });
+    run(program.handle, subject.plan(), 0);
     other.join();
   }
   EXPECT_GE(TheWatch().executed, 20);
@@ -101,11 +106,21 @@ TEST_P(GraphThreads, WhatUcudnnBuiltRunsOnOneAtATime) {
   Replaced subject(limit);
   EXPECT_LE(subject.Told(), limit);
   TheWatch().pieces_fail = pieces_fail;
-  ExpectThreadsApart(subject, Problem(Operation::kForward), subject.plan());
+  ExpectThreadsApart(subject, Problem(Operation::kForward));
   const int pieces = pieces_fail ? 1 : 8 / kPart;
   EXPECT_EQ(TheWatch().executed, 2 * 10 * pieces);
 }
 INSTANTIATE_TEST_SUITE_P(Ways, GraphThreads, ::testing::Bool());
+
+TEST(TileThreads, TilesRunOnOneAtATime) {
+  const ConvolutionProblem problem = Image(Operation::kForward);
+  for (const bool shares_plan : {false, true}) {
+    TiledPlan subject(problem, {}, Measuring(NeedOf(problem) / 3), ExecuteWatched);
+    ExpectThreadsApart(subject, problem, shares_plan);
+    subject.ExpectTiles();
+    EXPECT_EQ(TheWatch().executed, 2 * 10 * subject.Pieces());
+  }
+}
 
 }  // namespace
 }  // namespace ucudnn::interposer

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "graph_program.h"
+#include "tiled_plan.h"
 #include "workspace_plan_file.h"
 
 namespace ucudnn::interposer {
@@ -16,63 +16,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-ConvolutionProblem Image(Operation operation, DataType type = DataType::kFloat) {
-  return test::ProblemWith(
-      {.operation = operation, .n = 1, .c = 16, .k = 16, .x = {1, 64, 64}, .type = type});
-}
-
-// Returns options with which plans are measured before their workspace is told.
-Options Measuring(size_t limit_bytes) {
-  Options options = test::Within(limit_bytes);
-  options.tuning.on = true;
-  options.tuning.kernel_seconds = options.tuning.process_seconds = 600;
-  return options;
-}
-
-Options WithoutLimit() {
-  Options options = Measuring(0);
-  options.workspace_limit.reset();
-  return options;
-}
-
-// Executes the whole image slowly, so that tiles are faster in place on every machine.
-cudnnStatus_t ExecuteWholesSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                                  cudnnBackendDescriptor_t pack) {
-  const auto read = cudnn::ReadTemplate(test::StandInGraphs(), plan);
-  if (read.ok() && read->convolution.problem.x[1] == 64) usleep(10'000);
-  return ::cudnnBackendExecute(handle, plan, pack);
-}
-
-class TiledPlan : public OnePlan {
- public:
-  TiledPlan(const ConvolutionProblem& problem, const GraphOptions& graph_options,
-            const Options& options,
-            decltype(cudnn::Functions::cudnnBackendExecute) execute = nullptr,
-            decltype(cudnn::Functions::cudnnBackendFinalize) finalize = nullptr,
-            planning::MeasurementStore* shared = nullptr)
-      : OnePlan(problem, graph_options, options,
-                execute == nullptr && !options.workspace_limit ? ExecuteWholesSlowly : execute,
-                shared) {
-    if (finalize != nullptr) program_.under.cudnnBackendFinalize = finalize;
-    // Without a limit tiles must be faster than all undivided engines, on every machine.
-    for (int engine = 0; engine < kMostEngines && !options.workspace_limit; ++engine) {
-      if (whole_.Plan(engine)) PartsMeasured(engine, 1e4, problem.n);
-    }
-    MakePlans();
-  }
-  std::string Reason() { return Kernel()["reason"]; }
-  int Pieces() {
-    int pieces = 0;
-    const nlohmann::json kernel = Kernel();
-    for (const auto& run : kernel["plan"]) pieces += run["count"].get<int>();
-    return pieces;
-  }
-  void ExpectTiles() {
-    EXPECT_THAT(Reason(), HasSubstr("tiles"));
-    EXPECT_GT(Pieces(), 1);
-  }
-};
 
 TEST(GraphTiles, ComputeWhatThePlanDoes) {
   for (const Operation operation : test::kOperations) {
@@ -374,6 +317,22 @@ TEST(GraphTiles, AreNotOfferedWhereAnEdgeIsNotServed) {
   EXPECT_EQ(plan.Told(), need);
   plan.ExpectRight();
   EXPECT_THAT(plan.Reason(), HasSubstr("does not serve its tiles forward"));
+}
+
+// The channels of y lie so far apart that tiles must write packed copies, beside which they cannot
+// read a residual that lies like y. The reason names it, and no tile is measured.
+TEST(GraphTiles, AreNotMeasuredWhereTheyCannotReadTheResidual) {
+  ConvolutionProblem problem = Image(Operation::kForward);
+  problem.y_strides[1] = int64_t{1} << 28;
+  problem.y_strides[0] = problem.k * problem.y_strides[1];
+  const size_t need = NeedOf(problem, Fused(true));
+  Options options = Measuring(need / 3);
+  options.tuning.memory_bytes = size_t{64} << 20;  // too little for the whole
+  TiledPlan plan(problem, Fused(true), options);
+  EXPECT_EQ(plan.Told(), need);
+  EXPECT_THAT(plan.Reason(), HasSubstr("what is fused reads tensor 122, which is not packed with "
+                                       "the output of forward 1x16x"));
+  EXPECT_EQ(plan.program().Report()["measured"], 0);
 }
 
 // The tiles at one edge are not written, so no grid is trusted.

@@ -282,6 +282,8 @@ class WorldReader {
       facts.numeric = asked.numeric;
     } else if (name == "n") {
       facts.problem.n = value.Int();
+    } else if (name == "math") {
+      facts.problem.math = static_cast<MathType>(value.Int());
     } else if (name == "step") {
       // An image takes 64 bytes, so with this alignment pieces begin at multiples of the step.
       facts.problem.alignment = 64 * value.Int();

@@ -19,6 +19,7 @@
 //   vast          the tiles of this plan may run other engines
 //   tiles-need=B, no-tiles=WHY  if no tiles fit: the least that any tiles need; what prevents tiles
 //   n=I, step=I   the images, 8 if absent; pieces begin at multiples of the step
+//   math=M        the descriptor's math type (cudnnMathType_t), of which all rows are
 //   with-graph    engines of the graph API may serve the call
 //   told=PLAN~WHOLE  what a call was told: PLAN, perhaps of tiles, runs, and WHOLE may replace it
 //   room=B, provisional, from-file  the told promise has B bytes, more than it needs; it was given
@@ -471,6 +472,11 @@ identity n=1 need=8 limit=4 tiles=fit | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> asked; 8; 
 plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5w#4:1/3 | -> 0@1; 0; InPlaceOf 1
 plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8d 0@1:9/0d g5#4:1/3 g5#8:0.9/2d | -> g5#8 else 0@1; 2; Divided InTiles 8
 plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0d g5#4:1/3 g5#8:0.9/2d | deterministic -> g5#8 else 0@1; 2; Divided InTiles 8
+# What they are as exact as has the caller's math type, like all rows.
+plain n=1 math=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> g5#4 else 0@1; 3; Divided InTiles 4
+plain n=1 math=2 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 2#4:0.9/1 g5w#4:0.1/1 | -> 2#4 else 0@1; 1; Divided InTiles 4
+plain n=1 math=3 need=8 passes=3 limit=4 told=g5#4:1/3~0@1:9/0 with-graph | | -> g5#4 else 0@1; 3; Divided InTiles 4
+plain n=1 math=3 need=8 passes=0 share=4/8 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | -> g5#4 else 0@1; 0+3; Divided InTiles 4
 # Only what was compared runs; where one grid is wrong, the next one may be right.
 plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 g5#8:0.6/2 | wrong=g5#4 -> g5#8 else 0@1; 2; Divided InTiles 8; !DivisionWrong
 plain n=1 need=8 limit=4 tiles=fit with-graph | 1@1:4/8 0@1:9/0 g5#4:1/3 | wrong=g5#4 -> 0@1; 0; InPlaceOf 1; !DivisionWrong
@@ -584,6 +590,8 @@ plan need=2 tiles=gain vast | 1@8:40/2 1@4:15/2 5#1:1/2 | -> 5#8 else asked; 2; 
 plan n=1 need=2 limit=9 tiles=gain vast | 1@1:40/2 5#4:1/6 | -> 5#4 else asked; 6; Divided InTiles 4; gives 6/1*
 first n=1 need=0 limit=9 tiles=gain vast | 1@1:40/0 5#4:1/6 | -> 5#4 else asked; 6; Divided InTiles 4; gives 6/1*
 plan n=1 need=2 limit=5 tiles=gain vast | 1@1:40/2 5#4:1/6 | -> asked; 2; NothingFasterAnywhere
+plan n=1 need=2 limit=5 tiles=gain vast tiles-need=6 | 1@1:40/2 5#4:1/6 | -> asked; 2; NothingFasterAnywhere (tiles need 6 B at least)
+plan n=1 need=2 tiles=gain vast no-tiles=residual | 1@1:40/2 | -> asked; 2; NothingFasterAnywhere (residual)
 plan n=1 need=2 limit=9 tiles=gain vast | 1@1:40/2 5#4:1/6 5#8:0.51/2 | -> 5#8 else asked; 2; Divided InTiles 8
 plan n=1 need=2 limit=9 tiles=gain vast | 1@1:40/2 5#4:1/6 5#8:0.6/2 | -> 5#4 else asked; 6; Divided InTiles 4; gives 6/1*
 plan n=1 need=2 limit=9 tiles=gain | 1@1:40/2 1#4:1/6 | -> asked; 2; NothingFasterAnywhere

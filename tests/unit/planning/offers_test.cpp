@@ -120,6 +120,18 @@ TEST(Offers, OfTheAlgorithmThatServesIdentitiesCanBeKeptAlone) {
   EXPECT_EQ(promise.alone, (Configuration{{{{"legacy:1", 4, 9, 6, false}, 2}}}));
 }
 
+TEST(TileOffers, AreOfTheMathTypeOfTheRows) {
+  const World world = ReadWorld("plain n=1 need=0 | 0@1:9/0d 1@1:4/8 2#4:1/3 2#8:0.9/2d |");
+  for (const MathType math : {MathType::kDefault, MathType::kTensorOp, MathType::kFma}) {
+    std::vector<Offer> offers;
+    AddTiles(kBackwardData, math, world.rows, world.tilings.measured,
+             RequestFor(world.facts.problem, 4, false), offers);
+    EXPECT_THAT(Texts(offers), ElementsAre("legacy:2@1x4 else legacy:0, told as legacy:0 4/3",
+                                           "legacy:2@1x8 else legacy:0, told as legacy:0 7/2d"));
+    for (const Offer& offer : offers) EXPECT_EQ(offer.math, math);
+  }
+}
+
 TEST(KeepableAlone, PiecesInsideThePromiseComeFirst) {
   const std::vector<Candidate> rows = Rows("1@8:1/8 1@4:3/4 1@2:2/2");
   const auto alone = [&](size_t bytes) {

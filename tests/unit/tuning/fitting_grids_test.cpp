@@ -341,5 +341,34 @@ TEST(Grids, NameTheTilesThatAnEngineDoesNotServe) {
       << found.why;
 }
 
+// All tiles are packed, since their channels lie 2^26 elements apart. They can read a bias, but not
+// a residual that lies like the whole y.
+TEST(Grids, AreNoneWhereWhatIsFusedLiesLikeAPackedOutput) {
+  const auto image = [](int extent) {
+    return ProblemWith({.n = 1,
+                        .c = 128,
+                        .k = 128,
+                        .x = {1, extent, extent},
+                        .type = DataType::kBfloat16,
+                        .alignment = 16});
+  };
+  const ConvolutionProblem problem = image(8192);
+  const auto read = TemplateOf(image(512), 62);
+  cudnn::GraphEngines engines(RealCudnn(), DescribedDevice(), {&read});
+  const auto found = [&](const std::vector<cudnn::FusedOperand>& fused) {
+    const GridLimits limits = {size_t{1} << 40, 0};
+    return FittingGrids(engines, problem, read.convolution.engine, limits, fused);
+  };
+  const cudnn::FusedOperand bias = {.uid = 1, .strides = {0, 1, 0, 0, 0}};
+  const cudnn::FusedOperand residual = {.uid = 2, .strides = problem.y_strides};
+  const FoundGrids packed = found({bias});
+  ASSERT_FALSE(packed.fitting.empty()) << packed.why;
+  EXPECT_TRUE(packed.fitting[0].tiles->kinds[0].packs_y);
+  const FoundGrids none = found({bias, residual});
+  EXPECT_TRUE(none.fitting.empty());
+  EXPECT_EQ(none.least_bytes, 0u);
+  EXPECT_NE(none.why.find("tensor 2, which is not packed"), std::string::npos) << none.why;
+}
+
 }  // namespace
 }  // namespace ucudnn::tuning

@@ -1,0 +1,24 @@
+-- A store of schema version 3, as runs wrote it before tiles; what SQLite's .dump says of it.
+PRAGMA application_id=1969439863;
+PRAGMA user_version=3;
+BEGIN TRANSACTION;
+CREATE TABLE complete_sizes(kernel INTEGER NOT NULL REFERENCES kernels(id), device TEXT NOT NULL, cudnn INTEGER NOT NULL, driver INTEGER NOT NULL, micro_batch INTEGER NOT NULL, PRIMARY KEY(kernel, device, cudnn, driver, micro_batch)) WITHOUT ROWID;
+INSERT INTO "complete_sizes" VALUES(1,'Some GPU',91900,13000,1);
+INSERT INTO "complete_sizes" VALUES(1,'Some GPU',91900,13000,2);
+INSERT INTO "complete_sizes" VALUES(1,'Some GPU',91900,13000,4);
+INSERT INTO "complete_sizes" VALUES(1,'Some GPU',91900,13000,8);
+CREATE TABLE kernels(id INTEGER PRIMARY KEY, op TEXT NOT NULL, c INTEGER NOT NULL, h INTEGER NOT NULL, w INTEGER NOT NULL, k INTEGER NOT NULL, r INTEGER NOT NULL, s INTEGER NOT NULL, pad_h INTEGER NOT NULL, pad_w INTEGER NOT NULL, stride_h INTEGER NOT NULL, stride_w INTEGER NOT NULL, dilation_h INTEGER NOT NULL, dilation_w INTEGER NOT NULL, groups INTEGER NOT NULL, dtype TEXT NOT NULL, layout TEXT NOT NULL, d INTEGER NOT NULL, t INTEGER NOT NULL, pad_d INTEGER NOT NULL, stride_d INTEGER NOT NULL, dilation_d INTEGER NOT NULL, math TEXT NOT NULL, compute TEXT NOT NULL, mode TEXT NOT NULL, x_strides TEXT NOT NULL, y_strides TEXT NOT NULL, align INTEGER NOT NULL, UNIQUE(op, c, h, w, k, r, s, pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, groups, dtype, layout, d, t, pad_d, stride_d, dilation_d, math, compute, mode, x_strides, y_strides, align));
+INSERT INTO "kernels" VALUES(1,'forward',4,12,12,8,3,3,1,1,1,1,1,1,1,'fp32','nchw',0,0,0,0,0,'','','','','',16);
+CREATE TABLE measurements(id INTEGER PRIMARY KEY, kernel INTEGER NOT NULL REFERENCES kernels(id), device TEXT NOT NULL, cudnn INTEGER NOT NULL, driver INTEGER NOT NULL, engine TEXT NOT NULL, micro_batch INTEGER NOT NULL, time_ms REAL NOT NULL, workspace_bytes INTEGER NOT NULL, deterministic INTEGER NOT NULL, samples INTEGER NOT NULL, verified INTEGER NOT NULL, name TEXT NOT NULL, n INTEGER NOT NULL, imported INTEGER NOT NULL DEFAULT 0, UNIQUE(kernel, device, cudnn, driver, engine, micro_batch));
+INSERT INTO "measurements" VALUES(1,1,'Some GPU',91900,13000,'graph:0',1,90.0,0,1,5,0,'',8,0);
+INSERT INTO "measurements" VALUES(2,1,'Some GPU',91900,13000,'graph:0',2,1.0,0,1,5,0,'',8,0);
+INSERT INTO "measurements" VALUES(3,1,'Some GPU',91900,13000,'graph:0',4,80.0,0,1,5,0,'',8,0);
+INSERT INTO "measurements" VALUES(4,1,'Some GPU',91900,13000,'graph:0',8,100.0,0,1,5,0,'',8,0);
+CREATE TABLE verifications(kernel INTEGER NOT NULL REFERENCES kernels(id), device TEXT NOT NULL, cudnn INTEGER NOT NULL, driver INTEGER NOT NULL, micro_batch INTEGER NOT NULL, engine TEXT NOT NULL, PRIMARY KEY(kernel, device, cudnn, driver, micro_batch, engine)) WITHOUT ROWID;
+INSERT INTO "verifications" VALUES(1,'Some GPU',91900,13000,1,'graph:0');
+INSERT INTO "verifications" VALUES(1,'Some GPU',91900,13000,2,'graph:0');
+INSERT INTO "verifications" VALUES(1,'Some GPU',91900,13000,4,'graph:0');
+INSERT INTO "verifications" VALUES(1,'Some GPU',91900,13000,8,'graph:0');
+CREATE TABLE promises(kernel INTEGER NOT NULL REFERENCES kernels(id), n INTEGER NOT NULL, device TEXT NOT NULL, cudnn INTEGER NOT NULL, driver INTEGER NOT NULL, engine TEXT NOT NULL, limit_bytes INTEGER NOT NULL, workspace_bytes INTEGER NOT NULL, undivided TEXT NOT NULL, any_engine INTEGER NOT NULL, PRIMARY KEY(kernel, n, device, cudnn, driver, engine, limit_bytes)) WITHOUT ROWID;
+INSERT INTO "promises" VALUES(1,8,'Some GPU',91900,13000,'graph:1',4096,1024,'graph:0',0);
+COMMIT;
