@@ -245,8 +245,13 @@ def others():
     yield "concatenated", lambda: Call(lambda x: torch.cat([x, F.relu(x)], 1).chunk(2, 1)[1])
     yield "joined with what all have", lambda: Call(lambda x, w: torch.cat([x, w.expand(2, -1, -1, -1), torch.ones(2, 1, 16, 16)], 1)[
         :, 2:] * torch.stack([x[:, 0], w[0, :1].expand(2, -1, -1)], 1)[:, :1], w=picture(1, 2, 16, 16))
-    yield "differences of rows", lambda: Call(lambda x: x.diff(dim=2).abs().sum((2, 3)) + torch.diff(x, n=2, dim=-1).square().mean((2, 3)) + (
-        x.diff(1, 1).sum(1, keepdim=True).mean((2, 3))))
+    yield "rare functions of one position", lambda: Call(
+        lambda x: 3 // (x.detach().abs() + 1) + 5 % (x.detach() + 9) + torch.special.expit(x) + x.logaddexp2(2 * x) + (
+            x.abs() + 1).conj().digamma() + x.i0() * torch.heaviside(x, torch.ones(1)).detach() + x.ldexp(torch.tensor(2)) + (
+            x.signbit() | x.isposinf()).to(x))
+    yield "differences of rows", lambda: Call(
+        lambda x: x.diff(dim=2).abs().sum((2, 3)) + torch.diff(x, n=2, dim=-1).square().mean((2, 3)) + (
+            x.diff(1, 1).sum(1, keepdim=True).mean((2, 3))))
     yield "its type as it is", lambda: Call(lambda x, w: x * w.type_as(x).to(x).mean(), w=picture(1, 4, 1, 1))
     yield "joined along what numpy calls an axis", lambda: Call(
         lambda x: torch.cat([x, F.relu(x)], axis=1) * torch.stack([x, x * x], axis=1).flatten(1, 2))
