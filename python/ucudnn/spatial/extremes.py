@@ -3,6 +3,7 @@ rank's own."""
 import torch
 
 from .errors import NotSupported
+from .indexing import getitem
 from .pointwise import pointwise
 from .positions import places
 from .reduce import added_up, all_striped, axes_in, dims_of, remaining
@@ -140,6 +141,8 @@ def _along(function, x, *args, **kwargs):
     name = name_of(function)
     at, dim = _ALONG[name]
     dim = kwargs.get("dim", args[at] if len(args) > at else dim)
+    if name == "diff" and isinstance(dim, int) and not layout_of(x).is_plain(dim):
+        return _differences(x, dim, *args[:1], **{key: value for key, value in kwargs.items() if key != "dim"})
     if not isinstance(dim, int) or isinstance(dim, bool) or not layout_of(x).is_plain(dim):
         what = "all dimensions" if dim is None else f"the cut dimension {dim}"
         raise NotSupported(f"over {what}, of which a rank has a part, and {name} needs all of it: gather it first")
@@ -148,3 +151,13 @@ def _along(function, x, *args, **kwargs):
     result = function(x, *args, **kwargs)
     is_whole = (result if isinstance(result, torch.Tensor) else result[0]).ndim == x.ndim
     return all_striped(result, layout_of(x) if is_whole else layout_of(x).removed([dim % x.ndim]))
+
+
+def _differences(x, dim, n=1, **beside):
+    if beside:
+        raise NotSupported(f"with {' and '.join(beside)}: join it first, and shard the whole")
+    for _ in range(n):
+        later, earlier = (getitem(torch.Tensor.__getitem__, x, (slice(None),) * (dim % x.ndim) + (rows,))
+                          for rows in (slice(1, None), slice(None, -1)))
+        x = pointwise(torch.sub, later, earlier)
+    return x

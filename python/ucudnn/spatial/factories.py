@@ -119,7 +119,7 @@ def _drawn(function, *args, **kwargs):
     raise NotSupported(f"it {DRAWS}: draw it before, the same on all ranks, and shard it")
 
 
-@rule(torch.meshgrid)
+@rule(torch.meshgrid, torch._VF.meshgrid)
 def _meshgrid(function, *tensors, indexing="ij"):
     tensors = list(tensors[0]) if isinstance(tensors[0], (list, tuple)) else list(tensors)
     layouts = [x.cut if isinstance(x, Stripe) else Layout([()], {}) for x in tensors]

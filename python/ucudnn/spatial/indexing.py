@@ -6,10 +6,11 @@ from .cells import ranks
 from .errors import NotSupported
 from .grid import owned
 from .layout import Layout
+from .positions import own_part
 from .pointwise import broadcast, completed, may_be_written, parameter
 from .sizes import Own, whole_of
 from .stripe import layout_of, name_of, named, rule, striped, whole
-from .sums import greatest
+from .sums import greatest, summed
 
 
 def _of_rows(x, layout, dim, entry, may_be_none):
@@ -36,7 +37,7 @@ def _of_rows(x, layout, dim, entry, may_be_none):
 @rule(*named("narrow"), sizes="own")
 def _narrow(function, x, dim, start, length):
     if not x.cut.is_plain(dim):
-        return _getitem(torch.Tensor.__getitem__, x, (slice(None),) * (dim % x.ndim) + (slice(start, start + length),))
+        return getitem(torch.Tensor.__getitem__, x, (slice(None),) * (dim % x.ndim) + (slice(start, start + length),))
     return striped(function(x, dim, *whole_of([start, length])), x.cut)
 
 
@@ -117,7 +118,7 @@ def _looked_up(layout, tables):
 
 
 @rule(torch.Tensor.__getitem__, sizes="own")
-def _getitem(function, x, index):
+def getitem(function, x, index):
     entries, layout, tables = _located(x, index)
     result = function(x, entries)
     if not tables:
@@ -156,23 +157,28 @@ def _masked(x, mask, value):
 
 @rule(*named("index_select"))
 def _index_select(function, x, dim, index):
-    return _getitem(torch.Tensor.__getitem__, x, (slice(None),) * (dim % x.ndim) + (index,))
+    return getitem(torch.Tensor.__getitem__, x, (slice(None),) * (dim % x.ndim) + (index,))
 
 
 @rule(*named("gather", "take_along_dim"))
 def _gather(function, x, dim, index, *args, **kwargs):
-    """Takes elements along a dimension that is not cut; along the others both tensors have the same rows."""
+    """Takes elements along a dimension that is not cut, or of a tensor that all ranks have whole; along the other
+    dimensions both tensors have the same rows."""
     if name_of(function) == "take_along_dim":
         dim, index = index, dim
     if not isinstance(dim, int):
         raise NotSupported("elements counted in the flattened tensor")
-    layouts, ndim = [layout_of(x), layout_of(index)], x.ndim
+    layouts = [layout_of(x), layout_of(index)]
+    given = (dim, index) if name_of(function) == "gather" else (index, dim)
+    if not layouts[0].is_cut:
+        others = Layout([() if at == dim % x.ndim else atoms for at, atoms in enumerate(layouts[1].dims)], layouts[1].extents)
+        own = own_part(summed(x, layouts[1].axes), layouts[0], others)
+        return striped(function(own, *given, *args, **kwargs), layouts[1])
     if not all(layout.is_plain(dim) for layout in layouts):
         raise NotSupported(f"elements taken along the cut dimension {dim}, which may be of any rank: gather it first")
     if name_of(function) == "gather" and layouts[0] != layouts[1]:
         raise NotSupported("an index that is not cut as the tensor is")
     made = broadcast([striped(each.narrow(dim, 0, 1), layout) for each, layout in zip((x, index), layouts)])
-    given = (dim, index) if name_of(function) == "gather" else (index, dim)
     return striped(function(completed(x, made), *given, *args, **kwargs), Layout(made.dims, made.extents))
 
 
@@ -191,6 +197,20 @@ def _one_hot(function, x, num_classes=-1):
     if num_classes == -1:
         num_classes = int(greatest(x.max(), layout.axes)) + 1
     return striped(function(x, num_classes), Layout([*layout.dims, ()], layout.extents))
+
+
+@rule(*named("scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_"), sizes="whole")
+def _scatter(function, x, dim, index, *args, **kwargs):
+    """Writes elements along a dimension that is not cut; along the others all tensors have the same rows."""
+    operands = [x, index, *(value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor) and value.ndim)]
+    if not isinstance(dim, int) or not all(layout_of(operand).is_plain(dim) for operand in operands):
+        raise NotSupported(f"elements written along the cut dimension {dim}, which may be of any rank: gather it first")
+    if any(layout_of(operand) != layout_of(x) for operand in operands):
+        raise NotSupported("an index or values that are not cut as the tensor is: shard them, too, or make the tensor with the "
+                           "stripe's sizes")
+    if name_of(function).endswith("_"):
+        may_be_written(x)
+    return striped(function(x, dim, index, *args, **kwargs), layout_of(x))
 
 
 @rule(*named("masked_select", "nonzero", "argwhere", "take", "unique"))

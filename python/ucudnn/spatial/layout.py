@@ -69,7 +69,8 @@ class Layout:
         cut = set(found)
         if len(found) > len(cut):  # each rank would pair its own positions with its own alone
             raise NotSupported("the positions along an axis are in two places of one tensor, as where each meets each: by a "
-                               "matrix product, each rank's meet all")
+                               "matrix product, each rank's meet all. For a table of positions use int(h), the whole's, in one "
+                               "of the two")
         self.extents = {axis: rows if isinstance(rows, Extents) else Extents(rows)
                         for axis, rows in extents.items() if axis in cut}
         # Rows of padding inside the first and the last part of an axis: {axis: (rows, rows)}.

@@ -21,7 +21,8 @@ softplus softshrink softsign sqrt square sub subtract swish tan tanh tanhshrink 
 clone contiguous detach float double half bfloat16 bool byte char short int long zeros_like ones_like empty_like full_like cpu
 cuda alias copy_ fill_ zero_ __add__ __radd__ __iadd__ __sub__ __rsub__ __isub__ __mul__ __rmul__ __imul__ __truediv__
 __rtruediv__ __itruediv__ __div__ __rdiv__ __idiv__ __pow__ __rpow__ __ipow__ __neg__ __pos__ __abs__ __eq__ __ne__ __lt__
-__le__ __gt__ __ge__ __and__ __or__ __xor__ __invert__ __mod__ __floordiv__
+__le__ __gt__ __ge__ __and__ __or__ __xor__ __invert__ __mod__ __floordiv__ __rfloordiv__ __rmod__ conj conj_physical
+digamma expit heaviside i0 isneginf isposinf isreal ldexp logaddexp2 resolve_conj resolve_neg signbit
 """.split()
 
 

@@ -154,4 +154,10 @@ def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", alig
 
 @rule(torch.nn.functional.grid_sample, torch.grid_sampler, torch.grid_sampler_2d, torch.grid_sampler_3d)
 def _sampled(function, x, grid, *args, **kwargs):
-    raise NotSupported("it reads rows of any rank, wherever its grid points: gather the picture first")
+    if layout_of(x).is_cut:
+        raise NotSupported("it reads rows of any rank, wherever its grid points: gather the picture first")
+    cut = layout_of(grid)  # of shape (n, positions..., coordinates)
+    if not cut.is_plain(0) or not cut.is_plain(-1):
+        raise NotSupported("a grid whose pictures or coordinates are cut")
+    made = Layout([(), (), *cut.dims[1:-1]], cut.extents)
+    return striped(function(summed(x, made.axes), grid, *args, **kwargs), made)

@@ -6,7 +6,7 @@ import torch
 from .errors import NotSupported
 from .layout import Layout, Uneven
 from .cells import ranks
-from .pointwise import broadcast, completed
+from .pointwise import broadcast, completed, met
 from .recut import in_groups, in_stripes, share
 from .sizes import Own, plain, rows_of, sizes_of, whole_of
 from .stripe import layout_of, name_of, named, rule, striped
@@ -164,10 +164,12 @@ def _join(function, tensors, dim=0):
     dim %= tensors[0].ndim + stacked
     if not stacked and any(not layout_of(x).is_plain(dim) for x in tensors):
         raise NotSupported(f"joined along the cut dimension {dim}")
-    layout = broadcast([x if stacked else striped(x.narrow(dim, 0, min(1, x.shape[dim])), layout_of(x)) for x in tensors])
-    if any(layout_of(x).axes != layout.axes for x in tensors):
-        raise NotSupported("what is the same on every rank, joined with a stripe: shard it, too")
-    result = function([completed(x, layout) for x in tensors], dim)
+    layout = broadcast([x if stacked else striped(x.narrow(dim, 0, min(1, x.shape[dim])), layout_of(x)) for x in tensors],
+                       takes_whole=True)
+    if any(atoms and not own and x.shape[at] == 1 for x in tensors
+           for at, (atoms, own) in enumerate(zip(layout.dims, layout_of(x).dims))):
+        raise NotSupported("one row, which is the same on every rank, joined with a stripe: shard it, too")
+    result = function([met(x, layout) for x in tensors], dim)
     return striped(result, layout.inserted(dim) if stacked else Layout(layout.dims, layout.extents))
 
 

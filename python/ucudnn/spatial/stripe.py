@@ -163,7 +163,8 @@ def _answer(function, args, kwargs):
         if error.name != "cut":  # which the rule reads of its first tensor
             raise
         raise NotSupported("a stripe meets a plain tensor, for which no rule is known here: shard it, too") from None
-    if is_cut and any(isinstance(x, torch.Tensor) and not isinstance(x, Stripe) for x in flat(result)):
+    if is_cut and any(isinstance(x, torch.Tensor) and not isinstance(x, Stripe) and all(x is not value for value in values)
+                      for x in flat(result)):
         raise NotSupported("it would leave a plain tensor, whose rows nobody knows")
     return result
 

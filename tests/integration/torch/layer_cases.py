@@ -243,6 +243,16 @@ def others():
     yield "scale by position", lambda: Call(lambda x, w: x * w, w=picture(1, 4, 1, 1))
     yield "concatenated with nothing", lambda: Call(lambda x: torch.cat([x[:, :0], x], 1))
     yield "concatenated", lambda: Call(lambda x: torch.cat([x, F.relu(x)], 1).chunk(2, 1)[1])
+    yield "joined with what all have", lambda: Call(lambda x, w: torch.cat([x, w.expand(2, -1, -1, -1), torch.ones(2, 1, 16, 16)], 1)[
+        :, 2:] * torch.stack([x[:, 0], w[0, :1].expand(2, -1, -1)], 1)[:, :1], w=picture(1, 2, 16, 16))
+    yield "rare functions of one position", lambda: Call(
+        lambda x: 3 // (x.detach().abs() + 1) + 5 % (x.detach() + 9) + torch.special.expit(x) + x.logaddexp2(2 * x) + (
+            x.abs() + 1).conj().digamma() + x.i0() * torch.heaviside(x, torch.ones(1)).detach() + x.ldexp(torch.tensor(2)) + (
+            x.signbit() | x.isposinf()).to(x))
+    yield "differences of rows", lambda: Call(
+        lambda x: x.diff(dim=2).abs().sum((2, 3)) + torch.diff(x, n=2, dim=-1).square().mean((2, 3)) + (
+            x.diff(1, 1).sum(1, keepdim=True).mean((2, 3))))
+    yield "its type as it is", lambda: Call(lambda x, w: x * w.type_as(x).to(x).mean(), w=picture(1, 4, 1, 1))
     yield "joined along what numpy calls an axis", lambda: Call(
         lambda x: torch.cat([x, F.relu(x)], axis=1) * torch.stack([x, x * x], axis=1).flatten(1, 2))
     yield "sums by numpy's names", lambda: Call(
@@ -477,6 +487,10 @@ def _sizes():
     yield "coordinates", lambda: Call(lambda x: x * torch.linspace(1, 2, x.shape[2]).view(1, 1, -1, 1) + torch.arange(x.shape[3]))
     yield "a mesh", lambda: Call(lambda x: x + sum(torch.meshgrid(
         *(torch.arange(n, dtype=x.dtype) for n in x.shape[2:]), indexing="ij")))
+    yield "a mesh of a list", lambda: Call(lambda x: x + sum(torch.meshgrid(
+        [torch.arange(n, dtype=x.dtype) for n in x.shape[2:]], indexing="ij")))
+    yield "positions relative to each other", lambda: Call(lambda x: x * (
+        torch.arange(x.shape[2])[:, None] - torch.arange(int(x.shape[2]))[None]).double().mean(1)[:, None])
     yield "a mask of its rows", lambda: Call(lambda x: torch.cat([x, torch.full((2, 1, *x.shape[2:]), 2.0)], 1))
     yield "plain numbers of sizes", lambda: Call(lambda x: x / torch.tensor([x.shape[2] * 1.0, 1.0]).sum() / (torch.ones(1) * x.shape[3]))
     yield "enlarged to a size", lambda: nn.Upsample(size=(24, 40), mode="bilinear")
@@ -672,6 +686,13 @@ def _indices():
     yield "index_select", lambda: Call(lambda x: x.index_select(1, table[0]) + torch.index_select(x, 1, table[1]))
     yield "gather", lambda: Call(lambda x: x.gather(1, x.argsort(1)[:, :2]) * torch.take_along_dim(
         x, x.argmax(1, keepdim=True), 1) + torch.take_along_dim(x, table[0].view(1, 2, 1, 1), 1))
+    yield "scattered along channels", lambda: Call(lambda x: torch.zeros_like(x).scatter_(1, x.argmax(1, keepdim=True), 1.0) * x + (
+        x.scatter_add(1, x.argsort(1)[:, :2], 2 * x[:, 2:])) + x.scatter(1, x.argsort(1)[:, 2:], x[:, 1:3]))
+    yield "gathered from the whole", lambda: Call(lambda x, w: torch.gather(w.expand(2, -1, -1, -1), 2, (
+        x * 5).long().abs().clamp(max=15)) * torch.gather(w.expand(2, -1, -1, -1), 3, (x * 3).long().abs().clamp(max=15)) + x,
+        w=picture(1, 4, 16, 16))
+    yield "sampled from the whole", lambda: Call(lambda x, w: F.grid_sample(
+        w.expand(2, -1, -1, -1), x[:, :2].tanh().permute(0, 2, 3, 1), align_corners=False) + x, w=picture(1, 4, 9, 7))
     yield "rows of a table", lambda: Call(lambda x, w: w[(x[:, 0] > 0).long()].permute(0, 3, 1, 2) * x, w=picture(2, 4))
     yield "Embedding", lambda: LookedUp()
     yield "one_hot", lambda: Call(lambda x: F.one_hot(x.argmax(1), 5).permute(0, 3, 1, 2)[:, :4] * x + F.one_hot(

@@ -232,6 +232,7 @@ def one_row():
     exact = {"weights": lambda self, x: x * self.weight + self.factors.view(1, -1, 1, 1) + torch.tensor(2.0),
              "a part of a weight": lambda self, x: x + self.positions[:, :, :x.shape[2], :x.shape[3]],
              "a loss": lambda self, x: F.mse_loss(x, torch.zeros(plain(x))),
+             "the whole's rows joined": lambda self, x: torch.cat([x, torch.zeros(plain(x))], 1),
              "computed of weights": lambda self, x: x * (1 + self.weight.exp()) + (self.factors * 2).rsqrt()[:, None, None] +
              self.positions[:, [2, 3, 0, 1]].mean((2, 3), keepdim=True),
              "means": lambda self, x: x * x.mean((2, 3), keepdim=True) + F.adaptive_avg_pool2d(x, 1).expand(
@@ -240,7 +241,7 @@ def one_row():
     refused = {"a row of a weight": lambda self, x: x + self.positions[:, :, :1, :1],
                "a row of a weight, computed": lambda self, x: x + self.positions.narrow(2, 0, 1).narrow(3, 0, 1).sin(),
                "a weight and what is none": lambda self, x: x + self.weight * torch.ones(4, 1, 1),
-               "rows joined": lambda self, x: torch.cat([x, torch.zeros(plain(x))], 1),
+               "a row joined": lambda self, x: torch.cat([x, torch.zeros(2, 4, 1, 1)], 1),
                "a row in a loss": lambda self, x: F.mse_loss(x, torch.zeros(2, 4, 1, 1))}
     for extent in [2, 3][:1 + all(parts == 2 for parts in spatial.ranks().grid.parts[1:] if parts > 1)]:
         picture = torch.randn(2, 4, *[extent * max(1, parts // 2) for parts in spatial.ranks().grid.parts[1:]],
