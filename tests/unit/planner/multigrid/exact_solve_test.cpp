@@ -191,6 +191,7 @@ std::vector<int64_t> CountedSteps(const DrawnSolve& drawn, int cycles) {
 
 TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
   std::mt19937_64 random(5);
+  int counted = 0;
   for (int draw = 0; draw < 100; ++draw) {
     DrawnSolve drawn = DrawSolve(random, 200);
     drawn.storage = Storage::kAll;
@@ -200,7 +201,9 @@ TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
     if (CyclesOfDirectSolve(drawn.hierarchy.level(0), finest) <= cycles) continue;
     SCOPED_TRACE(drawn.Text());
     ASSERT_EQ(CountedSteps(drawn, cycles), PredictedSteps(drawn).OfCycles(cycles));
+    ++counted;
   }
+  EXPECT_GT(counted, 20);
 }
 
 // A cycle of F on two levels takes N steps of fine layers, all blocks at once, and two of each

@@ -308,10 +308,12 @@ TEST(Schedule, TheOrderWaitsForWhatItReadsAndPostsWhatItHas) {
   const ConfigurationOptions options = {
       .uneven = true, .placements = true, .reduction = true, .pins = {}};
   Planned planned = Pose(ManyOperators(), 8, FlatMachine(6), options);
+  int scheduled = 0;
   for (int trial = 0; trial < 20; ++trial) {
     planned.assignment = RandomAssignment(planned.problem, random);
     const Result<Schedule> schedule = planned.Scheduled();
     if (!schedule.ok()) continue;
+    ++scheduled;
     std::set<NodeId> computed;
     std::set<int> posted;
     std::set<int> arrived;
@@ -358,6 +360,7 @@ TEST(Schedule, TheOrderWaitsForWhatItReadsAndPostsWhatItHas) {
     EXPECT_EQ(arrived.size(), schedule->exchanges.size());
     EXPECT_EQ(merged.size(), schedule->statistics.size());
   }
+  EXPECT_GE(scheduled, 10);
 }
 
 // The two readers of one sum read two nodes: the sum itself, and the normalization after it.
