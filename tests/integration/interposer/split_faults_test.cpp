@@ -74,7 +74,7 @@ class SplitFaults : public testing::Test {
         {{kSite, site}, {kOccurrence, std::to_string(at)}, {kWhere, std::string(where)}});
   }
 
-  // Meets faults of `site`, some at once.
+  // Meets faults of `site`, some at once. The first one occurs.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
     // Every fault has a process of its own, and there are thousands; with "every", about
     // twenty-four times as many are met.
@@ -89,12 +89,15 @@ class SplitFaults : public testing::Test {
       }
       for (auto& [at, process] : processes) {
         EXPECT_TRUE(process.Passed()) << site << " " << at;
-        ++met_;
       }
     }
+    ExpectMet(site);
+  }
+  // Expects that a fault occurred since the last call, in a process that has ended.
+  static void ExpectMet(const std::string& site) {
+    EXPECT_TRUE(std::filesystem::remove(FileOf("occurred"))) << site;
     std::filesystem::remove(FileOf("none so late"));
   }
-  static inline long met_ = 0;
 };
 
 TEST_F(SplitFaults, MeetsOne) {
@@ -149,10 +152,8 @@ TEST_F(SplitFaults, MeetsOne) {
                 (occurred && status != CUDNN_STATUS_SUCCESS));
     if (status == CUDNN_STATUS_EXECUTION_FAILED && !FailedOnOne(faulty)) Tell("refusal failed");
   }
-  if (!occurred) {
-    EXPECT_TRUE(has_plan[0] && has_plan[1]);
-    Tell("none so late");
-  }
+  EXPECT_TRUE(occurred || (has_plan[0] && has_plan[1]));
+  Tell(occurred ? "occurred" : "none so late");
   if (has_plan[0] != has_plan[1]) Tell("plan failed");
   for (const std::string& line : LogLines()) {
     if (line.find("out of memory in a split call") != std::string::npos) Tell("call failed");
@@ -163,7 +164,6 @@ TEST_F(SplitFaults, OfResourcesAndQueries) {
   for (const char* site : {"alloc", "stream", "event", "synchronize", "query", "plan"}) {
     MeetEvery(site, 3);
   }
-  EXPECT_GT(met_, 10);
 }
 
 // The report times exchanges, with thousands of events that are made at the first one.
@@ -172,8 +172,8 @@ TEST_F(SplitFaults, OfTheReport) {
     for (const long at : {1, 9, 30, 60, 100, 1000, 4150, 8190}) {
       EXPECT_TRUE(Process(site, at, kEvery, "report.json").Passed()) << site << " " << at;
     }
+    ExpectMet(site);
   }
-  std::filesystem::remove(FileOf("none so late"));
 }
 
 TEST_F(SplitFaults, OfConvolutions) { MeetEvery("convolution", 2); }
