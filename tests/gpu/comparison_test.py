@@ -1,6 +1,8 @@
 """Tests that the comparisons of frameworks with and without ucudnn notice faults. Needs neither a framework nor a GPU."""
 
 import copy
+import mmap
+import tempfile
 import unittest
 
 import convolutions_test
@@ -101,6 +103,11 @@ class Programs(unittest.TestCase):
 
     def test_libraries_of_this_process_are_named(self):
         self.assertEqual([], program.cudnn_files())
+        with tempfile.NamedTemporaryFile(prefix="libcudnn_", suffix=".so.9") as file:
+            file.write(b"x")
+            file.flush()
+            with mmap.mmap(file.fileno(), 1):
+                self.assertEqual([file.name.rsplit("/", 1)[1]], program.cudnn_files())
 
 
 class Frameworks(unittest.TestCase):

@@ -132,6 +132,9 @@ class Pages(CommandTest):
         for network in ("alexnet", "inception-v3"):
             self.make("plan", network, "--machine", "k80x16", "--batch", "512", "--html")
             self.assertEqual([], self.told(CUT))
+        self.assertEqual(["moved"], self.told(CUT, """
+            const text = document.querySelector("svg[role=img] text");
+            text.textContent = "moved"; text.setAttribute("y", 1e6);"""))
 
     def budget_page(self):
         """Makes the page of a run within one budget; --db names a store with measurements for its desirable sets."""

@@ -30,9 +30,11 @@ TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
     // No deterministic engine fits the limit undivided, so pieces of one keep the promise.
     EXPECT_LE(need, kTightBytes);
     RunAndCompare(convolution, 1, need);
+    int engines = 0;
     for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
       if (kernel["limit_bytes"] != std::min(need, kTightBytes)) continue;
       for (const std::string& engine : Engines(kernel)) {
+        ++engines;
         // In both APIs, engine 1 of every operation is direct and deterministic, and so are engines
         // 0 and 2 of forward.
         const bool forward = operation == Operation::kForward;
@@ -40,6 +42,7 @@ TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
         EXPECT_TRUE(number == '1' || (forward && (number == '0' || number == '2'))) << engine;
       }
     }
+    EXPECT_GT(engines, 0);
   }
 }
 
@@ -83,10 +86,13 @@ TEST_F(UsersLimit, NothingFasterIsPromisedAsDeterministicThanIs) {
   for (const Operation operation : {Operation::kBackwardData, Operation::kBackwardFilter}) {
     Convolution convolution(LayerProblem(operation));
     const Answer answer = Ask(DropIn(), Question::kFind, convolution, kAlgorithms);
+    int times = 0;
     for (const auto& told : answer.algorithms) {
       if (told.algorithm != 0) continue;
       EXPECT_EQ(told.determinism, CUDNN_NON_DETERMINISTIC);
+      ++times;
     }
+    EXPECT_EQ(times, 1);
   }
 }
 
@@ -181,10 +187,13 @@ TEST_F(Deterministic, OnlyDeterministicEnginesAreOfferedAndRun) {
     for (const Question question : {Question::kFind, Question::kGet}) {
       const Answer answer = Ask(DropIn(), question, convolution, kAlgorithms);
       ASSERT_EQ(answer.status, CUDNN_STATUS_SUCCESS);
+      EXPECT_FALSE(answer.algorithms.empty());
       for (const auto& told : answer.algorithms) EXPECT_EQ(told.determinism, CUDNN_DETERMINISTIC);
     }
     RunAndCompare(convolution, 0, 1 << 20);
-    for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
+    const auto kernels = KernelsOf(ReadReport(), convolution.problem());
+    EXPECT_FALSE(kernels.empty());
+    for (const auto& kernel : kernels) {
       if (operation == Operation::kForward) continue;
       for (const std::string& engine : Engines(kernel)) EXPECT_NE(engine, "legacy:0");
     }

@@ -119,6 +119,7 @@ class NamedAlgorithms(unittest.TestCase):
         self.expect_kept(lines, limit, calls)
         reasons = {kernel["reason"] for kernel in report["kernels"]
                    if (kernel["op"], kernel["asked"]) in {(op, f"legacy:{algorithm}") for op, algorithm, _ in calls}}
+        self.assertTrue(reasons)
         for reason in reasons:
             self.assertIn("of an engine in place of", reason)
             self.assertIn("aligned to less than 16 bytes it may refuse", reason)

@@ -82,6 +82,7 @@ class Ranks:
         for process in self.processes * (2 // len(self.processes)):
             rank, pid = re.fullmatch(r"rank (\d) is process (\d+)\n", process.stdout.readline()).groups()
             self.announced[int(rank)] = int(pid)
+        assert set(self.announced.values()) <= set(processes_with(self.folder.name))
         time.sleep(0.2)
 
     def signal(self, rank, number):

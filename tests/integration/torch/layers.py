@@ -87,6 +87,9 @@ def norms_as_on_gpus():
     statistics a second time. The way that GPUs take gives equal results."""
     for name in ("batch norm", "instance norm, running", "group norm 2", "layer norm over positions"):
         make, found = dict(cases())[name], []
+        with Calls() as calls:
+            make()(picture())
+        assert any("_norm" in each for each in calls.counts), calls.counts
         for first in (kernels._first, lambda *_: None):
             torch.manual_seed(3)
             model, x = spatial.convert(make()), spatial.shard(picture()).requires_grad_()

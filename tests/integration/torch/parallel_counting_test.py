@@ -128,6 +128,8 @@ class Counting(unittest.TestCase):
             for device, report in enumerate(parallel.count(model, plan, range(16))):
                 expected = {peer: [pair_of(device, peer)] * 2 for peer in range(16) if peer != device and pair_of(device, peer)}
                 self.assertEqual(expected, report.counted["update"], f"{update}, device {device}")
+            next(iter(report.counted["update"].values()))[0] += 3
+            self.assertEqual(3, report.difference())
 
     def test_CountsArePredicted(self):
         for net in NETS:

@@ -96,10 +96,13 @@ TEST(Log, LinesOfSeveralThreadsStayWhole) {
 TEST(Log, AFileThatCannotBeOpenedIsAWarningNotAFailure) {
   const pid_t child = fork();
   if (child == 0) {
-    close(STDERR_FILENO);
+    ::testing::internal::CaptureStderr();
     ConfigureLog(LogLevel::kWarn, "/nonexistent/folder/log", -1);
     Log(LogLevel::kError, "still here");
-    _exit(0);
+    const std::string told = ::testing::internal::GetCapturedStderr();
+    const size_t warned = told.find("cannot be opened; logging to stderr\n");
+    const size_t logged = told.find("error: still here\n");
+    _exit(warned < logged && logged != std::string::npos ? 0 : 1);
   }
   int status = -1;
   waitpid(child, &status, 0);

@@ -186,6 +186,11 @@ TEST_F(Resources, DefaultStreamsCaptureNothing) {
   Stream stream(driver());
   ASSERT_TRUE(stream.Create().ok());
   EXPECT_FALSE(IsCapturing(driver(), stream.get()));
+  ASSERT_EQ(cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_TRUE(IsCapturing(driver(), stream.get()));
+  CUgraph graph = nullptr;
+  EXPECT_EQ(cuStreamEndCapture(stream.get(), &graph), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
 }
 
 }  // namespace

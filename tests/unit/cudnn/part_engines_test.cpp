@@ -96,15 +96,28 @@ TEST(PartEngines, ServeTilesOfWhatEngine0AloneServes) {
 }
 
 TEST(PartEngines, DoNotFallToTf32) {
+  size_t direct = 0;
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem whole = Vast(operation, DataType::kFloat);
     const GraphTemplate own = OwnOf(whole);
     const Tiles tiles = FourOf(own.convolution.problem);
-    for (const GraphTemplate& engine :
-         EnginesOfPart(RealCudnn(), DescribedDevice(), own, tiles.kinds.back().problem, 16)) {
+    const ConvolutionProblem& part = tiles.kinds.back().problem;
+    const auto engines = EnginesOfPart(RealCudnn(), DescribedDevice(), own, part, 16);
+    for (const GraphTemplate& engine : engines) {
       EXPECT_FALSE(engine.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) << engine.convolution.engine;
     }
+    direct += engines.size();
+    const Graph graph(part);
+    int tf32 = 0;
+    for (int engine = 0; engine < graph.EngineCount(); ++engine) {
+      const auto plan = graph.Plan(engine);
+      if (!plan) continue;
+      const auto read = ReadTemplate(RealCudnn(), plan->get());
+      tf32 += read.ok() && read->notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+    }
+    EXPECT_GT(tf32, 0) << "the library has none that could be taken";
   }
+  EXPECT_GT(direct, 0u);
 }
 
 TEST(PartEngines, AreNoneOfWhatIsNoPart) {

@@ -209,6 +209,7 @@ TEST_F(StoreFaultsTest, AnEmptyFileBecomesAStore) {
   RowStore store({Path()});
   EXPECT_THAT(*store.Rows(Problem(), kPlatform), IsEmpty());
   EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("e", 1, 1)}).ok());
+  EXPECT_EQ(Inspect(Path())->rows, 1u);
   EXPECT_FALSE(std::filesystem::exists(Path("measurements-2.db")));
 }
 

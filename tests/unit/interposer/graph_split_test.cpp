@@ -130,10 +130,12 @@ TEST(GraphSplit, CallsAreSplitBeyondTheLastRememberedPlanToo) {
 TEST(GraphSplit, PlansBeyondTheLastRememberedOneAreNotMeasured) {
   Options options = test::Planned();
   options.tuning.on = true;
-  SplitProgram program(SplitInTwo(options));
-  program.interposer.graph().set_most_kernels(0);
-  ExpectSplitCalls(program);
-  EXPECT_EQ(program.interposer.process().kernels.measured(), 0);
+  for (const size_t remembered : {kMostKernels, size_t{0}}) {
+    SplitProgram program(SplitInTwo(options));
+    program.interposer.graph().set_most_kernels(remembered);
+    ExpectSplitCalls(program);
+    EXPECT_EQ(program.interposer.process().kernels.measured() > 0, remembered > 0);
+  }
 }
 
 // A library that accepts every graph, so that all operations reach the splitter, and that says

@@ -64,9 +64,13 @@ TEST(LauncherNote, IsCutAndPrintable) {
 }
 
 TEST(LauncherNote, WithoutALauncherNothingHappens) {
+  Listener other(TestSocket());
   TellLauncher("", LauncherNote::kFailed, 0, "line");
   TellLauncher("ucudnn-test-nobody", LauncherNote::kFailed, 0, "line");
-  TellLauncher(std::string(5000, 'x'), LauncherNote::kFailed, 0, "line");
+  TellLauncher(TestSocket() + std::string(5000, 'x'), LauncherNote::kFailed, 0, "line");
+  EXPECT_FALSE(other.Next());
+  TellLauncher(TestSocket(), LauncherNote::kFailed, 0, "line");
+  EXPECT_TRUE(other.Next());
 }
 
 TEST(LauncherNote, AFullLauncherIsNotWaitedFor) {

@@ -99,8 +99,10 @@ TEST(Reduction, EveryProductIsComputedOnce) {
   const PlannedLayer& layer = graph.layers.front();
   ConfigurationOptions options = WithReduction();
   options.uneven = true;
+  int reductions = 0;
   for (const ParallelConfiguration& configuration : LegalConfigurations(layer, 8, options)) {
     if (configuration.degrees.r == 1) continue;
+    ++reductions;
     const std::vector<PartialBox> partial = PartialBoxes(layer, configuration);
     const auto groups = ReplicaGroups(layer, configuration);
     for (int element = 0; element < 4 * 6 * 2 * 2 * 5; ++element) {
@@ -126,6 +128,7 @@ TEST(Reduction, EveryProductIsComputedOnce) {
       }
     }
   }
+  EXPECT_GE(reductions, 5);
 }
 
 TEST(Reduction, DividesParametersUpdatesAndMemory) {

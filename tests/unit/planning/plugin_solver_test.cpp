@@ -34,9 +34,11 @@ TEST(PluginSolver, OneSolvesAtATime) {
     const Result<Selection> selection = (*solver)->Solve(network, 0);
     EXPECT_TRUE(selection.ok()) << selection.message();
   };
+  const auto begin = std::chrono::steady_clock::now();
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) threads.emplace_back(solve);
   for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(400));
 }
 
 }  // namespace

@@ -61,6 +61,7 @@ TEST(Claims, HostileBytesAreRefusedOrReadAsTheyAre) {
   const unsigned seed = 5;
   std::mt19937 random(seed);
   const std::string text = EncodeClaim(SomeClaim(8));
+  int readable = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string other = text;
     for (unsigned changes = random() % 3 + 1; changes > 0; --changes) {
@@ -73,7 +74,9 @@ TEST(Claims, HostileBytesAreRefusedOrReadAsTheyAre) {
     const Result<Claim> again = DecodeClaim(EncodeClaim(*read));
     ASSERT_TRUE(again.ok()) << "seed " << seed << ", case " << i;
     EXPECT_EQ(EncodeClaim(*again), EncodeClaim(*read)) << "seed " << seed << ", case " << i;
+    ++readable;
   }
+  EXPECT_TRUE(0 < readable && readable < 20000) << readable;
 }
 
 TEST(Agreement, WhatDiffersIsNamedWithRankAndValues) {

@@ -313,6 +313,7 @@ TEST(LoopbackChannel, LeavesNothingBehind) {
       self.device.Fill(data, 0, 4000);
       ASSERT_TRUE(channel.AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
       ASSERT_EQ(cuStreamSynchronize(self.device.stream), CUDA_SUCCESS);
+      EXPECT_GT(SharedMappings(), 0u);
       if (!aborted) return;
       Await(self);
       const Message receive{(self.rank + 1) % 3, data, 1000};

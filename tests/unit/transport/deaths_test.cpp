@@ -155,14 +155,15 @@ TEST_P(Deaths, InTheMiddleOfAStreamOfPosts) {
     }
   }));
   const auto joined = JoinOthers(job, victim(), child);
-  std::atomic<int> wrong = 0;
+  std::atomic<int> right = 0, wrong = 0;
   for (const auto& one : joined) {
     one->OnPost([&](int from, std::string_view text) {
-      if (from == victim()) wrong += text.size() == 1000 ? 0 : 1;
+      if (from == victim()) ++(text.size() == 1000 ? right : wrong);
     });
     one->Post("listening");
   }
   EXPECT_EQ(child.Heard(), "posts");
+  EXPECT_TRUE(Becomes([&] { return right > 0; }));
   child.Kill();
   EXPECT_THAT(FailureOfAll(joined), HasSubstr(Died()));
   EXPECT_EQ(wrong, 0);

@@ -31,6 +31,7 @@ static Result Outcome(const char* function) { return strcmp(failing, function) =
 static void Use(const Communicator* communicator) {
   if (communicator != NULL && communicator->ended) ++uses_after_end;
 }
+void failing_nccl_use_last(void) { Use(last_made); }
 static void AwaitAbort(const Communicator* communicator) {
   if (!waits_for_abort) return;
   ++waiting_calls;

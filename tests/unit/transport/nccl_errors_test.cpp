@@ -104,7 +104,10 @@ TEST_F(NcclErrors, ACallThatAnAbortEndsLeavesItsCommunicatorAlone) {
     aborting.join();
   });
   wait(0);
-  EXPECT_EQ(OfFailingNccl<int()>("failing_nccl_uses_after_end")(), 0);
+  auto* const uses_after_end = OfFailingNccl<int()>("failing_nccl_uses_after_end");
+  EXPECT_EQ(uses_after_end(), 0);
+  OfFailingNccl<void()>("failing_nccl_use_last")();
+  EXPECT_EQ(uses_after_end(), 1);
 }
 
 TEST_F(NcclErrors, OfAReductionLeaveNan) {

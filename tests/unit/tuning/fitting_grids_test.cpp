@@ -295,8 +295,7 @@ TEST(Grids, AFewPlansFindWhatAllPlansFind) {
       }
     }
   }
-  RecordProperty("few", static_cast<int>(few));
-  RecordProperty("all", static_cast<int>(all));
+  EXPECT_GT(few, 0u);
   EXPECT_LE(2 * few, all) << few << " plans instead of " << all;
 }
 

@@ -93,6 +93,7 @@ TEST_F(MathTypesTest, EveryDescriptorsOwnEnginesAreMeasuredWithItsMathTypeAlone)
 TEST_F(MathTypesTest, WhatTheLibraryListsOtherwiseIsThereToo) {
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
   const Rows rows = Must(Get(kernels, WithMath(MathType::kTensorOp)));
+  EXPECT_FALSE(OwnEngines(rows, 8).empty());
   for (const MicroConfiguration& row : rows) {
     if (row.engine.legacy()->math) continue;
     const EngineId listed = EngineId::Legacy{row.engine.legacy()->algorithm, MathType::kDefault};

@@ -257,6 +257,10 @@ TEST_F(MeasuredKernelsTest, HandlesAreUsedAgainAndNeverDestroyed) {
   hostgpuInjectFault("handle", 0);
   measure();
   EXPECT_EQ(hostgpuFaultCount("handle"), 0);
+  cudnnHandle_t handle = nullptr;
+  EXPECT_EQ(::cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(hostgpuFaultCount("handle"), 1);
+  EXPECT_EQ(::cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
 }
 
 TEST_F(MeasuredKernelsTest, ThreadsShareOneMeasurement) {

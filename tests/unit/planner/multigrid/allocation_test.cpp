@@ -36,6 +36,7 @@ SolveOptions Cycles(int cycles) {
 
 long AllocationsOf(LayerSystem& system, const Hierarchy& hierarchy, const SolveOptions& options) {
   const long before = bench::Allocations();
+  EXPECT_GT(before, 0) << "allocations are not counted";
   const bool is_solved = Solve(system, hierarchy, options).ok();
   const long after = bench::Allocations();
   EXPECT_TRUE(is_solved);

@@ -189,6 +189,7 @@ TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {
   const auto pick = [&](int least, int most) {
     return std::uniform_int_distribution<int>(least, most)(random);
   };
+  int models = 0;
   for (int draw = 0; draw < 300; ++draw) {
     const int steps = pick(8, 200);
     MultigridSetting setting = Setting(pick(2, 4), pick(2, 3), pick(0, 2), pick(1, 3));
@@ -202,6 +203,7 @@ TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {
     const NetworkModel model = made.model();
     const auto multigrid = MultigridModel::Make(model, setting);
     if (!multigrid.ok()) continue;
+    ++models;
     const int devices = pick(1, std::min(16, multigrid->MostDevices()));
     for (const Workload workload : {Workload::kInference, Workload::kTraining}) {
       const auto run = test::Must(multigrid->Run(workload, devices, setting));
@@ -216,6 +218,7 @@ TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {
       EXPECT_LE(run.message_path_ms, run.ms * (1 + 1e-12));
     }
   }
+  EXPECT_GT(models, 100);
 }
 
 TEST(AnalysisSchedules, LongerMessagesAndMoreCyclesTakeNoLess) {

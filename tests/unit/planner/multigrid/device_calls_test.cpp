@@ -52,6 +52,7 @@ class DeviceCalls : public test::DeviceTest {
   template <typename Work>
   static long AllocationsOf(const Work& work) {
     const long before = bench::Allocations();
+    EXPECT_GT(before, 0) << "allocations are not counted";
     work();
     return bench::Allocations() - before;
   }

@@ -190,6 +190,7 @@ std::vector<int64_t> CountedSteps(const DrawnSolve& drawn, int cycles) {
 
 TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
   std::mt19937_64 random(5);
+  int counted = 0;
   for (int draw = 0; draw < 100; ++draw) {
     DrawnSolve drawn = DrawSolve(random, 200);
     drawn.storage = Storage::kAll;
@@ -199,7 +200,9 @@ TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
     if (CyclesOfDirectSolve(drawn.hierarchy.level(0), finest) <= cycles) continue;
     SCOPED_TRACE(drawn.Text());
     ASSERT_EQ(CountedSteps(drawn, cycles), PredictedSteps(drawn).OfCycles(cycles));
+    ++counted;
   }
+  EXPECT_GT(counted, 20);
 }
 
 // With F on two levels, a cycle takes N steps of fine layers, and two steps of each coarse layer.

@@ -100,6 +100,7 @@ TEST(GradientSums, AddUpOverExactlyTheDevicesThatShare) {
   const ConfigurationOptions options = {
       .uneven = true, .placements = true, .reduction = true, .pins = {}};
   Planned planned = Pose(ManyOperators(), 4, FlatMachine(6), options);
+  int shared = 0;
   for (int trial = 0; trial < 30; ++trial) {
     planned.assignment = RandomAssignment(planned.problem, random);
     const Result<Schedule> schedule = planned.Scheduled();
@@ -133,11 +134,13 @@ TEST(GradientSums, AddUpOverExactlyTheDevicesThatShare) {
           ASSERT_EQ(found != summed.end(), sharing.size() > 1);
           if (found != summed.end()) {
             EXPECT_EQ(found->second, sharing);
+            ++shared;
           }
         }
       }
     }
   }
+  EXPECT_GE(shared, 100);
 }
 
 // Follows the messages that add up each element and return the sum. At the end all devices must

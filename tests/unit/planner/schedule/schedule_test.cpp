@@ -309,10 +309,12 @@ TEST(Schedule, TheOrderWaitsForWhatItReadsAndPostsWhatItHas) {
   const ConfigurationOptions options = {
       .uneven = true, .placements = true, .reduction = true, .pins = {}};
   Planned planned = Pose(ManyOperators(), 8, FlatMachine(6), options);
+  int scheduled = 0;
   for (int trial = 0; trial < 20; ++trial) {
     planned.assignment = RandomAssignment(planned.problem, random);
     const Result<Schedule> schedule = planned.Scheduled();
     if (!schedule.ok()) continue;
+    ++scheduled;
     std::set<NodeId> computed;
     std::set<int> posted;
     std::set<int> arrived;
@@ -359,6 +361,7 @@ TEST(Schedule, TheOrderWaitsForWhatItReadsAndPostsWhatItHas) {
     EXPECT_EQ(arrived.size(), schedule->exchanges.size());
     EXPECT_EQ(merged.size(), schedule->statistics.size());
   }
+  EXPECT_GE(scheduled, 10);
 }
 
 // One of the sum's readers reads the sum itself, the other reads the normalization behind it.
