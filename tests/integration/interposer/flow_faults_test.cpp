@@ -4,7 +4,7 @@
 // another thread captures. The result stays right, or the caller gets the real error of its own
 // call; nothing is left on the device, and what a fault prevented succeeds later.
 // INTERPOSER_TEST_FAULTS=every makes each occurrence fail, as tools/check --full does; otherwise
-// the first at each site fails and every fourth of the others on average, drawn with a fixed seed.
+// the first at each site fails and every eighth of the others on average, drawn with a fixed seed.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -189,7 +189,7 @@ class Flow : public testing::Test {
 
  private:
   // One budget for all kernels changes little here.
-  static long MeanStep() { return (EveryFault() ? 1 : 4) * (TotalWorkspace() ? 8 : 1); }
+  static long MeanStep() { return (EveryFault() ? 1 : 8) * (TotalWorkspace() ? 8 : 1); }
 
   static cudaStream_t stream_, captured_;
 };
