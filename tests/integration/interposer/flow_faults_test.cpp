@@ -4,7 +4,7 @@
 // while another thread captures. The result stays right, or the caller gets the real error of its
 // own call; no device memory stays allocated, and what a fault prevented succeeds later. With
 // INTERPOSER_TEST_FAULTS=every (tools/check --full) each occurrence is made to fail. Otherwise the
-// first one at each site and, on average, every fourth of the others are, drawn with a fixed seed.
+// first one at each site and, on average, every eighth of the others are, drawn with a fixed seed.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -191,7 +191,7 @@ class Flow : public testing::Test {
 
  private:
   // Under one budget for all kernels, fewer faults are tried, since a budget changes little here.
-  static long MeanStep() { return (EveryFault() ? 1 : 4) * (TotalWorkspace() ? 8 : 1); }
+  static long MeanStep() { return (EveryFault() ? 1 : 8) * (TotalWorkspace() ? 8 : 1); }
 
   static cudaStream_t stream_, captured_;
 };

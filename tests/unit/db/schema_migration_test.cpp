@@ -136,7 +136,7 @@ constexpr int kBetweenKills = 7, kFewestUnfinished = 20;
 TEST_F(SchemaMigrationTest, OneThatIsKilledLeavesTheOldOrTheNew) {
   Enlarge(2000);
   const std::string old = Bytes(Path());
-  const int thinning = test::Cases(1, 2);
+  const int thinning = test::Cases(1, 4);
   int unfinished = 0;
   for (const auto call :
        {test::FileCall::kWrite, test::FileCall::kShortWrite, test::FileCall::kSync}) {

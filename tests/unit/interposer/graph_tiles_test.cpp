@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "tests/support/cases.h"
 #include "tiled_plan.h"
 #include "workspace_plan_file.h"
 
@@ -493,6 +494,8 @@ TEST(VastPlans, AreToldTheSameWhateverTilesAndPolicySay) {
 // A plan that needs no workspace is given none of the budget, and no promise is made for its tiles.
 TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
   const ConvolutionProblem problem = Image(Operation::kForward);
+  constexpr int kCalls = KernelSequence::kOfOneProblem + 1;
+  const int between_checks = test::Cases(1, kCalls / 2);
   for (const bool limited : {false, true}) {
     for (const bool gemm : {false, true}) {
       SCOPED_TRACE(std::string(limited ? "limited " : "") + (gemm ? "gemm" : ""));
@@ -503,7 +506,11 @@ TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
       TheVastLibrary().gemm_serves_tiles = gemm;
       VastPlan plan(problem, options);
       EXPECT_EQ(plan.Told(), 0u);
-      for (size_t call = 0; call <= KernelSequence::kOfOneProblem; ++call) plan.ExpectRight();
+      const auto memory = plan.Memory();
+      for (int call = 0; call < kCalls; ++call) {
+        call % between_checks == 0 ? plan.ExpectRight() : plan.Run(*memory);
+      }
+      plan.ExpectRight();
       gemm ? plan.ExpectTilesOf("graph:0") : plan.ExpectWhole();
       EXPECT_EQ(plan.Kernel()["owned_workspace_bytes"], 0);
       EXPECT_EQ(plan.Promise(limited ? limit : planning::kNoLimit), std::nullopt);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/cases.h"
 #include "tests/support/device.h"
 #include "tests/unit/spatial/norm_bounds.h"
 
@@ -77,9 +78,11 @@ NormCase InPlace(NormCase of) {
   return of;
 }
 
-// Runs `check` on random cases of every type.
+// Runs `check` on random cases of every type: on `all` of them in tools/check --full, else on a
+// third.
 template <class Check>
-void OnRandomCases(unsigned seed, int cases, const Check& check) {
+void OnRandomCases(unsigned seed, int all, const Check& check) {
+  const int cases = test::Cases(all, all / 3);
   std::mt19937 random(seed);
   for (const DataType type : kTypes) {
     for (int i = 0; i < cases && !testing::Test::HasFatalFailure(); ++i) {
