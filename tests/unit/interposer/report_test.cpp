@@ -33,8 +33,10 @@ KernelRecord DividedRecord() {
           300,
           200,
           {{{{"legacy:1", 4, 1.5, 300, true}, 2}, {{"legacy:0", 2, 1, 0, true}, 1}}},
-          {{"legacy:0", 10, 6.5, 100, true}, {"graph:5[k2=1]", 10, 5.25, 200, true}},
-          "divided into 3 micro-batches"};
+          {"legacy:0", 10, 6.5, 100, true},
+          {"graph:5[k2=1]", 10, 5.25, 200, true},
+          "divided into 3 micro-batches",
+          "legacy"};
 }
 
 CountedKernel* Divided(Report& report) {
@@ -123,7 +125,7 @@ TEST(Report, HasTheDocumentedShape) {
 TEST(Report, WhatIsUnknownIsNull) {
   Report report;
   KernelRecord record = DividedRecord();
-  record.baselines = {};
+  record.undivided = record.best_undivided = {};
   record.configuration.runs[1].micro.time_ms = kUnknownTime;
   bool fresh = false;
   report.Record(record, nullptr, fresh);
@@ -150,7 +152,7 @@ TEST(Report, AnotherAlgorithmAskedForIsAnotherRecord) {
 TEST(Report, EveryDevicesBudgetIsTold) {
   Report report;
   const int devices[3] = {};
-  BudgetRecord idle, some, most;
+  ReportedBudget idle, some, most;
   some.kernels = 2;
   most.kernels = 3;
   report.SetBudget(&devices[0], idle);
