@@ -31,9 +31,6 @@ class JsonPlace {
   std::string TextIfThere() const { return absent() ? std::string() : Text(); }
 
   int64_t Integer(int64_t least, int64_t most) const;
-  std::optional<int64_t> IntegerIfThere(int64_t most) const {
-    return absent() ? std::nullopt : std::optional(Integer(0, most));
-  }
   size_t Bytes() const { return static_cast<size_t>(Integer(0, kMostJsonBytes)); }
   // Checks the version of a format; `again` says how an older file is made anew.
   void Version(int64_t expected, const char* again) const;
