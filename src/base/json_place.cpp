@@ -14,6 +14,12 @@ JsonPlace JsonPlace::Member(const char* name) const {
   return {member, path_.empty() ? name : path_ + "." + name, *fault_};
 }
 
+bool JsonPlace::Flag() const {
+  const bool is_told = !absent() && value_->is(JsonValue::Kind::kBoolean);
+  if (!is_told) Refuse("true or false");
+  return is_told && value_->boolean;
+}
+
 std::string JsonPlace::Text() const {
   if (absent()) return Refuse("text"), "";
   if (!value_->is(JsonValue::Kind::kText)) Refuse("text");
@@ -61,6 +67,12 @@ std::optional<double> JsonPlace::Quantity() const {
     return std::nullopt;
   }
   return value_->real;
+}
+
+double JsonPlace::Number() const {
+  const std::optional<double> number = Quantity();
+  if (!number) Refuse("a number of 0 or more");
+  return number.value_or(0);
 }
 
 std::vector<JsonPlace> JsonPlace::Items() const {

@@ -26,15 +26,12 @@ class JsonPlace {
   bool absent() const { return value_ == nullptr || value_->is(JsonValue::Kind::kNull); }
   const JsonValue* value() const { return value_; }
 
+  bool Flag() const;
   std::string Text() const;
   std::string TextIfThere() const { return absent() ? std::string() : Text(); }
 
   int64_t Integer(int64_t least, int64_t most) const;
-  std::optional<int64_t> IntegerIfThere(int64_t most) const {
-    return absent() ? std::nullopt : std::optional(Integer(0, most));
-  }
   size_t Bytes() const { return static_cast<size_t>(Integer(0, kMostJsonBytes)); }
-  size_t BytesIfThere() const { return absent() ? 0 : Bytes(); }
   // Checks the version of a format; `again` says how an older file is made anew.
   void Version(int64_t expected, const char* again) const;
   // Returns a number of bytes, or none for "no limit" if the value is null, absent, or larger than
@@ -44,6 +41,8 @@ class JsonPlace {
   std::optional<double> Time() const;
   // Returns a number of 0 or more; none if the value is null or absent.
   std::optional<double> Quantity() const;
+  // Returns a number of 0 or more, which must be there.
+  double Number() const;
   // Returns the elements of a list; none if it is absent.
   std::vector<JsonPlace> Items() const;
   void Object() const;

@@ -14,39 +14,56 @@
 namespace ucudnn {
 namespace {
 
-// The names of lengths, and the members that hold them.
-struct LengthName {
-  const char* name;
-  int32_t& (*of)(TileLengths& lengths);
-};
-constexpr LengthName kLengthNames[] = {
-    {"groups", [](TileLengths& lengths) -> int32_t& { return lengths.groups; }},
-    {"k", [](TileLengths& lengths) -> int32_t& { return lengths.k; }},
-    {"d", [](TileLengths& lengths) -> int32_t& { return lengths.spatial[0]; }},
-    {"h", [](TileLengths& lengths) -> int32_t& { return lengths.spatial[1]; }},
-    {"w", [](TileLengths& lengths) -> int32_t& { return lengths.spatial[2]; }},
+// The lengths of a tile along the axes that are cut.
+struct CutLengths {
+  TileLengths& lengths;
+
+  void Members(json::Object& member) {
+    constexpr json::Use kIfCut = {.may_lack = true, .left_out_if_empty = true, .least = 1};
+    member("groups", lengths.groups, kIfCut);
+    member("k", lengths.k, kIfCut);
+    member("d", lengths.spatial[0], kIfCut);
+    member("h", lengths.spatial[1], kIfCut);
+    member("w", lengths.spatial[2], kIfCut);
+  }
 };
 
-TileLengths ReadLengths(const JsonPlace& place) {
-  TileLengths lengths;
-  place.Object();
-  for (const LengthName& one : kLengthNames) {
-    const JsonPlace length = place.Member(one.name);
-    if (length.absent()) continue;
-    one.of(lengths) = static_cast<int32_t>(length.Integer(1, std::numeric_limits<int32_t>::max()));
-  }
-  return lengths;
-}
+// One run of a plan. FindTiles reads `border` and `pack_bytes`, which follow from the tiles.
+struct PlanRun {
+  Run& run;
+  int images;  // of the problem
+  bool is_tiled;
+  RunOrder order = RunOrder::kReport;
+  std::string border = {};
+  size_t pack_bytes = 0;
 
-std::string LengthsText(TileLengths lengths) {
-  std::string text;
-  for (const LengthName& one : kLengthNames) {
-    const int32_t length = one.of(lengths);
-    if (length == 0) continue;
-    text += (text.empty() ? "" : ", ") + JsonScalar(one.name) + ": " + JsonScalar(length);
+  void Members(json::Object& member) {
+    MicroConfiguration& micro = run.micro;
+    constexpr json::Use kIfAny = {.left_out_if_empty = true, .unread = true};
+    member("engine", micro.engine);
+    if (order == RunOrder::kCommand) Need(member);
+    member("micro_batch", micro.micro_batch, {.least = 1, .most = images});
+    const bool one_line = order == RunOrder::kReport;
+    if (is_tiled) member("tile", CutLengths{micro.tile}, {.on_one_line = one_line});
+    member("border", border, kIfAny);
+    member("count", run.count, {.least = 1, .most = is_tiled ? kMostTiles : images});
+    if (order == RunOrder::kReport) Need(member);
+    member("pack_bytes", pack_bytes, kIfAny);
+    std::optional<double> pack_ms;
+    if (micro.pack_ms > 0) pack_ms = micro.pack_ms;
+    member("pack_ms", json::Milliseconds{pack_ms}, {.may_lack = true, .left_out = pack_bytes == 0});
+    micro.pack_ms = pack_ms.value_or(0);
   }
-  return "{" + text + "}";
-}
+
+ private:
+  void Need(json::Object& member) {
+    std::optional<double> piece_ms;
+    if (run.micro.time_ms >= 0) piece_ms = run.micro.time_ms;
+    member("workspace_bytes", run.micro.workspace_bytes);
+    member("piece_ms", json::Milliseconds{piece_ms});
+    run.micro.time_ms = piece_ms.value_or(-1);
+  }
+};
 
 // Finds the grid of the runs that were read. Refuses runs that are no grid's tiles.
 void FindTiles(const JsonPlace& list, const std::vector<JsonPlace>& places,
@@ -107,17 +124,13 @@ std::optional<double> ReadPlan(const JsonPlace& list, const ConvolutionProblem& 
   for (const JsonPlace& place : places) {
     if (!place.ok()) return std::nullopt;
     Run run;
-    run.micro.engine = place.Member("engine").Text();
-    run.micro.micro_batch = static_cast<int>(place.Member("micro_batch").Integer(1, problem.n));
-    run.count = static_cast<int>(place.Member("count").Integer(1, tiled ? kMostTiles : problem.n));
-    run.micro.workspace_bytes = place.Member("workspace_bytes").Bytes();
-    if (tiled) run.micro.tile = ReadLengths(place.Member("tile"));
-    const JsonPlace pack_ms = place.Member("pack_ms");
-    if (!pack_ms.absent()) run.micro.pack_ms = pack_ms.Time().value_or(0);
-    const std::optional<double> piece_ms = place.Member("piece_ms").Time();
-    run.micro.time_ms = piece_ms.value_or(0);
-    total_ms =
-        total_ms && piece_ms ? std::optional(*total_ms + *piece_ms * run.count) : std::nullopt;
+    run.micro.time_ms = -1;
+    json::Object object(place);
+    PlanRun{run, problem.n, tiled}.Members(object);
+    const bool is_known = run.micro.time_ms >= 0;
+    if (!is_known) run.micro.time_ms = 0;
+    total_ms = total_ms && is_known ? std::optional(*total_ms + run.micro.time_ms * run.count)
+                                    : std::nullopt;
     images += int64_t{run.micro.micro_batch} * run.count;
     runs.push_back(std::move(run));
     if (!tiled && images > problem.n) break;
@@ -132,25 +145,36 @@ std::optional<double> ReadPlan(const JsonPlace& list, const ConvolutionProblem& 
   return total_ms;
 }
 
-std::vector<std::pair<std::string, std::string>> RunMembers(const Division& division, size_t run) {
-  const MicroConfiguration& micro = division.configuration.runs[run].micro;
-  std::vector<std::pair<std::string, std::string>> members = {
-      {"engine", JsonScalar(micro.engine.Text())}, {"micro_batch", JsonScalar(micro.micro_batch)}};
-  if (division.tiles != nullptr) {
-    members.emplace_back("tile", LengthsText(micro.tile));
-    const std::string border = BorderOf(*division.tiles, run);
-    if (!border.empty()) members.emplace_back("border", JsonScalar(border));
+json::Fields ProblemMembers(const ConvolutionProblem& problem) {
+  json::Fields fields;
+  for (const auto& [column, text] : ToColumns(problem)) {
+    if (text.empty()) continue;
+    const bool is_number = text.find_first_not_of("-0123456789") == std::string::npos;
+    fields.emplace_back(column, is_number ? text : json::FormatText(text));
   }
-  members.emplace_back("count", JsonScalar(division.configuration.runs[run].count));
-  members.emplace_back("workspace_bytes", JsonScalar(micro.workspace_bytes));
-  members.emplace_back("piece_ms", micro.time_ms < 0 ? "null" : JsonScalar(micro.time_ms));
-  const size_t packed =
-      division.tiles != nullptr ? PackedBytes(division.tiles->kinds[run]) : size_t{0};
-  if (packed > 0) {
-    members.emplace_back("pack_bytes", JsonScalar(packed));
-    members.emplace_back("pack_ms", micro.pack_ms <= 0 ? "null" : JsonScalar(micro.pack_ms));
+  return fields;
+}
+
+std::string ProblemColumns::Write(int depth) const {
+  return json::FormatObject(ProblemMembers(problem), depth);
+}
+
+void PossibleProblem::Read(const JsonPlace&) const {
+  Status fault;
+  const ConvolutionProblem read = ReadProblem(JsonPlace(kernel.value(), "", fault));
+  if (fault.ok()) problem = read;
+}
+
+std::string PlanRuns::Write(int depth) const {
+  std::vector<std::string> texts;
+  for (size_t at = 0; at < division.configuration.runs.size(); ++at) {
+    Run run = division.configuration.runs[at];
+    PlanRun written{run, run.micro.micro_batch, division.tiles != nullptr, order};
+    if (written.is_tiled) written.border = BorderOf(*division.tiles, at);
+    if (written.is_tiled) written.pack_bytes = PackedBytes(division.tiles->kinds[at]);
+    texts.push_back(json::Write(written, json::Inside(depth)));
   }
-  return members;
+  return json::FormatList(texts, depth);
 }
 
 }  // namespace ucudnn

@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "base/csv.h"
+#include "base/json_members.h"
 #include "base/json_place.h"
 #include "base/text_file.h"
 #include "base/version.h"
 #include "convolution/json_kernel.h"
+#include "convolution/tiles.h"
 
 namespace ucudnn::planning {
 namespace {
@@ -20,6 +21,7 @@ namespace {
 constexpr uintmax_t kLargestFile = uintmax_t{32} << 20;
 // The most runs of one plan: no plan that ucudnn composes has as many.
 constexpr size_t kMostRuns = 64;
+constexpr const char* kFormat = "ucudnn-workspace-plan";
 constexpr size_t kLongestEngine = 1000;  // knobs and fusions make it long
 
 // A call follows the file's kernel whatever alignment the file's pieces were measured with.
@@ -28,57 +30,27 @@ ConvolutionProblem KeyOf(ConvolutionProblem problem) {
   return problem;
 }
 
-WorkspaceDivision ReadDivision(const JsonPlace& place) {
-  const std::string name = place.TextIfThere();
+// Returns whether there is a division of this name; none is named: it stays.
+bool FindDivision(const std::string& name, WorkspaceDivision& found) {
   for (const WorkspaceDivision division :
        {WorkspaceDivision::kDisjoint, WorkspaceDivision::kShared, WorkspaceDivision::kConcurrent}) {
-    if (name == WorkspaceDivisionName(division)) return division;
+    if (name != WorkspaceDivisionName(division)) continue;
+    found = division;
+    return true;
   }
-  if (!name.empty()) place.Refuse("disjoint, shared or concurrent");
-  return WorkspaceDivision::kConcurrent;
+  return name.empty();
 }
 
-WorkspacePlanKernel ReadKernel(const JsonPlace& place, const WorkspacePlan& file, size_t kernels) {
-  WorkspacePlanKernel kernel;
-  place.Object();
-  kernel.problem = ReadProblem(place);
-  const std::string api = place.Member("api").Text();
-  kernel.api = api == "legacy" ? Api::kLegacy : Api::kGraph;
-  if (kernel.api == Api::kGraph && api != "graph")
-    place.Member("api").Refuse("\"legacy\" or \"graph\"");
-  const JsonPlace plan = place.Member("plan");
-  Division division({});
-  if (!ReadPlan(plan, kernel.problem, division)) plan.Refuse("runs that all have a time");
-  kernel.configuration = std::move(division.configuration);
-  for (const Run& run : kernel.configuration.runs) {
+void CheckPlan(const Configuration& configuration, bool is_timed, const JsonPlace& plan) {
+  if (!is_timed) plan.Refuse("runs that all have a time");
+  for (const Run& run : configuration.runs) {
     if (run.micro.engine.Text().size() > kLongestEngine) {
       plan.Refuse("engines of at most " + std::to_string(kLongestEngine) + " characters");
     }
   }
-  if (kernel.configuration.runs.size() > kMostRuns) {
+  if (configuration.runs.size() > kMostRuns) {
     plan.Refuse("at most " + std::to_string(kMostRuns) + " runs");
   }
-  const JsonPlace segment = place.Member("segment");
-  if (file.total_bytes) {
-    kernel.segment = static_cast<int>(segment.Integer(0, kMostPlanKernels));
-  } else if (!segment.absent()) {
-    segment.Refuse("null, because there are no total_bytes");
-  }
-  const JsonPlace lanes = place.Member("lanes");
-  if (!lanes.absent()) {
-    kernel.lanes = static_cast<size_t>(lanes.Integer(1, kMostPlanLanes));
-  }
-  const JsonPlace after = place.Member("order_after");
-  if (after.value() != nullptr && after.value()->items.size() > kMostPlanKernels) {
-    after.Refuse("at most " + std::to_string(kMostPlanKernels));
-    return kernel;
-  }
-  for (const JsonPlace& other : after.Items()) {
-    if (!other.ok()) break;
-    kernel.order_after.push_back(
-        static_cast<int>(other.Integer(0, static_cast<int64_t>(kernels) - 1)));
-  }
-  return kernel;
 }
 
 bool ComesAfter(const WorkspacePlanKernel& kernel, int other) {
@@ -175,34 +147,65 @@ std::vector<int> WorkspacePlan::BatchesOf(const ConvolutionProblem& problem, Api
   return {batches.begin(), batches.end()};
 }
 
+void WorkspacePlanKernel::Members(json::Object& member, bool has_total, size_t kernels) {
+  member("op", OperationName(problem.operation), json::kUnread);
+  member("problem", ProblemColumns{problem, member.place()});
+  std::string api_name = api == Api::kLegacy ? "legacy" : "graph";
+  member("api", api_name);
+  api = api_name == "legacy" ? Api::kLegacy : Api::kGraph;
+  if (api == Api::kGraph && api_name != "graph") {
+    member.place().Member("api").Refuse("\"legacy\" or \"graph\"");
+  }
+  const Result<Division> tiled = DivisionOf(problem, configuration);
+  Division division = tiled.ok() ? *tiled : Division(configuration);
+  std::optional<double> total_ms;
+  member("plan", PlanRuns{division, problem, total_ms, RunOrder::kCommand});
+  configuration = std::move(division.configuration);
+  CheckPlan(configuration, total_ms.has_value(), member.place().Member("plan"));
+  const JsonPlace own = member.place().Member("segment");
+  if (has_total) {
+    member("segment", segment, {.most = kMostPlanKernels});
+  } else {
+    member("segment", std::optional<int>(), json::kUnread);
+    if (!own.absent()) own.Refuse("null, because there are no total_bytes");
+  }
+  member("lanes", lanes,
+         {.may_lack = true, .left_out = lanes == 1, .least = 1, .most = kMostPlanLanes});
+  member("order_after", order_after,
+         {.may_lack = true,
+          .most = static_cast<int64_t>(kernels) - 1,
+          .most_items = kMostPlanKernels});
+}
+
+void WorkspacePlan::Members(json::Object& member) {
+  std::string format = kFormat;
+  member("format", format);
+  if (format != kFormat) member.place().Member("format").Refuse(json::FormatText(kFormat));
+  member("version", json::Version{kWorkspacePlanVersion, "plan again with `ucudnn workspace -o`"});
+  member("cudnn", cudnn);
+  member("device", device);
+  const bool has_total = member.Has("total_bytes", total_bytes.has_value());
+  if (has_total) {
+    if (!total_bytes) total_bytes = 0;
+    member("total_bytes", *total_bytes, {.least = 1});
+  }
+  member("limit_bytes", limit_bytes, has_total ? json::kLeftOutIfEmpty : json::kMayLack);
+  std::string name = WorkspaceDivisionName(division);
+  member("division", name, json::kMayLack);
+  if (!FindDivision(name, division)) {
+    member.place().Member("division").Refuse("disjoint, shared or concurrent");
+  }
+  const JsonPlace list = member.place().Member("kernels");
+  if (!member.Has("kernels", true)) list.Refuse("a list");
+  const size_t count = list.Items().size();
+  member("kernels", kernels, {.most_items = kMostPlanKernels}, has_total, count);
+}
+
 Result<WorkspacePlan> ParseWorkspacePlan(std::string_view json) {
   UCUDNN_ASSIGN_OR_RETURN(const JsonValue value, ParseJson(json));
   Status fault;
-  const JsonPlace root(&value, "", fault);
-  root.Object();
-  const JsonPlace format = root.Member("format");
-  if (format.Text() != "ucudnn-workspace-plan") format.Refuse("\"ucudnn-workspace-plan\"");
-  root.Member("version").Version(kWorkspacePlanVersion, "plan again with `ucudnn workspace -o`");
   WorkspacePlan plan;
-  plan.device = root.Member("device").Text();
-  constexpr int64_t kMostVersion = std::numeric_limits<int32_t>::max();
-  plan.cudnn = static_cast<int>(root.Member("cudnn").Integer(0, kMostVersion));
-  const JsonPlace total = root.Member("total_bytes");
-  if (!total.absent()) {
-    plan.total_bytes = static_cast<size_t>(total.Integer(1, kMostJsonBytes));
-  }
-  plan.limit_bytes = root.Member("limit_bytes").Limit();
-  plan.division = ReadDivision(root.Member("division"));
-  const JsonPlace list = root.Member("kernels");
-  if (list.absent()) list.Refuse("a list");
-  const std::vector<JsonPlace> kernels = list.Items();
-  if (kernels.size() > kMostPlanKernels) {
-    list.Refuse("at most " + std::to_string(kMostPlanKernels));
-  }
-  for (const JsonPlace& kernel : kernels) {
-    if (!fault.ok()) return fault;
-    plan.kernels.push_back(ReadKernel(kernel, plan, kernels.size()));
-  }
+  json::Read(JsonPlace(&value, "", fault), plan);
   if (!fault.ok()) return fault;
   KeepFirstOfEach(plan);
   UCUDNN_RETURN_IF_ERROR(FindSegments(plan));

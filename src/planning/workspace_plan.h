@@ -16,6 +16,10 @@
 #include "convolution/problem.h"
 #include "options/options.h"
 
+namespace ucudnn::json {
+class Object;
+}  // namespace ucudnn::json
+
 namespace ucudnn::planning {
 
 constexpr size_t kMostPlanKernels = 10000;
@@ -33,6 +37,9 @@ struct WorkspacePlanKernel {
   // call of this kernel begins on the device only after the latest call of each of those kernels
   // has ended, whatever their lanes.
   std::vector<int> order_after;
+
+  // `has_total`: the file has total_bytes; `kernels` is their number.
+  void Members(json::Object& member, bool has_total, size_t kernels);
 };
 
 // A part of ucudnn's own workspace that several kernels share.
@@ -54,6 +61,9 @@ struct WorkspacePlan {
   std::vector<WorkspacePlanKernel> kernels;  // one for each problem and API
   std::vector<WorkspacePlanSegment> segments;
   size_t reserved_bytes = 0;  // sum over all copies of all segments; within total_bytes
+
+  // Lists the members of the file, which `ucudnn workspace -o` writes.
+  void Members(json::Object& member);
 
   // Returns the position of the kernel that calls of this problem and API follow, whatever its
   // alignment; -1: none. Plans of the graph API follow the legacy API's kernel if they have none of

@@ -7,6 +7,7 @@
 
 #include "convolution/halo_need.h"
 #include "convolution/problem.h"
+#include "convolution/report_format.h"
 
 namespace ucudnn::spatial {
 
@@ -50,8 +51,7 @@ struct KernelFigures {
   KernelTimes times;
 };
 
-// A part of a timed call on a stream.
-enum class Span : uint8_t { kCall, kOwn, kExchange, kAwaitExchange, kSum, kAwaitSum };
+using Span = StepSpan;
 
 struct TimedSpan {
   Span span = Span::kCall;

@@ -1,24 +1,14 @@
 #include "command/json.h"
 
 #include <cmath>
-#include <cstdint>
-#include <limits>
 #include <utility>
 
-#include "command/numbers.h"
-#include "convolution/columns.h"
 #include "convolution/json_kernel.h"
 
 namespace ucudnn::command {
 
 Json ProblemJson(const ConvolutionProblem& problem) {
-  Json json;
-  for (const auto& [column, text] : ToColumns(problem)) {
-    if (text.empty()) continue;
-    const auto number = WholeNumber<int64_t>(text, std::numeric_limits<int64_t>::min());
-    json[column] = number ? Json(*number) : Json(text);
-  }
-  return json;
+  return Json::parse(json::FormatObject(ProblemMembers(problem), json::kOneLine));
 }
 
 Json EngineJson(const MicroConfiguration& micro) {
@@ -33,15 +23,10 @@ Json DivisionJson(const Division& division) {
           {"plan", PlanJson(division)}};
 }
 
-Json PlanJson(const Division& division) {
-  Json json = Json::array();
-  for (size_t run = 0; run < division.configuration.runs.size(); ++run) {
-    // The files have always had this order of members.
-    Json members = {{"engine", {}}, {"workspace_bytes", {}}, {"piece_ms", {}}, {"micro_batch", {}}};
-    for (const auto& [name, text] : RunMembers(division, run)) members[name] = Json::parse(text);
-    json.push_back(std::move(members));
-  }
-  return json;
+Json PlanJson(Division division) {
+  std::optional<double> total_ms;
+  const PlanRuns runs{division, {}, total_ms, RunOrder::kCommand};
+  return Json::parse(runs.Write(json::kOneLine));
 }
 
 Json FiniteOrNull(const std::optional<double>& number) {

@@ -22,8 +22,8 @@ Json EngineJson(const MicroConfiguration& micro);
 // Returns a division as time_ms, workspace_bytes and plan.
 Json DivisionJson(const Division& division);
 
-// Runs of equal micro-batches, or of the kinds of tiles, as in files (RunMembers).
-Json PlanJson(const Division& division);
+// Runs of equal micro-batches, or of the kinds of tiles, as in files (PlanRuns).
+Json PlanJson(Division division);
 
 // Returns null if there is none.
 template <typename Value>

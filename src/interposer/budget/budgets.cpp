@@ -91,12 +91,10 @@ std::pair<WorkspaceBudget*, uint64_t> Budgets::Leave(const void* handle, const v
 }
 
 void Budgets::NoteBudget(const WorkspaceBudget& budget) {
-  const WorkspaceBudget::Summary summary = budget.summary();
-  process_.reporter.report().SetBudget(
-      &budget,
-      {process_.options.total_workspace.value_or(budget.budget_bytes()), summary.budget_bytes,
-       WorkspaceDivisionName(budget.division()), summary.divided, summary.kernels,
-       summary.held_bytes, summary.capture_bytes, summary.solver, summary.optimal});
+  ReportedBudget told = budget.summary();
+  told.total_bytes = process_.options.total_workspace.value_or(budget.budget_bytes());
+  told.division = WorkspaceDivisionName(budget.division());
+  process_.reporter.report().SetBudget(&budget, told);
 }
 
 void Budgets::NoteAll() {
@@ -202,12 +200,12 @@ void Budgets::Divide(WorkspaceBudget& budget, Session& session, cudnnHandle_t ha
   const WorkspaceBudget::Summary summary = budget.summary();
   NoteBudget(budget);
   if (!summary.divided) return;
-  Log(LogLevel::kInfo, FormatByteSize(summary.budget_bytes) + " of workspace divided among " +
+  Log(LogLevel::kInfo, FormatByteSize(summary.planned_bytes) + " of workspace divided among " +
                            std::to_string(summary.kernels) + " kernels (" +
                            WorkspaceDivisionName(process_.options.division) + "): they may use " +
                            FormatByteSize(summary.shares_bytes));
   if (!summary.asked_only && summary.shares_bytes == 0) {
-    WarnOnce("budget", "the total workspace of " + FormatByteSize(summary.budget_bytes) +
+    WarnOnce("budget", "the total workspace of " + FormatByteSize(summary.planned_bytes) +
                            " makes no kernel faster: all run without");
   }
 }

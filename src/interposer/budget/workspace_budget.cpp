@@ -260,18 +260,18 @@ int WorkspaceBudget::PlannedAt(int kernel) const {
 WorkspaceBudget::Summary WorkspaceBudget::summary() const {
   MutexLock lock(mutex_);
   Summary summary;
-  summary.held_bytes = handles_.empty() ? held_bytes_ : arena_.bytes();
+  summary.total_workspace_bytes = handles_.empty() ? held_bytes_ : arena_.bytes();
   summary.capture_bytes = handles_.empty() ? held_capture_bytes_ : arena_.capture_bytes();
   summary.asked_only = asked_only_;
   if (workspace_plan_ != nullptr) {
-    summary.budget_bytes = budget_bytes_;
+    summary.planned_bytes = budget_bytes_;
     summary.shares_bytes = workspace_plan_->reserved_bytes;
     summary.kernels = met_.size();
     summary.divided = !met_.empty();
     return summary;
   }
   summary.divided = !planned_.empty();
-  summary.budget_bytes = summary.divided ? planned_budget_ : budget_bytes_;
+  summary.planned_bytes = summary.divided ? planned_budget_ : budget_bytes_;
   summary.shares_bytes = divided_.total_bytes;
   summary.kernels = planned_.size();
   if (summary.divided) {

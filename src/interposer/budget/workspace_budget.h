@@ -130,18 +130,12 @@ class WorkspaceBudget {
   ArenaOwner SlotOwner(ArenaOwner owner, int kernel) const;
 
   // The figures of the budget for the report.
-  struct Summary {
-    // The bytes that were divided; less than the user's if memory was short.
-    size_t budget_bytes = 0;
-    size_t shares_bytes = 0;   // the sum of all shares' segments
-    size_t held_bytes = 0;     // held on the device; after the last handle, the bytes held before
-    size_t capture_bytes = 0;  // the part of held_bytes that is reserved for captures
-    // Number of kernels that have a share or, with a workspace plan, that have come.
-    size_t kernels = 0;
-    bool divided = false;
-    bool asked_only = false;      // divided among kernels that were asked about and have not run
-    std::optional<bool> optimal;  // whether it is proven optimal; none: a workspace plan divided
-    const char* solver = "";      // the solver that divided; empty: none, or a workspace plan
+  // Of the report's members all but total_bytes and division. `kernels` counts those that have a
+  // share or, with a workspace plan, that have come; total_workspace_bytes is what is held on the
+  // device or, after the last handle, was held before.
+  struct Summary : ReportedBudget {
+    size_t shares_bytes = 0;  // the sum of all shares' segments
+    bool asked_only = false;  // divided among kernels that were asked about and have not run
   };
   Summary summary() const;
   // Returns the bytes that ucudnn holds on the device now.

@@ -66,11 +66,12 @@ KernelRecord RecordOf(const planning::Facts& facts, const Decision& decision) {
   record.asked = facts.asked;
   record.limit_bytes = decision.limit_bytes;
   record.workspace_bytes = decision.promised_bytes;
-  record.owned_bytes = decision.owned_bytes;
+  record.owned_workspace_bytes = decision.owned_bytes;
   record.configuration = decision.configuration;
-  record.baselines = decision.baselines;
+  record.undivided = decision.baselines.own_api;
+  record.best_undivided = decision.baselines.any_api;
   record.reason = Sentence(decision.reason);
-  if (std::holds_alternative<planning::PlanFacts>(facts.program)) record.api = "graph";
+  record.api = std::holds_alternative<planning::PlanFacts>(facts.program) ? "graph" : "legacy";
   return record;
 }
 

@@ -14,10 +14,9 @@
 
 #include "base/file_size_limit.h"
 #include "base/folders.h"
+#include "base/json_members.h"
 #include "base/version.h"
-#include "convolution/json_kernel.h"
 #include "convolution/tiles.h"
-#include "interposer/report/json_text.h"
 #include "interposer/session/lanes.h"
 
 namespace ucudnn::interposer {
@@ -28,113 +27,58 @@ namespace {
 constexpr size_t kWholeReports = 512;
 constexpr size_t kShare = 16;
 
-using json::Array;
-using json::Fields;
-using json::Object;
-using json::Scalar;
-
-std::string TimeText(double time_ms) { return time_ms < 0 ? "null" : Scalar(time_ms); }
-
-std::string PlanText(const Division& division, int depth) {
-  std::vector<std::string> runs;
-  for (size_t run = 0; run < division.configuration.runs.size(); ++run) {
-    runs.push_back(Object(RunMembers(division, run), depth + 1));
-  }
-  return Array(runs, depth);
-}
-
 // Returns the division that runs, with its tiles if it has any.
 Division DivisionIn(const KernelRecord& record) {
   auto division = DivisionOf(record.problem, record.configuration);
   return division.ok() ? std::move(*division) : Division(record.configuration);
 }
 
-// Returns the time of the whole mini-batch as JSON; null if the time of a piece is unknown.
-std::string TotalText(const Configuration& configuration) {
+// Returns the time of the whole mini-batch; none if the time of a piece is unknown.
+std::optional<double> TotalMs(const Configuration& configuration) {
   const bool unknown = std::any_of(configuration.runs.begin(), configuration.runs.end(),
                                    [](const Run& run) { return run.micro.time_ms < 0; });
-  return unknown ? "null" : Scalar(configuration.TimeMs());
+  return unknown ? std::nullopt : std::optional(configuration.TimeMs());
 }
 
-std::string UndividedText(const MicroConfiguration& undivided, int depth) {
-  if (undivided.engine.empty()) return "null";
-  return Object({{"engine", Scalar(undivided.engine.Text())},
-                 {"workspace_bytes", Scalar(undivided.workspace_bytes)},
-                 {"total_ms", TimeText(undivided.time_ms)}},
-                depth);
-}
-
-// Formats the numbers of `lanes` in one line, counted among `all` lanes that any kernel was on.
-// Lanes::kOthers keeps its number.
-std::string LanesText(uint64_t lanes, uint64_t all) {
-  std::string text;
-  for (int lane = 0; lane <= Lanes::kOthers; ++lane) {
-    const uint64_t bit = uint64_t{1} << lane;
-    if ((lanes & bit) == 0) continue;
-    const int number = lane == Lanes::kOthers ? lane : std::popcount(all & (bit - 1));
-    text += (text.empty() ? "" : ", ") + std::to_string(number);
+// Numbers `lanes` among `all` lanes that any kernel was on. Lanes::kOthers keeps its number.
+uint64_t NumberedAmong(uint64_t all, uint64_t lanes) {
+  uint64_t numbered = lanes & (uint64_t{1} << Lanes::kOthers);
+  for (uint64_t rest = lanes & ~numbered; rest != 0; rest &= rest - 1) {
+    numbered |= uint64_t{1} << std::popcount(all & ((rest & -rest) - 1));
   }
-  return "[" + text + "]";
+  return numbered;
 }
 
 // `names` are the names of the layers that the kernel belongs to; null: it has none. `lanes` are
 // the lanes of all kernels.
-std::string KernelText(const CountedKernel& kernel, const std::set<std::string>* names,
-                       uint64_t lanes, int depth) {
-  const KernelRecord& record = kernel.record;
-  Fields fields = {{"op", Scalar(OperationName(record.problem.operation))},
-                   {"problem", json::Problem(record.problem, depth + 1)},
-                   {"api", Scalar(record.api)},
-                   {"calls", Scalar(kernel.calls.load())},
-                   {"undivided_calls", Scalar(kernel.undivided_calls.load())},
-                   {"lanes", LanesText(kernel.lanes & lanes, lanes)},
-                   {"asked", Scalar(record.asked.Text())},
-                   {"limit_bytes", Scalar(record.limit_bytes)},
-                   {"workspace_bytes", Scalar(record.workspace_bytes)},
-                   {"owned_workspace_bytes", Scalar(record.owned_bytes)},
-                   {"plan", PlanText(DivisionIn(record), depth + 1)},
-                   {"total_ms", TotalText(record.configuration)},
-                   {"undivided", UndividedText(record.baselines.own_api, depth + 1)},
-                   {"best_undivided", UndividedText(record.baselines.any_api, depth + 1)},
-                   {"reason", Scalar(record.reason)}};
-  if (record.steps > 0) fields.emplace_back("graph_nodes", Scalar(record.steps));
-  if (names != nullptr) {
-    std::vector<std::string> texts;
-    for (const std::string& name : *names) texts.push_back(Scalar(name));
-    fields.insert(fields.begin(), {"layers", Array(texts, depth + 1)});
-  }
-  return Object(fields, depth);
-}
-
-Fields BudgetFields(const BudgetRecord& budget) {
-  return {{"total_bytes", Scalar(budget.total_bytes)},
-          {"planned_bytes", Scalar(budget.planned_bytes)},
-          {"division", Scalar(budget.division)},
-          {"divided", Scalar(budget.divided)},
-          {"kernels", Scalar(budget.kernels)},
-          {"total_workspace_bytes", Scalar(budget.total_workspace_bytes)},
-          {"capture_bytes", Scalar(budget.capture_bytes)},
-          {"solver", *budget.solver != '\0' ? Scalar(budget.solver) : "null"},
-          {"optimal", budget.optimal ? Scalar(*budget.optimal) : "null"}};
+ReportedKernel Reported(const CountedKernel& kernel, const std::set<std::string>* names,
+                        uint64_t lanes) {
+  ReportedKernel told;
+  static_cast<KernelRecord&>(told) = kernel.record;
+  if (names != nullptr) told.layers.assign(names->begin(), names->end());
+  told.calls = kernel.calls;
+  told.undivided_calls = kernel.undivided_calls;
+  told.lanes = NumberedAmong(lanes, kernel.lanes & lanes);
+  told.division = DivisionIn(kernel.record);
+  told.plan_ms = TotalMs(kernel.record.configuration);
+  return told;
 }
 
 // Returns the budget of the device with the most kernels; other devices that hold memory follow as
 // other_devices.
-std::string BudgetsText(const std::vector<std::pair<const void*, BudgetRecord>>& budgets) {
+ReportedBudget Joined(const std::vector<std::pair<const void*, ReportedBudget>>& budgets) {
   const auto rank = [](const auto& a, const auto& b) {
     return std::pair(a.second.kernels, a.second.total_workspace_bytes) <
            std::pair(b.second.kernels, b.second.total_workspace_bytes);
   };
   const auto first = std::max_element(budgets.begin(), budgets.end(), rank);
-  Fields fields = BudgetFields(first->second);
-  std::vector<std::string> others;
+  ReportedBudget joined = first->second;
   for (auto other = budgets.begin(); other != budgets.end(); ++other) {
-    const BudgetRecord& budget = other->second;
-    if (other == first || (budget.kernels == 0 && budget.total_workspace_bytes == 0)) continue;
-    others.push_back(Object(BudgetFields(budget), 3));
+    const ReportedBudget& budget = other->second;
+    const bool holds_any = budget.kernels > 0 || budget.total_workspace_bytes.value_or(0) > 0;
+    if (other != first && holds_any) joined.other_devices.push_back(budget);
   }
-  if (!others.empty()) fields.emplace_back("other_devices", Array(others, 2));
-  return Object(fields, 1);
+  return joined;
 }
 
 std::string ExpandPid(std::string path) {
@@ -161,7 +105,7 @@ Status WriteAll(int descriptor, const std::string& text) {
 CountedKernel* Report::Record(KernelRecord record, CountedKernel* earlier, bool& fresh) {
   MutexLock lock(mutex_);
   // The limit is part of the hash because some callers pass another workspace size at every call.
-  const size_t hash = record.problem.Hash() ^ record.limit_bytes * 0x9e3779b97f4a7c15u;
+  const size_t hash = record.problem.Hash() ^ record.limit_bytes.value_or(0) * 0x9e3779b97f4a7c15u;
   CountedKernel* kernel = nullptr;
   const auto [first, last] = by_hash_.equal_range(hash);
   for (auto entry = first; entry != last; ++entry) {
@@ -205,8 +149,7 @@ std::optional<KernelRecord> Report::Find(const ConvolutionProblem& problem) {
   MutexLock lock(mutex_);
   for (auto kernel = kernels_.rbegin(); kernel != kernels_.rend(); ++kernel) {
     const KernelRecord& record = kernel->record;
-    if (!kernel->replaced && record.problem == problem &&
-        std::string_view(record.api) == "legacy") {
+    if (!kernel->replaced && record.problem == problem && record.api == "legacy") {
       return record;
     }
   }
@@ -234,12 +177,12 @@ void Report::SetPlatform(const planning::Platform& platform) {
   platform_ = platform;
 }
 
-void Report::SetSpatial(SpatialRecord spatial) {
+void Report::SetSplit(SplitJob job) {
   MutexLock lock(mutex_);
-  spatial_ = std::move(spatial);
+  split_ = std::move(job);
 }
 
-void Report::SetBudget(const void* device, const BudgetRecord& budget) {
+void Report::SetBudget(const void* device, const ReportedBudget& budget) {
   MutexLock lock(mutex_);
   for (auto& [known, record] : budgets_) {
     if (known != device) continue;
@@ -256,27 +199,24 @@ bool Report::empty() {
 
 std::string Report::Json(const char* mode, long measured) {
   MutexLock lock(mutex_);
-  std::vector<std::string> kernels, fallbacks;
+  RunReport told;
+  told.ucudnn = kVersion;
+  told.cudnn = platform_.cudnn;
+  told.device = platform_.device;
+  told.mode = mode;
+  told.measured = measured;
+  if (!budgets_.empty()) told.budget = Joined(budgets_);
+  told.split = split_;
   uint64_t lanes = 0;
   for (const CountedKernel& kernel : kernels_) lanes |= kernel.lanes;
   for (const CountedKernel& kernel : kernels_) {
     if (kernel.replaced && kernel.calls == 0) continue;
-    kernels.push_back(KernelText(kernel, layers_.Find(kernel.record.problem), lanes, 2));
+    told.kernels.push_back(Reported(kernel, layers_.Find(kernel.record.problem), lanes));
   }
   for (const auto& [what, count] : fallbacks_) {
-    fallbacks.push_back(Object(
-        {{"kernel", Scalar(what.first)}, {"cause", Scalar(what.second)}, {"count", Scalar(count)}},
-        2));
+    told.fallbacks.push_back({what.first, what.second, count});
   }
-  Fields fields = {{"format", Scalar("ucudnn-report")},  {"version", Scalar(kReportVersion)},
-                   {"ucudnn", Scalar(kVersion)},         {"cudnn", Scalar(platform_.cudnn)},
-                   {"device", Scalar(platform_.device)}, {"mode", Scalar(mode)},
-                   {"measured", Scalar(measured)}};
-  if (!budgets_.empty()) fields.emplace_back("total_workspace", BudgetsText(budgets_));
-  if (spatial_) fields.emplace_back("spatial", SpatialText(*spatial_));
-  fields.emplace_back("kernels", Array(kernels, 1));
-  fields.emplace_back("fallbacks", Array(fallbacks, 1));
-  return Object(fields, 0) + "\n";
+  return json::Write(told, 0) + "\n";
 }
 
 Status Report::Write(const std::string& path, const char* mode, long measured) {

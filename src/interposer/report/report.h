@@ -16,8 +16,8 @@
 #include "base/status.h"
 #include "convolution/configuration.h"
 #include "convolution/problem.h"
+#include "convolution/report_format.h"
 #include "interposer/report/layer_names.h"
-#include "interposer/report/spatial_record.h"
 #include "planning/decision/facts.h"
 #include "planning/measurement_store.h"
 #include "planning/promise.h"
@@ -25,21 +25,6 @@
 namespace ucudnn::interposer {
 
 using planning::kUnknownTime;  // null in the JSON
-
-struct KernelRecord {
-  ConvolutionProblem problem;
-  EngineId asked;               // engine that the program named
-  size_t limit_bytes = 0;       // limit that the kernel was planned under
-  size_t workspace_bytes = 0;   // part of the caller's workspace that it uses
-  size_t owned_bytes = 0;       // part of ucudnn's own workspace that it uses
-  Configuration configuration;  // what runs; a single piece if undivided
-  planning::Baselines baselines;
-  std::string reason;
-  const char* api = "legacy";  // "legacy" or "graph"; static text
-  int steps = 0;               // that a call enqueues (Schedule::Steps); 0 if undivided
-
-  bool operator==(const KernelRecord&) const = default;
-};
 
 // A record, and the calls while it was in force.
 struct CountedKernel {
@@ -67,20 +52,6 @@ struct Totals {
   long fallbacks = 0;
 };
 
-// One workspace budget for all kernels of a device.
-struct BudgetRecord {
-  size_t total_bytes = 0;            // the user's budget
-  size_t planned_bytes = 0;          // the bytes that were divided; less if the device has less
-  const char* division = "";         // static text
-  bool divided = false;              // false: the network is not known yet
-  size_t kernels = 0;                // number of kernels with a share
-  size_t total_workspace_bytes = 0;  // bytes that ucudnn holds on the device
-  size_t capture_bytes = 0;          // the part of them that is reserved for captured graphs
-  const char* solver = "";           // static text; empty: nothing was solved
-  std::optional<bool>
-      optimal;  // proven by the solver, or not; none: a workspace plan defines the shares
-};
-
 class Report {
  public:
   // Adds a record, on which calls of this decision are counted; the report owns it and keeps its
@@ -104,9 +75,9 @@ class Report {
 
   void SetPlatform(const planning::Platform& platform);
   // Replaces the budget record of a device, which the address `device` identifies.
-  void SetBudget(const void* device, const BudgetRecord& budget);
+  void SetBudget(const void* device, const ReportedBudget& budget);
 
-  void SetSpatial(SpatialRecord spatial);
+  void SetSplit(SplitJob job);
 
   // Returns the whole report as JSON text. `measured` is the number of measurements that this
   // process made.
@@ -119,9 +90,9 @@ class Report {
  private:
   Mutex mutex_;
   planning::Platform platform_ UCUDNN_GUARDED_BY(mutex_);
-  std::vector<std::pair<const void*, BudgetRecord>> budgets_
+  std::vector<std::pair<const void*, ReportedBudget>> budgets_
       UCUDNN_GUARDED_BY(mutex_);  // by device, in the order of their first records
-  std::optional<SpatialRecord> spatial_ UCUDNN_GUARDED_BY(mutex_);
+  std::optional<SplitJob> split_ UCUDNN_GUARDED_BY(mutex_);
   std::deque<CountedKernel> kernels_ UCUDNN_GUARDED_BY(mutex_);  // they keep their address
   std::unordered_multimap<size_t, CountedKernel*> by_hash_
       UCUDNN_GUARDED_BY(mutex_);                    // by a hash of problem and limit

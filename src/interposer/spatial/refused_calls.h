@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "convolution/report_format.h"
 
 namespace ucudnn::interposer {
 
@@ -21,15 +21,17 @@ class RefusedCalls {
     if (counts_.size() < kMostNames || counts_.contains(what)) ++counts_[what];
   }
   // Returns the names, and their numbers of calls.
-  std::vector<std::pair<std::string, uint64_t>> Counts() const {
+  std::vector<RefusedEntry> Counts() const {
     MutexLock lock(mutex_);
-    return {counts_.begin(), counts_.end()};
+    std::vector<RefusedEntry> counts;
+    for (const auto& [what, count] : counts_) counts.push_back({what, count});
+    return counts;
   }
 
  private:
   static constexpr size_t kMostNames = 256;  // for the report
   mutable Mutex mutex_;
-  std::map<std::string, uint64_t> counts_ UCUDNN_GUARDED_BY(mutex_);
+  std::map<std::string, int64_t> counts_ UCUDNN_GUARDED_BY(mutex_);
 };
 
 }  // namespace ucudnn::interposer

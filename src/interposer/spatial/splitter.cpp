@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "cuda/resources.h"
+#include "interposer/report/spatial_record.h"
 #include "options/launcher_note.h"
 
 namespace ucudnn::interposer {
@@ -180,32 +181,31 @@ void Splitter::Forget(cudnnHandle_t handle) {
 }
 
 void Splitter::Note(Report& report) const {
-  SpatialRecord record;
-  record.refused = refused_.Counts();
+  SplitJob job;
+  job.refused = refused_.Counts();
   for (size_t at = 0; at < ranks_.size(); ++at) {
     Rank& rank = *ranks_[at];
     const spatial::SplitCalls* const calls = rank.calls.load(std::memory_order_acquire);
     if (calls == nullptr) continue;
     const spatial::SplitFigures figures = calls->figures();
-    RankRecord& track = record.tracks.emplace_back();
+    RankEntry& track = job.ranks.emplace_back(ReportedRank(calls->kernel_figures()));
     track.rank = options_.spatial.in_process ? static_cast<int>(at) : options_.spatial.rank;
-    track.calls = figures.calls;
+    track.calls = static_cast<int64_t>(figures.calls);
     track.owned_bytes = figures.owned_bytes;
-    track.figures = calls->kernel_figures();
     {
       MutexLock lock(rank.mutex);
       track.transport = rank.transport;
       track.library = rank.library;
     }
-    record.calls += figures.calls;
-    record.exchanged_bytes += figures.exchanged_bytes;
-    record.owned_bytes += figures.owned_bytes;
+    job.calls += figures.calls;
+    job.exchanged_bytes += figures.exchanged_bytes;
+    job.owned_bytes += figures.owned_bytes;
   }
-  if (!options_.spatial.grid || (record.tracks.empty() && record.refused.empty())) return;
-  record.grid = options_.spatial.grid->Text();
-  record.rank = options_.spatial.rank;
-  record.ranks = options_.spatial.size;
-  report.SetSpatial(std::move(record));
+  if (!options_.spatial.grid || (job.ranks.empty() && job.refused.empty())) return;
+  job.grid = *options_.spatial.grid;
+  job.rank = options_.spatial.rank;
+  job.size = options_.spatial.size;
+  report.SetSplit(std::move(job));
 }
 
 void Splitter::Leave() {

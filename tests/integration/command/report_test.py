@@ -488,7 +488,7 @@ class Report(PageTest):
         document |= {"device": bad, "mode": bad, "ucudnn": bad}
         document["fallbacks"][0] |= {"kernel": bad, "cause": bad}
         for one in document["kernels"]:
-            one |= {"name": bad, "reason": bad, "api": bad}
+            one |= {"layers": [bad], "reason": bad, "api": bad}
             for piece in one["plan"]:
                 piece["engine"] = bad
         page = self.page(document)

@@ -64,11 +64,8 @@ class UndividedNeeds {
 // Formats "68 ms; undivided within the limit 118 ms, 75 ms by the best engine of any API"; empty if
 // a time is unknown.
 std::string TimesText(const ReportedKernel& kernel) {
-  const auto ms_of = [](const std::optional<ReportedUndivided>& undivided) {
-    return undivided ? undivided->total_ms : std::nullopt;
-  };
-  const std::optional<double> undivided = ms_of(kernel.undivided),
-                              best = ms_of(kernel.best_undivided);
+  const std::optional<double> undivided = KnownTime(kernel.undivided),
+                              best = KnownTime(kernel.best_undivided);
   if (!kernel.plan_ms || !undivided || !best) return {};
   return Milliseconds(*kernel.plan_ms) + "; undivided within the limit " +
          Milliseconds(*undivided) +
@@ -95,7 +92,7 @@ std::string WhyDivided(const ReportedKernel& kernel, UndividedNeeds& needs) {
 
 KernelFinding Explain(const ReportedKernel& kernel, UndividedNeeds& needs) {
   KernelFinding finding;
-  finding.kernel = Describe(kernel.problem) + ", " + Counted(kernel.calls.value_or(0), "call");
+  finding.kernel = Describe(kernel.problem) + ", " + Counted(kernel.calls, "call");
   if (kernel.divided()) {
     finding.what = WhyDivided(kernel, needs);
     return finding;

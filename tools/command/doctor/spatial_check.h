@@ -6,7 +6,7 @@
 #include <string>
 
 #include "command/doctor/diagnosis.h"
-#include "command/report/spatial_report.h"
+#include "command/report/file.h"
 #include "options/options.h"
 
 namespace ucudnn::command {

@@ -19,7 +19,7 @@ ReportedRun ReadRun(const JsonPlace& place) {
   run.ms = ms.Quantity().value_or(0);
   if (!(run.ms > 0)) ms.Refuse("a number above 0");
   run.computing_share = ReadShare(place.Member("computing_share"));
-  run.fits = ReadFlag(place.Member("fits"));
+  run.fits = place.Member("fits").Flag();
   return run;
 }
 

@@ -347,10 +347,11 @@ Element DrawLevelsOf(const MultigridReport& report, const ReportedStage& stage, 
     span *= factor;
   }
   const std::string id = "levels-" + std::to_string(number);
-  return planner::DrawLevels(id.c_str(),
-                             report.network + ", stage of " + StepsText(stage.steps) +
-                                 (stage.shape.empty() ? "" : ", states of " + stage.shape),
-                             drawn);
+  return planner::DrawLevels(
+      id.c_str(),
+      report.network + ", stage of " + StepsText(stage.steps) +
+          (stage.shape.empty() ? "" : ", states of " + Joined(stage.shape, "x")),
+      drawn);
 }
 
 Element LevelsSection(
@@ -444,11 +445,14 @@ Element EpochTable(const std::vector<TrainingRow>& trainings) {
   add("far away", true, [](const auto& row) { return WholeCell(row.epoch.far_solves); });
   add("s", true, [](const auto& row) { return NumberCell("%.3g", row.epoch.seconds); });
   const auto any = [&](auto holds) { return std::any_of(rows.begin(), rows.end(), holds); };
-  if (any([](const EpochRow& row) { return row.epoch.output_error.has_value(); })) {
-    add("output error", true,
-        [](const auto& row) { return NumberCell("%.1e", row.epoch.output_error); });
-    add("gradient error", true,
-        [](const auto& row) { return NumberCell("%.1e", row.epoch.gradient_error); });
+  const auto output = [](const EpochRow& row) {
+    return row.epoch.Largest(&ReportedCheck::output_error);
+  };
+  if (any([&](const EpochRow& row) { return output(row).has_value(); })) {
+    add("output error", true, [=](const auto& row) { return NumberCell("%.1e", output(row)); });
+    add("gradient error", true, [](const auto& row) {
+      return NumberCell("%.1e", row.epoch.Largest(&ReportedCheck::gradient_error));
+    });
   }
   if (any([](const EpochRow& row) { return !row.epoch.fallback.empty(); })) {
     add("fell back since", false, [](const auto& row) { return row.epoch.fallback; });

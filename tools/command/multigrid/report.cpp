@@ -1,10 +1,8 @@
 #include "command/multigrid/report.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "base/json_place.h"
-#include "base/text.h"
+#include "command/multigrid/facts.h"
 
 namespace ucudnn::command {
 namespace {
@@ -13,194 +11,191 @@ constexpr int64_t kMultigridVersion = 1;
 constexpr int64_t kMostLayers = int64_t{1} << 40;
 constexpr int64_t kMostCount = int64_t{1} << 53;
 constexpr int64_t kMostTimelineLanes = 1024;
+constexpr json::Use kCount = {.most = kMostCount};
+constexpr json::Use kFromOne = {.least = 1, .most = kMostCount};
 
-std::string ReadShape(const JsonPlace& place) {
-  std::vector<std::string> extents;
-  for (const JsonPlace& extent : place.Items()) {
-    extents.push_back(std::to_string(extent.Integer(1, kMostLayers)));
-  }
-  return Join(extents, "x");
-}
+struct Share {
+  double& share;
 
-// Reads a stage, with or without a solve.
-ReportedStage ReadStage(const JsonPlace& place) {
-  ReportedStage stage;
-  place.Object();
-  stage.steps = place.Member("steps").Integer(1, kMostLayers);
-  stage.shape = ReadShape(place.Member("shape"));
-  stage.step = place.Member("step").Quantity();
-  const JsonPlace levels = place.Member("levels");
-  for (const JsonPlace& level : levels.Items()) {
-    stage.levels.push_back(level.Integer(1, kMostLayers));
+  std::string Write(int depth) const { return json::Write(share, depth); }
+  void Read(const JsonPlace& place) const { share = ReadShare(place); }
+};
+
+// The ways of running blocks, and the seconds of each.
+struct WaySeconds {
+  std::vector<std::pair<std::string, double>>& ways;
+
+  void Members(json::Object& member) {
+    for (auto& [way, seconds] : ways) member(way.c_str(), seconds);
   }
-  for (const JsonPlace& factor : place.Member("coarsening").Items()) {
-    stage.coarsening.push_back(factor.Integer(2, kMostLayers));
-  }
-  if (!levels.ok()) return stage;
+  bool empty() const { return ways.empty(); }
+};
+
+// Returns whether the levels are those of the coarsening.
+bool Fits(const ReportedStage& stage) {
   bool fits = !stage.levels.empty() && stage.levels.front() == stage.steps &&
               stage.coarsening.size() + 1 == stage.levels.size();
   for (size_t at = 0; fits && at < stage.coarsening.size(); ++at) {
     fits = stage.levels[at] / stage.coarsening[at] == stage.levels[at + 1];
   }
-  if (!fits) levels.Fault("are not those of 'steps' and 'coarsening'");
-  return stage;
-}
-
-double ReadNumber(const JsonPlace& place) {
-  const std::optional<double> number = place.Quantity();
-  if (!number) place.Refuse("a number of 0 or more");
-  return number.value_or(0);
-}
-
-ReportedSpan ReadStepSpan(const JsonPlace& place, int64_t lanes,
-                          const std::vector<int64_t>& levels) {
-  ReportedSpan span;
-  place.Object();
-  span.lane = place.Member("lane").Integer(0, lanes - 1);
-  span.level = place.Member("level").Integer(0, static_cast<int64_t>(levels.size()) - 1);
-  if (!place.ok()) return span;
-  const int64_t steps = levels[span.level];
-  span.first = place.Member("first").Integer(0, steps - 1);
-  span.steps = place.Member("steps").Integer(1, steps - span.first);
-  span.begin_ms = ReadNumber(place.Member("begin_ms"));
-  span.end_ms = ReadNumber(place.Member("end_ms"));
-  if (place.ok() && span.end_ms < span.begin_ms) place.Fault("ends before it begins");
-  return span;
-}
-
-std::optional<ReportedTimeline> ReadTimeline(const JsonPlace& place,
-                                             const std::vector<int64_t>& levels) {
-  if (place.absent()) return std::nullopt;
-  ReportedTimeline timeline;
-  place.Object();
-  timeline.cycle = place.Member("cycle").Integer(1, kMostCount);
-  timeline.lanes = place.Member("lanes").Integer(1, kMostTimelineLanes);
-  timeline.ms = ReadNumber(place.Member("ms"));
-  timeline.concurrency = ReadNumber(place.Member("concurrency"));
-  for (const JsonPlace& span : place.Member("spans").Items()) {
-    if (!span.ok()) break;
-    timeline.spans.push_back(ReadStepSpan(span, timeline.lanes, levels));
-  }
-  return timeline;
-}
-
-ReportedStage ReadSolvedStage(const JsonPlace& place) {
-  ReportedStage stage = ReadStage(place);
-  for (const JsonPlace& residual : place.Member("residuals").Items()) {
-    stage.residuals.push_back(residual.Quantity());
-  }
-  stage.cycles = place.Member("cycles").Integer(0, kMostCount);
-  stage.status = place.Member("status").Text();
-  stage.fallback = place.Member("fallback").TextIfThere();
-  stage.largest_state = place.Member("largest_state").Quantity();
-  if (place.ok()) stage.timeline = ReadTimeline(place.Member("timeline"), stage.levels);
-  return stage;
-}
-
-template <typename Read>
-std::vector<ReportedStage> ReadStages(const JsonPlace& place, Read&& read) {
-  std::vector<ReportedStage> stages;
-  const std::vector<JsonPlace> items = place.Items();
-  if (items.empty()) place.Refuse("a list of stages");
-  for (const JsonPlace& item : items) {
-    if (!item.ok()) break;
-    stages.push_back(read(item));
-  }
-  return stages;
-}
-
-ReportedSolve ReadSolve(const JsonPlace& place) {
-  ReportedSolve solve;
-  place.Object();
-  solve.layers = place.Member("layers").Integer(0, kMostCount);
-  solve.parameters = place.Member("parameters").Integer(0, kMostCount);
-  solve.stages = ReadStages(place.Member("stages"), ReadSolvedStage);
-  solve.output_error = place.Member("output_error").Quantity();
-  solve.seconds = place.Member("seconds").Quantity();
-  solve.serial_seconds = place.Member("serial_seconds").Quantity();
-  return solve;
-}
-
-void KeepLarger(const std::optional<double>& number, std::optional<double>& largest) {
-  if (number) largest = std::max(largest.value_or(0), *number);
-}
-
-ReportedEpoch ReadEpoch(const JsonPlace& place) {
-  ReportedEpoch epoch;
-  place.Object();
-  epoch.loss = place.Member("loss").Quantity();
-  epoch.top1 = ReadShare(place.Member("top1"));
-  epoch.solves = place.Member("solves").Integer(0, kMostCount);
-  epoch.cycles = place.Member("cycles").Integer(0, kMostCount);
-  epoch.serial_solves = place.Member("serial_solves").Integer(0, kMostCount);
-  epoch.fallback = place.Member("fallback").TextIfThere();
-  epoch.far_solves = place.Member("far_solves").IntegerIfThere(kMostCount).value_or(0);
-  epoch.residual = place.Member("residual").Quantity();
-  epoch.backward_residual = place.Member("backward_residual").Quantity();
-  epoch.seconds = place.Member("seconds").Quantity();
-  for (const JsonPlace& check : place.Member("checks").Items()) {
-    KeepLarger(check.Member("output_error").Quantity(), epoch.output_error);
-    KeepLarger(check.Member("gradient_error").Quantity(), epoch.gradient_error);
-  }
-  return epoch;
-}
-
-ReportedTraining ReadReportedTraining(const JsonPlace& root) {
-  const JsonPlace place = root.Member("training");
-  ReportedTraining training;
-  place.Object();
-  training.stages = ReadStages(root.Member("stages"), ReadStage);
-  training.data = place.Member("data").Text();
-  training.examples = place.Member("examples").Integer(0, kMostCount);
-  training.test_examples = place.Member("test_examples").Integer(0, kMostCount);
-  training.rate = place.Member("rate").Quantity();
-  training.momentum = place.Member("momentum").Quantity();
-  training.repeats = place.Member("repeats").IntegerIfThere(kMostCount).value_or(1);
-  training.most_backward_cycles =
-      root.Member("most_backward_cycles").IntegerIfThere(kMostCount).value_or(0);
-  for (const JsonPlace& epoch : place.Member("epochs").Items()) {
-    if (!epoch.ok()) break;
-    training.epochs.push_back(ReadEpoch(epoch));
-  }
-  return training;
-}
-
-void ReadMultigridHead(const JsonPlace& root, MultigridReport& report) {
-  root.Member("version").Version(kMultigridVersion, "solve again with --report");
-  report.ucudnn = root.Member("ucudnn").TextIfThere();
-  report.network = root.Member("network").Text();
-  report.layers = root.Member("layers").Integer(0, kMostCount);
-  report.parameters = root.Member("parameters").Integer(0, kMostCount);
-  report.weights = root.Member("weights").Text();
-  report.backend = root.Member("backend").Text();
-  report.precision = root.Member("precision").Text();
-  report.machine = root.Member("machine").Text();
-  report.method = root.Member("method").Text();
-  report.devices = root.Member("devices").Integer(1, kMostCount);
-  report.has_cpu_times = ReadFlag(root.Member("cpu_times"));
-  report.batch = root.Member("batch").Integer(1, kMostCount);
-  report.norm = root.Member("norm").Text();
-  report.tolerance = root.Member("tolerance").Quantity();
-  report.most_cycles = root.Member("most_cycles").Integer(1, kMostCount);
-  report.coarse = root.Member("coarse").Text();
-  report.relaxation = root.Member("relaxation").Text();
-  report.start = root.Member("start").Text();
-  report.storage = root.Member("storage").TextIfThere();
-  report.state_bytes = root.Member("state_bytes").IntegerIfThere(kMostJsonBytes);
+  return fits;
 }
 
 }  // namespace
+
+void ReportedSpan::Members(json::Object& member, int64_t lanes,
+                           const std::vector<int64_t>& levels) {
+  member("lane", lane, {.most = lanes - 1});
+  member("level", level, {.most = static_cast<int64_t>(levels.size()) - 1});
+  const int64_t all_steps = levels[static_cast<size_t>(level)];
+  member("first", first, {.most = all_steps - 1});
+  member("steps", steps, {.least = 1, .most = all_steps - first});
+  member("begin_ms", begin_ms);
+  member("end_ms", end_ms);
+  if (end_ms < begin_ms) member.place().Fault("ends before it begins");
+}
+
+void ReportedTimeline::Members(json::Object& member, const std::vector<int64_t>& levels) {
+  member("cycle", cycle, kFromOne);
+  member("lanes", lanes, {.least = 1, .most = kMostTimelineLanes});
+  member("ms", ms);
+  member("concurrency", concurrency);
+  member("spans", spans, json::kMayLack, lanes, levels);
+}
+
+void ReportedStage::Members(json::Object& member, const WithoutSolve&) {
+  member("steps", steps, {.least = 1, .most = kMostLayers});
+  member("shape", shape, {.may_lack = true, .least = 1, .most = kMostLayers});
+  member("step", step);
+  member("levels", levels, {.may_lack = true, .least = 1, .most = kMostLayers});
+  member("coarsening", coarsening, {.may_lack = true, .least = 2, .most = kMostLayers});
+  if (!Fits(*this))
+    member.place().Member("levels").Fault("are not those of 'steps' and 'coarsening'");
+}
+
+void ReportedStage::Members(json::Object& member) {
+  Members(member, WithoutSolve());
+  member("residuals", residuals, json::kMayLack);
+  member("cycles", cycles, kCount);
+  member("status", status);
+  member("fallback", fallback, json::kMayLack);
+  member("largest_state", largest_state);
+  member("timeline", timeline, json::kLeftOutIfEmpty, levels);
+}
+
+void ReportedSolve::SolveMembers(json::Object& member) {
+  // Readers that want one stage take the longest.
+  ReportedStage longest = stages.empty() ? ReportedStage() : LongestOf(stages);
+  member("residuals", longest.residuals, json::kUnread);
+  member("cycles", longest.cycles, json::kUnread);
+  member("status", longest.status, json::kUnread);
+  member("output_error", output_error);
+  member("seconds", seconds);
+  member("serial_seconds", serial_seconds);
+  member("stages", stages);
+  if (stages.empty()) member.place().Member("stages").Refuse("a list of stages");
+}
+
+void ReportedSolve::Members(json::Object& member) {
+  member("layers", layers, kCount);
+  member("parameters", parameters, kCount);
+  SolveMembers(member);
+}
+
+void ReportedCheck::Members(json::Object& member) {
+  member("step", step, json::kUnread);
+  member("output_error", output_error);
+  member("gradient_error", gradient_error);
+}
+
+void ReportedEpoch::Members(json::Object& member) {
+  member("loss", loss);
+  member("top1", Share{top1});
+  member("solves", solves, kCount);
+  member("cycles", cycles, kCount);
+  member("serial_solves", serial_solves, kCount);
+  member("fallback", fallback, json::kMayLack);
+  member("far_solves", far_solves, {.may_lack = true, .most = kMostCount});
+  member("residual", residual);
+  member("backward_residual", backward_residual);
+  member("seconds", seconds);
+  member("checks", checks, json::kMayLack);
+}
+
+std::optional<double> ReportedEpoch::Largest(std::optional<double> ReportedCheck::*error) const {
+  std::optional<double> largest;
+  for (const ReportedCheck& check : checks) {
+    if (check.*error) largest = std::max(largest.value_or(0), *(check.*error));
+  }
+  return largest;
+}
+
+void ReportedTraining::Members(json::Object& member) {
+  member("data", data);
+  member("replicas", replicas, json::kUnread);
+  member("examples", examples, kCount);
+  member("test_examples", test_examples, kCount);
+  member("rate", rate);
+  member("momentum", momentum);
+  member("seed", seed, json::kUnread);
+  member("repeats", repeats, {.may_lack = true, .most = kMostCount});
+  member("epochs", epochs, json::kMayLack);
+}
+
+void MultigridReport::Members(json::Object& member) {
+  member("format", "ucudnn-multigrid", json::kUnread);
+  member("version", json::Version{kMultigridVersion, "solve again with --report"});
+  member("ucudnn", ucudnn, json::kMayLack);
+  member("network", network);
+  member("layers", layers, kCount);
+  member("parameters", parameters, kCount);
+  member("machine", machine);
+  member("cpu_times", has_cpu_times);
+  member("devices", devices, kFromOne);
+  member("way", way, {.left_out_if_empty = true, .unread = true});
+  member("launch", launch, {.left_out_if_empty = true, .unread = true});
+  member("ways", WaySeconds{ways}, {.left_out_if_empty = true, .unread = true});
+  member("threads", threads, {.left_out_if_empty = true, .unread = true});
+  member("weights", weights);
+  member("most_cycles", most_cycles, kFromOne);
+  member("tolerance", tolerance);
+  member("norm", norm);
+  member("relaxation", relaxation);
+  member("coarse", coarse);
+  member("start", start);
+  member("storage", storage, json::kMayLack);
+  member("backend", backend);
+  member("precision", precision);
+  member("batch", batch, kFromOne);
+  member("method", method);
+  member("state_bytes", state_bytes);
+  if (member.Has("training", training.has_value())) {
+    if (!training) training.emplace();
+    member("most_backward_cycles", training->most_backward_cycles,
+           {.may_lack = true, .most = kMostCount});
+    member("stages", training->stages, {}, WithoutSolve());
+    if (training->stages.empty()) member.place().Member("stages").Refuse("a list of stages");
+    return member("training", *training);
+  }
+  if (!member.Has("depths", has_depths)) {
+    ReportedSolve& solve = solves.empty() ? solves.emplace_back() : solves.front();
+    solve.layers = layers;
+    solve.parameters = parameters;
+    return solve.SolveMembers(member);
+  }
+  if (!solves.empty()) {
+    std::max_element(solves.begin(), solves.end(), [](const auto& a, const auto& b) {
+      return a.layers < b.layers;
+    })->SolveMembers(member);
+  }
+  member("depths", solves);
+  if (solves.empty()) member.place().Member("depths").Refuse("a list of solves");
+}
 
 std::string FormatNamedIn(const std::string& json) {
   const Result<JsonValue> parsed = ParseJson(json);
   const JsonValue* const format = parsed.ok() ? parsed->Find("format") : nullptr;
   return format != nullptr ? format->text : "";
-}
-
-bool ReadFlag(const JsonPlace& place) {
-  const bool is_told = !place.absent() && place.value()->is(JsonValue::Kind::kBoolean);
-  if (!is_told) place.Refuse("true or false");
-  return is_told && place.value()->boolean;
 }
 
 double ReadShare(const JsonPlace& place) {
@@ -212,23 +207,8 @@ double ReadShare(const JsonPlace& place) {
 Result<MultigridReport> ParseMultigridReport(const std::string& json) {
   UCUDNN_ASSIGN_OR_RETURN(const JsonValue value, ParseJson(json));
   Status fault;
-  const JsonPlace root(&value, "", fault);
-  root.Object();
-  UCUDNN_RETURN_IF_ERROR(fault);
   MultigridReport report;
-  ReadMultigridHead(root, report);
-  if (!root.Member("training").absent()) {
-    report.training = ReadReportedTraining(root);
-  } else if (!root.Member("depths").absent()) {
-    const std::vector<JsonPlace> depths = root.Member("depths").Items();
-    if (depths.empty()) root.Member("depths").Refuse("a list of solves");
-    for (const JsonPlace& depth : depths) {
-      if (!depth.ok()) break;
-      report.solves.push_back(ReadSolve(depth));
-    }
-  } else {
-    report.solves.push_back(ReadSolve(root));
-  }
+  json::Read(JsonPlace(&value, "", fault), report);
   UCUDNN_RETURN_IF_ERROR(fault);
   return report;
 }

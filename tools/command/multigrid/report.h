@@ -1,13 +1,15 @@
-// Reads reports of `ucudnn multigrid` (`ucudnn-multigrid`, planner/report/FORMAT.md). The files may
-// come from elsewhere, so every value is checked before use. Thread-compatible.
+// Reports of `ucudnn multigrid` (`ucudnn-multigrid`, planner/report/FORMAT.md): their values, and
+// the members of their JSON, which `ucudnn multigrid` writes and `ucudnn report` reads. The files
+// may come from elsewhere, so every value is checked before use. Thread-compatible.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "base/json_place.h"
+#include "base/json_members.h"
 #include "base/status.h"
 
 namespace ucudnn::command {
@@ -19,6 +21,8 @@ struct ReportedSpan {
   int64_t steps = 1;
   double begin_ms = 0;
   double end_ms = 0;
+
+  void Members(json::Object& member, int64_t lanes, const std::vector<int64_t>& levels);
 };
 
 struct ReportedTimeline {
@@ -27,11 +31,16 @@ struct ReportedTimeline {
   double ms = 0;
   double concurrency = 0;
   std::vector<ReportedSpan> spans;
+
+  void Members(json::Object& member, const std::vector<int64_t>& levels);
 };
+
+// A stage that training solves many times: only what it is.
+struct WithoutSolve {};
 
 struct ReportedStage {
   int64_t steps = 1;
-  std::string shape;            // shape of a state, "4x24x24"
+  std::vector<int64_t> shape;   // shape of a state of one image
   std::optional<double> step;   // h
   std::vector<int64_t> levels;  // number of layers of each level, the finest first
   std::vector<int64_t> coarsening;
@@ -41,6 +50,9 @@ struct ReportedStage {
   std::string fallback;
   std::optional<double> largest_state;
   std::optional<ReportedTimeline> timeline;
+
+  void Members(json::Object& member);
+  void Members(json::Object& member, const WithoutSolve& without);
 };
 
 struct ReportedSolve {
@@ -50,6 +62,17 @@ struct ReportedSolve {
   std::optional<double> output_error;
   std::optional<double> seconds;
   std::optional<double> serial_seconds;
+
+  void Members(json::Object& member);
+  // Lists the members that the document itself has, too.
+  void SolveMembers(json::Object& member);
+};
+
+struct ReportedCheck {
+  int64_t step = 0;  // counted over all epochs
+  std::optional<double> output_error, gradient_error;
+
+  void Members(json::Object& member);
 };
 
 struct ReportedEpoch {
@@ -65,21 +88,27 @@ struct ReportedEpoch {
   std::optional<double> residual;
   std::optional<double> backward_residual;
   std::optional<double> seconds;
-  // The largest error of the epoch's checked steps; none if no step was checked.
-  std::optional<double> output_error;
-  std::optional<double> gradient_error;
+  std::vector<ReportedCheck> checks;
+
+  void Members(json::Object& member);
+  // Returns the largest error of the checked steps; none if no step was checked.
+  std::optional<double> Largest(std::optional<double> ReportedCheck::*error) const;
 };
 
 struct ReportedTraining {
   std::vector<ReportedStage> stages;  // what is solved, without its solves
   std::string data;
+  int64_t replicas = 1;
   int64_t examples = 0;
   int64_t test_examples = 0;
   std::optional<double> rate;
   std::optional<double> momentum;
+  int64_t seed = 0;
   int64_t most_backward_cycles = 0;
   int64_t repeats = 1;  // number of steps with each mini-batch
   std::vector<ReportedEpoch> epochs;
+
+  void Members(json::Object& member);
 };
 
 struct MultigridReport {
@@ -95,6 +124,9 @@ struct MultigridReport {
   std::string method;   // "multigrid" or "partitioned"
   int64_t devices = 1;  // number of devices of each replica
   bool has_cpu_times = true;
+  int64_t threads = 0;  // of the host, on each of several devices; 0: on a device
+  std::string way, launch;
+  std::vector<std::pair<std::string, double>> ways;  // seconds of one cycle, where measured
   int64_t batch = 0;
   std::string norm;
   std::optional<double> tolerance;
@@ -106,14 +138,15 @@ struct MultigridReport {
   std::optional<int64_t> state_bytes;  // none on a device, or if an older ucudnn wrote the file
   // One solve, or one for each depth; empty for training.
   std::vector<ReportedSolve> solves;
+  bool has_depths = false;
   std::optional<ReportedTraining> training;
+
+  void Members(json::Object& member);
 };
 
 // Returns the format that the text of a file names; empty if none.
 std::string FormatNamedIn(const std::string& json);
-// These read values within bounds, and note a fault of the place if a value is outside.
-bool ReadFlag(const JsonPlace& place);
-double ReadShare(const JsonPlace& place);  // from 0 to 1
+double ReadShare(const JsonPlace& place);  // from 0 to 1; notes a fault of the place if outside
 
 // The error names the place of the wrong value ("stages[0].cycles"), and what was expected.
 Result<MultigridReport> ParseMultigridReport(const std::string& json);

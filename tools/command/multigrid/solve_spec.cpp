@@ -9,7 +9,6 @@
 #include "base/byte_size.h"
 #include "base/text.h"
 #include "command/command.h"
-#include "command/json.h"
 #include "command/numbers.h"
 #include "planner/machine/presets.h"
 #include "planner/multigrid/data/data_file.h"
@@ -172,12 +171,6 @@ Result<double> ParseMomentum(const std::string& option, const std::string& text)
 #define UCUDNN_SPEC(member) \
   [](SolveSpec & spec) -> auto& { return spec.member; }
 
-// A function that returns what documents say about an option, from `spec` and `network`.
-#define UCUDNN_SAYS(value)                                                                      \
-  []([[maybe_unused]] const SolveSpec& spec, [[maybe_unused]] const NetworkSettings& network) { \
-    return Json(value);                                                                         \
-  }
-
 std::vector<SpecOption> ProblemOptions() {
   return {
       {"NET", "", "",
@@ -187,8 +180,7 @@ std::vector<SpecOption> ProblemOptions() {
       {"--weights", "FILE.safetensors", "",
        "weights from safetensors: arrays named like the network's layers, or of a chain\n"
        "K [N,C,C,k,k], b [N,C] and u0 [C,H,W] (default: drawn by --seed)",
-       Text(UCUDNN_SPEC(weights)), "weights",
-       UCUDNN_SAYS(spec.weights.empty() ? "drawn" : spec.weights), Agreement::kContents},
+       Text(UCUDNN_SPEC(weights)), Agreement::kContents},
       {"--activation", "NAME", "relu", "the activation of a chain: relu or tanh",
        Choice(kActivations, UCUDNN_SPEC(activation))},
       {"--layers", "N", "", "residual layers of kirby-3m (default: 4,093)",
@@ -212,15 +204,12 @@ std::vector<SpecOption> SolveOptions() {
       {"--cycles", "N", "",
        "how many cycles (default: 2); with a --tolerance at most so many (default: 100),\n"
        "then serial propagation solves the rest",
-       Whole(1, kMostCycles, UCUDNN_SPEC(cycles)), "most_cycles",
-       UCUDNN_SAYS(network.forward.cycles)},
+       Whole(1, kMostCycles, UCUDNN_SPEC(cycles))},
       {"--tolerance", "R", "", "the residual at which a solve ends (default: none)",
-       Parsed(ParsePositive, UCUDNN_SPEC(network().forward.tolerance)), "tolerance",
-       UCUDNN_SAYS(FiniteOrNull(network.forward.tolerance))},
+       Parsed(ParsePositive, UCUDNN_SPEC(network().forward.tolerance))},
       {"--norm", "NAME", "absolute",
        "how residuals are measured, in L2: absolute, or relative to the largest state",
-       Choice(kNorms, UCUDNN_SPEC(network().forward.scale)), "norm",
-       UCUDNN_SAYS(NormText(network.forward))},
+       Choice(kNorms, UCUDNN_SPEC(network().forward.scale))},
       {"--coarsening", "C,...", "",
        "how many layers a coarse layer stands for, for each level (default: 8, or half of\n"
        "fewer than 16 layers)",
@@ -228,23 +217,20 @@ std::vector<SpecOption> SolveOptions() {
       {"--levels", "L", "", "1 is serial propagation (default: as many as leave 2 to 7 layers)",
        Whole(1, 64, UCUDNN_SPEC(network().levels))},
       {"--relaxation", "NAME,...", "FCF", "F, FCF or FCFCF, for each level",
-       Parsed(ParseRelaxation, UCUDNN_SPEC(network().forward.c_sweeps)), "relaxation",
-       UCUDNN_SAYS(RelaxationText(network.forward))},
+       Parsed(ParseRelaxation, UCUDNN_SPEC(network().forward.c_sweeps))},
       {"--coarse", "NAME", "",
        "what a coarse layer computes: inject or sum (default: inject; of a GPU sum where the\n"
        "layers of a block at once take at most twice as long as one)",
-       Named(multigrid::ParseCoarseOperator, UCUDNN_SPEC(coarse)), "coarse",
-       UCUDNN_SAYS(multigrid::NameOf(network.coarse))},
+       Named(multigrid::ParseCoarseOperator, UCUDNN_SPEC(coarse))},
       {"--start", "NAME", "",
        "broadcast, nested: coarse levels first, or, of mini-batches that --repeat repeats,\n"
        "previous: their last states (default: broadcast, with --repeat previous)",
-       Choice(kStarts, UCUDNN_SPEC(start)), "start", UCUDNN_SAYS(StartText(network.forward.start))},
+       Choice(kStarts, UCUDNN_SPEC(start))},
       {"--skip-first-down", nullptr, "", "the first cycle goes down without relaxing",
        Flag(UCUDNN_SPEC(network().forward.skips_first_down))},
       {"--storage", "NAME", "all",
        "states kept: all, or c-points, between which others are computed again",
-       Choice(kStorages, UCUDNN_SPEC(network().storage)), "storage",
-       UCUDNN_SAYS(NameIn(kStorages, network.storage))},
+       Choice(kStorages, UCUDNN_SPEC(network().storage))},
   };
 }
 
@@ -253,8 +239,7 @@ std::vector<SpecOption> MachineOptions() {
       {"--backend", "NAME", "",
        "cpu64, double precision on the host, or cudnn, stages on devices (default: cpu64;\n"
        "with --host cudnn)",
-       Choice(kBackends, UCUDNN_SPEC(on_device)), "backend",
-       UCUDNN_SAYS(NameIn(kBackends, *spec.on_device))},
+       Choice(kBackends, UCUDNN_SPEC(on_device))},
       {"--host", nullptr, "", "cudnn on the CPU stand-in: its times are CPU times",
        Flag(UCUDNN_SPEC(host))},
       {"--way", "NAME", "auto",
@@ -266,34 +251,33 @@ std::vector<SpecOption> MachineOptions() {
        "cycles can be recorded",
        Choice(kLaunchNames, UCUDNN_SPEC(device.launch))},
       {"--precision", "NAME", "fp32", "of a device's numbers: " + multigrid::PrecisionNames(),
-       Named(multigrid::ParsePrecision, UCUDNN_SPEC(precision)), "precision",
-       UCUDNN_SAYS(*spec.on_device ? spec.precision->name : "fp64")},
+       Named(multigrid::ParsePrecision, UCUDNN_SPEC(precision))},
       {"--streams", "N", "8", "how many streams the way streams takes",
        Whole(1, 1024, UCUDNN_SPEC(device.lanes))},
       {"--workspace-limit", "SIZE", "64MiB", "workspace of all blocks at once",
        Parsed(ParseLimit, UCUDNN_SPEC(device.workspace_limit))},
       {"--threads", "N", "",
        "how many threads run blocks of layers (default: as many as processors)",
-       Whole(1, 1024, UCUDNN_SPEC(threads)), nullptr, nullptr, Agreement::kNone},
+       Whole(1, 1024, UCUDNN_SPEC(threads)), Agreement::kNone},
       {"--batch", "N", "", "images in a mini-batch (default: 1, in training 32)",
-       Whole(1, kMostSteps, UCUDNN_SPEC(batch)), "batch", UCUDNN_SAYS(network.batch)},
+       Whole(1, kMostSteps, UCUDNN_SPEC(batch))},
       {"--check", "WHEN", "", "compare with serial propagation: once, or in training every:K steps",
        Text(UCUDNN_SPEC(check))},
       {"--timeline", nullptr, "",
        "note which layers each thread or stream runs when in one cycle, for --json, --report",
-       Flag(UCUDNN_SPEC(network().notes_timeline)), nullptr, nullptr, Agreement::kNone},
+       Flag(UCUDNN_SPEC(network().notes_timeline)), Agreement::kNone},
       {"--json", nullptr, "", "print JSON (planner/report/FORMAT.md)", Flag(UCUDNN_SPEC(json)),
-       nullptr, nullptr, Agreement::kNone},
+       Agreement::kNone},
       {"--report", "FILE.json", "",
        "write the JSON to a file, too; `ucudnn report FILE.json` draws it",
-       Text(UCUDNN_SPEC(report)), nullptr, nullptr, Agreement::kNone},
+       Text(UCUDNN_SPEC(report)), Agreement::kNone},
   };
 }
 
 std::vector<SpecOption> TrainingOptions() {
   return {
       {"--train", "FOLDER", "", "train on digits: the folder of four IDX files with MNIST's names",
-       Text(UCUDNN_SPEC(train)), nullptr, nullptr, Agreement::kPresence},
+       Text(UCUDNN_SPEC(train)), Agreement::kPresence},
       {"--epochs", "E", "5", "passes over the images", Whole(1, kMostSteps, UCUDNN_SPEC(epochs))},
       {"--examples", "N", "", "train on the first N images (default: all)",
        Whole(1, kMostWhole, UCUDNN_SPEC(most_examples))},
@@ -313,29 +297,27 @@ std::vector<SpecOption> PlaceOptions() {
       {"--analyse", nullptr, "",
        "say whether it pays: model the fastest setting on each number of devices, against\n"
        "serial propagation, from single layers and from how fast solves converge",
-       Flag(UCUDNN_SPEC(analyse)), nullptr, nullptr, Agreement::kNone},
+       Flag(UCUDNN_SPEC(analyse)), Agreement::kNone},
       {"--machine", "FILE|NAME", "",
        "to analyse: a machine's file or name (" + Join(planner::MachineNames(), ", ") +
            ";\nN nodes: " + planner::ClusterNames() +
            "); default: this one, with a core as a device",
-       Text(UCUDNN_SPEC(machine)), nullptr, nullptr, Agreement::kNone},
+       Text(UCUDNN_SPEC(machine)), Agreement::kNone},
       {"--devices", "N", "",
        "share the layers out over N threads, of cudnn with a device each; processes that\n"
        "torchrun, MPI or SLURM started are devices by themselves. To analyse: N,... (default: 1, "
        "2, 4, ... 64)",
-       Text(UCUDNN_SPEC(devices)), nullptr, nullptr, Agreement::kNone},
+       Text(UCUDNN_SPEC(devices)), Agreement::kNone},
       {"--method", "NAME", "multigrid",
        "multigrid, or partitioned: the same layers on the same devices, one after the\n"
        "other",
-       Choice(kMethods, UCUDNN_SPEC(network().method)), "method",
-       UCUDNN_SAYS(NameIn(kMethods, spec.network().method))},
+       Choice(kMethods, UCUDNN_SPEC(network().method))},
       {"--data-parallel", "D", "1", "train D replicas, each on --devices, that sum their gradients",
        Whole(1, kMostMultigridDevices, UCUDNN_SPEC(replicas))},
   };
 }
 
 #undef UCUDNN_SPEC
-#undef UCUDNN_SAYS
 
 // Reads --check every:K, for training.
 Status ReadCheck(SolveSpec& spec) {
@@ -409,6 +391,21 @@ const std::vector<SpecOption>& SpecOptions() {
     return options;
   }();
   return *all;
+}
+
+void DescribeSpec(const SolveSpec& spec, const NetworkSettings& network, MultigridReport& report) {
+  report.weights = spec.weights.empty() ? "drawn" : spec.weights;
+  report.most_cycles = network.forward.cycles;
+  report.tolerance = network.forward.tolerance;
+  report.norm = NormText(network.forward);
+  report.relaxation = RelaxationText(network.forward);
+  report.coarse = multigrid::NameOf(network.coarse);
+  report.start = StartText(network.forward.start);
+  report.storage = NameIn(kStorages, network.storage);
+  report.backend = NameIn(kBackends, *spec.on_device);
+  report.precision = *spec.on_device ? spec.precision->name : "fp64";
+  report.batch = network.batch;
+  report.method = NameIn(kMethods, spec.network().method);
 }
 
 void AddSpecOptions(CLI::App& app, std::map<std::string, std::string>& texts) {

@@ -6,12 +6,12 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "command/multigrid/report.h"
 #include "planner/graph/graph.h"
 #include "planner/multigrid/device/device_solvers.h"
 #include "planner/multigrid/device/precision.h"
@@ -86,14 +86,14 @@ struct SpecOption {
   std::string by_default;  // as it would be given; empty: help says what the default is
   std::string help;        // without the default
   std::function<Status(const std::string& option, const std::string& text, SolveSpec&)> read;
-  // The member of documents, from the settings of a solve; null if there is none.
-  const char* member = nullptr;
-  std::function<nlohmann::ordered_json(const SolveSpec&, const multigrid::NetworkSettings&)>
-      document = nullptr;
   Agreement agreement = Agreement::kValue;
 };
 // Returns the options in the order of the help.
 const std::vector<SpecOption>& SpecOptions();
+
+// Tells what documents say about the options, from the settings of a solve.
+void DescribeSpec(const SolveSpec& spec, const multigrid::NetworkSettings& network,
+                  MultigridReport& report);
 
 // Adds all options to `app`. `texts` receive the given texts and must not move.
 void AddSpecOptions(CLI::App& app, std::map<std::string, std::string>& texts);

@@ -149,7 +149,8 @@ std::vector<size_t> Positions(size_t count) {
 // its own.
 class SeenSegments {
  public:
-  explicit SeenSegments(const RunReport& report) : disjoint_(report.division == "disjoint") {}
+  explicit SeenSegments(const RunReport& report)
+      : disjoint_(report.budget.division == "disjoint") {}
   bool IsNew(const ReportedKernel& kernel) {
     return !disjoint_ || !kernel.segment || segments_.insert(*kernel.segment).second;
   }
@@ -312,10 +313,9 @@ Element TimelineSection(const RunReport& report) {
     const ReportedKernel& kernel = report.kernels[at];
     std::string label = KernelLabel(report, at);
     const Operation operation = kernel.problem.operation;
-    if (kernel.best_undivided && kernel.best_undivided->total_ms) {
-      const Configuration whole{{{kernel.best_undivided->micro, 1}}};
-      chart.bars.push_back(
-          PlanBar(label, operation, whole, *kernel.best_undivided->total_ms, engines));
+    if (const auto best_ms = KnownTime(kernel.best_undivided)) {
+      const Configuration whole{{{kernel.best_undivided, 1}}};
+      chart.bars.push_back(PlanBar(label, operation, whole, *best_ms, engines));
       label = "divided";
     }
     chart.bars.push_back(PlanBar(label, operation, kernel.division, *kernel.plan_ms, engines));
@@ -374,12 +374,14 @@ Element LayerMemorySection(const RunReport& report) {
 Element WorkspaceDivisionSection(const RunReport& report) {
   Element section = Section("division", "Workspace of each kernel");
   if (report.kernels.empty()) return std::move(section.Add(Paragraph("There are no kernels.")));
-  if (report.total_bytes) {
+  if (report.budget.total_bytes) {
     section.Add(Paragraph(
-        "One budget of " + FormatByteSize(*report.total_bytes) + " for all kernels, division " +
-        (report.division.empty() ? "not known" : report.division) + "; reserved: " +
-        (report.reserved_bytes ? FormatByteSize(*report.reserved_bytes) : "not known") + "." +
-        (report.solver.empty() ? "" : " Solver: " + report.solver + ".")));
+        "One budget of " + FormatByteSize(*report.budget.total_bytes) +
+        " for all kernels, division " +
+        (report.budget.division.empty() ? "not known" : report.budget.division) + "; reserved: " +
+        (report.budget.total_workspace_bytes ? FormatByteSize(*report.budget.total_workspace_bytes)
+                                             : "not known") +
+        "." + (report.budget.solver.empty() ? "" : " Solver: " + report.budget.solver + ".")));
   } else {
     section.Add(Paragraph("Each kernel has its own workspace; there is no budget for all."));
   }
@@ -417,10 +419,10 @@ Element WorkspaceDivisionSection(const RunReport& report) {
   sum += others;
   together.end = Bytes(sum);
   chart.title = "Workspace of each kernel; their sum is " + Bytes(sum);
-  if (report.total_bytes && report.division == "disjoint") {
+  if (report.budget.total_bytes && report.budget.division == "disjoint") {
     chart.bars.insert(chart.bars.begin(), std::move(together));
-    chart.limit = static_cast<double>(*report.total_bytes);
-    chart.limit_label = "budget " + FormatByteSize(*report.total_bytes);
+    chart.limit = static_cast<double>(*report.budget.total_bytes);
+    chart.limit_label = "budget " + FormatByteSize(*report.budget.total_bytes);
   }
   return std::move(section.Add(Draw(chart)));
 }

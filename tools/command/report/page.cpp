@@ -73,8 +73,8 @@ Totals TotalsOf(const RunReport& report, bool by_calls) {
   Totals totals;
   for (const ReportedKernel& kernel : report.kernels) {
     const std::optional<Times> times = TimesOf(kernel, report.offline);
-    if (!times || (by_calls && !kernel.calls)) continue;
-    const double calls = by_calls ? static_cast<double>(*kernel.calls) : 1;
+    if (!times) continue;
+    const double calls = by_calls ? static_cast<double>(kernel.calls) : 1;
     totals.times.undivided_ms += times->undivided_ms * calls;
     totals.times.best_ms += times->best_ms * calls;
     totals.times.whole_ms += times->whole_ms * calls;
@@ -191,7 +191,7 @@ struct KernelRow {
 };
 
 std::string CallsText(const ReportedKernel& kernel) {
-  const std::string calls = std::to_string(*kernel.calls);
+  const std::string calls = std::to_string(kernel.calls);
   if (kernel.undivided_calls == 0) return calls;
   return calls + ", " + std::to_string(kernel.undivided_calls) + " undivided";
 }
@@ -209,7 +209,7 @@ std::vector<ColumnOf<KernelRow>> KernelColumns(const RunReport& report) {
     add("asked for", false,
         [](const auto& row) { return EngineName(row.kernel.problem.operation, row.kernel.asked); });
     add("calls", true, [](const auto& row) {
-      return Cell(CallsText(row.kernel), static_cast<double>(*row.kernel.calls));
+      return Cell(CallsText(row.kernel), static_cast<double>(row.kernel.calls));
     });
     add("undivided", true, [](const auto& row) { return TimeCell(row.kernel.UndividedMs()); });
   }

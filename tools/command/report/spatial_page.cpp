@@ -83,7 +83,7 @@ Element RankTable(const SplitJob& job) {
   }
   const auto timed = [](auto ms_of) {
     return [ms_of](const Row& row) {
-      return row.rank.step.empty() ? Cell("not timed") : TimeCell(ms_of(row.step));
+      return row.rank.step.calls.empty() ? Cell("not timed") : TimeCell(ms_of(row.step));
     };
   };
   const auto moves = [](const StepTimes& step) { return step.exchange_ms + step.sum_ms; };

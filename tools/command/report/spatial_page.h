@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "command/report/spatial_report.h"
+#include "command/report/file.h"
 #include "planner/report/markup.h"
 
 namespace ucudnn::command {

@@ -37,8 +37,8 @@ const SpanLook& LookOf(StepSpan span) {
 // Returns the time at which the first exchange of the step's call number `at` ends; none if it has
 // no exchange.
 std::optional<double> EndOfExchange(const RankEntry& rank, size_t at) {
-  if (at >= rank.step.size()) return std::nullopt;
-  for (const StepSpanEntry& span : rank.step[at].spans) {
+  if (at >= rank.step.calls.size()) return std::nullopt;
+  for (const StepSpanEntry& span : rank.step.calls[at].spans) {
     if (span.span == StepSpan::kExchange) return span.begin_ms + span.length_ms;
   }
   return std::nullopt;
@@ -48,7 +48,7 @@ std::optional<double> EndOfExchange(const RankEntry& rank, size_t at) {
 // ranks, because devices have no common clock.
 std::vector<double> ShiftsOf(const std::vector<const RankEntry*>& ranks) {
   std::vector<double> shifts(ranks.size(), 0);
-  for (size_t at = 0; at < ranks.front()->step.size(); ++at) {
+  for (size_t at = 0; at < ranks.front()->step.calls.size(); ++at) {
     std::vector<double> ends;
     for (const RankEntry* const rank : ranks) {
       if (const auto end = EndOfExchange(*rank, at)) ends.push_back(*end);
@@ -79,7 +79,7 @@ planner::TimelineTrack TrackOf(const SplitJob& job, size_t at, double shift_ms) 
   planner::TimelineTrack track;
   track.label = "rank " + std::to_string(rank.rank);
   track.lanes = {{"calls", {}}, {"exchanges", {}}};
-  for (const StepCallEntry& call : rank.step) {
+  for (const StepCallEntry& call : rank.step.calls) {
     const std::string number = std::to_string(numbers[call.kernel]);
     const std::string name =
         number + ": " + SplitKernelLabel(rank.kernels[call.kernel]) + ", " + track.label + ": ";
@@ -102,10 +102,10 @@ Element StepSection(const SplitJob& job) {
   std::vector<size_t> places;
   size_t most_calls = 0;
   for (size_t at = 0; at < job.ranks.size(); ++at) {
-    if (job.ranks[at].step.empty()) continue;
+    if (job.ranks[at].step.calls.empty()) continue;
     timed.push_back(&job.ranks[at]);
     places.push_back(at);
-    most_calls = std::max(most_calls, job.ranks[at].step.size());
+    most_calls = std::max(most_calls, job.ranks[at].step.calls.size());
   }
   if (timed.empty()) {
     return std::move(
@@ -115,7 +115,7 @@ Element StepSection(const SplitJob& job) {
   const std::vector<double> shifts = ShiftsOf(timed);
   planner::TimelineChart chart;
   chart.id = "step-chart";
-  chart.title = "Step " + std::to_string(timed.front()->step_number) +
+  chart.title = "Step " + std::to_string(timed.front()->step.number) +
                 ": the split calls of each rank, with the numbers of their kernels";
   chart.legend = {"the rank's own call", "exchange of rows", "rest of the call: rows at cuts",
                   "sum over ranks", "exposed: waits for an exchange or a sum"};

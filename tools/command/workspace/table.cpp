@@ -3,42 +3,25 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <utility>
+#include <string_view>
 
 #include "base/byte_size.h"
-#include "base/version.h"
+#include "base/json_members.h"
 #include "command/numbers.h"
 #include "command/text_table.h"
+#include "convolution/division_text.h"
+#include "convolution/report_format.h"
+#include "planning/workspace_plan.h"
 
 namespace ucudnn::command {
 namespace {
 
-// Adds the budget of all kernels, or the limit of each (null: none).
-void AddBudget(const Options& options, Json& json) {
-  if (options.total_workspace) {
-    json["total_bytes"] = *options.total_workspace;
-    if (options.workspace_limit) json["limit_bytes"] = *options.workspace_limit;
-  } else {
-    json["limit_bytes"] = OrNull(options.workspace_limit);
-  }
-  json["division"] = WorkspaceDivisionName(options.division);
-}
-
-Json SegmentJson(const WorkspaceTable& plan, const Options& options, size_t kernel) {
-  if (!options.total_workspace) return {};
-  return plan.segments[kernel];
-}
-
-// Adds the lanes behind the segment, if it has more than one.
-void AddLanes(const WorkspaceTable& plan, const Options& options, size_t kernel, Json& json) {
-  if (options.total_workspace && plan.copies[kernel] > 1) json["lanes"] = plan.copies[kernel];
-}
-
-// Returns the fastest engine for the whole mini-batch within the limit; null: none fits.
-Json UndividedJson(const OfflineKernel& kernel, const std::optional<size_t>& limit_bytes) {
-  Json fastest;
+// Returns the fastest engine for the whole mini-batch within the limit; none fits: an empty one.
+MicroConfiguration FastestUndivided(const OfflineKernel& kernel,
+                                    const std::optional<size_t>& limit_bytes) {
+  MicroConfiguration fastest;
   for (const MicroConfiguration& engine : kernel.undivided) {
-    if (!limit_bytes || engine.workspace_bytes <= *limit_bytes) fastest = EngineJson(engine);
+    if (!limit_bytes || engine.workspace_bytes <= *limit_bytes) fastest = engine;
   }
   return fastest;
 }
@@ -60,57 +43,57 @@ std::optional<size_t> UndividedLimit(const WorkspaceTable& plan, const Options& 
   return std::min(limit_bytes, options.workspace_limit.value_or(limit_bytes));
 }
 
-Json WorkspaceTableJson(const WorkspaceTable& plan, const Options& options) {
+std::string FormatWorkspaceTable(const WorkspaceTable& plan, const Options& options) {
   const planning::Platform& platform = plan.network.platform;
-  Json json = {
-      {"format", "ucudnn-workspace-table"}, {"version", kWorkspaceTableVersion},
-      {"device", platform.device},          {"cudnn", platform.cudnn},
-      {"driver", platform.driver},          {"policy", BatchSizePolicyName(options.policy)}};
-  AddBudget(options, json);
-  json["solver"] = plan.solver.empty() ? Json() : Json(plan.solver);
-  json["optimal"] = plan.optimal;
-  if (!plan.optimal) json["gap_ms"] = plan.gap_ms;
-  json["total_time_ms"] = plan.total_time_ms;
-  json["total_workspace_bytes"] = plan.total_workspace_bytes;
-  const std::optional<size_t> undivided_limit = UndividedLimit(plan, options);
-  json["undivided_limit_bytes"] = OrNull(undivided_limit);
-  json["kernels"] = Json::array();
+  RunReport told;
+  told.offline = true;
+  told.device = platform.device;
+  told.cudnn = platform.cudnn;
+  told.driver = platform.driver;
+  told.policy = BatchSizePolicyName(options.policy);
+  told.limit_bytes = options.workspace_limit;
+  told.undivided_limit_bytes = UndividedLimit(plan, options);
+  told.budget.total_bytes = options.total_workspace;
+  told.budget.division = WorkspaceDivisionName(options.division);
+  told.budget.solver = plan.solver;
+  told.budget.optimal = plan.optimal;
+  told.gap_ms = plan.gap_ms;
+  told.total_time_ms = plan.total_time_ms;
+  told.budget.total_workspace_bytes = plan.total_workspace_bytes;
   for (size_t i = 0; i < plan.chosen.size(); ++i) {
     const OfflineKernel& kernel = plan.network.kernels[i];
-    const Json desirable = ListOf(kernel.desirable_set, DivisionJson);
-    Json one = {{"name", kernel.layer.name},
-                {"op", OperationName(kernel.layer.problem.operation)},
-                {"problem", ProblemJson(kernel.layer.problem)},
-                {"api", kernel.api},
-                {"segment", SegmentJson(plan, options, i)}};
-    AddLanes(plan, options, i, one);
-    one["undivided"] = UndividedJson(kernel, undivided_limit);
-    one["chosen"] = desirable[plan.chosen[i]];
-    one["desirable_set"] = desirable;
-    json["kernels"].push_back(std::move(one));
+    ReportedKernel& one = told.kernels.emplace_back();
+    one.name = kernel.layer.name;
+    one.problem = kernel.layer.problem;
+    one.api = kernel.api;
+    one.best_undivided = FastestUndivided(kernel, told.undivided_limit_bytes);
+    one.division = kernel.desirable_set[plan.chosen[i]];
+    one.desirable_set = kernel.desirable_set;
+    if (!options.total_workspace) continue;
+    one.segment = static_cast<int64_t>(plan.segments[i]);
+    one.copies = static_cast<int64_t>(plan.copies[i]);
   }
-  return json;
+  return json::Write(told, 0) + "\n";
 }
 
-Json WorkspacePlanJson(const WorkspaceTable& plan, const Options& options) {
-  Json json = {{"format", "ucudnn-workspace-plan"},
-               {"version", kWorkspacePlanVersion},
-               {"cudnn", plan.network.platform.cudnn},
-               {"device", plan.network.platform.device}};
-  AddBudget(options, json);
-  json["kernels"] = Json::array();
+std::string FormatWorkspacePlan(const WorkspaceTable& plan, const Options& options) {
+  planning::WorkspacePlan told;
+  told.cudnn = plan.network.platform.cudnn;
+  told.device = plan.network.platform.device;
+  told.total_bytes = options.total_workspace;
+  told.limit_bytes = options.workspace_limit;
+  told.division = options.division;
   for (size_t i = 0; i < plan.chosen.size(); ++i) {
     const OfflineKernel& kernel = plan.network.kernels[i];
-    Json one = {{"op", OperationName(kernel.layer.problem.operation)},
-                {"problem", ProblemJson(kernel.layer.problem)},
-                {"api", kernel.api},
-                {"plan", PlanJson(kernel.desirable_set[plan.chosen[i]])},
-                {"segment", SegmentJson(plan, options, i)}};
-    AddLanes(plan, options, i, one);
-    one["order_after"] = Json::array();
-    json["kernels"].push_back(std::move(one));
+    planning::WorkspacePlanKernel& one = told.kernels.emplace_back();
+    one.problem = kernel.layer.problem;
+    one.api = std::string_view(kernel.api) == "legacy" ? Api::kLegacy : Api::kGraph;
+    one.configuration = kernel.desirable_set[plan.chosen[i]].configuration;
+    if (!options.total_workspace) continue;
+    one.segment = static_cast<int>(plan.segments[i]);
+    one.lanes = plan.copies[i];
   }
-  return json;
+  return json::Write(told, 0) + "\n";
 }
 
 void PrintWorkspaceTable(const WorkspaceTable& plan, const Options& options, bool desirable_sets) {

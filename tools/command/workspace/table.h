@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "command/json.h"
 #include "command/offline_kernels.h"
 #include "options/options.h"
 
@@ -36,12 +35,12 @@ struct WorkspaceTable {
 std::optional<size_t> UndividedLimit(const WorkspaceTable& plan, const Options& options);
 
 // Writes `ucudnn-workspace-table`: everything.
-Json WorkspaceTableJson(const WorkspaceTable& plan, const Options& options);
+std::string FormatWorkspaceTable(const WorkspaceTable& plan, const Options& options);
 
 // Writes `ucudnn-workspace-plan`, which a run follows. Kernels with the same segment number share
 // workspace; null is the caller's own, and each of the segment's lanes has a copy. order_after is
 // empty, because the stream orders all kernels.
-Json WorkspacePlanJson(const WorkspaceTable& plan, const Options& options);
+std::string FormatWorkspacePlan(const WorkspaceTable& plan, const Options& options);
 
 void PrintWorkspaceTable(const WorkspaceTable& plan, const Options& options, bool desirable_sets);
 

@@ -275,11 +275,11 @@ Result<int> Workspace(const CLI::App& app, const WorkspaceOptions& words) {
   if (network.differing_rows > 0) Tell(app, Disagreement(network.differing_rows));
   UCUDNN_ASSIGN_OR_RETURN(const WorkspaceTable plan, MakePlan(app, std::move(network), options));
   if (!words.plan_file.empty()) {
-    const int code = WriteOutput(app, JsonText(WorkspacePlanJson(plan, options)), words.plan_file);
+    const int code = WriteOutput(app, FormatWorkspacePlan(plan, options), words.plan_file);
     if (code != 0) return code;
   }
   if (words.json) {
-    std::cout << JsonText(WorkspaceTableJson(plan, options));
+    std::cout << FormatWorkspaceTable(plan, options);
   } else {
     PrintWorkspaceTable(plan, options, words.desirable_set);
   }

@@ -1,0 +1,210 @@
+// The members of JSON objects, listed once for who writes and who reads them. A struct lists its
+// members in the order of the text:
+//
+//   void Call::Members(json::Object& member) {
+//     member("kernel", kernel);
+//     member("times", times, json::kNullIfEmpty);
+//   }
+//
+// Write formats the struct by this list, Read reads and checks it. Values are numbers, texts,
+// lists, optional values (null if there is none; a size_t that there may be is a limit), other
+// structs with members, and adapters, which have a Write and a Read of their own.
+//
+// Text is assembled by hand: destructors of nlohmann's arrays and objects allocate, and would end
+// the application's process when memory is out. Single values do not. Pure functions.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/json_place.h"
+
+namespace ucudnn::json {
+
+// How a member differs from one that is always written, and that readers require.
+struct Use {
+  bool may_lack = false;                     // readers also take null, and objects without it
+  bool null_if_empty = false;                // an empty value is written as null
+  bool left_out_if_empty = false;            // an empty value is not written
+  bool unread = false;                       // readers ignore it
+  bool left_out = false;                     // it is not written
+  bool on_one_line = false;                  // of an object, or of each item of a list
+  int64_t least = 0, most = kMostJsonBytes;  // of whole numbers
+  size_t most_items = std::numeric_limits<size_t>::max();
+};
+constexpr Use kMayLack = {.may_lack = true};
+constexpr Use kNullIfEmpty = {.may_lack = true, .null_if_empty = true};
+constexpr Use kLeftOutIfEmpty = {.may_lack = true, .left_out_if_empty = true};
+constexpr Use kUnread = {.unread = true};
+
+// The depth of what is written on one line. At other depths, each member and each item has a line,
+// indented by the depth.
+constexpr int kOneLine = -1;
+constexpr int Inside(int depth) { return depth == kOneLine ? kOneLine : depth + 1; }
+
+// Names, and values that are already JSON text.
+using Fields = std::vector<std::pair<std::string, std::string>>;
+std::string FormatObject(const Fields& fields, int depth);
+std::string FormatList(const std::vector<std::string>& values, int depth);
+std::string FormatText(std::string_view text);
+std::string FormatNumber(double number);
+
+// Formats a value at `depth`. `context` is what the members of the value depend on.
+template <typename Value, typename... Context>
+std::string Write(Value&& value, int depth, const Use& use = {}, const Context&... context);
+// Reads a value that a file may have wrong; the place keeps the fault.
+template <typename Value, typename... Context>
+void Read(const JsonPlace& place, Value&& value, const Use& use = {}, const Context&... context);
+
+template <typename Value>
+concept IsOptional = requires(Value& value) {
+  value.has_value();
+};
+template <typename Value>
+concept IsList = requires(Value& value) {
+  value.emplace_back();
+};
+
+// An object that is written or read. Takes its members one after the other.
+class Object {
+ public:
+  explicit Object(int depth) : depth_(depth), place_(nullptr, "", unread_) {}
+  explicit Object(const JsonPlace& place) : is_read_(true), place_(place) {}
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
+
+  template <typename Value, typename... Context>
+  void operator()(const char* name, Value&& value, const Use& use = {}, const Context&... context) {
+    if (is_read_) {
+      if (use.unread || !place_.ok()) return;
+      const JsonPlace member = place_.Member(name);
+      if (!use.may_lack || !member.absent()) Read(member, value, use, context...);
+      return;
+    }
+    bool is_empty = false;
+    if constexpr (requires { value.empty(); }) is_empty = value.empty();
+    if constexpr (IsOptional<Value>) is_empty = !value;
+    if constexpr (std::integral<std::remove_cvref_t<Value>>) is_empty = value == 0;
+    if (use.left_out || (is_empty && use.left_out_if_empty)) return;
+    const bool is_null = is_empty && use.null_if_empty;
+    fields_.emplace_back(name, is_null ? "null" : Write(value, Inside(depth_), use, context...));
+  }
+
+  // Returns whether the object that is read has this member, or one that is written is to have it.
+  bool Has(const char* name, bool is_to) const {
+    return is_read_ ? !place_.Member(name).absent() : is_to;
+  }
+  // The place of the object that is read. Faults of one that is written are forgotten.
+  const JsonPlace& place() const { return place_; }
+  const Fields& fields() const { return fields_; }  // of an object that is written
+
+ private:
+  const int depth_ = 0;
+  const bool is_read_ = false;
+  Status unread_;
+  const JsonPlace place_;
+  Fields fields_;
+};
+
+template <typename Value, typename... Context>
+concept HasMembers = requires(Value& value, Object& object, const Context&... context) {
+  value.Members(object, context...);
+};
+
+template <typename Value, typename... Context>
+std::string Write(Value&& value, int depth, const Use& use, const Context&... context) {
+  using Plain = std::remove_cvref_t<Value>;
+  if constexpr (requires { value.Write(depth); }) {
+    return value.Write(depth);
+  } else if constexpr (HasMembers<Value, Context...>) {
+    Object object(use.on_one_line ? kOneLine : depth);
+    value.Members(object, context...);
+    return FormatObject(object.fields(), use.on_one_line ? kOneLine : depth);
+  } else if constexpr (IsOptional<Value>) {
+    return value ? json::Write(*value, depth, use, context...) : "null";
+  } else if constexpr (IsList<Value>) {
+    std::vector<std::string> items;
+    for (auto& item : value) items.push_back(json::Write(item, Inside(depth), use, context...));
+    return FormatList(items, depth);
+  } else if constexpr (std::same_as<bool, Plain>) {
+    return value ? "true" : "false";
+  } else if constexpr (std::integral<Plain>) {
+    return std::to_string(value);
+  } else if constexpr (std::floating_point<Plain>) {
+    return FormatNumber(value);
+  } else if constexpr (requires { value.Text(); }) {
+    return FormatText(value.Text());
+  } else {
+    return FormatText(value);
+  }
+}
+
+template <typename Value, typename... Context>
+void Read(const JsonPlace& place, Value&& value, const Use& use, const Context&... context) {
+  using Plain = std::remove_cvref_t<Value>;
+  if constexpr (requires { value.Read(place); }) {
+    value.Read(place);
+  } else if constexpr (HasMembers<Value, Context...>) {
+    place.Object();
+    Object object(place);
+    value.Members(object, context...);
+  } else if constexpr (std::same_as<std::optional<double>, Plain>) {
+    value = place.Quantity();
+  } else if constexpr (std::same_as<std::optional<size_t>, Plain>) {
+    value = place.Limit();
+  } else if constexpr (IsOptional<Value>) {
+    if (!place.absent()) json::Read(place, value.emplace(), use, context...);
+  } else if constexpr (IsList<Value>) {
+    const std::vector<JsonPlace> items = place.Items();
+    if (items.size() > use.most_items) place.Refuse("at most " + std::to_string(use.most_items));
+    for (const JsonPlace& item : items) {
+      if (!item.ok()) return;
+      json::Read(item, value.emplace_back(), use, context...);
+    }
+  } else if constexpr (std::same_as<bool, Plain>) {
+    value = place.Flag();
+  } else if constexpr (std::integral<Plain>) {
+    const int64_t most =
+        sizeof(Plain) > sizeof(int32_t) ? kMostJsonBytes : std::numeric_limits<int32_t>::max();
+    value = static_cast<Plain>(place.Integer(use.least, std::min(use.most, most)));
+  } else if constexpr (std::floating_point<Plain>) {
+    value = place.Number();
+  } else if constexpr (std::assignable_from<Value, std::string>) {
+    value = place.Text();
+  }
+}
+
+// A time; null if it is unknown.
+struct Milliseconds {
+  std::optional<double>& ms;
+
+  std::string Write(int depth) { return json::Write(ms, depth); }
+  void Read(const JsonPlace& place) { ms = place.Time(); }
+};
+
+// A time in milliseconds with three decimals: events cannot distinguish a thousandth of one.
+struct Thousandths {
+  double& ms;
+
+  std::string Write(int depth) const;
+  void Read(const JsonPlace& place) const;
+};
+
+// The version of a format; `again` says how an older file is made anew.
+struct Version {
+  int64_t number;
+  const char* again;
+
+  std::string Write(int) const { return std::to_string(number); }
+  void Read(const JsonPlace& place) const { place.Version(number, again); }
+};
+
+}  // namespace ucudnn::json
