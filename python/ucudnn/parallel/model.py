@@ -3,31 +3,25 @@ import copy
 import functools
 import math
 import socket
-import weakref
 
 import torch
 import torch.distributed as dist
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ucudnn.spatial.stripe import is_compiled
 
 from . import boxes as b
+from . import optimizers
 from . import schedule as schedules
 from .agreement import Agreement, differing
 from .errors import NotSupported
 from .executor import Executor
-from .gradients import Parts, mark
+from .gradients import Part, Parts, mark
 from .losses import of_outputs
-from .moves import Meeting
 from .network import LOSSES
 from .passes import between
 from .refusals import check
 from .tracing import describe
 from .transport import Transport
-
-
-# Optimizers whose update of an element depends on other elements of its parameter.
-MIXING = {"Adafactor", "LAMB", "LARS", "LBFGS", "Lamb", "Lars", "Muon", "Shampoo", "SOAP"}
 
 
 class Parallel:
@@ -308,50 +302,19 @@ def _from_first(tensor, executor, group):
 
 
 def watch_gradients(model):
-    """Marks gradients as parts as soon as they exist, and lets no optimizer step that needs whole parameters."""
+    """Marks gradients as parts as soon as they exist, and has each step of an optimizer checked."""
     executor = model.__dict__["_ucudnn"]
-    _check_optimizers()
-    everybody = _Everybody(executor.transport)
+    optimizers.watch()
     for name, parameter in model.named_parameters():
         if executor.transport.world > 1 and parameter.is_floating_point():
-            shard, is_trained = executor.shards[name], parameter.requires_grad
-            parts, parameter.is_ucudnn_part = Parts(shard.is_first, everybody), not shard.is_whole
+            is_trained, parts = parameter.requires_grad, Parts(name, executor.shards[name], executor)
+            parameter.ucudnn_parts = parts
             parameter.requires_grad_(True)  # torch takes hooks of trained parameters alone; this one may be trained later
+            parameter.register_hook(functools.partial(mark, parts=parts))  # for torch.autograd.grad
             parameter.register_post_accumulate_grad_hook(functools.partial(_mark, parts))
             parameter.requires_grad_(is_trained)
 
 
-@functools.cache
-def _check_optimizers():
-    checked = weakref.WeakSet()
-
-    def check(optimizer, *_):
-        if optimizer in checked:
-            return
-        parts = [one for group in optimizer.param_groups for one in group["params"] if getattr(one, "is_ucudnn_part", False)]
-        name = next((base.__name__ for base in type(optimizer).__mro__ if base.__name__ in MIXING), None)
-        if parts and name:
-            raise NotSupported(f"the optimizer {name}, which mixes the elements of a parameter: ranks have parts of parameters "
-                               "here, so an optimizer that treats each element by itself is expected, as SGD or AdamW")
-        for one in parts:
-            for what, value in optimizer.state.get(one, {}).items():
-                if isinstance(value, torch.Tensor) and value.ndim and value.shape != one.shape:
-                    raise NotSupported(f"an optimizer that has stepped before apply: its {what!r} has the shape "
-                                       f"{tuple(value.shape)}, this rank's part is {tuple(one.shape)}; "
-                                       "parallel.load_state_dict(model, state, optimizer) divides it")
-        if parts:
-            checked.add(optimizer)
-    register_optimizer_step_pre_hook(check)
-
-
-class _Everybody:
-    def __init__(self, transport):
-        self.transport = transport
-
-    def meeting(self, what):
-        return Meeting(what, self.transport, range(self.transport.world), "control")
-
-
 def _mark(parts, parameter):
-    if parameter.grad is not None and not hasattr(parameter.grad, "_parts"):
+    if parameter.grad is not None and not isinstance(parameter.grad, Part):
         parameter.grad = mark(parameter.grad, parts)

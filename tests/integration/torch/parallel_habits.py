@@ -231,6 +231,49 @@ def clipping():
         raise AssertionError("no refusal")
 
 
+def clip_by_hand(gradients, limit):
+    total = sum(gradient.data.norm(2).item()**2 for gradient in gradients)**0.5
+    for gradient in gradients:
+        gradient.detach().mul_(limit / total)
+
+
+def idioms():
+    """Norms of what is computed from gradients element by element are those of one device; other reductions are refused."""
+    divided, single, x, y = pair(6, plan=pinned({None: {"n": WORLD}, "fc1": {"c": WORLD}}))
+    optimizers = sgd(divided), sgd(single)
+    for step in range(2):
+        for model, optimizer in zip((divided, single), optimizers):
+            optimizer.zero_grad()
+            (divided(x, y) if model is divided else F.cross_entropy(single(x), y)).backward()
+            clip_by_hand([one.grad for one in model.parameters()], 0.1)
+            for one in model.parameters():
+                one.grad = one.grad * 2
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.15)
+            optimizer.step()
+    same(divided, single)
+    told = []
+    for model in (divided, single):
+        loss = divided(x, y) if model is divided else F.cross_entropy(single(x), y)
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        told.append([function(one).item() for one in gradients for function in (
+            lambda g: g.data.norm(), lambda g: (g**2).norm(1), lambda g: (2 - g.float().flatten()).norm(),
+            lambda g: (g.sum() if g.numel() in (6, 45) else g.norm()), lambda g: torch.where(g > 0, g, -g).t_().norm(float("inf")) if g.ndim == 2 else copy.deepcopy(g).norm(3.0))])
+        if model is divided:
+            for function in (lambda g: (g**2).sum(), lambda g: g.abs().max(), lambda g: torch.cat([g.flatten(), g.flatten()]),
+                             lambda g: g.isfinite().all(), lambda g: g.detach().numpy(), lambda g: g[0], lambda g: g.norm(0)):
+                for one in gradients[-4:-2]:
+                    refused(lambda: function(one), parallel.NotSupported, " of a gradient of which this rank has a part: ")
+    assert all(abs(a - b) <= 1e-6 * abs(b) + 1e-12 for a, b in zip(*told)), told
+    divided(x, y).backward()
+    outside = torch.full((4, ), 3.0)
+    for model in (divided, single):
+        found = torch.nn.utils.get_total_norm([outside, *(one.grad for one in model.parameters())])
+        told.append(found.item()**2 - sum(one.grad.norm().item()**2 for one in model.parameters()))
+    assert all(abs(each - 36) < 1e-9 for each in told[2:]), told[2:]
+    divided.fc1.bias.grad = torch.zeros_like(divided.fc1.bias)
+    refused(optimizers[0].step, parallel.NotSupported, "the gradient of fc1.bias was replaced by a tensor that was not computed")
+
+
 def scaler():
     """All ranks skip a step if gradients overflow on one of them."""
     divided, single, x, y = pair(7)
