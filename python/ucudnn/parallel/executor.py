@@ -219,7 +219,8 @@ class Executor:
     def read_model(self, model):
         self.modules = dict(model.named_modules(remove_duplicate=False))
         hooked = [name or type(model).__name__ for name, module in self.modules.items() if module is not model and (
-            module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)]
+            module._forward_hooks or set(module._forward_pre_hooks.values()) - {refuse_call} or module._backward_hooks or
+            module._backward_pre_hooks)]
         if hooked:
             raise NotSupported(f"hooks of {', '.join(hooked)}: modules are not called by themselves here")
         self.parameters = {name: self.tensor_of(name) for name in self.network.parameters}
@@ -369,6 +370,12 @@ class Executor:
         self.summing.close()
         if self.agreement is not None:
             self.agreement.close()
+
+
+def refuse_call(module, arguments):
+    """A hook of the modules within a model that runs by a plan."""
+    raise NotSupported(f"a call of the {type(module).__name__} alone of a model that runs by a plan: modules have parts of parameters, so "
+                       "the whole model is called")
 
 
 def autocast_of(device):

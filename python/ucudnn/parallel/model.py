@@ -1,7 +1,6 @@
 """A model that runs by a plan: `apply`."""
 import copy
 import functools
-import math
 import socket
 
 import torch
@@ -14,7 +13,7 @@ from . import optimizers
 from . import schedule as schedules
 from .agreement import Agreement, differing
 from .errors import NotSupported
-from .executor import Executor
+from .executor import Executor, refuse_call
 from .gradients import Part, Parts, mark
 from .losses import of_outputs
 from .network import LOSSES
@@ -29,6 +28,8 @@ class Parallel:
     same on every rank; `model(images)` are the outputs, whole."""
 
     def forward(self, images, labels=None):
+        if "_ucudnn" not in self.__dict__:
+            raise NotSupported("a slice of a model that runs by a plan: its modules have parts of parameters, so the whole model is called")
         if is_compiled():
             raise NotSupported("torch.compile of a model that runs by a plan: its layers run one by one, between messages")
         passes = self._ucudnn.schedule.passes
@@ -139,6 +140,7 @@ def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(
     executor = Executor(network, schedule, transport, summing, losses, device, seed[0], overlap, checkpoint, agreement,
                         batch_norm == "local")
     divide(model, executor, lambda tensor: _from_first(tensor, executor, group))
+    _refuse_parts(model)
     watch_gradients(model)
     return model
 
@@ -252,7 +254,7 @@ def shards_of(network, schedule, rank):
             if ranges is not None and shape != parameter.shape:
                 ranges = _ranges_in(shape, parameter.shape, ranges)
             is_whole = len(parameter.parts) == schedule.devices and all(
-                math.prod(end - begin for begin, end in part) == math.prod(shape) for part in parameter.parts.values())
+                own == (0, extent) for part in parameter.parts.values() for own, extent in zip(part, parameter.shape))
             found[name] = Shard(shape, ranges, first == rank, is_whole)
         for name in node.call.get("statistics", ()):
             if name:
@@ -301,6 +303,25 @@ def _from_first(tensor, executor, group):
     return whole
 
 
+def _refuse_parts(model):
+    """Has torch refuse to call, save or load modules within the model, whose parameters and buffers are parts."""
+    for module in model.modules():
+        if module is not model and any(True for _ in (*module.parameters(), *module.buffers())):
+            module.register_forward_pre_hook(refuse_call)
+            module.register_state_dict_pre_hook(_refuse_state)
+            module.register_load_state_dict_pre_hook(_refuse_state)
+
+
+def _refuse_state(module, *_):
+    raise NotSupported(f"state_dict or load_state_dict of the {type(module).__name__} of a model that runs by a plan, which has parts "
+                       "of parameters: parallel.state_dict(model, optimizer) has their boxes, parallel.load_state_dict loads them")
+
+
+def _refuse_pickling(name, protocol):
+    raise NotSupported(f"pickling {name} of a model that runs by a plan: parallel.save(model, folder) writes all ranks' parts, "
+                       "parallel.whole_state_dict(model) gathers whole values")
+
+
 def watch_gradients(model):
     """Marks gradients as parts as soon as they exist, and has each step of an optimizer checked."""
     executor = model.__dict__["_ucudnn"]
@@ -309,6 +330,7 @@ def watch_gradients(model):
         if executor.transport.world > 1 and parameter.is_floating_point():
             is_trained, parts = parameter.requires_grad, Parts(name, executor.shards[name], executor)
             parameter.ucudnn_parts = parts
+            parameter.__reduce_ex__ = functools.partial(_refuse_pickling, name)
             parameter.requires_grad_(True)  # torch takes hooks of trained parameters alone; this one may be trained later
             parameter.register_hook(functools.partial(mark, parts=parts))  # for torch.autograd.grad
             parameter.register_post_accumulate_grad_hook(functools.partial(_mark, parts))

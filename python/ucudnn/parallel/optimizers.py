@@ -20,23 +20,40 @@ def watch():
 
 
 def _before_step(optimizer, *_):
-    trained = [one for group in optimizer.param_groups for one in group["params"] if hasattr(one, "ucudnn_parts")]
-    for one in trained:
+    for one in _trained(optimizer):
         if one.grad is not None and not isinstance(one.grad, Part):
             raise NotSupported(
                 f"the gradient of {one.ucudnn_parts.name} was replaced by a tensor that was not computed from it, whose norm nobody "
                 "could tell: grad.copy_(...) writes into it, and functions of its elements keep its mark")
-    divided = [one for one in trained if not one.ucudnn_parts.shard.is_whole]
-    if not divided or optimizer in _CHECKED:
-        return
+        is_foreign = optimizer not in _CHECKED and not one.ucudnn_parts.shard.is_whole
+        for what, value in optimizer.state.get(one, {}).items() if is_foreign else ():
+            if isinstance(value, torch.Tensor) and value.ndim:
+                raise NotSupported(f"an optimizer that has stepped before apply: its {what!r} of {one.ucudnn_parts.name}, of shape "
+                                   f"{tuple(value.shape)}, or one that load_state_dict gave a state of one rank; "
+                                   "parallel.load_state_dict(model, state, optimizer) divides it")
+    adopt(optimizer)
+
+
+def adopt(optimizer):
+    """Notes that the optimizer's state is that of this rank's parts, and refuses that torch saves or loads it as a whole."""
+    if optimizer not in _CHECKED and any(not one.ucudnn_parts.shard.is_whole for one in _trained(optimizer)):
+        _refuse_mixing(optimizer)
+        _CHECKED.add(optimizer)
+        optimizer.register_state_dict_pre_hook(_refuse_state)
+        optimizer.register_load_state_dict_pre_hook(_refuse_state)
+
+
+def _trained(optimizer):
+    return [one for group in optimizer.param_groups for one in group["params"] if hasattr(one, "ucudnn_parts")]
+
+
+def _refuse_mixing(optimizer):
     name = next((base.__name__ for base in type(optimizer).__mro__ if base.__name__ in MIXING), None)
     if name:
         raise NotSupported(f"the optimizer {name}, which mixes the elements of a parameter: ranks have parts of parameters "
                            "here, so an optimizer that treats each element by itself is expected, as SGD or AdamW")
-    for one in divided:
-        for what, value in optimizer.state.get(one, {}).items():
-            if isinstance(value, torch.Tensor) and value.ndim and value.shape != one.shape:
-                raise NotSupported(f"an optimizer that has stepped before apply: its {what!r} has the shape "
-                                   f"{tuple(value.shape)}, this rank's part is {tuple(one.shape)}; "
-                                   "parallel.load_state_dict(model, state, optimizer) divides it")
-    _CHECKED.add(optimizer)
+
+
+def _refuse_state(optimizer, *_):
+    raise NotSupported(f"state_dict or load_state_dict of {type(optimizer).__name__}, which has the state of this rank's parts: "
+                       "parallel.save and parallel.load, or parallel.state_dict(model, optimizer), have their boxes")
