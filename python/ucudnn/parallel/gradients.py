@@ -10,7 +10,7 @@ from .moves import Meeting
 
 # Functions whose result has an element for each element of the Part, beside those that torch tags as pointwise.
 _KEEPING = frozenset(
-    "absolute contiguous copy cpu cuda bfloat16 bool detach divide double empty_like expand_as fill flatten float full_like "
+    "absolute conj contiguous copy cpu cuda bfloat16 bool detach divide double empty_like expand_as fill flatten float full_like "
     "greater greater_equal half int less less_equal long moveaxis movedim multiply negative not_equal ones_like permute "
     "pin_memory ravel requires_grad reshape reshape_as resolve_conj resolve_neg squeeze subtract swapaxes swapdims t to "
     "transpose type unflatten unsqueeze view view_as zero zeros_like __get__".split())

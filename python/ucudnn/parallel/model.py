@@ -92,6 +92,8 @@ class Parallel:
         other = type(self).__new__(type(self))
         memo[id(self)] = other
         other.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        executor = other.__dict__["_ucudnn"]
+        executor.applied = executor.applied.of(other)
         watch_gradients(other)
         return other
 
@@ -118,13 +120,54 @@ class Shard:
         return whole[tuple(slice(begin, end) for begin, end in self.ranges)].clone(memory_format=torch.contiguous_format)
 
 
+class Applied:
+    """What `apply` found in a model: its parameters, and the plain attributes of its modules, which its description has read.
+    Executor reads some others at each call."""
+    NOT_COMPARED = "training", "momentum"
+
+    def __init__(self, model):
+        self.parameters = dict(model.named_parameters(remove_duplicate=False))
+        self.shapes = {name: one.shape for name, one in self.parameters.items()}
+        self.modules = {name: (type(module), {key: value for key, value in vars(module).items() if self._is_plain(key, value)})
+                        for name, module in model.named_modules(remove_duplicate=False)}
+
+    def _is_plain(self, key, value):
+        values = value if isinstance(value, tuple) else [value]
+        return key[0] != "_" and key not in self.NOT_COMPARED and all(isinstance(one, (bool, int, float, str)) for one in values)
+
+    def of(self, model):
+        """Returns the same of a copy of the model."""
+        other = copy.copy(self)
+        other.parameters = dict(model.named_parameters(remove_duplicate=False))
+        return other
+
+    def change(self, model, modules):
+        """Returns what was changed since, or None."""
+        for name, (kind, attributes) in self.modules.items():
+            found = modules.get(name)
+            if type(found) is not kind:
+                return f"the module {name or 'itself'} is {type(found).__name__}, and was {kind.__name__} at parallel.apply"
+            for key, value in attributes.items():
+                now = getattr(found, key, None)
+                if now is not value and (not self._is_plain(key, now) or now != value):
+                    return f"{'.'.join(filter(None, (name, key)))} is {now!r}, and was {value!r} at parallel.apply"
+        parameters = dict(model.named_parameters(remove_duplicate=False))
+        for name in (*self.parameters, *parameters):
+            if parameters.get(name) is not self.parameters.get(name):
+                return f"the parameter {name} was {'removed' if name not in parameters else 'replaced or added'} after parallel.apply"
+            if parameters[name].shape != self.shapes[name]:
+                return f"{name} is of shape {tuple(parameters[name].shape)}; this rank's part is {tuple(self.shapes[name])}"
+        return None
+
+
 def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(), group=None, network=None,
-          batch_norm="all"):
+          batch_norm="all", elementwise=()):
     """Makes `model` run by the schedule in the file `plan`. The model is an ordinary module, the same on every rank of
     torch.distributed except for its values: rank 0's values are scattered, each rank keeps its parts, and parameters
     keep their names. `loss` is a function of outputs and labels that is a mean over images, or a list with one for each
     output, alone or with its weight. `batch_norm`: statistics are those of a layer's whole batch ("all"), or of each
-    rank's own box ("local"); running statistics are then each rank's own, and those of the first rank are saved. All
+    rank's own box ("local"); running statistics are then each rank's own, and those of the first rank are saved.
+    `elementwise`: classes of optimizers that treat each element by itself, though nobody can see it. All
     ranks call it, and all of them refuse what does not fit (NotSupported, ValueError) before anything is changed."""
     if not dist.is_initialized():
         raise NotSupported("torch.distributed is not initialised: torch.distributed.init_process_group comes first")
@@ -139,7 +182,9 @@ def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(
     dist.broadcast_object_list(seed, 0, group=group)
     executor = Executor(network, schedule, transport, summing, losses, device, seed[0], overlap, checkpoint, agreement,
                         batch_norm == "local")
+    executor.elementwise = tuple(elementwise)
     divide(model, executor, lambda tensor: _from_first(tensor, executor, group))
+    executor.applied = Applied(model)
     _refuse_parts(model)
     watch_gradients(model)
     return model

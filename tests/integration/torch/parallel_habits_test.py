@@ -62,6 +62,12 @@ class Corners(gloo.RanksTest):
     def test_LayersAndOptimizers_MayBePreparedBeforeApply(self):
         self.on(3, "", "frozen_before", "early_optimizer", "mixing", "in_padding")
 
+    def test_Optimizers_AreComparedBeforeTheirFirstStep(self):
+        self.on(3, "", "unnamed_mixing")
+
+    def test_ChangedModelsAndGradientsOfImages_AreRefusedOnAllRanks(self):
+        self.on(3, "", "changed_models", "gradients_of_images")
+
     def test_LossesTypesAndEvaluationThatDiffer_AreRefusedOnAllRanks(self):
         self.on(3, "", "unusual_losses", "unlike_types", "unlike_graphs")
 
