@@ -320,13 +320,13 @@ class Executor:
 
     def _facts(self, labels):
         """Returns the facts that decide which messages a pass has, and their types."""
-        values = {} if self.has_compared_values else self._values()
-        return values | {"sizes of batches": sorted(self.sizes), "labels": None if labels is None else str(labels.dtype),
+        return {"sizes of batches": sorted(self.sizes), "labels": None if labels is None else str(labels.dtype),
                 "no_sync": not self.is_synchronous, "recorded gradients": torch.is_grad_enabled(),
                 "autocast": str(autocast_of(self.device)),
                 "types of parameters": sorted({str(one.dtype) for one in self.parameters.values()}),
                 "parameters that are not trained": [name for name, one in self.parameters.items() if not one.requires_grad],
-                "modules in evaluation": [name for name, module in self.modules.items() if not module.training]}
+                "modules in evaluation": [name for name, module in self.modules.items() if not module.training],
+                **({} if self.has_compared_values else self._values())}
 
     def _values(self):
         """Returns a digest of each parameter that every rank has whole: the sum of its bits as whole numbers."""
