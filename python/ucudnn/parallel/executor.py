@@ -167,6 +167,7 @@ class Executor:
         self.between_passes, self.pass_scale = None, 1.0
         self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were found to be means
         self.is_local = is_local  # batch normalization uses the statistics of each rank's own box
+        self.applied, self.has_compared_values = None, False  # what parallel.apply found, see model.Applied
         self.schedules, self.sums, self.ledger = {schedule.batch: schedule}, [], Ledger()
         for one in schedule.sums:
             if self.rank in one.devices:
@@ -219,9 +220,12 @@ class Executor:
     def read_model(self, model):
         self.modules = dict(model.named_modules(remove_duplicate=False))
         hooked = [name or type(model).__name__ for name, module in self.modules.items() if module is not model and (
-            module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)]
+            module._forward_hooks or set(module._forward_pre_hooks.values()) - {refuse_call} or module._backward_hooks or
+            module._backward_pre_hooks)]
         if hooked:
             raise NotSupported(f"hooks of {', '.join(hooked)}: modules are not called by themselves here")
+        if self.applied is not None and (change := self.applied.change(model, self.modules)):
+            raise NotSupported(f"{change}: a model is changed before it is described and parallel.apply divides it")
         self.parameters = {name: self.tensor_of(name) for name in self.network.parameters}
         self.model = model
         self.device = next(iter(self.parameters.values())).device
@@ -293,6 +297,11 @@ class Executor:
         sizes, fits, facts, refusal = sorted(self.sizes), 0, {}, None
         try:
             self.read_model(model)
+            if labels is not None and self.transport.world > 1 and torch.is_grad_enabled():
+                for what, tensor in (("images", images), ("labels", labels)):
+                    if getattr(tensor, "requires_grad", False):
+                        raise NotSupported(f"{what} that require gradients, of which each rank would have its own part: "
+                                           f"{what}.detach() is expected, and layers before the model belong into it")
             if labels is not None and self.losses is None:
                 raise NotSupported("labels, and no loss: parallel.apply(model, plan, loss=...) is told one")
             misfits = [self._misfit(size, images, labels) for size in sizes]
@@ -304,6 +313,7 @@ class Executor:
             refusal = error
         if self.agreement is not None:
             fits = self.agreement.bring("the size of the batch", fits, f"{len(images)} images", facts, refusal)
+            self.has_compared_values = True
         elif refusal is not None:
             raise refusal
         return sizes[fits.bit_length() - 1]
@@ -315,7 +325,15 @@ class Executor:
                 "autocast": str(autocast_of(self.device)),
                 "types of parameters": sorted({str(one.dtype) for one in self.parameters.values()}),
                 "parameters that are not trained": [name for name, one in self.parameters.items() if not one.requires_grad],
-                "modules in evaluation": [name for name, module in self.modules.items() if not module.training]}
+                "modules in evaluation": [name for name, module in self.modules.items() if not module.training],
+                **({} if self.has_compared_values else self._values())}
+
+    def _values(self):
+        """Returns a digest of each parameter that every rank has whole: the sum of its bits as whole numbers."""
+        kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+        whole = {name: one.detach().contiguous() for name, one in self.parameters.items()
+                 if self.shards[name].is_whole and one.itemsize in kinds}
+        return {f"the values of {name}": one.view(kinds[one.itemsize]).sum().item() for name, one in whole.items()}
 
     def schedule_for(self, batch):
         if batch not in self.schedules:
@@ -369,6 +387,12 @@ class Executor:
         self.summing.close()
         if self.agreement is not None:
             self.agreement.close()
+
+
+def refuse_call(module, arguments):
+    """A hook of the modules within a model that runs by a plan."""
+    raise NotSupported(f"a call of the {type(module).__name__} alone of a model that runs by a plan: modules have parts of parameters, so "
+                       "the whole model is called")
 
 
 def autocast_of(device):

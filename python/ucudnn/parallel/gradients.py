@@ -1,82 +1,143 @@
-"""Gradients of parts. If a rank has a part of a parameter, the gradient is a Part. Functions that reduce a Part to one
-number return the number of the whole parameter, so torch's own clip_grad_norm_ and GradScaler do the same on every rank
-as on one device. All ranks have all parameters (parameters of other ranks are empty) and make the same calls."""
+"""Gradients of parts. If a rank has a part of a parameter, the gradient is a Part, and so is what is computed from it element by
+element. Norms of a Part are those of the whole parameter, so torch's own clip_grad_norm_ and GradScaler do the same on every
+rank as on one device. All ranks have all parameters (parameters of other ranks are empty) and make the same calls."""
+import functools
+
 import torch
 
 from .errors import NotSupported
+from .moves import Meeting
 
-_REFUSED = ("sum", "mean", "max", "min", "amax", "amin", "aminmax", "std", "var", "prod", "all", "any", "dot", "vdot", "median",
-            "count_nonzero", "argmax", "argmin", "logsumexp", "nansum", "nanmean")
+# Functions whose result has an element for each element of the Part, beside those that torch tags as pointwise.
+_KEEPING = frozenset(
+    "absolute conj contiguous copy cpu cuda bfloat16 bool detach divide double empty_like expand_as fill flatten float full_like "
+    "greater greater_equal half int less less_equal long moveaxis movedim multiply negative not_equal ones_like permute "
+    "pin_memory ravel requires_grad reshape reshape_as resolve_conj resolve_neg squeeze subtract swapaxes swapdims t to "
+    "transpose type unflatten unsqueeze view view_as zero zeros_like __get__".split())
+_OPERATORS = frozenset("abs add and eq floordiv ge gt invert le lshift lt mod mul ne neg or pos pow rshift sub truediv xor".split())
+# Functions that read no element, or whose result is not computed with; as_subclass(torch.Tensor) gives this rank's part alone.
+_ASKING = frozenset(
+    "as_subclass data_ptr dim element_size get_device has_names nelement ndimension new_empty new_full new_ones new_tensor new_zeros "
+    "numel record_stream register_hook retain_grad size storage_offset stride untyped_storage "
+    "__dir__ __format__ __hash__ __len__ __repr__ __set__ __str__".split())
+
+
+@functools.cache
+def _is_elementwise(name):
+    """Returns whether a function gives its result element by element. Some torch functions reduce one argument and compare two
+    element by element; these do not count."""
+    if name in _KEEPING or name.startswith("_fused_"):
+        return True
+    if name.startswith("__"):
+        base = name.strip("_")
+        return base in _OPERATORS or base[0] in "ri" and base[1:] in _OPERATORS
+    base = name.removeprefix("_foreach_").removesuffix("_")
+    operator = getattr(torch.ops.aten, base, None)
+    return base in _KEEPING or base not in ("equal", "max", "min") and operator is not None and any(
+        torch.Tag.pointwise in getattr(operator, overload).tags for overload in operator.overloads())
 
 
 class Part(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        name = getattr(function, "__name__", "")
         with torch._C.DisableTorchFunctionSubclass():
-            if name == "_foreach_norm":
-                return _norms(args[0], *args[1:], **kwargs)
-            if name in ("linalg_vector_norm", "linalg_norm", "norm") and isinstance(args[0], Part):
-                if len(args) > 2 or kwargs.get("dim") is not None:
-                    raise NotSupported(f"{name} along dimensions of a gradient of which this rank has a part")
-                order = args[1] if len(args) > 1 else kwargs.get("ord", kwargs.get("p", 2.0))
-                order = 2.0 if order in (None, "fro") else order
-                return _norms([args[0]], order, dtype=kwargs.get("dtype"))[0]
-            if name == "_amp_foreach_non_finite_check_and_unscale_":
-                function(*args, **kwargs)
-                _any_of_all(args[1], args[0])
-                return None
-            if name in _REFUSED and isinstance(args[0], Part):
-                raise NotSupported(
-                    f"{name} of a gradient of which this rank has a part: torch.nn.utils.clip_grad_norm_, its norm and "
-                    "GradScaler have rules")
-            return _plain(function(*args, **kwargs))
+            try:
+                return _by_rule(function, args, kwargs)
+            except NotSupported:
+                flat = [one for each in args for one in (each if isinstance(each, (list, tuple)) else [each])]
+                if not all(one._parts.shard.is_whole for one in flat if isinstance(one, Part)):
+                    raise
+                return function(*args, **kwargs)  # every rank has the whole gradients, with the same bits
+
+    def __deepcopy__(self, memo):
+        return mark(self.as_subclass(torch.Tensor).clone(), self._parts)
 
 
-def _plain(result):
-    return result.as_subclass(torch.Tensor) if type(result) is Part else result
+def _by_rule(function, args, kwargs):
+    name = getattr(function, "__name__", "")
+    if name == "_foreach_norm":
+        return _norms(args[0], *args[1:], **kwargs)
+    if name in ("linalg_vector_norm", "linalg_norm", "norm") and isinstance(args[0], Part):
+        return _norm(name, *args, **kwargs)
+    if name == "_amp_foreach_non_finite_check_and_unscale_":
+        function(*args, **kwargs)
+        _any_of_all(args[1], args[0])
+        return None
+    if name in _ASKING or name.startswith("is_") and name != "is_nonzero":
+        return function(*args, **kwargs)
+    is_mask = name == "__setitem__" and getattr(args[1], "dtype", None) == torch.bool and args[1].shape == args[0].shape
+    if is_mask or _is_elementwise(name):
+        return _marked(function(*args, **kwargs), [*args, *kwargs.values()])
+    raise NotSupported(
+        f"{name} of a gradient of which this rank has a part: functions of single elements, norms, "
+        "torch.nn.utils.clip_grad_norm_ and GradScaler have rules; grad.as_subclass(torch.Tensor) is this rank's part alone")
 
 
 def mark(gradient, parts):
-    """`parts` says which ranks have this parameter, see Parts."""
+    """Marks a gradient of a parameter with its Parts. Where these are None, no other rank has parts."""
+    if gradient is None or parts is None:
+        return gradient
     marked = gradient.as_subclass(Part)
     marked._parts = parts
     return marked
 
 
-class Parts:
-    """The parts of one parameter on one rank. `is_first`: no device of a lower number has the same part, so this one
-    counts."""
+def _marked(result, arguments):
+    """Marks a new tensor as its first argument that is a Part; in lists, each tensor as the arguments at its place."""
+    if isinstance(result, (list, tuple)):
+        return type(result)([_marked(one, [each[place] if isinstance(each, (list, tuple)) and len(each) == len(result) else each
+                                           for each in arguments]) for place, one in enumerate(result)])
+    if not isinstance(result, torch.Tensor) or any(result is each for each in arguments):
+        return result
+    return mark(result, next((each._parts for each in arguments if isinstance(each, Part)), None))
 
-    def __init__(self, is_first, transport):
-        self.is_first, self.transport = is_first, transport
+
+class Parts:
+    """The parts of the parameter `name`, of which this rank has `shard`. Of equal parts the first rank's counts."""
+
+    def __init__(self, name, shard, executor):
+        self.name, self.shard, self.executor = name, shard, executor
+
+    def meeting(self, what):
+        transport = self.executor.transport
+        return Meeting(what, transport, range(transport.world), "control")
+
+
+def _norm(name, gradient, *args, **kwargs):
+    if len(args) > 1 or kwargs.get("dim") is not None:
+        raise NotSupported(f"{name} along dimensions of a gradient of which this rank has a part")
+    order = args[0] if args else kwargs.get("ord", kwargs.get("p"))
+    if order not in (None, "fro") and (isinstance(order, str) or name == "linalg_norm" and gradient.ndim == 2):
+        raise NotSupported(f"{name} of order {order!r} of a matrix of which this rank has a part: torch.linalg.vector_norm has a rule")
+    return _norms([gradient], 2.0 if order in (None, "fro") else order, kwargs.get("dtype"))[0]
 
 
 def _norms(gradients, order=2.0, dtype=None):
-    """Returns the norms of the whole parameters."""
+    """Returns the norms of the whole parameters, and of tensors that are no Parts their own."""
     order = float(order)
+    if not order > 0:
+        raise NotSupported(f"a norm of order {order} of a gradient of which this rank has a part: orders above 0 have rules")
     parts = next(gradient._parts for gradient in gradients if isinstance(gradient, Part))
-    own = []
+    norms, own = [], []
     for gradient in gradients:
-        counts = not isinstance(gradient, Part) or gradient._parts.is_first
         plain = gradient.as_subclass(torch.Tensor)
         wide = plain.to(dtype) if dtype else plain
-        if not counts or plain.numel() == 0:
-            own.append(torch.zeros((), dtype=torch.float64))
-            continue
-        norm = torch.linalg.vector_norm(wide, order).double().cpu()
-        own.append(norm if order == float("inf") else norm ** order)
-    meet = parts.transport.meeting("norms of gradients")
+        norms.append(torch.linalg.vector_norm(wide, order) if plain.numel() else wide.new_zeros(()))
+        number = norms[-1].double().cpu()
+        counts = isinstance(gradient, Part) and gradient._parts.shard.is_first
+        own.append((number if order == float("inf") else number ** order) if counts else torch.zeros((), dtype=torch.float64))
+    meet = parts.meeting("norms of gradients")
     told = meet.bring(torch.stack(own).to(gradients[0].device), _greatest if order == float("inf") else _added)
     total = told if order == float("inf") else told ** (1.0 / order)
-    return [norm.to(dtype or gradient.dtype) for norm, gradient in zip(total.unbind(), gradients)]
+    return [whole.to(norm.dtype) if isinstance(gradient, Part) else norm
+            for whole, norm, gradient in zip(total.unbind(), norms, gradients)]
 
 
 def _any_of_all(found, gradients):
     parts = next((gradient._parts for gradient in gradients if isinstance(gradient, Part)), None)
     if parts is not None:
-        found.copy_(parts.transport.meeting("whether gradients are finite").bring(found, _greatest))
+        found.copy_(parts.meeting("whether gradients are finite").bring(found, _greatest))
 
 
 def _added(stacked):

@@ -1,24 +1,21 @@
 """A model that runs by a plan: `apply`."""
 import copy
 import functools
-import math
 import socket
-import weakref
 
 import torch
 import torch.distributed as dist
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ucudnn.spatial.stripe import is_compiled
 
 from . import boxes as b
+from . import optimizers
 from . import schedule as schedules
 from .agreement import Agreement, differing
 from .errors import NotSupported
-from .executor import Executor
-from .gradients import Parts, mark
+from .executor import Executor, refuse_call
+from .gradients import Part, Parts, mark
 from .losses import of_outputs
-from .moves import Meeting
 from .network import LOSSES
 from .passes import between
 from .refusals import check
@@ -26,15 +23,13 @@ from .tracing import describe
 from .transport import Transport
 
 
-# Optimizers whose update of an element depends on other elements of its parameter.
-MIXING = {"Adafactor", "LAMB", "LARS", "LBFGS", "Lamb", "Lars", "Muon", "Shampoo", "SOAP"}
-
-
 class Parallel:
     """The members that `apply` adds to a model's class. `model(images, labels)` is the loss of the whole batch, the
     same on every rank; `model(images)` are the outputs, whole."""
 
     def forward(self, images, labels=None):
+        if "_ucudnn" not in self.__dict__:
+            raise NotSupported("a slice of a model that runs by a plan: its modules have parts of parameters, so the whole model is called")
         if is_compiled():
             raise NotSupported("torch.compile of a model that runs by a plan: its layers run one by one, between messages")
         passes = self._ucudnn.schedule.passes
@@ -97,6 +92,8 @@ class Parallel:
         other = type(self).__new__(type(self))
         memo[id(self)] = other
         other.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        executor = other.__dict__["_ucudnn"]
+        executor.applied = executor.applied.of(other)
         watch_gradients(other)
         return other
 
@@ -123,13 +120,54 @@ class Shard:
         return whole[tuple(slice(begin, end) for begin, end in self.ranges)].clone(memory_format=torch.contiguous_format)
 
 
+class Applied:
+    """What `apply` found in a model: its parameters, and the plain attributes of its modules, which its description has read.
+    Executor reads some others at each call."""
+    NOT_COMPARED = "training", "momentum"
+
+    def __init__(self, model):
+        self.parameters = dict(model.named_parameters(remove_duplicate=False))
+        self.shapes = {name: one.shape for name, one in self.parameters.items()}
+        self.modules = {name: (type(module), {key: value for key, value in vars(module).items() if self._is_plain(key, value)})
+                        for name, module in model.named_modules(remove_duplicate=False)}
+
+    def _is_plain(self, key, value):
+        values = value if isinstance(value, tuple) else [value]
+        return key[0] != "_" and key not in self.NOT_COMPARED and all(isinstance(one, (bool, int, float, str)) for one in values)
+
+    def of(self, model):
+        """Returns the same of a copy of the model."""
+        other = copy.copy(self)
+        other.parameters = dict(model.named_parameters(remove_duplicate=False))
+        return other
+
+    def change(self, model, modules):
+        """Returns what was changed since, or None."""
+        for name, (kind, attributes) in self.modules.items():
+            found = modules.get(name)
+            if type(found) is not kind:
+                return f"the module {name or 'itself'} is {type(found).__name__}, and was {kind.__name__} at parallel.apply"
+            for key, value in attributes.items():
+                now = getattr(found, key, None)
+                if now is not value and (not self._is_plain(key, now) or now != value):
+                    return f"{'.'.join(filter(None, (name, key)))} is {now!r}, and was {value!r} at parallel.apply"
+        parameters = dict(model.named_parameters(remove_duplicate=False))
+        for name in (*self.parameters, *parameters):
+            if parameters.get(name) is not self.parameters.get(name):
+                return f"the parameter {name} was {'removed' if name not in parameters else 'replaced or added'} after parallel.apply"
+            if parameters[name].shape != self.shapes[name]:
+                return f"{name} is of shape {tuple(parameters[name].shape)}; this rank's part is {tuple(self.shapes[name])}"
+        return None
+
+
 def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(), group=None, network=None,
-          batch_norm="all"):
+          batch_norm="all", elementwise=()):
     """Makes `model` run by the schedule in the file `plan`. The model is an ordinary module, the same on every rank of
     torch.distributed except for its values: rank 0's values are scattered, each rank keeps its parts, and parameters
     keep their names. `loss` is a function of outputs and labels that is a mean over images, or a list with one for each
     output, alone or with its weight. `batch_norm`: statistics are those of a layer's whole batch ("all"), or of each
-    rank's own box ("local"); running statistics are then each rank's own, and those of the first rank are saved. All
+    rank's own box ("local"); running statistics are then each rank's own, and those of the first rank are saved.
+    `elementwise`: classes of optimizers that treat each element by itself, though nobody can see it. All
     ranks call it, and all of them refuse what does not fit (NotSupported, ValueError) before anything is changed."""
     if not dist.is_initialized():
         raise NotSupported("torch.distributed is not initialised: torch.distributed.init_process_group comes first")
@@ -144,7 +182,10 @@ def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(
     dist.broadcast_object_list(seed, 0, group=group)
     executor = Executor(network, schedule, transport, summing, losses, device, seed[0], overlap, checkpoint, agreement,
                         batch_norm == "local")
+    executor.elementwise = tuple(elementwise)
     divide(model, executor, lambda tensor: _from_first(tensor, executor, group))
+    executor.applied = Applied(model)
+    _refuse_parts(model)
     watch_gradients(model)
     return model
 
@@ -258,7 +299,7 @@ def shards_of(network, schedule, rank):
             if ranges is not None and shape != parameter.shape:
                 ranges = _ranges_in(shape, parameter.shape, ranges)
             is_whole = len(parameter.parts) == schedule.devices and all(
-                math.prod(end - begin for begin, end in part) == math.prod(shape) for part in parameter.parts.values())
+                own == (0, extent) for part in parameter.parts.values() for own, extent in zip(part, parameter.shape))
             found[name] = Shard(shape, ranges, first == rank, is_whole)
         for name in node.call.get("statistics", ()):
             if name:
@@ -307,51 +348,40 @@ def _from_first(tensor, executor, group):
     return whole
 
 
+def _refuse_parts(model):
+    """Has torch refuse to call, save or load modules within the model, whose parameters and buffers are parts."""
+    for module in model.modules():
+        if module is not model and any(True for _ in (*module.parameters(), *module.buffers())):
+            module.register_forward_pre_hook(refuse_call)
+            module.register_state_dict_pre_hook(_refuse_state)
+            module.register_load_state_dict_pre_hook(_refuse_state)
+
+
+def _refuse_state(module, *_):
+    raise NotSupported(f"state_dict or load_state_dict of the {type(module).__name__} of a model that runs by a plan, which has parts "
+                       "of parameters: parallel.state_dict(model, optimizer) has their boxes, parallel.load_state_dict loads them")
+
+
+def _refuse_pickling(name, protocol):
+    raise NotSupported(f"pickling {name} of a model that runs by a plan: parallel.save(model, folder) writes all ranks' parts, "
+                       "parallel.whole_state_dict(model) gathers whole values")
+
+
 def watch_gradients(model):
-    """Marks gradients as parts as soon as they exist, and lets no optimizer step that needs whole parameters."""
+    """Marks gradients as parts as soon as they exist, and has each step of an optimizer checked."""
     executor = model.__dict__["_ucudnn"]
-    _check_optimizers()
-    everybody = _Everybody(executor.transport)
+    optimizers.watch()
     for name, parameter in model.named_parameters():
         if executor.transport.world > 1 and parameter.is_floating_point():
-            shard, is_trained = executor.shards[name], parameter.requires_grad
-            parts, parameter.is_ucudnn_part = Parts(shard.is_first, everybody), not shard.is_whole
+            is_trained, parts = parameter.requires_grad, Parts(name, executor.shards[name], executor)
+            parameter.ucudnn_parts = parts
+            parameter.__reduce_ex__ = functools.partial(_refuse_pickling, name)
             parameter.requires_grad_(True)  # torch takes hooks of trained parameters alone; this one may be trained later
+            parameter.register_hook(functools.partial(mark, parts=parts))  # for torch.autograd.grad
             parameter.register_post_accumulate_grad_hook(functools.partial(_mark, parts))
             parameter.requires_grad_(is_trained)
 
 
-@functools.cache
-def _check_optimizers():
-    checked = weakref.WeakSet()
-
-    def check(optimizer, *_):
-        if optimizer in checked:
-            return
-        parts = [one for group in optimizer.param_groups for one in group["params"] if getattr(one, "is_ucudnn_part", False)]
-        name = next((base.__name__ for base in type(optimizer).__mro__ if base.__name__ in MIXING), None)
-        if parts and name:
-            raise NotSupported(f"the optimizer {name}, which mixes the elements of a parameter: ranks have parts of parameters "
-                               "here, so an optimizer that treats each element by itself is expected, as SGD or AdamW")
-        for one in parts:
-            for what, value in optimizer.state.get(one, {}).items():
-                if isinstance(value, torch.Tensor) and value.ndim and value.shape != one.shape:
-                    raise NotSupported(f"an optimizer that has stepped before apply: its {what!r} has the shape "
-                                       f"{tuple(value.shape)}, this rank's part is {tuple(one.shape)}; "
-                                       "parallel.load_state_dict(model, state, optimizer) divides it")
-        if parts:
-            checked.add(optimizer)
-    register_optimizer_step_pre_hook(check)
-
-
-class _Everybody:
-    def __init__(self, transport):
-        self.transport = transport
-
-    def meeting(self, what):
-        return Meeting(what, self.transport, range(self.transport.world), "control")
-
-
 def _mark(parts, parameter):
-    if parameter.grad is not None and not hasattr(parameter.grad, "_parts"):
+    if parameter.grad is not None and not isinstance(parameter.grad, Part):
         parameter.grad = mark(parameter.grad, parts)

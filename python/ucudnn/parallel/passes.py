@@ -7,6 +7,7 @@ from torch.autograd.function import once_differentiable
 
 from . import boxes as b
 from .errors import NotSupported
+from .gradients import mark
 from .losses import Sum
 
 
@@ -150,7 +151,7 @@ def between(executor, optimizer):
                     at += count
         for name, gradient in gradients.items():
             if gradient is not None and parameters[name].requires_grad:
-                parameters[name].grad = gradient / share
+                parameters[name].grad = mark(gradient / share, getattr(parameters[name], "ucudnn_parts", None))
         optimizer.step()
         for name, parameter in parameters.items():
             parameter.grad = kept[name]

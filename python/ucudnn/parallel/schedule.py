@@ -161,6 +161,8 @@ def _with_images(found, images):
 
 def read(path):
     """Reads the schedule in a file. ScheduleError says what is wrong with it."""
+    if not isinstance(path, (str, pathlib.PurePath)):
+        raise ScheduleError(f"a plan that is a {type(path).__name__}: the path of a file of `ucudnn plan --schedule` is expected")
     try:
         text = pathlib.Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,11 +1,13 @@
 """Checkpoints: each value carries its box in the whole tensor. torch.distributed.checkpoint writes each box once, and
 reads any boxes that another plan, or one process, asks for."""
+import copy
+
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint.state_dict
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorProperties
 from torch.distributed.checkpoint.planner import TensorWriteData, WriteItem, WriteItemType
 
+from . import optimizers
 from .errors import NotSupported
 
 
@@ -51,27 +53,37 @@ class Piece(torch.Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl
 
 
-def _shard(executor, name):
-    return executor.shards.get(name)
-
-
 def state_dict(model, optimizer=None):
-    """Returns {"model": {...}, "optimizer": {...}} for torch.distributed.checkpoint.save and load: tensors of parts
-    carry their boxes, and are the model's own memory, into which `load` writes. Values that are whole on every rank are
-    plain."""
-    executor = model._ucudnn
-    values = dict(_named_values(model))
-    state = {"model": {name: _piece(value, _shard(executor, name)) for name, value in values.items()}}
+    """Returns {"model": {...}, "optimizer": {...}, "param_groups": ...} for torch.distributed.checkpoint.save and load: tensors
+    of parts carry their boxes, and are the model's own memory, into which `load` writes. Values that are whole on every
+    rank are plain. An optimizer that has not stepped has no state yet."""
+    shards = model._ucudnn.shards
+    state = {"model": {name: _piece(value, shards.get(name)) for name, value in _named_values(model)}}
     if optimizer is not None:
-        found = state["optimizer"] = {}
-        names = {id(parameter): name for name, parameter in model.named_parameters()}
-        _start(optimizer, names)
+        names, found = _names_of(model, optimizer), {}
         for parameter, entries in optimizer.state.items():
             name = names[id(parameter)]
             for key, value in entries.items():
                 is_part = isinstance(value, torch.Tensor) and value.shape == parameter.shape and value.ndim > 0
-                found[f"{name}.{key}"] = _piece(value, executor.shards[name]) if is_part else value
+                found[f"{name}.{key}"] = _piece(value, shards[name]) if is_part else value
+        groups = [{"params": [names[id(parameter)] for parameter in group["params"]], **copy.deepcopy(_options(group))}
+                  for group in optimizer.param_groups]
+        # torch.distributed.checkpoint keeps a tuple as one value.
+        state |= {"optimizer": found, "param_groups": (type(optimizer).__name__, groups, sorted(found))}
     return state
+
+
+def _options(group):
+    return {key: value for key, value in group.items() if key not in ("params", "param_names")}
+
+
+def _names_of(model, optimizer):
+    """Returns the names of an optimizer's parameters by id."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    unknown = [parameter for group in optimizer.param_groups for parameter in group["params"] if id(parameter) not in names]
+    if unknown:
+        raise NotSupported(f"an optimizer with {len(unknown)} parameters that are not the model's")
+    return names
 
 
 def _named_values(model):
@@ -88,17 +100,6 @@ def _piece(value, shard):
     return value.detach() if shard is None else Piece.make(value, shard)
 
 
-def _start(optimizer, names):
-    """Gives an optimizer that has not stepped yet the state of its first step, into which a checkpoint is read. Values
-    do not change: gradients and the learning rate are zero."""
-    unknown = [parameter for group in optimizer.param_groups for parameter in group["params"] if id(parameter) not in names]
-    if unknown:
-        raise NotSupported(f"an optimizer with {len(unknown)} parameters that are not the model's")
-    if optimizer.state or all(parameter.grad is not None for group in optimizer.param_groups for parameter in group["params"]):
-        return
-    torch.distributed.checkpoint.state_dict._init_optim_state(optimizer)
-
-
 def save(model, folder, optimizer=None):
     """Writes a checkpoint of torch.distributed.checkpoint. All ranks call it."""
     import torch.distributed.checkpoint as dcp
@@ -108,30 +109,156 @@ def save(model, folder, optimizer=None):
 def load(model, folder, optimizer=None):
     """Reads what `save` wrote, even on other ranks and with another plan. All ranks call it."""
     import torch.distributed.checkpoint as dcp
-    state = state_dict(model, optimizer)
+    state, told = state_dict(model, optimizer), _written(folder)
+    _check(model, {"model": {key.removeprefix("model."): state["model"].get(key.removeprefix("model.")) for key in told
+                             if key.startswith("model.")}}, None)
+    if optimizer is not None:
+        groups = {"param_groups": ()}
+        if "param_groups" in told:
+            dcp.load(groups, checkpoint_id=folder)
+        keys = [key for key in told if key.startswith("optimizer.")]
+        _check(model, {"model": state["model"], **groups, "optimizer": {key.removeprefix("optimizer.") for key in keys}}, optimizer)
+        state["optimizer"] = {key.removeprefix("optimizer."): _room(model, optimizer, key.removeprefix("optimizer."), told[key])
+                              for key in keys}
     dcp.load(state, checkpoint_id=folder)
-    load_state_dict(model, state, optimizer)
+    _put(model, state, optimizer)
+
+
+def _written(folder):
+    """Returns (shape, type) of each tensor of a checkpoint, and None for each other value, which rank 0 reads for all ranks."""
+    from torch.distributed.checkpoint import FileSystemReader
+    told = [None, None]
+    if dist.get_rank() == 0:
+        try:
+            values = FileSystemReader(folder).read_metadata().state_dict_metadata
+            told[0] = {key: (tuple(value.size), value.properties.dtype) if hasattr(value, "size") else None
+                       for key, value in values.items()}
+        except Exception as error:  # the other ranks must hear of any error
+            told[1] = f"{type(error).__name__}: {error}"
+    dist.broadcast_object_list(told, 0)
+    if told[1]:
+        raise NotSupported(f"{folder}: no checkpoint that rank 0 can read ({told[1]})")
+    return told[0]
+
+
+def _room(model, optimizer, key, told):
+    """Returns the tensor of an optimizer's state into which a value of a checkpoint is read. An optimizer that has not
+    stepped gets a new one."""
+    name, _, entry = key.rpartition(".")
+    parameter, shard = model.get_parameter(name), model._ucudnn.shards[name]
+    if told is None:
+        return None
+    (shape, dtype), old = told, optimizer.state.get(parameter, {}).get(entry)
+    is_part = shape == shard.shape and len(shape) > 0
+    if old is None or old.dtype != dtype or old.shape != (parameter.shape if is_part else shape):
+        old = torch.zeros(parameter.shape if is_part else shape, dtype=dtype, device=_device_of(optimizer, parameter, len(shape)))
+    return _piece(old, shard) if is_part else old
+
+
+def _device_of(optimizer, parameter, dims):
+    """Returns where an optimizer keeps its state of a parameter: torch's optimizers have single numbers on the host."""
+    group = next(group for group in optimizer.param_groups if any(parameter is one for one in group["params"]))
+    is_host = dims == 0 and not group.get("capturable") and not group.get("fused")
+    return torch.device("cpu") if is_host else parameter.device
 
 
 def load_state_dict(model, state, optimizer=None):
-    """Copies the values of a state_dict of this model, read from elsewhere, to their places. Tensors that are the
-    model's own memory are there already; numbers of the optimizer are not."""
+    """Copies the values of a state_dict of this model, read from elsewhere, to their places: parts of this plan, or whole
+    values. All ranks call it, and all refuse a state that does not fit before anything is copied."""
+    _check(model, state, optimizer)
+    _put(model, state, optimizer, is_copied=True)
+
+
+def _check(model, state, optimizer):
+    """Refuses a state on all ranks if it does not fit on one."""
+    try:
+        text = _misfit(model, state, optimizer)
+    except NotSupported as error:
+        text = str(error)
+    agreement, refusal = model._ucudnn.agreement, text and NotSupported(text)
+    if agreement is not None:
+        agreement.bring("a state", 1, refusal=refusal)
+    elif refusal:
+        raise refusal
+
+
+def _misfit(model, state, optimizer):
+    """Returns why a state is none of this model and optimizer, or None. Values that are None are not compared."""
+    shards, values = model._ucudnn.shards, dict(_named_values(model))
+    if not isinstance(state.get("model"), dict):
+        return (f"a state without 'model', which has {_some(state)}: what parallel.state_dict or parallel.whole_state_dict returns "
+                "is expected; {'model': state} makes one of a plain module's")
+    if text := _unlike("values of the model", values, state["model"]):
+        return text
+    for name, given in state["model"].items():
+        shard = shards.get(name)
+        shape = tuple(values[name].shape) if shard is None else shard.shape
+        if given is not None and tuple(given.size()) != shape:
+            return f"{name} of shape {tuple(given.size())} in a state: {shape} is expected"
+        if text := _other_part(name, given, shard):
+            return text
+    if optimizer is None:
+        return None
+    if not state.get("param_groups") or "optimizer" not in state:
+        return "a state without an optimizer's 'param_groups': it was made without the optimizer"
+    (kind, groups, entries), names = state["param_groups"], _names_of(model, optimizer)
+    if kind != type(optimizer).__name__:
+        return f"a state of the optimizer {kind}; this one is {type(optimizer).__name__}"
+    told = {name: repr(_options(group)) for group in groups for name in group["params"]}
+    own = [[names[id(parameter)] for parameter in group["params"]] for group in optimizer.param_groups]
+    if text := _unlike("parameters of the optimizer", [name for group in own for name in group], told):
+        return text
+    for group in own:
+        if other := next((name for name in group if told[name] != told[group[0]]), None):
+            return f"{group[0]} and {other} are in one group of the optimizer; a state has {told[group[0]]} and {told[other]}"
+    if text := _unlike("an optimizer's values", entries, state["optimizer"]):
+        return text
+    values = state["optimizer"].items() if isinstance(state["optimizer"], dict) else ()
+    return next(filter(None, (_other_part(key, given, shards[key.rpartition(".")[0]]) for key, given in values)), None)
+
+
+def _other_part(name, given, shard):
+    if isinstance(given, Piece) and given.shard.ranges != shard.ranges:
+        return f"a part {given.shard.ranges} of {name} in a state: this rank has {shard.ranges}; parallel.load divides a checkpoint"
+    return None
+
+
+def _unlike(what, expected, found):
+    for text, one, other in (("without", expected, found), ("with unexpected", found, expected)):
+        if names := [name for name in one if name not in other]:
+            return f"a state {text} {what} {_some(names)}"
+    return None
+
+
+def _some(names):
+    names = [str(name) for name in names]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _put(model, state, optimizer, is_copied=False):
+    """Puts a state that fits in its places. Tensors of the optimizer's state are copied if `is_copied`."""
+    shards = model._ucudnn.shards
     with torch.no_grad():
         for name, value in _named_values(model):
             given = state["model"][name]
-            if isinstance(given, torch.Tensor) and given.data_ptr() != value.data_ptr():
-                value.copy_(_for(given, model._ucudnn.shards.get(name)))
-        if optimizer is not None:
-            names = {name: parameter for name, parameter in model.named_parameters()}
-            for key, value in state["optimizer"].items():
-                name, _, last = key.rpartition(".")
-                entries = optimizer.state[names[name]]
-                old = entries.get(last)
-                if isinstance(old, torch.Tensor) and isinstance(value, torch.Tensor):
-                    if old.data_ptr() != value.data_ptr():
-                        old.copy_(_for(value, model._ucudnn.shards[name] if old.ndim else None))
-                else:
-                    entries[last] = value
+            if given.data_ptr() != value.data_ptr():
+                value.copy_(_for(given, shards.get(name)))
+    if optimizer is None:
+        return
+    optimizer.state.clear()
+    for key, value in state["optimizer"].items():
+        name, _, entry = key.rpartition(".")
+        parameter = model.get_parameter(name)
+        if isinstance(value, torch.Tensor):
+            is_part = value.ndim > 0 and tuple(value.size()) == shards[name].shape
+            value = _for(value, shards[name] if is_part else None)
+            value = value.detach().to(_device_of(optimizer, parameter, value.ndim), copy=is_copied)
+        optimizer.state[parameter][entry] = value
+    told, names = {name: group for group in state["param_groups"][1] for name in group["params"]}, _names_of(model, optimizer)
+    for group in optimizer.param_groups:
+        if group["params"]:
+            group.update(copy.deepcopy(_options(told[names[id(group["params"][0])]])))
+    optimizers.adopt(optimizer)
 
 
 def _for(given, shard):
@@ -160,4 +287,4 @@ def whole_state_dict(model, optimizer=None):
                 found[key][tuple(slice(begin, end) for begin, end in ranges)] = piece
         return found
     state = state_dict(model, optimizer)
-    return {kind: gathered(values) for kind, values in state.items()}
+    return {kind: gathered(values) if isinstance(values, dict) else values for kind, values in state.items()}

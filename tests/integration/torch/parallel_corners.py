@@ -76,6 +76,123 @@ def mixing():
     same(divided, single)
 
 
+class Trust(torch.optim.Optimizer):
+    """Scales each update by the norms of its parameter and gradient."""
+
+    def __init__(self, parameters, lr=0.01, power=1.0):
+        super().__init__(parameters, {"lr": lr, "power": power})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for one in group["params"]:
+                ratio = (one.norm() / one.grad.norm()) ** group["power"]
+                one.sub_(one.grad * ratio, alpha=group["lr"])
+
+
+class Signs(torch.optim.SGD):
+    """A momentum of signs, with an attribute of its own."""
+
+    def __init__(self, parameters, lr, states=None):
+        super().__init__(parameters, lr)
+        self.power, self.states = 0.5, states
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        if self.states is not None:
+            self.states.append(None)
+        for one in self.param_groups[0]["params"]:
+            one.sub_(one.grad.sign() * one.grad.abs() ** self.power, alpha=self.param_groups[0]["lr"])
+
+
+def unnamed_mixing():
+    """An optimizer of any name is compared on small parameters before its first step. One that cannot be is refused unless
+    `elementwise` names it."""
+    divided, single, x, y = pair(12, plan=rows_of_fc1())
+    divided(x, y).backward()
+    refused(Trust(divided.parameters()).step, parallel.NotSupported, "the optimizer Trust, which mixes")
+    refused(Signs(divided.parameters(), 0.1, []).step, parallel.NotSupported,
+            "the optimizer Signs, of which nobody can see whether it treats each element by itself ('Signs' object has no attribute")
+    model = copy.deepcopy(single)
+    said = apply(model, rows_of_fc1(), elementwise=[Signs])
+    scheduled = torch.optim.AdamW(divided.parameters(), lr=0.0, eps=1e-3)
+    torch.optim.lr_scheduler.LambdaLR(scheduled, lambda step: 0.0)
+    before, states = torch.get_rng_state(), []
+    scheduled.step()
+    same(divided, single, 0.0)
+    makes = [lambda m: Trust(m.parameters(), power=0.0), lambda m: Signs(m.parameters(), 0.1)]
+    makes += [lambda m, kind=kind: kind(m.parameters(), lr=0.01) for kind in (
+        torch.optim.Adagrad, torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam, torch.optim.Rprop, torch.optim.RMSprop,
+        torch.optim.ASGD, torch.optim.Adadelta)]
+    makes += [lambda m: torch.optim.SGD(m.parameters(), 0.1, 0.9, nesterov=True, weight_decay=0.1, foreach=True),
+              lambda m: torch.optim.AdamW(m.parameters(), 0.01, eps=1e-3, amsgrad=True, foreach=True, maximize=True)]
+    for make in makes:
+        made_of = make(divided), make(single)
+        for model, optimizer in zip((divided, single), made_of):
+            optimizer.zero_grad()
+            (divided(x, y) if model is divided else F.cross_entropy(single(x), y)).backward()
+            if isinstance(optimizer, (Signs, torch.optim.Rprop)):  # signs of gradients that are zero but for rounding
+                for name, one in model.named_parameters():
+                    one.grad[one.grad.abs() < 1e-9] = 0
+            optimizer.step()
+        same(divided, single, 1e-7)
+    assert torch.equal(before, torch.get_rng_state())
+    optimizer = Signs(said.parameters(), 0.1, states)
+    said(x, y).backward()
+    optimizer.step()
+    assert states == [None]
+
+
+def changed_models():
+    """A model that is changed after `apply` is refused on all ranks at its next call, if on one rank alone, too."""
+    divided, single, x, y = pair(13, plan=rows_of_fc1())
+    divided(x, y)
+    single(x)
+    mine, whose = RANK == 1, "" if RANK == 1 else "rank 1 refuses: "
+
+    def swap(module, name, value):
+        before = getattr(module, name)
+        setattr(module, name, value)
+        return lambda: setattr(module, name, before)
+    bias = nn.Parameter(divided.fc1.bias.detach().clone())
+    for module, name, value, text in (
+            (divided.drop, "p", 0.25, "drop.p is 0.25, and was 0.0 at parallel.apply"),
+            (divided.pool, "stride", (1, 1), "pool.stride is (1, 1), and was 2 at"),
+            (divided, "relu", nn.GELU(), "the module relu is GELU, and was ReLU"),
+            (divided.fc1, "bias", bias, "the parameter fc1.bias was replaced or added after"),
+            (divided, "fc3", nn.Linear(9, 5), "the parameter fc3.weight was replaced or added"),
+            (divided.bn1.weight, "data", torch.ones(1), "bn1.weight is of shape (1,); this rank's part is (6,)")):
+        divided.fc3 = None
+        undo = swap(module, name, value) if mine else lambda: None
+        refused(lambda: divided(x, y), parallel.NotSupported, whose + text)
+        undo()
+    divided.fc3, divided.epoch, divided.bn1.momentum = None, 3, 0.5
+    single.bn1.momentum = 0.5
+    average = copy.deepcopy(divided)
+    divided(x, y).backward()
+    F.cross_entropy(single(x), y).backward()
+    same(divided, single, gradients=True)
+    average(x, y).backward()
+    same(average, single, gradients=True)
+    average.drop.p = 0.25
+    refused(lambda: average(x, y), parallel.NotSupported, "drop.p is 0.25, and was 0.0")
+    divided, single, x, y = pair(13, plan=rows_of_fc1())
+    torch.manual_seed(RANK)
+    divided.conv2.reset_parameters()
+    refused(lambda: divided(x, y), parallel.NotSupported, "ranks differ in the values of conv2.weight: ")
+
+
+def gradients_of_images():
+    divided, _, x, y = pair(14, plan=rows_of_fc1())
+    refused(lambda: divided(x.requires_grad_(True), y), parallel.NotSupported, "images that require gradients, of which each rank")
+    divided, _, x, y = pair(14, loss=nn.MSELoss(), plan=rows_of_fc1())
+    wanted = torch.zeros(BATCH, 5, requires_grad=True)
+    refused(lambda: divided(x, wanted), parallel.NotSupported, "labels that require gradients, of which each rank")
+    with torch.no_grad():
+        divided(x.requires_grad_(True), wanted)
+    refused(lambda: apply(made(14)[0], {"format": "ucudnn-schedule"}), ValueError, "a plan that is a dict: the path of a file")
+
+
 def one_image():
     """Returns a plan with one image for each rank."""
     random_plan.count += 1

@@ -2,6 +2,7 @@
 device."""
 import contextlib
 import copy
+import io
 import json
 import os
 import pathlib
@@ -229,6 +230,50 @@ def clipping():
         assert "max of a gradient of which this rank has a part" in str(error)
     else:
         raise AssertionError("no refusal")
+
+
+def clip_by_hand(gradients, limit):
+    total = sum(gradient.data.norm(2).item()**2 for gradient in gradients)**0.5
+    for gradient in gradients:
+        gradient.detach().mul_(limit / total)
+
+
+def idioms():
+    """Norms of what is computed from gradients element by element are those of one device; other reductions are refused."""
+    divided, single, x, y = pair(6, plan=pinned({None: {"n": WORLD}, "fc1": {"c": WORLD}}))
+    optimizers = sgd(divided), sgd(single)
+    for step in range(2):
+        for model, optimizer in zip((divided, single), optimizers):
+            optimizer.zero_grad()
+            (divided(x, y) if model is divided else F.cross_entropy(single(x), y)).backward()
+            clip_by_hand([one.grad for one in model.parameters()], 0.1)
+            for one in model.parameters():
+                one.grad = one.grad * 2
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.15)
+            optimizer.step()
+    same(divided, single)
+    told = []
+    for model in (divided, single):
+        loss = divided(x, y) if model is divided else F.cross_entropy(single(x), y)
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        told.append([function(one).item() for one in gradients for function in (
+            lambda g: g.data.norm(), lambda g: (g**2).norm(1), lambda g: (2 - g.float().flatten()).norm(),
+            lambda g: g.sum() if g.numel() in (6, 45) else copy.deepcopy(g).norm(3.0),
+            lambda g: torch.where(g > 0, g, -g).t().norm(float("inf")) if g.ndim == 2 else g.abs().norm(float("inf")))])
+        if model is divided:
+            for function in (lambda g: (g**2).sum(), lambda g: g.abs().max(), lambda g: torch.cat([g.flatten(), g.flatten()]),
+                             lambda g: g.isfinite().all(), lambda g: g.detach().numpy(), lambda g: g[0], lambda g: g.norm(0)):
+                for one in gradients[-4:-2]:
+                    refused(lambda: function(one), parallel.NotSupported, " of a gradient of which this rank has a part: ")
+    assert all(abs(a - b) <= 1e-6 * abs(b) + 1e-12 for a, b in zip(*told)), told
+    divided(x, y).backward()
+    outside = torch.full((4, ), 3.0)
+    for model in (divided, single):
+        found = torch.nn.utils.get_total_norm([outside, *(one.grad for one in model.parameters())])
+        told.append(found.item()**2 - sum(one.grad.norm().item()**2 for one in model.parameters()))
+    assert all(abs(each - 36) < 1e-9 for each in told[2:]), told[2:]
+    divided.fc1.bias.grad = torch.zeros_like(divided.fc1.bias)
+    refused(optimizers[0].step, parallel.NotSupported, "the gradient of fc1.bias was replaced by a tensor that was not computed")
 
 
 def scaler():
@@ -803,6 +848,97 @@ def states():
             assert torch.allclose(value.double(), b["model"][name].double(), rtol=1e-9, atol=1e-11), name
 
 
+def unstepped():
+    """Saving does not change training, also before the first step. A state replaces what an optimizer has, whatever it has done."""
+    folder = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
+    plan = pinned({None: {"n": WORLD}, "fc1": {"c": WORLD}})
+    for kind in (lambda m: torch.optim.AdamW(m.parameters(), 0.01, eps=1e-3),
+                 lambda m: torch.optim.SGD(m.parameters(), 0.1, 0.9, weight_decay=0.1)):
+        divided, single, x, y = pair(31, plan=plan)
+        optimizers = kind(divided), kind(single)
+        schedulers = [torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5) for optimizer in optimizers]
+
+        def train(model, optimizer, scheduler, steps):
+            for _ in range(steps):
+                optimizer.zero_grad()
+                (F.cross_entropy(single(x), y) if model is single else model(x, y)).backward()
+                optimizer.step(), scheduler.step()
+        name = type(optimizers[0]).__name__
+        parallel.save(divided, folder / f"{name}0", optimizers[0])
+        whole = [parallel.whole_state_dict(divided, optimizers[0])]
+        train(divided, optimizers[0], schedulers[0], 3), train(single, optimizers[1], schedulers[1], 3)
+        same(divided, single)
+        parallel.save(divided, folder / f"{name}3", optimizers[0])
+        whole.append(copy.deepcopy(parallel.whole_state_dict(divided, optimizers[0])))
+        schedulers[0].optimizer.param_groups[0]["lr"] = 7.0
+        other = apply(made(32)[0], plan)
+        fresh = kind(other)
+        other(x, y).backward()  # an optimizer without a state whose parameters have gradients
+        parallel.load(other, folder / f"{name}3", fresh)
+        assert fresh.param_groups[0]["lr"] == optimizers[1].param_groups[0]["lr"] == whole[1]["param_groups"][1][0]["lr"], name
+        parallel.load_state_dict(divided, whole[1], optimizers[0])
+        train(single, optimizers[1], schedulers[1], 2)
+        for model, optimizer in ((divided, optimizers[0]), (other, fresh)):
+            scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+            optimizer.param_groups[0]["lr"] = whole[1]["param_groups"][1][0]["lr"]
+            train(model, optimizer, scheduler, 2)
+            same(model, single)
+        model, _, _ = made(31)
+        parallel.load(other, folder / f"{name}0", fresh)
+        parallel.load_state_dict(divided, whole[0], optimizers[0])
+        assert not fresh.state and not optimizers[0].state
+        same(divided, model, 0.0), same(other, model, 0.0)
+        single, optimizers = model, (kind(model), optimizers[0])
+        schedulers = [torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5) for optimizer in optimizers]
+        train(single, optimizers[0], schedulers[0], 2), train(divided, optimizers[1], schedulers[1], 2)
+        same(divided, single)
+
+
+def unfit_states():
+    """A state that does not fit is refused on all ranks before anything is copied."""
+    folder = pathlib.Path(os.environ["UCUDNN_TEST_RENDEZVOUS"].removeprefix("file://")).parent
+    divided, single, x, y = pair(33, plan=pinned({None: {"n": WORLD}, "fc1": {"c": WORLD}}))
+    optimizer, plain_state = sgd(divided), {name: value + 1 for name, value in single.state_dict().items()}
+    divided(x, y)
+    single(x)
+    parallel.save(divided, folder / "alone")
+    parallel.save(divided, folder / "sgd", optimizer)
+    whole = parallel.whole_state_dict(divided, optimizer)
+    without = {name: value for name, value in plain_state.items() if name != "fc1.bias"}
+    with_part = plain_state | {"fc1.bias": plain_state["fc1.bias"][:4]}
+    adam, few = torch.optim.Adam(divided.parameters()), torch.optim.SGD([divided.fc1.bias], lr=0.1, momentum=0.9)
+    mine = {"model": plain_state if RANK else without}
+    whose = "rank 0 refuses: " if RANK else ""
+    for call, text in (
+            (lambda: parallel.load_state_dict(divided, plain_state), "a state without 'model', which has conv1.weight, conv1.bias"),
+            (lambda: parallel.load_state_dict(divided, mine), f"{whose}a state without values of the model fc1.bias"),
+            (lambda: parallel.load_state_dict(divided, {"model": with_part}), "fc1.bias of shape (4,) in a state: (9,) is expected"),
+            (lambda: parallel.load_state_dict(divided, {"model": plain_state | {"fc3": x}}), "a state with unexpected values of the"),
+            (lambda: parallel.load_state_dict(divided, {"model": plain_state}, optimizer), "a state without an optimizer's"),
+            (lambda: parallel.load_state_dict(divided, whole, adam), "a state of the optimizer SGD; this one is Adam"),
+            (lambda: parallel.load_state_dict(divided, whole, few), "a state with unexpected parameters of the optimizer conv1.weight"),
+            (lambda: parallel.load(divided, folder / "alone", optimizer), "a state without an optimizer's 'param_groups'"),
+            (lambda: parallel.load(divided, folder / "sgd", adam), "a state of the optimizer SGD; this one is Adam"),
+            (lambda: parallel.load(divided, folder / "none"), "no checkpoint that rank 0 can read (")):
+        refused(call, parallel.NotSupported, text)
+    optimizer.state_dict()  # has no state of parts yet
+    divided(x, y).backward()
+    optimizer.step()
+    early = {"state": {0: {"momentum_buffer": torch.ones_like(divided.fc1.bias)}}, "param_groups": few.state_dict()["param_groups"]}
+    few.load_state_dict(early)
+    for call, text in ((optimizer.state_dict, "state_dict or load_state_dict of SGD, which has the state of this rank's parts"),
+                       (lambda: optimizer.load_state_dict(early), "state_dict or load_state_dict of SGD"),
+                       (few.step, "an optimizer that has stepped before apply: its 'momentum_buffer' of fc1.bias"),
+                       (divided.fc1.state_dict, "state_dict or load_state_dict of the Linear of a model that runs by a plan"),
+                       (lambda: divided.bn1.load_state_dict({}), "state_dict or load_state_dict of the BatchNorm2d of"),
+                       (lambda: torch.save(dict(divided.named_parameters()), io.BytesIO()), "pickling conv1.weight of a model that"),
+                       (lambda: divided.fc1(x), "a call of the Linear alone")):
+        refused(call, parallel.NotSupported, text)
+    sequential = nn.Sequential(nn.Flatten(), nn.Linear(192, 6))
+    divided = parallel.apply(sequential, pinned({}, describe(sequential, (3, 8, 8))), loss=F.cross_entropy)
+    refused(lambda: divided[:1](x), parallel.NotSupported, "a slice of a model that runs by a plan")
+
+
 def carried():
     """Runs on 4, 2, 3 and 1 ranks save a state for the next run: `before` says which run each loads. Parameters and optimizer
     state keep every bit."""
@@ -824,10 +960,10 @@ def carried():
         expected = torch.load(folder / name)
         parallel.save(divided, str(folder / f"{name}{WORLD}"), optimizer)
         alone = {key: {one: torch.zeros_like(torch.as_tensor(value)) for one, value in expected[key].items()}
-                 for key in expected}
+                 for key in ("model", "optimizer")}
         # A program without a plan loads whole tensors in this way.
         torch.distributed.checkpoint.load(alone, checkpoint_id=str(folder / f"{name}{WORLD}"))
-        for key, values in expected.items():
+        for key, values in ((key, expected[key]) for key in alone):
             assert set(whole[key]) == set(values) and len(values) >= 12, (name, key)
             for one, value in values.items():
                 assert torch.equal(torch.as_tensor(whole[key][one]), torch.as_tensor(value)), f"{name}, {WORLD} ranks: {one}"

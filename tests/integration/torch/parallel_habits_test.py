@@ -27,7 +27,7 @@ class Habits(gloo.RanksTest):
         self.on(4, "", "frozen", "frozen_counts")
 
     def test_NormsAndScalers_AreThoseOfTheWholeModel(self):
-        self.on(3, "", "clipping", "scaler", "overflow", "autocast")
+        self.on(3, "", "clipping", "idioms", "scaler", "overflow", "autocast")
 
     def test_EvaluationAndAverages_AreThoseOfOneDevice(self):
         self.on(3, "", "evaluation", "averaged", "unlike_weights")
@@ -49,7 +49,7 @@ class Habits(gloo.RanksTest):
         self.on(4, "", "replicas", "overlap_off")
 
     def test_States_GoIntoOtherPlansAndOneProcess(self):
-        self.on(3, "", "states")
+        self.on(3, "", "states", "unstepped", "unfit_states")
         self.one_after_the_other((4, 2, 3, 1), "carried")
 
     def test_WhatDoesNotFit_IsRefusedOnAllRanks(self):
@@ -61,6 +61,12 @@ class Corners(gloo.RanksTest):
 
     def test_LayersAndOptimizers_MayBePreparedBeforeApply(self):
         self.on(3, "", "frozen_before", "early_optimizer", "mixing", "in_padding")
+
+    def test_Optimizers_AreComparedBeforeTheirFirstStep(self):
+        self.on(3, "", "unnamed_mixing")
+
+    def test_ChangedModelsAndGradientsOfImages_AreRefusedOnAllRanks(self):
+        self.on(3, "", "changed_models", "gradients_of_images")
 
     def test_LossesTypesAndEvaluationThatDiffer_AreRefusedOnAllRanks(self):
         self.on(3, "", "unusual_losses", "unlike_types", "unlike_graphs")
