@@ -71,5 +71,5 @@ class Built(nn.Module):
                 values[node.name] = compute(
                     Call(node, box, [values[source] for source in node.inputs],
                          [b.whole(shape, len(images)) for shape in shapes], shapes, parameters, len(images), self.training))
-        found = [values[output.node].flatten(1) if output.dims == 2 else values[output.node] for output in network.outputs]
+        found = [output.of(values[output.node]) for output in network.outputs]
         return found[0] if len(found) == 1 else found

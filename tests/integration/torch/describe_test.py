@@ -184,6 +184,35 @@ class Describe(unittest.TestCase):
         with self.assertRaisesRegex(parallel.NotSupported, "cannot be exported"):
             network(lambda m, x: m.conv(x) if x.sum() > 0 else x)
 
+    def test_AnArgumentWithoutARule_IsNamedWithItsValue(self):
+        buffers, f = {}, nn.functional
+        for forward, message in (
+                (lambda m, x: f.pad(m.conv(x), (1, 1, 1, 1), mode="reflect"), "aten.pad: mode='reflect' has no rule; 'constant' is"),
+                (lambda m, x: m.conv(x).softmax(1, dtype=torch.float64), "aten.softmax: dtype=torch.float64 has no rule; None is"),
+                (lambda m, x: f.dropout(m.conv(x), 0.5), "aten.dropout: training=True in a module whose `training` is False"),
+                (lambda m, x: f.batch_norm(m.conv(x), buffers["mean"], buffers["variance"]), "aten.batch_norm: training=False in a"),
+                (lambda m, x: f.interpolate(m.conv(x), scale_factor=2.1, recompute_scale_factor=False), r"by the factors \[2.1, 2.1\]"),
+                (lambda m, x: f.adaptive_max_pool2d(m.conv(x), 1, return_indices=True), "result 1 of aten.adaptive_max_pool2d"),
+                (lambda m, x: m.conv(x).double(), "a conversion of torch.float32 to torch.float64"),
+                (lambda m, x: m.conv(x) / buffers["mean"].view(4, 1, 1), "a view of mean, which is no vector of parameters"),
+                (lambda m, x: m.conv(x) * buffers["count"].add_(1), "aten.add_ writes into buffer 'count'")):
+            model = Branches(forward)
+            buffers |= {"mean": torch.zeros(4), "variance": torch.ones(4), "count": torch.zeros(())}
+            for name, value in buffers.items():
+                model.register_buffer(name, value)
+            model.run = lambda m, x: (buffers.update(m.named_buffers()), forward(m, x))[1]
+            with self.assertRaisesRegex(parallel.NotSupported, message):
+                parallel.describe(model, (3, 4, 4))
+
+    def test_AnIdentityOfTheForwardPassThatChangesGradients_IsRefused(self):
+        def without_gradients(m, x):
+            with torch.no_grad():
+                return m.conv(x)
+        with self.assertRaisesRegex(parallel.NotSupported, "aten.detach of conv, where gradients end; requires_grad_"):
+            network(lambda m, x: m.conv(x).detach().relu())
+        with self.assertRaisesRegex(parallel.NotSupported, "Branches: torch.no_grad, where gradients end: requires_grad_"):
+            network(without_gradients)
+
     def test_AViewOfAVector_ScalesChannels(self):
         found = network(lambda m, x: m.conv(x) * m.conv.bias.reshape(1, -1, 1, 1) + m.conv.bias.unsqueeze(-1).unsqueeze(-1))
         scales = [node for node in found.nodes if node.op == "scale"]
