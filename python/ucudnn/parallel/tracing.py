@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from .comparing import compare
 from .errors import NotSupported
 from .losses import named, of_outputs
 from .network import LOSSES, Network, Node, Output, Parameter
@@ -75,6 +76,7 @@ def describe(model, input_shape, name=None, loss=None):
     example = torch.empty(BATCH, *input_shape, dtype=dtype, device=parameter.device)
     network, evaluated = [_traced(model, example, name or type(model).__name__, is_training) for is_training in (True, False)]
     network.evaluated = _outputs_in_evaluation(network, evaluated)
+    compare(model, network, example.shape[1:])
     losses = [] if loss is None else of_outputs(loss, len(network.outputs))
     return network.add_losses([LOSSES.get(named(one)) for one, _ in losses])
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import gloo
 
@@ -17,6 +18,7 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 from ucudnn import parallel  # noqa: E402
 from ucudnn.parallel import boxes as b  # noqa: E402
+from ucudnn.parallel import comparing  # noqa: E402
 from ucudnn.parallel.operators import Call, compute  # noqa: E402
 from ucudnn.parallel.reading import network_in  # noqa: E402
 
@@ -212,6 +214,36 @@ class Describe(unittest.TestCase):
             network(lambda m, x: m.conv(x).detach().relu())
         with self.assertRaisesRegex(parallel.NotSupported, "Branches: torch.no_grad, where gradients end: requires_grad_"):
             network(without_gradients)
+
+    def test_ABackwardPassThatTheExportDoesNotShow_IsCompared(self):
+        class Clamp(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, is_straight):
+                ctx.save_for_backward(x)
+                ctx.is_straight = is_straight
+                return x.clamp(-0.5, 0.5)
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient * (1 if ctx.is_straight else ctx.saved_tensors[0].abs() <= 0.5), None
+
+        def hooked(m, x):
+            y = nn.functional.dropout(m.conv(x), 0.5, m.training)
+            if y.requires_grad:
+                y.register_hook(lambda gradient: gradient / 10)
+            return y
+
+        class Scaled(nn.Module):
+            def forward(self, x):
+                return x * (2.0 if torch.compiler.is_compiling() else 3.0)
+        for least in (comparing.LARGE, 1):
+            with mock.patch.object(comparing, "LARGE", least):
+                network(lambda m, x: Clamp.apply(m.conv(x), False))
+                for wrong in (lambda m, x: Clamp.apply(m.conv(x), True), hooked):
+                    with self.assertRaisesRegex(parallel.NotSupported, "the gradient of conv.weight has the norm"):
+                        network(wrong)
+        with self.assertRaisesRegex(parallel.NotSupported, "output 0 in training has the norm"):
+            parallel.describe(nn.Sequential(nn.Conv2d(3, 4, 1), Scaled()), (3, 4, 4))
 
     def test_AViewOfAVector_ScalesChannels(self):
         found = network(lambda m, x: m.conv(x) * m.conv.bias.reshape(1, -1, 1, 1) + m.conv.bias.unsqueeze(-1).unsqueeze(-1))

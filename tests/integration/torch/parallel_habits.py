@@ -632,6 +632,16 @@ class Odd(nn.Module):
         return self.last(torch.softmax(self.conv(x), 1).mean((2, 3)))
 
 
+class Hooked(Odd):
+    """Has the same description as Odd, and other gradients."""
+
+    def forward(self, x):
+        y = self.conv(x)
+        if y.requires_grad:
+            y.register_hook(lambda gradient: -gradient)
+        return self.last(torch.softmax(y, 1).mean((2, 3)))
+
+
 def rules():
     """All ranks refuse what a plan forbids, also ranks that have no part of the forbidden layer."""
     network = describe(Odd(), (3, 8, 8))
@@ -642,6 +652,7 @@ def rules():
     refused(lambda: parallel.apply(Odd(), plan(last=2), loss=lambda y, t: y.mean()), parallel.NotSupported,
             "last: classes 0 to 3 of 5 are on rank 0, where F.cross_entropy and")
     parallel.apply(Odd(), plan(last=2), loss=F.cross_entropy)._ucudnn.close()
+    refused(lambda: parallel.apply(Hooked(), plan()), parallel.NotSupported, "the gradient of conv.weight has the norm")
     divided = parallel.apply(Odd(), plan(), loss=lambda y, t: y.sum())
     refused(lambda: divided(torch.randn(BATCH, 3, 8, 8), torch.zeros(BATCH)), parallel.NotSupported,
             "a loss that is no mean over images")
