@@ -1,11 +1,15 @@
 """A model as a Network: each operator of torch.export's graph becomes a node named by its module's path. Nodes have the
 axes n, c, (d,) h, w whatever the order of torch's dimensions: a permutation is bookkeeping, and no node."""
 import contextlib
+import io
 import itertools
+import logging
 import math
+import sys
 from dataclasses import dataclass
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from .comparing import compare
 from .errors import NotSupported
@@ -71,6 +75,10 @@ def describe(model, input_shape, name=None, loss=None):
     """Returns the Network of `model`, which is called with one tensor of images of `input_shape`: (channels, (d,) h,
     w), or (features,). `loss` is that of `apply`; a cross-entropy or a logistic loss becomes nodes. NotSupported names
     operators without a rule."""
+    for path, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and module.momentum is None and module.track_running_stats:
+            raise NotSupported(f"{path}: {type(module).__name__}(momentum=None), whose mean of all batches cannot be exported; a "
+                               "number is expected, as momentum=0.1")
     parameter = next(iter(model.parameters()), torch.empty(0))
     dtype = parameter.dtype if parameter.dtype.is_floating_point else torch.get_default_dtype()
     example = torch.empty(BATCH, *input_shape, dtype=dtype, device=parameter.device)
@@ -97,12 +105,21 @@ def in_mode(model, is_training):
 
 
 def _exported(model, example, is_training):
+    log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    was_disabled, log.disabled, told = log.disabled, True, io.StringIO()
     try:
-        return torch.export.export(model, (example,))
+        with contextlib.redirect_stderr(told):  # torch prints whole graphs of a model that it cannot export
+            program = torch.export.export(model, (example,))
+        sys.stderr.write(told.getvalue())
+        return program
     except Exception as error:  # torch raises many types of errors here
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        if type(error).__name__ == "GuardOnDataDependentSymNode":
+            first = "its program depends on numbers in tensors, as by item(), float() or if; the same operators for all are expected"
         raise NotSupported(f"{type(model).__name__} cannot be exported in {'training' if is_training else 'evaluation'}: "
                            f"{first.strip()}") from error
+    finally:
+        log.disabled = was_disabled
 
 
 def _outputs_in_evaluation(network, evaluated):

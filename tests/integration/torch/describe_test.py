@@ -185,6 +185,8 @@ class Describe(unittest.TestCase):
             network(lambda m, x: torch.fft.fft2(m.conv(x)).real)
         with self.assertRaisesRegex(parallel.NotSupported, "cannot be exported"):
             network(lambda m, x: m.conv(x) if x.sum() > 0 else x)
+        with self.assertRaisesRegex(parallel.NotSupported, r"^1: BatchNorm2d\(momentum=None\), .*; a number is expected"):
+            parallel.describe(nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, momentum=None)), (3, 4, 4))
 
     def test_AnArgumentWithoutARule_IsNamedWithItsValue(self):
         buffers, f = {}, nn.functional
@@ -288,6 +290,24 @@ class Describe(unittest.TestCase):
             self.assertIn("classifier.6", told)
             self.assertEqual({"name": "loss", "op": "cross_entropy", "inputs": ["classifier.6"]},
                              json.loads(pathlib.Path(file).read_text())["nodes"][-1])
+
+    def test_TheCommand_BuildsWhatReadsItsWeights_AndRefusesInOneLine(self):
+        program = """
+import torch
+def reading():
+    return torch.nn.Conv2d(3, int(torch.ones(4).sum().item()), 1)
+def failing():
+    return torch.nn.Linear(1 // 0, 1)
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "program.py").write_text(program)
+            told = [subprocess.run([sys.executable, "-m", "ucudnn.parallel", "describe", f"program:{name}", "--input", "3x4x4"],
+                                   cwd=folder, capture_output=True, text=True,
+                                   env=os.environ | {"PYTHONPATH": f"{gloo.ROOT / 'python'}:{folder}", "PYTHONDONTWRITEBYTECODE": "1"})
+                    for name in ("reading", "failing")]
+        self.assertEqual(4, json.loads(told[0].stdout)["nodes"][-1]["filters"], told[0].stderr)
+        self.assertEqual((1, "ucudnn.parallel: program:failing: integer division or modulo by zero\n"),
+                         (told[1].returncode, told[1].stderr))
 
 
 if __name__ == "__main__":
