@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from . import schedule as schedules
 from .executor import Executor
 from .model import divide, fitting
-from .report import report
+from .reporting import report
 from .transport import MetaTransport
 
 

@@ -720,7 +720,9 @@ def spelled():
     torch.manual_seed(27)
     model, (_, x, y) = Spelled(), made(27)
     network, single, loss = describe(model, (3, 8, 8)), copy.deepcopy(model), F.binary_cross_entropy_with_logits
-    divided, y = parallel.apply(model, pinned({None: {"n": WORLD}, "last": {"r": 2}}, network), loss=loss, network=network), y / 5
+    plan, y = pinned({None: {"n": WORLD}, "last": {"r": 2}}, network), y / 5
+    assert parallel.count(Spelled(), plan, RANK, loss=loss).difference() == 0
+    divided = parallel.apply(model, plan, loss=loss, network=network)
     for _ in range(2):
         found, wanted = divided(x, y), loss(single(x), y)
         assert abs(found.item() - wanted.item()) <= 1e-12, (found, wanted)
