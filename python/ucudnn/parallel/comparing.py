@@ -44,7 +44,7 @@ def _compared(model, network, shape, dtype, is_training):
     parameters = {name: twin.get_parameter(name) for name in network.parameters}
     statistics = {name: twin.get_buffer(name).clone() for node in network.nodes for name in node.call.get("statistics", ()) if name}
     images = torch.randn(IMAGES, *shape, generator=generator, dtype=dtype).requires_grad_()
-    with _Undropped():
+    with _Undropped(), torch.enable_grad():
         wanted = _tensors(twin(images.clone()))
         found = outputs_of(network, images.clone(), parameters | statistics, lambda node: twin.get_submodule(node.module).training)
     if not is_training:
@@ -112,7 +112,7 @@ def _has_own_backward(model, shape):
     """Returns whether an autograd.Function or a hook is part of the backward pass, or may be: a copy runs on meta tensors."""
     try:
         twin, dtype = _twin(model, None, None, None, "meta").train(), next(model.parameters()).dtype
-        with _Undropped() as mode:
+        with torch.enable_grad(), _Undropped() as mode:
             pending = [y.grad_fn for y in _tensors(twin(torch.empty(IMAGES, *shape, dtype=dtype, device="meta")))]
     except Exception:  # as above
         return True

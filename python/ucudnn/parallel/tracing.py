@@ -267,6 +267,7 @@ class Tracer:
     def refuse_unread(self, operator, a):
         """Refuses an argument that no rule has read, unless its value is the default."""
         for argument in self.fx.target._schema.arguments:
+            # An argument without a default may be None, False, 0 or [].
             if argument.name in a.unread - IGNORED and (a[argument.name] or None) != (argument.default_value or None):
                 self.refuse(f"torch.ops.aten.{operator}: {argument.name}={a[argument.name]!r} has no rule; "
                             f"{argument.default_value!r} is expected")
@@ -300,8 +301,8 @@ class Tracer:
         if base not in (full, "detach") and isinstance(first, Named):
             if base == "add" and first.name.rpartition(".")[2] == "num_batches_tracked":
                 return first
-            self.refuse(f"torch.ops.aten.{full} writes into {first.kind} {first.name!r}, which only batch normalization has a rule "
-                        "for")
+            self.refuse(f"torch.ops.aten.{full} writes into the {first.kind} {first.name!r}; only counters of batch normalizations "
+                        "have a rule")
         if base in ("empty", "new_empty", "rand"):
             return Mask(-1.0)
         if rule is None or first is None:
@@ -328,11 +329,9 @@ class Tracer:
         return new
 
     def reading(self, value, what="its input"):
-        if isinstance(value, Named):
-            self.refuse(f"torch.ops.aten.{self.fx.target._schema.name.split('::')[1]}: {what} is the {value.kind} {value.name!r}; what "
-                        "a layer computes is expected")
         if not isinstance(value, Ref):
-            self.refuse(f"{what} is {value}, which no layer computes")
+            told = f"the {value.kind} {value.name!r}" if isinstance(value, Named) else value
+            self.refuse(f"torch.ops.{self.fx.target}: {what} is {told}, which no layer computes; a layer's output is expected")
         return value
 
     def parameter(self, value, what):
@@ -570,7 +569,7 @@ class Tracer:
 
     def op_mul(self, base, a):
         x, other = a["self"], a["other"]
-        if isinstance(x, (Named, Mask)) or isinstance(x, Ref) and isinstance(other, Ref) and \
+        if isinstance(x, (Named, Mask)) and isinstance(other, Ref) or isinstance(x, Ref) and isinstance(other, Ref) and \
                 self.shape_of(x) != self.shape_of(other) and max(self.shape_of(x)[1:]) == 1:
             x, other = other, x
         x = self.reading(x)
@@ -598,7 +597,7 @@ class Tracer:
 
     def op_add(self, base, a):
         x, other = a["self"], a["other"]
-        if isinstance(x, Named) and a.get("alpha", 1) == 1:
+        if isinstance(x, Named) and isinstance(other, Ref) and a.get("alpha", 1) == 1:
             x, other = other, x
         x = self.reading(x)
         if isinstance(other, Named) and other.kind != "constant" and a.get("alpha", 1) == 1:
