@@ -248,8 +248,9 @@ class Tracer:
         return BATCH if axis == "n" else shape[axes.index(axis) - 1] if axis in axes else 1
 
     def refuse(self, what):
-        where = self.path() or type(self.model).__name__
-        raise NotSupported(f"{where}: {what}")
+        where, target = self.path() or type(self.model).__name__, f"torch.ops.{self.fx.target}"
+        is_named = "torch." in what or not isinstance(self.fx.target, torch._ops.OpOverload)
+        raise NotSupported(f"{where}: {what}" if is_named else f"{where}: {target}: {what}")
 
     # Calls
 
