@@ -41,12 +41,13 @@ def _compared(model, network, shape, dtype, is_training):
     """Returns (what, of the model, of the network, the greatest value of this kind) for each tensor."""
     generator = torch.Generator().manual_seed(0)
     twin = _twin(model, network, generator, dtype).train(is_training)
-    parameters = {name: twin.get_parameter(name) for name in network.parameters}
+    constants, parameters = dict(twin.named_buffers(remove_duplicate=False)), dict(twin.named_parameters())
+    parameters = {name: parameters[name] for name in network.parameters if name in parameters}
     statistics = {name: twin.get_buffer(name).clone() for node in network.nodes for name in node.call.get("statistics", ()) if name}
     images = torch.randn(IMAGES, *shape, generator=generator, dtype=dtype).requires_grad_()
     with _Undropped(), torch.enable_grad():
         wanted = _tensors(twin(images.clone()))
-        found = outputs_of(network, images.clone(), parameters | statistics, lambda node: twin.get_submodule(node.module).training)
+        found = outputs_of(network, images.clone(), constants | parameters | statistics, lambda node: twin.get_submodule(node.module).training)
     if not is_training:
         found = [found[place] for place in network.evaluated[0]]
     mode = "training" if is_training else "evaluation"

@@ -179,8 +179,11 @@ class Tracer:
             tied = [key for key in unread if any(self.model.get_parameter(key) is self.model.get_parameter(other)
                                                  for other in self.parameters)]
             raise NotSupported(f"parameters that {'another name has, too' if tied else 'no layer reads'}: {', '.join(tied or unread)}")
-        order = [key for key, _ in self.model.named_parameters()]
+        order = [key for key, _ in (*self.model.named_parameters(), *self.model.named_buffers())]
         parameters = {key: self.parameters[key] for key in order if key in self.parameters}
+        for node in self.nodes:
+            if both := parameters.keys() & set(node.call.get("statistics", ())):
+                raise NotSupported(f"{node.name}: its statistics {', '.join(sorted(both))} scale or shift another layer, too")
         return Network(name, self.nodes, parameters, outputs, self.program.call_spec.out_spec)
 
     def is_training(self):
@@ -213,7 +216,7 @@ class Tracer:
         node = Node(unique, op, tuple(ref.node for ref in inputs), members or {}, tuple(int(extent) for extent in shape),
                     tuple(parameters), has_shift, path, call)
         for key in parameters:
-            value = self.model.get_parameter(key)
+            value = self.tensor(key)
             self.parameters[key] = Parameter(tuple(value.shape), value.requires_grad)
         self.nodes.append(node)
         self.by_name[unique] = node
@@ -334,6 +337,10 @@ class Tracer:
             told = f"the {value.kind} {value.name!r}" if isinstance(value, Named) else value
             self.refuse(f"torch.ops.{self.fx.target}: {what} is {told}, which no layer computes; a layer's output is expected")
         return value
+
+    def tensor(self, name):
+        path, _, last = name.rpartition(".")
+        return getattr(self.model.get_submodule(path), last)
 
     def parameter(self, value, what):
         if value is None:
@@ -553,6 +560,8 @@ class Tracer:
         x, other = a["self"], a["other"]
         if isinstance(x, Mask) and isinstance(other, float) and abs(other + x.rate - 1) < 1e-9:
             return Mask(x.rate, True)
+        if isinstance(other, Named) and other.kind != "constant" and a.get("rounding_mode") is None:
+            return self.scaled("div", self.reading(x), other)
         return self.by_number("div", self.reading(x), other, {"rounding_mode": a.get("rounding_mode")})
 
     def by_number(self, base, x, number, named=None):
@@ -579,7 +588,7 @@ class Tracer:
                 self.refuse("a mask of images that is not divided by how many it keeps")
             return self.add("dropout", [x], self.shape_of(x), {"rate": other.rate, "per": "image"})
         if isinstance(other, Named) and other.kind != "constant":
-            return self.scaled(x, other, {"scale": True, "shift": False})
+            return self.scaled("mul", x, other)
         if not isinstance(other, Ref):
             return self.by_number("mul", x, other)
         shape, gate = self.shape_of(x), self.shape_of(other)
@@ -587,14 +596,18 @@ class Tracer:
             self.refuse(f"a product of shapes {shape} and {gate}")
         return self.add("multiply", [x, other], shape, kind="mul")
 
-    def scaled(self, x, parameter, members):
-        name = self.parameter(Named(parameter.kind, parameter.name), "what is multiplied or added")
-        shape = parameter.shape or tuple(self.model.get_parameter(name).shape)
+    def scaled(self, base, x, parameter):
+        """Adds a function of x and one number a channel: a parameter, or a buffer as one that is not trained."""
+        name, function = parameter.name, {} if base in ("add", "mul") else {"function": base}
+        shape = parameter.shape or tuple(self.tensor(name).shape)
+        if not self.tensor(name).is_floating_point():
+            self.refuse(f"a {parameter.kind} of {self.tensor(name).dtype}: a floating-point type is expected")
         padded = (1,) * (len(x.layout) - len(shape)) + shape
         for axis, extent in zip(x.layout, padded):
             if extent != (self.extent(x, "c") if axis == "c" else 1):
                 self.refuse(f"a parameter of shape {shape} along dimensions {x.layout}: one number a channel is expected")
-        return self.add("scale", [x], self.shape_of(x), members, "mul" if members["scale"] else "add", parameters=[name])
+        members = {"scale": base in ("mul", "div"), "shift": base in ("add", "sub")}
+        return self.add("scale", [x], self.shape_of(x), members, base, parameters=[name], **function)
 
     def op_add(self, base, a):
         x, other = a["self"], a["other"]
@@ -602,7 +615,7 @@ class Tracer:
             x, other = other, x
         x = self.reading(x)
         if isinstance(other, Named) and other.kind != "constant" and a.get("alpha", 1) == 1:
-            return self.scaled(x, other, {"scale": False, "shift": True})
+            return self.scaled("add", x, other)
         if not isinstance(other, Ref):
             return self.by_number("add", x, other, {"alpha": a.get("alpha")})
         if a.get("alpha", 1) != 1:
@@ -612,6 +625,8 @@ class Tracer:
         return self.add("add", [x, other], self.shape_of(x))
 
     def op_sub(self, base, a):
+        if isinstance(a["other"], Named) and a["other"].kind != "constant" and a.get("alpha", 1) == 1:
+            return self.scaled("sub", self.reading(a["self"]), a["other"])
         if not isinstance(a["other"], Ref):
             return self.by_number("sub", self.reading(a["self"]), a["other"], {"alpha": a.get("alpha")})
         negative = self.by_number("mul", a["other"], -a.get("alpha", 1))
@@ -721,7 +736,7 @@ class Tracer:
         shape, x = tuple(self.fx.meta["val"].shape), next(value for _, value in a.items())
         if isinstance(x, Named):
             kind, name = x.kind, x.name
-            if kind != "parameter" or self.model.get_parameter(name).ndim != 1 or max(shape) != math.prod(shape):
+            if kind == "constant" or self.tensor(name).ndim != 1 or max(shape) != math.prod(shape):
                 self.refuse(f"a view of {name}, which is no vector of parameters")
             return Named(kind, name, shape)
         x = self.reading(x)

@@ -198,7 +198,9 @@ class Describe(unittest.TestCase):
                 (lambda m, x: f.interpolate(m.conv(x), scale_factor=2.1, recompute_scale_factor=False), r"by the factors \[2.1, 2.1\]"),
                 (lambda m, x: f.adaptive_max_pool2d(m.conv(x), 1, return_indices=True), "result 1 of aten.adaptive_max_pool2d"),
                 (lambda m, x: m.conv(x).double(), "a conversion of torch.float32 to torch.float64"),
-                (lambda m, x: m.conv(x) / buffers["mean"].view(4, 1, 1), "a view of mean, which is no vector of parameters"),
+                (lambda m, x: m.conv(x) / (buffers["variance"].view(4, 1, 1) + 1), "its input is the buffer 'variance', which no"),
+                (lambda m, x: f.batch_norm(m.conv(x), buffers["mean"], buffers["variance"], training=m.training) -
+                 buffers["mean"].view(4, 1, 1), "batch_normalization: its statistics mean scale or shift another layer, too"),
                 (lambda m, x: m.conv(x) * buffers["count"].add_(1), "aten.add_ writes into the buffer 'count'")):
             model = Branches(forward)
             buffers |= {"mean": torch.zeros(4), "variance": torch.ones(4), "count": torch.zeros(())}

@@ -706,9 +706,13 @@ class Spelled(nn.Module):
         super().__init__()
         self.conv, self.last, self.twice = nn.Conv2d(3, 6, 3, padding=1), nn.Linear(6, 1), nn.BatchNorm2d(6, affine=False)
         self.register_buffer("mean", torch.zeros(6)), self.register_buffer("variance", torch.ones(6))
+        self.register_buffer("divisor", torch.rand(6, 1, 1) + 1)
+        self.register_buffer("offset", torch.rand(1, 3, 1, 1))
+        self.shift, self.spread = nn.Parameter(torch.rand(6)), nn.Parameter(torch.rand(6, 1, 1) + 1)
 
     def forward(self, x):
-        y = self.twice(F.batch_norm(self.conv(x), self.mean, self.variance, training=self.training, momentum=0.5))
+        y = (self.conv(x - self.offset) - self.shift.view(6, 1, 1)) / self.divisor / self.spread
+        y = self.twice(F.batch_norm(y, self.mean, self.variance, training=self.training, momentum=0.5))
         y = F.dropout(self.twice(torch.sub(y, y.tanh(), alpha=3)), 0.5, training=False)
         y = torch.sub(y.sub_(2, alpha=0.25), (1 - y / torch.tensor(4.0)).sigmoid())
         y = torch.add(y, torch.div(y, 0.5, rounding_mode="floor"), alpha=0.125) - 3 * y.relu()
@@ -717,23 +721,26 @@ class Spelled(nn.Module):
 
 def spelled():
     """Arguments of operators are those of the program. Two layers with one running mean have the same channels on every rank."""
-    torch.manual_seed(27)
-    model, (_, x, y) = Spelled(), made(27)
-    network, single, loss = describe(model, (3, 8, 8)), copy.deepcopy(model), F.binary_cross_entropy_with_logits
-    plan, y = pinned({None: {"n": WORLD}, "last": {"r": 2}}, network), y / 5
-    assert parallel.count(Spelled(), plan, RANK, loss=loss).difference() == 0
-    divided = parallel.apply(model, plan, loss=loss, network=network)
-    for _ in range(2):
-        found, wanted = divided(x, y), loss(single(x), y)
-        assert abs(found.item() - wanted.item()) <= 1e-12, (found, wanted)
-        found.backward(), wanted.backward()
-    same(divided, single, gradients=True)
-    for name, buffer in divided.named_buffers():
-        assert torch.allclose(buffer, single.get_buffer(name), rtol=1e-12), (name, buffer, single.get_buffer(name))
-    assert parallel.report(divided).difference() == 0
-    divided.eval(), single.eval()
-    assert torch.allclose(divided(x), single(x), rtol=1e-12)
-    divided._ucudnn.close()
+    network, loss = describe(Spelled(), (3, 8, 8)), F.binary_cross_entropy_with_logits
+    for degrees in ({None: {"n": WORLD}, "last": {"r": 2}}, {None: {"c": 3}, "last": {}}):
+        torch.manual_seed(27)
+        model, (_, x, y) = Spelled(), made(27)
+        single, plan, y = copy.deepcopy(model), pinned(degrees, network), y / 5
+        assert parallel.count(Spelled(), plan, RANK, loss=loss).difference() == 0
+        divided = parallel.apply(model, plan, loss=loss, network=network)
+        for _ in range(2):
+            found, wanted = divided(x, y), loss(single(x), y)
+            assert abs(found.item() - wanted.item()) <= 1e-12, (found, wanted)
+            found.backward(), wanted.backward()
+        same(divided, single, gradients=True)
+        for name, buffer in divided.named_buffers():
+            shard = divided._ucudnn.shards.get(name)
+            whole = single.get_buffer(name)
+            assert torch.allclose(buffer, shard.of(whole) if shard else whole, rtol=1e-12), (name, buffer, whole)
+        assert parallel.report(divided).difference() == 0
+        divided.eval(), single.eval()
+        assert torch.allclose(divided(x), single(x), rtol=1e-12)
+        divided._ucudnn.close()
     for other in ({"conv": {"c": 3}}, {"conv": {"n": 2}}):
         refused(lambda: parallel.apply(Spelled(), pinned({None: {"n": WORLD}} | other, network), network=network),
                 parallel.NotSupported, "twice@1: its ranks have the channels {0: (0, 6), 1: (0, 6), 2: (0, 6)}, those of twice")
