@@ -573,9 +573,9 @@ class Tracer:
             named = {key: value for key, value in (named or {}).items() if value is not None}
             return self.add("activation", [x], self.shape_of(x), {"kind": "other"}, base, function=base, arguments=[number],
                             named=named)
-        if isinstance(number, Named):
-            number = f"the {number.kind} {number.name!r}; a number of the program is expected"
-        self.refuse(f"torch.ops.aten.{base} of {number}")
+        told = f"the {number.kind} {number.name!r}" if isinstance(number, Named) else f"the output of {number.node!r}" if isinstance(
+            number, Ref) else repr(number)
+        self.refuse(f"torch.ops.aten.{base} of {told}; a number of the program is expected")
 
     def op_mul(self, base, a):
         x, other = a["self"], a["other"]
