@@ -14,7 +14,7 @@ _HOMES = {
     "load": "state",
     "load_state_dict": "state",
     "module": "building",
-    "report": "report",
+    "report": "reporting",
     "save": "state",
     "state_dict": "state",
     "whole_state_dict": "state",

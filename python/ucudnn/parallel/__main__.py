@@ -19,7 +19,7 @@ def build(text, arguments):
     try:
         with torch.device("meta"):
             return make(**arguments)
-    except NotImplementedError:  # the function computes with its weights' values
+    except RuntimeError:  # the function computes with its weights' values
         return make(**arguments)
 
 
@@ -57,8 +57,9 @@ def main():
             words.output.write_text(text)
         else:
             sys.stdout.write(text)
-    except (NotSupported, ValueError, AttributeError, ImportError, TypeError, OSError) as error:
-        sys.exit(f"ucudnn.parallel: {words.model}: {error}")
+    except (NotSupported, ValueError, LookupError, AttributeError, ImportError, TypeError, ArithmeticError, RuntimeError,
+            OSError) as error:
+        sys.exit(f"ucudnn.parallel: {words.model}: {(str(error) or type(error).__name__).strip().splitlines()[0]}")
 
 
 if __name__ == "__main__":

@@ -50,26 +50,33 @@ class Built(nn.Module):
                     nn.init.zeros_(parameter)
 
     def forward(self, images):
-        network, values = self.network, {}
-        for place, node in enumerate(network.nodes):
-            box = b.whole(node.shape, len(images))
-            if not node.inputs:
-                values[node.name] = images if images.ndim > 2 else images.reshape(*images.shape, *[1] * (len(node.shape) - 1))
-                continue
-            shapes = [network.by_name[source].shape for source in node.inputs]
-            parameters = [self.get_parameter(name) for name in node.parameters]
-            if node.op == "batch_normalization":
-                running = [self.get_buffer(name) for name in node.call["statistics"]]
-                values[node.name] = F.batch_norm(values[node.inputs[0]], *running, *(parameters or (None, None)), self.training,
-                                                 0.1, node.call["eps"])
-            elif node.op == "dropout":
-                x = values[node.inputs[0]]
-                kept = {"element": x.ndim, "channel": 2, "image": 1}[node.members.get("per", "element")]
-                mask = x.new_ones(*x.shape[:kept], *[1] * (x.ndim - kept))
-                values[node.name] = x * F.dropout(mask, node.members.get("rate", 0.5), self.training)
-            else:
-                values[node.name] = compute(
-                    Call(node, box, [values[source] for source in node.inputs],
-                         [b.whole(shape, len(images)) for shape in shapes], shapes, parameters, len(images), self.training))
-        found = [values[output.node].flatten(1) if output.dims == 2 else values[output.node] for output in network.outputs]
+        tensors = dict(self.named_parameters()) | dict(self.named_buffers())
+        found = outputs_of(self.network, images, tensors, lambda node: self.training)
         return found[0] if len(found) == 1 else found
+
+
+def outputs_of(network, images, tensors, is_training):
+    """Returns the outputs of a Network for whole images. `tensors` has parameters and buffers by name; `is_training` tells it
+    of a node."""
+    values = {}
+    for node in network.nodes:
+        box = b.whole(node.shape, len(images))
+        if not node.inputs:
+            values[node.name] = images if images.ndim > 2 else images.reshape(*images.shape, *[1] * (len(node.shape) - 1))
+            continue
+        shapes = [network.by_name[source].shape for source in node.inputs]
+        parameters, training = [tensors[name] for name in node.parameters], is_training(node)
+        if node.op == "batch_normalization":
+            running = [name and tensors[name] for name in node.call["statistics"]]
+            values[node.name] = F.batch_norm(values[node.inputs[0]], *running, *(parameters or (None, None)),
+                                             training or running[0] is None, node.call.get("momentum", 0.1), node.call["eps"])
+        elif node.op == "dropout":
+            x = values[node.inputs[0]]
+            kept = {"element": x.ndim, "channel": 2, "image": 1}[node.members.get("per", "element")]
+            mask = x.new_ones(*x.shape[:kept], *[1] * (x.ndim - kept))
+            values[node.name] = x * F.dropout(mask, node.members.get("rate", 0.5), training)
+        else:
+            values[node.name] = compute(
+                Call(node, box, [values[source] for source in node.inputs],
+                     [b.whole(shape, len(images)) for shape in shapes], shapes, parameters, len(images), training))
+    return [output.of(values[output.node]) for output in network.outputs]

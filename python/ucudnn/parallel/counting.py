@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from . import schedule as schedules
 from .executor import Executor
 from .model import divide, fitting
-from .report import report
+from .reporting import report
 from .transport import MetaTransport
 
 
@@ -34,7 +34,8 @@ def _count(model, schedule, rank, network, losses):
     shape = data.shape[:1] if len(data.shape) > 1 and max(data.shape[1:]) == 1 else data.shape
     floating = next(parameter.dtype for parameter in model.parameters())
     is_logistic = executor.losses is not None and executor.losses[0][0] == "logistic"
-    labels = (images, network.by_name[network.outputs[0].node].shape[0]) if is_logistic else (images,)
+    classes = network.by_name[network.outputs[0].node].shape[:1] if network.outputs[0].dims > 1 else ()
+    labels = (images, *classes) if is_logistic else (images,)
     loss = model(torch.empty(images, *shape, dtype=floating, device="meta"),
                  torch.empty(labels, dtype=floating if is_logistic else torch.int64, device="meta"))
     loss.backward()

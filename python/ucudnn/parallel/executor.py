@@ -6,6 +6,7 @@ import copy
 import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
@@ -568,7 +569,7 @@ class Run:
         x = x if base == box else cut(x, box, base, b.axes_of(x.ndim - 2))
         if not module.training and tracks:
             return F.batch_norm(x, *running, weight, bias, False, 0.0, eps)
-        momentum = getattr(module, "momentum", 0.1)
+        momentum = module.momentum if isinstance(module, _BatchNorm) else node.call.get("momentum", 0.1)
         if tracks and momentum is None and module.num_batches_tracked is not None:
             momentum = 1.0 / float(module.num_batches_tracked)
         meeting = self.plan.meetings.get(node.name)
@@ -595,7 +596,7 @@ class Run:
 
     def output(self, output):
         x, box = self.values[output.node]
-        return (x.flatten(1) if output.dims == 2 else x), box
+        return output.of(x), box
 
     def outputs(self):
         """Returns all outputs, whole, on every rank; no gradient flows through them."""
@@ -614,7 +615,7 @@ class Run:
                 peer: cut(x, box, move.held, axes) for peer, box in move.sends.items()}, {
                 peer: (shape_of(box, axes), like) for peer, box in move.receives.items()}, executor.device)
             y = move.collected(flight, x, move.held, whole, move.receives, False, like, executor.device)
-            found.append(y.flatten(1) if output.dims == 2 else y)
+            found.append(output.of(y))
         structure = executor.network.structure
         if not self.training and executor.network.evaluated is not None:
             places, structure = executor.network.evaluated

@@ -33,9 +33,14 @@ class Parameter:
 
 @dataclass
 class Output:
-    """One of a model's outputs: a node's output, with this number of dimensions (2: features without positions)."""
+    """One of a model's outputs: a node's output, with this number of dimensions (1: one number for each image, 2: features
+    without positions)."""
     node: str
     dims: int
+
+    def of(self, x):
+        """Returns the output from the tensor of its node, which has all axes."""
+        return x.flatten() if self.dims == 1 else x.flatten(1) if self.dims == 2 else x
 
 
 @dataclass

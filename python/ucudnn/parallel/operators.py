@@ -229,6 +229,8 @@ def _activation(call):
 def _scale(call):
     x, _ = call.read()
     parameters = [_across(parameter, call.rank) for parameter in call.parameters]
+    if "function" in call.node.call:
+        return getattr(torch, call.node.call["function"])(x, parameters[0])
     if call.node.has_shift:
         return x + parameters[0]
     y = x * parameters[0]

@@ -9,8 +9,19 @@ from .network import FORMAT, VERSION, Network, Node, Output, Parameter
 DROPOUT_UNITS = ("element", "channel", "image")
 
 
+def json_in(text):
+    """Returns the value in a file of JSON. ValueError says where it ends too early, or what is wrong."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        kept = text.rstrip()
+        if kept[:1] in ("", "{") and (not kept.endswith("}") or error.pos >= len(kept)):
+            raise ValueError(f"the file is cut off behind {len(text)} characters: '}}' of its first '{{' is expected") from None
+        raise
+
+
 def network_in(text):
-    root = json.loads(text)
+    root = json_in(text)
     if root.get("format") != FORMAT or root.get("version") != VERSION:
         raise NotSupported(
             f"'format': {root.get('format')!r}, 'version': {root.get('version')!r}; expected {FORMAT!r} and {VERSION}")

@@ -9,10 +9,16 @@ from .operators import RULES, activation_of
 
 def check(network, schedule, losses, checkpointed=()):
     """`losses`: (function, weight) by output, or None. `checkpointed`: names of nodes."""
-    inner = schedule.passes.nodes if schedule.passes else ()
+    inner, statistics = schedule.passes.nodes if schedule.passes else (), {}
     for node in network.nodes:
         if node.inputs:
             _check_node(node, schedule.nodes[node.name], node.name in inner)
+        for name in filter(None, node.call.get("statistics", ())):
+            channels = {rank: box[b.C] for rank, box in schedule.nodes[node.name].boxes.items()}
+            first, other = statistics.setdefault(name, (node.name, channels))
+            if channels != other:
+                raise NotSupported(f"{node.name}: its ranks have the channels {channels}, those of {first} {other}: the same are expected, "
+                                   f"as both have {name}")
     if losses is not None:
         for output, (loss, _) in zip(network.outputs, losses):
             _check_loss(output, network.by_name[output.node].op, schedule, loss)

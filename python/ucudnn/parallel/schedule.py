@@ -1,13 +1,13 @@
 """A schedule as `ucudnn plan --schedule` writes it (planner/schedule/FORMAT.md): reads it, and compares it with the
 network that is to run by it. Plain values, without torch."""
 import hashlib
-import json
 import math
 import pathlib
 from dataclasses import dataclass, field, replace
 
 from . import boxes as b
 from .errors import NotSupported
+from .reading import json_in
 
 UPDATES = ("owner", "hierarchical")
 
@@ -172,7 +172,10 @@ def read(path):
 
 def parse(text, path="schedule"):
     try:
-        root = json.loads(text)
+        try:
+            root = json_in(text)
+        except ValueError as error:
+            raise ScheduleError(str(error)) from None
         if not isinstance(root, dict) or root.get("format") != "ucudnn-schedule":
             found = root.get("format") if isinstance(root, dict) else type(root).__name__
             raise ScheduleError(f"'format': {found!r}; expected 'ucudnn-schedule', as `ucudnn plan --schedule` writes")

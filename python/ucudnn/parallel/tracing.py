@@ -1,11 +1,17 @@
 """A model as a Network: each operator of torch.export's graph becomes a node named by its module's path. Nodes have the
 axes n, c, (d,) h, w whatever the order of torch's dimensions: a permutation is bookkeeping, and no node."""
+import contextlib
+import io
 import itertools
+import logging
 import math
+import sys
 from dataclasses import dataclass
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from .comparing import compare
 from .errors import NotSupported
 from .losses import named, of_outputs
 from .network import LOSSES, Network, Node, Output, Parameter
@@ -19,7 +25,8 @@ OTHER_ACTIVATIONS = ("hardtanh", "softplus", "mish", "selu", "celu", "exp", "abs
                      "reciprocal")
 # For an opaque operator that reads only the position that it computes.
 SEPARATE_POSITIONS = {"rows": True, "columns": True}
-IDENTITIES = ("alias", "detach", "clone", "contiguous", "to", "lift_fresh_copy", "_to_copy")
+# Arguments that change no number of a result.
+IGNORED = {"cudnn_enable", "cudnn_enabled", "memory_format", "non_blocking"}
 
 
 @dataclass(frozen=True)
@@ -45,32 +52,74 @@ class Mask:
     scaled: bool = False
 
 
+class Arguments(dict):
+    """An operator's arguments by name. `unread` has the names of those that no rule has read."""
+
+    def __init__(self, found):
+        super().__init__(found)
+        self.unread = set(found)
+
+    def __getitem__(self, name):
+        self.unread.discard(name)
+        return super().__getitem__(name)
+
+    def get(self, name, default=None):
+        return self[name] if name in self else default
+
+    def items(self):
+        self.unread.clear()
+        return super().items()
+
+
 def describe(model, input_shape, name=None, loss=None):
     """Returns the Network of `model`, which is called with one tensor of images of `input_shape`: (channels, (d,) h,
     w), or (features,). `loss` is that of `apply`; a cross-entropy or a logistic loss becomes nodes. NotSupported names
     operators without a rule."""
+    for path, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and module.momentum is None and module.track_running_stats:
+            raise NotSupported(f"{path}: {type(module).__name__}(momentum=None), whose mean of all batches cannot be exported; a "
+                               "number is expected, as momentum=0.1")
     parameter = next(iter(model.parameters()), torch.empty(0))
     dtype = parameter.dtype if parameter.dtype.is_floating_point else torch.get_default_dtype()
     example = torch.empty(BATCH, *input_shape, dtype=dtype, device=parameter.device)
-    network, evaluated = [Tracer(model, _exported(model, example, is_training), tuple(input_shape)).network(
-        name or type(model).__name__, is_training) for is_training in (True, False)]
+    network, evaluated = [_traced(model, example, name or type(model).__name__, is_training) for is_training in (True, False)]
     network.evaluated = _outputs_in_evaluation(network, evaluated)
+    compare(model, network, example.shape[1:])
     losses = [] if loss is None else of_outputs(loss, len(network.outputs))
     return network.add_losses([LOSSES.get(named(one)) for one, _ in losses])
 
 
-def _exported(model, example, is_training):
+def _traced(model, example, name, is_training):
+    with in_mode(model, is_training):
+        return Tracer(model, _exported(model, example, is_training), tuple(example.shape[1:])).network(name, is_training)
+
+
+@contextlib.contextmanager
+def in_mode(model, is_training):
     modes = {module: module.training for module in model.modules()}
     try:
-        model.train(is_training)
-        return torch.export.export(model, (example,))
-    except Exception as error:  # torch raises many types of errors here
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise NotSupported(f"{type(model).__name__} cannot be exported in {'training' if is_training else 'evaluation'}: "
-                           f"{first.strip()}") from error
+        yield model.train(is_training)
     finally:
         for module, training in modes.items():
             module.training = training
+
+
+def _exported(model, example, is_training):
+    log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    was_disabled, log.disabled, told = log.disabled, True, io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told):  # torch prints whole graphs of a model that it cannot export
+            program = torch.export.export(model, (example,))
+        sys.stderr.write(told.getvalue())
+        return program
+    except Exception as error:  # torch raises many types of errors here
+        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        if type(error).__name__ == "GuardOnDataDependentSymNode":
+            first = "its program depends on numbers in tensors, as by item(), float() or if; the same operators for all are expected"
+        raise NotSupported(f"{type(model).__name__} cannot be exported in {'training' if is_training else 'evaluation'}: "
+                           f"{first.strip()}") from error
+    finally:
+        log.disabled = was_disabled
 
 
 def _outputs_in_evaluation(network, evaluated):
@@ -127,10 +176,23 @@ class Tracer:
         outputs = [output for output in outputs if output]
         names = [key for key, _ in self.model.named_parameters(remove_duplicate=False)]
         if is_training and (unread := [key for key in names if key not in self.parameters]):
-            raise NotSupported(f"parameters that no layer reads: {', '.join(unread)}")
-        order = [key for key, _ in self.model.named_parameters()]
+            tied = [key for key in unread if any(self.model.get_parameter(key) is self.model.get_parameter(other)
+                                                 for other in self.parameters)]
+            raise NotSupported(f"parameters that {'another name has, too' if tied else 'no layer reads'}: {', '.join(tied or unread)}")
+        order = [key for key, _ in (*self.model.named_parameters(), *self.model.named_buffers())]
         parameters = {key: self.parameters[key] for key in order if key in self.parameters}
+        for node in self.nodes:
+            if both := parameters.keys() & set(node.call.get("statistics", ())):
+                raise NotSupported(f"{node.name}: its statistics {', '.join(sorted(both))} scale or shift another layer, too")
         return Network(name, self.nodes, parameters, outputs, self.program.call_spec.out_spec)
+
+    def is_training(self):
+        """Returns whether the module that calls the present operator is in training. A plan's layers are told by it, too."""
+        return self.model.get_submodule(self.path()).training
+
+    def refuse_mode(self, operator, given):
+        self.refuse(f"torch.ops.aten.{operator}: training={given} in a module whose `training` is {not given}; "
+                    "training=self.training is expected")
 
     # Nodes
 
@@ -154,7 +216,7 @@ class Tracer:
         node = Node(unique, op, tuple(ref.node for ref in inputs), members or {}, tuple(int(extent) for extent in shape),
                     tuple(parameters), has_shift, path, call)
         for key in parameters:
-            value = self.model.get_parameter(key)
+            value = self.tensor(key)
             self.parameters[key] = Parameter(tuple(value.shape), value.requires_grad)
         self.nodes.append(node)
         self.by_name[unique] = node
@@ -175,7 +237,7 @@ class Tracer:
     def output(self, value, spec):
         if spec.kind != torch.export.graph_signature.OutputKind.USER_OUTPUT:
             return None  # a buffer that the program writes: its module writes it here, too
-        if not isinstance(value, Ref) or value.layout not in ("nc", "nchw", "ncdhw"):
+        if not isinstance(value, Ref) or value.layout not in ("n", "nc", "nchw", "ncdhw"):
             raise NotSupported(
                 f"an output that is {value}: outputs are those of layers, their images first and channels second")
         return Output(value.node, len(value.layout))
@@ -189,8 +251,9 @@ class Tracer:
         return BATCH if axis == "n" else shape[axes.index(axis) - 1] if axis in axes else 1
 
     def refuse(self, what):
-        where = self.path() or type(self.model).__name__
-        raise NotSupported(f"{where}: {what}")
+        where, target = self.path() or type(self.model).__name__, f"torch.ops.{self.fx.target}"
+        is_named = "torch." in what or not isinstance(self.fx.target, torch._ops.OpOverload)
+        raise NotSupported(f"{where}: {what}" if is_named else f"{where}: {target}: {what}")
 
     # Calls
 
@@ -203,17 +266,29 @@ class Tracer:
             value = self.fx.args[place] if place < len(self.fx.args) else self.fx.kwargs.get(
                 argument.name, argument.default_value)
             found[argument.name] = torch.fx.node.map_arg(value, lambda node: self.env.get(node, node))
-        return found
+        return Arguments(found)
+
+    def refuse_unread(self, operator, a):
+        """Refuses an argument that no rule has read, unless its value is the default."""
+        for argument in self.fx.target._schema.arguments:
+            # An argument without a default may be None, False, 0 or [].
+            if argument.name in a.unread - IGNORED and (a[argument.name] or None) != (argument.default_value or None):
+                self.refuse(f"torch.ops.aten.{operator}: {argument.name}={a[argument.name]!r} has no rule; "
+                            f"{argument.default_value!r} is expected")
 
     def call(self):
         target = self.fx.target
         if getattr(target, "__name__", "") == "getitem":
             value = self.env[self.fx.args[0]]
             if isinstance(value, Ref) and self.fx.args[1] == 0:
-                return value  # the values of a maximum, whose indices are not read
-            self.refuse("one of several results is read")
+                return value  # the values of a maximum
+            if not self.fx.users:
+                return None
+            self.refuse(f"result {self.fx.args[1]} of {self.fx.args[0].target} is read; a rule has the first one alone")
         if not isinstance(target, torch._ops.OpOverload):
-            self.refuse(f"{target} is no operator of torch")
+            within = {"wrap_with_set_grad_enabled": "torch.no_grad, where gradients end: requires_grad_(False) of its layers",
+                      "wrap_with_autocast": "torch.autocast: one around the call of the model"}.get(str(target))
+            self.refuse(f"{within} has a rule" if within else f"{target} is no operator of torch")
         full = target._schema.name.split("::")[1]
         base = full[:-1] if full.endswith("_") and not full.endswith("__") else full
         values = self.arguments()
@@ -227,13 +302,17 @@ class Tracer:
             first = values["tensors"][0]
         rule = getattr(self, f"op_{base}",
                        None) or (self.activation if base in ACTIVATIONS or base in OTHER_ACTIVATIONS else None)
-        if isinstance(first, Named) and first.kind == "buffer" and base == "add" and base != full:
-            return None  # a normalisation's number of batches
+        if base not in (full, "detach") and isinstance(first, Named):
+            if base == "add" and first.name.rpartition(".")[2] == "num_batches_tracked":
+                return first
+            self.refuse(f"torch.ops.aten.{full} writes into the {first.kind} {first.name!r}; only counters of batch normalizations "
+                        "have a rule")
         if base in ("empty", "new_empty", "rand"):
             return Mask(-1.0)
         if rule is None or first is None:
-            self.refuse(f"torch.ops.aten.{full} has no rule")
+            self.refuse(f"torch.ops.aten.{full} has no rule; operators with one are those of the table in docs/parallel.md")
         result = rule(base, values)
+        self.refuse_unread(full, values)
         if base != full and isinstance(result, Ref):
             result = self.overwritten(values.get("self", values.get("input")), result)
         return result
@@ -255,8 +334,13 @@ class Tracer:
 
     def reading(self, value, what="its input"):
         if not isinstance(value, Ref):
-            self.refuse(f"{what} is {value}, which no layer computes")
+            told = f"the {value.kind} {value.name!r}" if isinstance(value, Named) else value
+            self.refuse(f"torch.ops.{self.fx.target}: {what} is {told}, which no layer computes; a layer's output is expected")
         return value
+
+    def tensor(self, name):
+        path, _, last = name.rpartition(".")
+        return getattr(self.model.get_submodule(path), last)
 
     def parameter(self, value, what):
         if value is None:
@@ -329,14 +413,16 @@ class Tracer:
 
     def op_batch_norm(self, base, a):
         x = self.reading(a["input"])
-        if x.layout[1] != "c":
+        if x.layout[1:2] != "c":
             self.refuse(f"batch normalization of dimensions in the order {x.layout}")
         names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
         if len(names) == 1:
             self.refuse("batch normalization with a scale and no shift, or the other way round")
         statistics = [value.name if isinstance(value, Named) else None for value in (a["running_mean"], a["running_var"])]
+        if a["training"] != self.is_training() and statistics[0]:
+            self.refuse_mode("batch_norm", a["training"])
         return self.add("batch_normalization", [x], self.shape_of(x), {"scale_and_shift": bool(names)}, parameters=names,
-                        eps=a["eps"], statistics=statistics)
+                        eps=a["eps"], momentum=a["momentum"], statistics=statistics)
 
     def op_layer_norm(self, base, a):
         x = self.reading(a["input"])
@@ -362,7 +448,7 @@ class Tracer:
 
     def op_group_norm(self, base, a):
         x = self.reading(a["input"])
-        if x.layout[1] != "c":
+        if x.layout[1:2] != "c":
             self.refuse(f"group normalization of dimensions in the order {x.layout}")
         return self.normalized(x, {"groups": a["num_groups"]}, a)
 
@@ -453,8 +539,12 @@ class Tracer:
 
     def op_dropout(self, base, a):
         x = self.reading(a.get("input", a.get("self")))
-        per = {"per": "channel"} if base == "feature_dropout" else {}
-        return self.add("dropout", [x], self.shape_of(x), {"rate": a["p"]} | per)
+        members = {"rate": a["p"]} | ({"per": "channel"} if base == "feature_dropout" else {})
+        if not a["train"] and self.is_training():
+            return x
+        if a["train"] and not self.is_training():
+            self.refuse_mode(base, True)
+        return self.add("dropout", [x], self.shape_of(x), members)
 
     op_feature_dropout = op_dropout
 
@@ -470,16 +560,26 @@ class Tracer:
         x, other = a["self"], a["other"]
         if isinstance(x, Mask) and isinstance(other, float) and abs(other + x.rate - 1) < 1e-9:
             return Mask(x.rate, True)
-        return self.by_number("div", self.reading(x), other)
+        if isinstance(other, Named) and other.kind != "constant" and a.get("rounding_mode") is None:
+            return self.scaled("div", self.reading(x), other)
+        return self.by_number("div", self.reading(x), other, {"rounding_mode": a.get("rounding_mode")})
 
-    def by_number(self, base, x, number):
+    def by_number(self, base, x, number, named=None):
+        """Adds a function of x and a number of the program. `named` has further arguments; None is left out."""
+        if isinstance(number, Named) and number.kind == "constant":
+            value = self.program.constants[number.name]
+            number = value.item() if value.ndim == 0 and not value.is_meta else number
         if isinstance(number, (bool, int, float)):
-            return self.add("activation", [x], self.shape_of(x), {"kind": "other"}, base, function=base, arguments=[number])
-        self.refuse(f"torch.ops.aten.{base} of {number}")
+            named = {key: value for key, value in (named or {}).items() if value is not None}
+            return self.add("activation", [x], self.shape_of(x), {"kind": "other"}, base, function=base, arguments=[number],
+                            named=named)
+        told = f"the {number.kind} {number.name!r}" if isinstance(number, Named) else f"the output of {number.node!r}" if isinstance(
+            number, Ref) else repr(number)
+        self.refuse(f"torch.ops.aten.{base} of {told}; a number of the program is expected")
 
     def op_mul(self, base, a):
         x, other = a["self"], a["other"]
-        if isinstance(x, (Named, Mask)) or isinstance(x, Ref) and isinstance(other, Ref) and \
+        if isinstance(x, (Named, Mask)) and isinstance(other, Ref) or isinstance(x, Ref) and isinstance(other, Ref) and \
                 self.shape_of(x) != self.shape_of(other) and max(self.shape_of(x)[1:]) == 1:
             x, other = other, x
         x = self.reading(x)
@@ -487,8 +587,8 @@ class Tracer:
             if not other.scaled:
                 self.refuse("a mask of images that is not divided by how many it keeps")
             return self.add("dropout", [x], self.shape_of(x), {"rate": other.rate, "per": "image"})
-        if isinstance(other, Named):
-            return self.scaled(x, other, {"scale": True, "shift": False})
+        if isinstance(other, Named) and other.kind != "constant":
+            return self.scaled("mul", x, other)
         if not isinstance(other, Ref):
             return self.by_number("mul", x, other)
         shape, gate = self.shape_of(x), self.shape_of(other)
@@ -496,32 +596,46 @@ class Tracer:
             self.refuse(f"a product of shapes {shape} and {gate}")
         return self.add("multiply", [x, other], shape, kind="mul")
 
-    def scaled(self, x, parameter, members):
-        name = self.parameter(Named(parameter.kind, parameter.name), "what is multiplied or added")
-        shape = parameter.shape or tuple(self.model.get_parameter(name).shape)
+    def scaled(self, base, x, parameter):
+        """Adds a function of x and one number a channel: a parameter, or a buffer as one that is not trained."""
+        name, function = parameter.name, {} if base in ("add", "mul") else {"function": base}
+        shape = parameter.shape or tuple(self.tensor(name).shape)
+        if not self.tensor(name).is_floating_point():
+            self.refuse(f"a {parameter.kind} of {self.tensor(name).dtype}: a floating-point type is expected")
         padded = (1,) * (len(x.layout) - len(shape)) + shape
         for axis, extent in zip(x.layout, padded):
             if extent != (self.extent(x, "c") if axis == "c" else 1):
                 self.refuse(f"a parameter of shape {shape} along dimensions {x.layout}: one number a channel is expected")
-        return self.add("scale", [x], self.shape_of(x), members, "mul" if members["scale"] else "add", parameters=[name])
+        members = {"scale": base in ("mul", "div"), "shift": base in ("add", "sub")}
+        return self.add("scale", [x], self.shape_of(x), members, base, parameters=[name], **function)
 
     def op_add(self, base, a):
         x, other = a["self"], a["other"]
-        if a.get("alpha", 1) != 1:
-            self.refuse("a sum with alpha")
-        if isinstance(x, Named):
+        if isinstance(x, Named) and isinstance(other, Ref) and a.get("alpha", 1) == 1:
             x, other = other, x
         x = self.reading(x)
-        if isinstance(other, Named):
-            return self.scaled(x, other, {"scale": False, "shift": True})
+        if isinstance(other, Named) and other.kind != "constant" and a.get("alpha", 1) == 1:
+            return self.scaled("add", x, other)
         if not isinstance(other, Ref):
-            return self.by_number("add", x, other)
+            return self.by_number("add", x, other, {"alpha": a.get("alpha")})
+        if a.get("alpha", 1) != 1:
+            other = self.by_number("mul", other, a["alpha"])
         if self.shape_of(x) != self.shape_of(other) or x.layout != other.layout:
             self.refuse(f"a sum of shapes {self.shape_of(x)} and {self.shape_of(other)}")
         return self.add("add", [x, other], self.shape_of(x))
 
     def op_sub(self, base, a):
-        return self.by_number("sub", self.reading(a["self"]), a["other"])
+        if isinstance(a["other"], Named) and a["other"].kind != "constant" and a.get("alpha", 1) == 1:
+            return self.scaled("sub", self.reading(a["self"]), a["other"])
+        if not isinstance(a["other"], Ref):
+            return self.by_number("sub", self.reading(a["self"]), a["other"], {"alpha": a.get("alpha")})
+        negative = self.by_number("mul", a["other"], -a.get("alpha", 1))
+        return self.op_add(base, {"self": a["self"], "other": negative})
+
+    def op_rsub(self, base, a):
+        if isinstance(a["other"], Ref):
+            return self.op_sub(base, {"self": a["other"], "other": a["self"], "alpha": a["alpha"]})
+        return self.by_number("rsub", self.reading(a["self"]), a["other"], {"alpha": a["alpha"]})
 
     def op_pow(self, base, a):
         return self.by_number("pow", self.reading(a["self"]), a["exponent"])
@@ -577,6 +691,10 @@ class Tracer:
         if any(new % old for new, old in zip(wanted, extents)):
             self.refuse(f"resizing of {extents} to {wanted}: whole factors are expected")
         factor = [new // old for new, old in zip(wanted, extents)]
+        given = a.get("scale_factors") or [a.get(f"scales_{axis}") for axis in "dhw"[-len(factor):]]
+        a.items()  # the extents of the result follow from all others
+        if any(one not in (None, each) for one, each in zip(given, factor)):
+            self.refuse(f"resizing of {extents} to {wanted} by the factors {given}: {factor} are expected")
         return self.add("upsampling", [x], (channels, *wanted), {"factor": factor}, "upsample")
 
     op_upsample_nearest3d = op_upsample_nearest2d
@@ -584,12 +702,23 @@ class Tracer:
     # Views
 
     def identity(self, base, a):
-        x = next(iter(a.values()))
-        if base == "to" and isinstance(x, Ref) and a.get("dtype") not in (None, self.fx.args[0].meta["val"].dtype):
-            self.refuse(f"a conversion to {a['dtype']}")
+        x = next(value for _, value in a.items())
+        if isinstance(x, Ref):
+            self.refuse_conversion()
         return Ref(x.node, x.layout, next(self.storages)) if isinstance(x, Ref) and base in ("clone", "_to_copy") else x
 
-    op_alias = op_detach = op_clone = op_contiguous = op_to = op_lift_fresh_copy = op__to_copy = identity
+    op_alias = op_clone = op_contiguous = op_to = op_lift_fresh_copy = op__to_copy = identity
+
+    def op_detach(self, base, a):
+        if isinstance(a["self"], Ref):
+            self.refuse(f"torch.ops.aten.{base} of {a['self'].node}, where gradients end; requires_grad_(False) of the layers "
+                        "before it has a rule")
+        return a["self"]
+
+    def refuse_conversion(self):
+        before, behind = self.fx.args[0].meta["val"].dtype, self.fx.meta["val"].dtype
+        if before != behind:
+            self.refuse(f"a conversion of {before} to {behind}; torch.autocast around the model has a rule")
 
     def op_permute(self, base, a):
         x = self.reading(a["self"])
@@ -604,21 +733,24 @@ class Tracer:
 
     def op_view(self, base, a):
         """Handles every operator that keeps a tensor's numbers: the shape of its result tells what happened to them."""
-        shape = tuple(self.fx.meta["val"].shape)
-        if isinstance(a["self"], Named):
-            kind, name = a["self"].kind, a["self"].name
-            if kind != "parameter" or self.model.get_parameter(name).ndim != 1 or max(shape) != math.prod(shape):
+        shape, x = tuple(self.fx.meta["val"].shape), next(value for _, value in a.items())
+        if isinstance(x, Named):
+            kind, name = x.kind, x.name
+            if kind == "constant" or self.tensor(name).ndim != 1 or max(shape) != math.prod(shape):
                 self.refuse(f"a view of {name}, which is no vector of parameters")
             return Named(kind, name, shape)
-        x = self.reading(a["self"])
+        x = self.reading(x)
+        self.refuse_conversion()
         channels, *extents = self.shape_of(x)
         if shape == tuple(self.fx.args[0].meta["val"].shape):
             return x
-        is_plain = x.layout in ("nc", "nchw", "ncdhw") or max(extents) == 1
+        is_plain = x.layout in ("n", "nc", "nchw", "ncdhw") or max(extents) == 1
         if shape[0] != BATCH or not is_plain:
             self.refuse(f"a view of {tuple(self.fx.args[0].meta['val'].shape)} as {shape}, which mixes images or positions")
         if len(shape) in (4, 5) and shape[1:] == (channels, *[1] * (len(shape) - 2)) and len(shape) == len(extents) + 2:
             return Ref(x.node, "nchw" if len(shape) == 4 else "ncdhw", x.storage)
+        if len(shape) == 1 and channels == max(extents) == 1:
+            return Ref(x.node, "n", x.storage)
         if len(shape) != 2:
             self.refuse(f"a view of {tuple(self.fx.args[0].meta['val'].shape)} as {shape}: flattening is expected")
         if x.layout == "nc" or max(extents) == 1 and self.by_name[x.node].op in ("flatten", "fully_connected"):

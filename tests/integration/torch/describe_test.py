@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import gloo
 
@@ -17,6 +18,7 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 from ucudnn import parallel  # noqa: E402
 from ucudnn.parallel import boxes as b  # noqa: E402
+from ucudnn.parallel import comparing  # noqa: E402
 from ucudnn.parallel.operators import Call, compute  # noqa: E402
 from ucudnn.parallel.reading import network_in  # noqa: E402
 
@@ -183,6 +185,69 @@ class Describe(unittest.TestCase):
             network(lambda m, x: torch.fft.fft2(m.conv(x)).real)
         with self.assertRaisesRegex(parallel.NotSupported, "cannot be exported"):
             network(lambda m, x: m.conv(x) if x.sum() > 0 else x)
+        with self.assertRaisesRegex(parallel.NotSupported, r"^1: BatchNorm2d\(momentum=None\), .*; a number is expected"):
+            parallel.describe(nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, momentum=None)), (3, 4, 4))
+
+    def test_AnArgumentWithoutARule_IsNamedWithItsValue(self):
+        buffers, f = {}, nn.functional
+        for forward, message in (
+                (lambda m, x: f.pad(m.conv(x), (1, 1, 1, 1), mode="reflect"), "aten.pad: mode='reflect' has no rule; 'constant' is"),
+                (lambda m, x: m.conv(x).softmax(1, dtype=torch.float64), "aten.softmax: dtype=torch.float64 has no rule; None is"),
+                (lambda m, x: f.dropout(m.conv(x), 0.5), "aten.dropout: training=True in a module whose `training` is False"),
+                (lambda m, x: f.batch_norm(m.conv(x), buffers["mean"], buffers["variance"]), "aten.batch_norm: training=False in a"),
+                (lambda m, x: f.interpolate(m.conv(x), scale_factor=2.1, recompute_scale_factor=False), r"by the factors \[2.1, 2.1\]"),
+                (lambda m, x: f.adaptive_max_pool2d(m.conv(x), 1, return_indices=True), "result 1 of aten.adaptive_max_pool2d"),
+                (lambda m, x: m.conv(x).double(), "a conversion of torch.float32 to torch.float64"),
+                (lambda m, x: m.conv(x) / (buffers["variance"].view(4, 1, 1) + 1), "its input is the buffer 'variance', which no"),
+                (lambda m, x: f.batch_norm(m.conv(x), buffers["mean"], buffers["variance"], training=m.training) -
+                 buffers["mean"].view(4, 1, 1), "batch_normalization: its statistics mean scale or shift another layer, too"),
+                (lambda m, x: m.conv(x) * buffers["count"].add_(1), "aten.add_ writes into the buffer 'count'")):
+            model = Branches(forward)
+            buffers |= {"mean": torch.zeros(4), "variance": torch.ones(4), "count": torch.zeros(())}
+            for name, value in buffers.items():
+                model.register_buffer(name, value)
+            model.run = lambda m, x: (buffers.update(m.named_buffers()), forward(m, x))[1]
+            with self.assertRaisesRegex(parallel.NotSupported, message):
+                parallel.describe(model, (3, 4, 4))
+
+    def test_AnIdentityOfTheForwardPassThatChangesGradients_IsRefused(self):
+        def without_gradients(m, x):
+            with torch.no_grad():
+                return m.conv(x)
+        with self.assertRaisesRegex(parallel.NotSupported, "aten.detach of conv, where gradients end; requires_grad_"):
+            network(lambda m, x: m.conv(x).detach().relu())
+        with self.assertRaisesRegex(parallel.NotSupported, "Branches: torch.no_grad, where gradients end: requires_grad_"):
+            network(without_gradients)
+
+    def test_ABackwardPassThatTheExportDoesNotShow_IsCompared(self):
+        class Clamp(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, is_straight):
+                ctx.save_for_backward(x)
+                ctx.is_straight = is_straight
+                return x.clamp(-0.5, 0.5)
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient * (1 if ctx.is_straight else ctx.saved_tensors[0].abs() <= 0.5), None
+
+        def hooked(m, x):
+            y = nn.functional.dropout(m.conv(x), 0.5, m.training)
+            if y.requires_grad:
+                y.register_hook(lambda gradient: gradient / 10)
+            return y
+
+        class Scaled(nn.Module):
+            def forward(self, x):
+                return x * (2.0 if torch.compiler.is_compiling() else 3.0)
+        for least in (comparing.LARGE, 1):
+            with mock.patch.object(comparing, "LARGE", least):
+                network(lambda m, x: Clamp.apply(m.conv(x), False))
+                for wrong in (lambda m, x: Clamp.apply(m.conv(x), True), hooked):
+                    with self.assertRaisesRegex(parallel.NotSupported, "the gradient of conv.weight has the norm"):
+                        network(wrong)
+        with self.assertRaisesRegex(parallel.NotSupported, "output 0 in training has the norm"):
+            parallel.describe(nn.Sequential(nn.Conv2d(3, 4, 1), Scaled()), (3, 4, 4))
 
     def test_AViewOfAVector_ScalesChannels(self):
         found = network(lambda m, x: m.conv(x) * m.conv.bias.reshape(1, -1, 1, 1) + m.conv.bias.unsqueeze(-1).unsqueeze(-1))
@@ -227,6 +292,24 @@ class Describe(unittest.TestCase):
             self.assertIn("classifier.6", told)
             self.assertEqual({"name": "loss", "op": "cross_entropy", "inputs": ["classifier.6"]},
                              json.loads(pathlib.Path(file).read_text())["nodes"][-1])
+
+    def test_TheCommand_BuildsWhatReadsItsWeights_AndRefusesInOneLine(self):
+        program = """
+import torch
+def reading():
+    return torch.nn.Conv2d(3, int(torch.ones(4).sum().item()), 1)
+def failing():
+    return torch.nn.Linear(1 // 0, 1)
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "program.py").write_text(program)
+            told = [subprocess.run([sys.executable, "-m", "ucudnn.parallel", "describe", f"program:{name}", "--input", "3x4x4"],
+                                   cwd=folder, capture_output=True, text=True,
+                                   env=os.environ | {"PYTHONPATH": f"{gloo.ROOT / 'python'}:{folder}", "PYTHONDONTWRITEBYTECODE": "1"})
+                    for name in ("reading", "failing")]
+        self.assertEqual(4, json.loads(told[0].stdout)["nodes"][-1]["filters"], told[0].stderr)
+        self.assertEqual((1, "ucudnn.parallel: program:failing: integer division or modulo by zero\n"),
+                         (told[1].returncode, told[1].stderr))
 
 
 if __name__ == "__main__":

@@ -677,6 +677,16 @@ class Odd(nn.Module):
         return self.last(torch.softmax(self.conv(x), 1).mean((2, 3)))
 
 
+class Hooked(Odd):
+    """Has the same description as Odd, and other gradients."""
+
+    def forward(self, x):
+        y = self.conv(x)
+        if y.requires_grad:
+            y.register_hook(lambda gradient: -gradient)
+        return self.last(torch.softmax(y, 1).mean((2, 3)))
+
+
 def rules():
     """All ranks refuse what a plan forbids, also ranks that have no part of the forbidden layer."""
     network = describe(Odd(), (3, 8, 8))
@@ -687,6 +697,7 @@ def rules():
     refused(lambda: parallel.apply(Odd(), plan(last=2), loss=lambda y, t: y.mean()), parallel.NotSupported,
             "last: classes 0 to 3 of 5 are on rank 0, where F.cross_entropy and")
     parallel.apply(Odd(), plan(last=2), loss=F.cross_entropy)._ucudnn.close()
+    refused(lambda: parallel.apply(Hooked(), plan()), parallel.NotSupported, "the gradient of conv.weight has the norm")
     divided = parallel.apply(Odd(), plan(), loss=lambda y, t: y.sum())
     refused(lambda: divided(torch.randn(BATCH, 3, 8, 8), torch.zeros(BATCH)), parallel.NotSupported,
             "a loss that is no mean over images")
@@ -731,6 +742,53 @@ def norms():
         with torch.no_grad(), torch.autocast("cpu"):
             assert torch.allclose(divided(x).double(), single(x).double(), atol=0.1), degrees
         divided._ucudnn.close()
+
+
+class Spelled(nn.Module):
+    """A network of operators whose arguments are not the defaults."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.last, self.twice = nn.Conv2d(3, 6, 3, padding=1), nn.Linear(6, 1), nn.BatchNorm2d(6, affine=False)
+        self.register_buffer("mean", torch.zeros(6)), self.register_buffer("variance", torch.ones(6))
+        self.register_buffer("divisor", torch.rand(6, 1, 1) + 1)
+        self.register_buffer("offset", torch.rand(1, 3, 1, 1))
+        self.shift, self.spread = nn.Parameter(torch.rand(6)), nn.Parameter(torch.rand(6, 1, 1) + 1)
+
+    def forward(self, x):
+        y = (self.conv(x - self.offset) - self.shift.view(6, 1, 1)) / self.divisor / self.spread
+        y = self.twice(F.batch_norm(y, self.mean, self.variance, training=self.training, momentum=0.5))
+        y = F.dropout(self.twice(torch.sub(y, y.tanh(), alpha=3)), 0.5, training=False)
+        y = torch.sub(y.sub_(2, alpha=0.25), (1 - y / torch.tensor(4.0)).sigmoid())
+        y = torch.add(y, torch.div(y, 0.5, rounding_mode="floor"), alpha=0.125) - 3 * y.relu()
+        return self.last(F.adaptive_max_pool2d(y, 1).flatten(1)).squeeze(-1)
+
+
+def spelled():
+    """Arguments of operators are those of the program. Two layers with one running mean have the same channels on every rank."""
+    network, loss = describe(Spelled(), (3, 8, 8)), F.binary_cross_entropy_with_logits
+    for degrees in ({None: {"n": WORLD}, "last": {"r": 2}}, {None: {"c": 3}, "last": {}}):
+        torch.manual_seed(27)
+        model, (_, x, y) = Spelled(), made(27)
+        single, plan, y = copy.deepcopy(model), pinned(degrees, network), y / 5
+        assert parallel.count(Spelled(), plan, RANK, loss=loss).difference() == 0
+        divided = parallel.apply(model, plan, loss=loss, network=network)
+        for _ in range(2):
+            found, wanted = divided(x, y), loss(single(x), y)
+            assert abs(found.item() - wanted.item()) <= 1e-12, (found, wanted)
+            found.backward(), wanted.backward()
+        same(divided, single, gradients=True)
+        for name, buffer in divided.named_buffers():
+            shard = divided._ucudnn.shards.get(name)
+            whole = single.get_buffer(name)
+            assert torch.allclose(buffer, shard.of(whole) if shard else whole, rtol=1e-12), (name, buffer, whole)
+        assert parallel.report(divided).difference() == 0
+        divided.eval(), single.eval()
+        assert torch.allclose(divided(x), single(x), rtol=1e-12)
+        divided._ucudnn.close()
+    for other in ({"conv": {"c": 3}}, {"conv": {"n": 2}}):
+        refused(lambda: parallel.apply(Spelled(), pinned({None: {"n": WORLD}} | other, network), network=network),
+                parallel.NotSupported, "twice@1: its ranks have the channels {0: (0, 6), 1: (0, 6), 2: (0, 6)}, those of twice")
 
 
 def losses():

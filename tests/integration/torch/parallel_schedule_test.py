@@ -116,6 +116,14 @@ class Schedules(unittest.TestCase):
         with self.assertRaisesRegex(schedule.ScheduleError, "'update': 'ring'; expected one of owner, hierarchical"):
             schedule.parse(text.replace('"update": "owner"', '"update": "ring"'))
 
+    def test_AFileThatIsCutOff_IsCalledSo(self):
+        _, text = written(1)
+        for count in (0, 1, 40, len(text) // 2, text.rindex("}")):
+            with self.assertRaisesRegex(schedule.ScheduleError, f"^plan: the file is cut off behind {count} characters"):
+                schedule.parse(text[:count], "plan")
+        with self.assertRaisesRegex(ValueError, "the file is cut off behind 300 characters"):
+            network_in(NET[:300])
+
     def test_ADividedBatch_HasTheSameConfigurations(self):
         """with_batch(n) of a schedule equals the schedule that is written for n images."""
         for seed in range(20):

@@ -124,6 +124,7 @@ class Writer:
             for place, name in enumerate(node.parameters):
                 bias_alone = node.op == "scale" and node.has_shift
                 each = {"name": "bias" if bias_alone else names[place], "shape": [], "parts": []}
+                each |= {} if self.network.parameters[name].trained else {"trained": False}
                 for device in parts:
                     shape, ranges = self.ranges(node, 1 if bias_alone else place, name, device, parts)
                     each["shape"] = list(shape)
