@@ -150,7 +150,8 @@ class Applied:
             for key, value in attributes.items():
                 now = getattr(found, key, None)
                 if now is not value and (not self._is_plain(key, now) or now != value):
-                    return f"{'.'.join(filter(None, (name, key)))} is {now!r}, and was {value!r} at parallel.apply"
+                    return f"{'.'.join(filter(None, (name, key)))} is {now!r}, and was {value!r} at parallel.apply, so that the layers " \
+                           "may compute otherwise (a counter is kept outside of the model)"
         parameters = dict(model.named_parameters(remove_duplicate=False))
         for name in (*self.parameters, *parameters):
             if parameters.get(name) is not self.parameters.get(name):
