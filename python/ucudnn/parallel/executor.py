@@ -499,14 +499,19 @@ class Run:
         module = executor.modules[node.module] if not executor.network.is_built else self.model
         if node.op == "batch_normalization" and module.training and getattr(module, "num_batches_tracked", None) is not None:
             module.num_batches_tracked.add_(1)  # also if other ranks compute it
+        # A rank without images of a rest takes part in sums and statistics, too, in the order of all ranks.
+        self.token, parameters = self.parameters.use(self.token, node.parameters)
         if box is None:
+            if node.op == "batch_normalization" and name in self.plan.meetings:
+                box = ((0, 0), *executor.schedule.nodes[name].boxes[self.rank][1:])
+                x = torch.empty(shape_of(box, b.axes_of(len(node.shape) - 1)), dtype=self.types[name], device=executor.device)
+                self.normalize(node, scheduled, module, x, box, box, parameters)
             return
         inputs, bases = [], []
         for place, source in enumerate(node.inputs):
             x, base = self.arrived.pop((name, place), None) or self.values.get(source, (None, None))
             inputs.append(x)
             bases.append(base)
-        self.token, parameters = self.parameters.use(self.token, node.parameters)
         if node.op == "batch_normalization":
             y = self.normalize(node, scheduled, module, inputs[0], bases[0], box, parameters)
         elif name in self.plan.shares:

@@ -19,7 +19,7 @@ class Normalized(torch.autograd.Function):
     @staticmethod
     def forward(ctx, token, x, weight, bias, meeting, counts, eps, returns):
         dims = [dim for dim in range(x.ndim) if dim != 1]
-        variance, mean = torch.var_mean(_wide(x), dims, correction=0)
+        variance, mean = torch.var_mean(_wide(x), dims, correction=0) if len(x) else _wide(x).new_zeros(2, x.shape[1])
         own = x.numel() // max(x.shape[1], 1)
 
         def merge(stacked):
@@ -35,7 +35,7 @@ class Normalized(torch.autograd.Function):
         variance = deviations / ctx.count
         ctx.meeting, ctx.eps, ctx.has_weight = meeting, eps, weight is not None
         scale = torch.ones_like(mean) if weight is None else weight
-        y = torch.empty_like(x) if x.is_meta else torch.ops.aten.native_batch_norm(  # see backward
+        y = torch.empty_like(x) if x.is_meta or not len(x) else torch.ops.aten.native_batch_norm(  # see backward
             x, scale, torch.zeros_like(mean) if bias is None else bias, mean, variance, False, 0.0, eps)[0]
         ctx.save_for_backward(x, scale, mean, variance)
         ctx.returns = returns
@@ -48,8 +48,8 @@ class Normalized(torch.autograd.Function):
         if not ctx.returns:
             return token, *[None] * 7
         x, scale, mean, variance = ctx.saved_tensors
-        if dy.is_meta:  # torch would derive these operators in Python, which takes most of the time of a count
-            dx, dscale, dshift = torch.empty_like(x), torch.empty_like(mean), torch.empty_like(mean)
+        if dy.is_meta or not len(dy):  # on meta, torch would derive these in Python, which takes most of the time of a count
+            dx, dscale, dshift = torch.empty_like(x), torch.zeros_like(mean), torch.zeros_like(mean)
         else:
             dx, dscale, dshift = torch.ops.aten.native_batch_norm_backward(
                 dy.contiguous(), x, scale, mean, variance, None, None, False, ctx.eps, [True, True, True])
@@ -171,5 +171,6 @@ def _added(stacked):
 
 
 def counts_of(devices, boxes):
-    """Returns the number of elements of a channel on each device."""
-    return [b.elements(boxes[device]) // (boxes[device][b.C][1] - boxes[device][b.C][0]) for device in devices]
+    """Returns the number of elements of a channel on each device: 0 on one without images."""
+    return [b.elements(boxes[device]) // (boxes[device][b.C][1] - boxes[device][b.C][0]) if device in boxes else 0
+            for device in devices]

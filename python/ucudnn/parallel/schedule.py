@@ -141,10 +141,10 @@ class Schedule:
                             for device, box in needs.items():
                                 loaded[device] = b.hull(loaded.get(device, box), box)
                 nodes[name] = replace(node, boxes=loaded)
-        statistics = {}
+        statistics, for_all = {}, ("loss", "batch_normalization")  # running statistics are updated without images, too
         for key, one in self.statistics.items():
             has = nodes[one.node].boxes
-            groups = [replace(group, devices=tuple(d for d in group.devices if one.kind == "loss" or d in has))
+            groups = [replace(group, devices=tuple(d for d in group.devices if one.kind in for_all or d in has))
                       for group in one.groups]
             statistics[key] = replace(one, groups=tuple(groups))
         return replace(self, batch=batch, nodes={name: nodes[name] for name in self.nodes}, statistics=statistics)

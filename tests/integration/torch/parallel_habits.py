@@ -109,6 +109,13 @@ def same(divided, single, within=1e-12, gradients=False):
         assert error <= within * (1 + whole.abs().max().item()), f"rank {RANK}: {name} differs by {error}"
 
 
+def same_buffers(divided, single):
+    for name, buffer in single.named_buffers():
+        shard = divided._ucudnn.shards.get(name)
+        own, wanted = divided.get_buffer(name), shard.of(buffer) if shard else buffer
+        assert own.shape == wanted.shape and torch.allclose(own, wanted, rtol=1e-12), (name, own, wanted)
+
+
 def sgd(model):
     return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
@@ -351,10 +358,7 @@ def evaluation():
             assert (found - wanted).abs().max() < 1e-11, (found - wanted).abs().max()
             assert abs(divided(x, y).item() - F.cross_entropy(wanted, y).item()) < 1e-12
         divided.train(), single.train()
-    for name, buffer in single.named_buffers():
-        shard = divided._ucudnn.shards.get(name)
-        own, wanted = divided.get_buffer(name), shard.of(buffer) if shard else buffer
-        assert own.shape == wanted.shape and torch.allclose(own, wanted, rtol=1e-12), name
+    same_buffers(divided, single)
 
 
 def averaged():
@@ -405,6 +409,22 @@ def loader():
     same(divided, single, 1e-11)
     rows = divided._ucudnn.rows(BATCH)
     assert read <= 2 * 3 * max(1, rows[1] - rows[0] if rows else 1)
+
+
+def rests():
+    """A last batch of fewer images than ranks has the gradients and running statistics of one device on all ranks, also on those
+    without images."""
+    for plan in (pinned({None: {"n": WORLD}}), pinned({None: {"n": WORLD}, "conv2": {"c": WORLD}, "fc1": {"r": WORLD}})):
+        divided, single, x, y = pair(12, plan=plan)
+        for rest in (1, 2):
+            parallel.batch_sampler(range(BATCH + rest), divided)
+            for count in (rest, BATCH):
+                divided.zero_grad(), single.zero_grad()
+                found, wanted = divided(x[:count], y[:count]), F.cross_entropy(single(x[:count]), y[:count])
+                assert abs(found.item() - wanted.item()) < 1e-12, (rest, count)
+                found.backward(), wanted.backward()
+                same(divided, single, gradients=True)
+                same_buffers(divided, single)
 
 
 def dropout():
