@@ -33,10 +33,10 @@ class Normalized(torch.autograd.Function):
         mean, deviations = meeting.bring(torch.stack([mean, variance * own]), merge)
         ctx.count = sum(counts)
         variance = deviations / ctx.count
-        ctx.meeting, ctx.eps, ctx.has_weight = meeting, eps, weight is not None
-        scale = torch.ones_like(mean) if weight is None else weight
+        ctx.meeting, ctx.eps, ctx.weight_dtype = meeting, eps, weight.dtype if weight is not None else None
+        scale = torch.ones_like(mean) if weight is None else weight.to(mean.dtype)
         y = torch.empty_like(x) if x.is_meta or not len(x) else torch.ops.aten.native_batch_norm(  # see backward
-            x, scale, torch.zeros_like(mean) if bias is None else bias, mean, variance, False, 0.0, eps)[0]
+            x, scale, torch.zeros_like(mean) if bias is None else bias.to(mean.dtype), mean, variance, False, 0.0, eps)[0]
         ctx.save_for_backward(x, scale, mean, variance)
         ctx.returns = returns
         ctx.mark_non_differentiable(*((mean, variance) if returns else (y, mean, variance)))
@@ -60,7 +60,7 @@ class Normalized(torch.autograd.Function):
             slope = factor * inverse * total[1]
             shape = (1, -1, *[1] * (x.ndim - 2))
             dx = dx - (_wide(x) * slope.view(shape) + (factor * total[0] - slope * mean).view(shape)).to(dx.dtype)
-        parameters = (dscale, dshift) if ctx.has_weight else (None, None)
+        parameters = (dscale.to(ctx.weight_dtype), dshift.to(ctx.weight_dtype)) if ctx.weight_dtype else (None, None)
         return token, dx, *parameters, None, None, None, None
 
 

@@ -63,7 +63,10 @@ class Corners(gloo.RanksTest):
         self.on(3, "", "frozen_before", "early_optimizer", "mixing", "in_padding")
 
     def test_LossesTypesAndEvaluationThatDiffer_AreRefusedOnAllRanks(self):
-        self.on(3, "", "unusual_losses", "unlike_types", "unlike_graphs")
+        self.on(3, "", "unusual_losses", "means", "unlike_types", "unlike_graphs")
+
+    def test_DataThatOneRankWouldRefuse_IsRefusedOnAllRanks(self):
+        self.on(3, "", "wrong_data", "half")
 
     def test_SumsInManyMessages_HaveTheSameBits(self):
         self.on(3, "", "chunks")
