@@ -2,6 +2,7 @@
 backward."""
 import contextlib
 import copy
+import zlib
 
 import torch
 import torch.nn.functional as F
@@ -162,7 +163,7 @@ class Executor:
         self.places = {node.name: place for place, node in enumerate(network.nodes)}
         self.parameters, self.accumulated = {}, {}
         self.plans, self.types_by_state, self.trained = {}, {}, None
-        self.sizes = {schedule.batch}  # batch sizes that a sampler gives
+        self.sizes, self.sampled = {schedule.batch}, None  # batch sizes that a sampler gives, and the batch that it gave last
         self.label_elements, self.steps_counted = 1, 0
         self.between_passes, self.pass_scale = None, 1.0
         self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were found to be means
@@ -289,7 +290,7 @@ class Executor:
 
     def _agreed_batch(self, model, images, labels):
         """Returns the number of images of the batch: if a sampler gives batches of two sizes, the size that the rows of
-        all ranks allow. If tensors do not fit on one rank, all ranks refuse them."""
+        all ranks allow; if they allow both, the smaller one where all ranks have the same images. If tensors do not fit on one rank, all ranks refuse them."""
         sizes, fits, facts, told, refusal = sorted(self.sizes), 0, {}, "", None
         try:
             self.read_model(model)
@@ -305,13 +306,16 @@ class Executor:
             refusal = error
         if self.agreement is not None:
             fits = self.agreement.bring("the size of the batch", fits, told, facts, refusal)
+            if fits & (fits - 1):  # a whole batch, which all ranks have, or each rank's rows of a larger one
+                first = None if self.rows(sizes[-1]) is None else zlib.crc32(images[:1].detach().cpu().numpy(force=True).tobytes())
+                fits = fits & -fits if self.agreement.is_equal("the first image", first) else fits
         elif refusal is not None:
             raise refusal
         return sizes[fits.bit_length() - 1]
 
     def _facts(self, labels):
         """Returns the facts that decide which messages a pass has, and their types."""
-        return {"sizes of batches": sorted(self.sizes),
+        return {"sizes of batches": sorted(self.sizes), "the batch that the sampler gave last": self.sampled,
                 "labels": None if labels is None else f"{labels.dtype} of shape {tuple(labels.shape[1:])} for each image",
                 "no_sync": not self.is_synchronous, "recorded gradients": torch.is_grad_enabled(),
                 "autocast": str(autocast_of(self.device)),
