@@ -1,5 +1,6 @@
 """One rank's part of a schedule, step by step: the network runs forward on boxes, and torch's own engine runs it
 backward."""
+import collections
 import contextlib
 import copy
 import zlib
@@ -12,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from . import boxes as b
 from .errors import NotSupported
-from .ledger import Ledger, PassLedger
+from .ledger import Ledger, PassKind, PassLedger
 from .losses import FUNCTIONS, Mean, SplitCrossEntropy, Sum, Total, misfit, named
 from .moves import Meeting, Move, Post, Wait, cut, shape_of
 from .norm import GroupNormalized, Normalized, Shares, counts_of
@@ -87,7 +88,7 @@ class Plan:
 
     def __init__(self, executor, schedule):
         self.schedule, rank, transport = schedule, executor.rank, executor.transport
-        self.moves, self.returning, self.passes = {}, executor.returning(), {}
+        self.moves, self.trained, self.returning, self.passes = {}, executor.trained, executor.returning(), {}
         for exchange in schedule.exchanges.values():
             held, needed = schedule.boxes_of(exchange)
             axes = b.axes_of(len(schedule.nodes[exchange.node].shape) - 1)
@@ -164,7 +165,7 @@ class Executor:
         self.parameters, self.accumulated = {}, {}
         self.plans, self.types_by_state, self.trained = {}, {}, None
         self.sizes, self.sampled = {schedule.batch}, None  # batch sizes that a sampler gives, and the batch that it gave last
-        self.label_elements, self.steps_counted = 1, 0
+        self.passes_run = collections.Counter()  # (PassKind, is_backward), also of copies of the model
         self.between_passes, self.pass_scale = None, 1.0
         self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were found to be means
         self.is_local = is_local  # batch normalization uses the statistics of each rank's own box
@@ -290,7 +291,8 @@ class Executor:
 
     def _agreed_batch(self, model, images, labels):
         """Returns the number of images of the batch: if a sampler gives batches of two sizes, the size that the rows of
-        all ranks allow; if they allow both, the smaller one where all ranks have the same images. If tensors do not fit on one rank, all ranks refuse them."""
+        all ranks allow; if they allow both, the smaller one where all ranks have the same images. If tensors do not fit on
+        one rank, all ranks refuse them."""
         sizes, fits, facts, told, refusal = sorted(self.sizes), 0, {}, "", None
         try:
             self.read_model(model)
@@ -443,9 +445,12 @@ class Run:
     def forward(self, labels):
         """`labels` belong to the images that this rank has loaded. None: forward returns the outputs."""
         executor, has_passes = self.executor, any(step[0] == "backward" for step in self.schedule.order)
+        running = frozenset(node.name for node in executor.network.nodes if node.op == "batch_normalization" and
+                            not self.module_of(node).training and node.call.get("statistics", (None,))[0])
+        self.kind = PassKind(self.plan, self.is_recording, executor.is_synchronous, None if labels is None else labels[:1].numel(),
+                             running)
+        executor.passes_run[self.kind, False] += 1
         if labels is not None:
-            executor.label_elements = labels[:1].numel()
-            executor.steps_counted += self.is_recording and self.training
             self.labels = {output.node: self.plan.labels[output.node].bring(executor.transport, labels, self.rank)
                            for output in executor.network.outputs}
         if has_passes and torch.float16 in self.types.values() and self.is_recording and executor.pass_scale == 1.0:
@@ -513,11 +518,14 @@ class Run:
             x = x + bias.to(x.dtype).reshape(1, -1, *[1] * (x.ndim - 2))
         self.values[name] = (x, box)
 
+    def module_of(self, node):
+        return self.executor.modules[node.module] if not self.executor.network.is_built else self.model
+
     def compute(self, name):
         executor, scheduled = self.executor, self.schedule.nodes[name]
         box = scheduled.partial.get(self.rank) if scheduled.partial else scheduled.boxes.get(self.rank)
         node = executor.network.by_name[name]
-        module = executor.modules[node.module] if not executor.network.is_built else self.model
+        module = self.module_of(node)
         if node.op == "batch_normalization" and module.training and getattr(module, "num_batches_tracked", None) is not None:
             module.num_batches_tracked.add_(1)  # also if other ranks compute it
         # A rank without images of a rest takes part in sums and statistics, too, in the order of all ranks.
@@ -634,7 +642,8 @@ class Run:
             else:
                 number = self.agreed_loss(output, loss) * weight
             like = torch.float64 if self.types[output.node] == torch.float64 else torch.float32
-            self.token, one = Total.apply(self.token, number.to(like), self.plan.loss[output.node])
+            backwards = (executor.passes_run, (self.kind, True)) if place == 0 else None
+            self.token, one = Total.apply(self.token, number.to(like), self.plan.loss[output.node], backwards)
             total = one if total is None else total + one
         return total + 0 * self.token.to(total.dtype)
 

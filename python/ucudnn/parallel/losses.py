@@ -67,10 +67,12 @@ def misfit(loss, shape, labels, is_divided):
 
 
 class Total(torch.autograd.Function):
-    """The sum of all ranks' numbers: the same on each. Its gradient is each rank's own."""
+    """The sum of all ranks' numbers: the same on each. Its gradient is each rank's own. `backwards`: (a Counter, its key) that
+    counts the backward passes, or None."""
 
     @staticmethod
-    def forward(ctx, token, number, meeting):
+    def forward(ctx, token, number, meeting, backwards):
+        ctx.backwards = backwards
         def merge(stacked):
             total = stacked[0].clone()
             for each in stacked[1:]:
@@ -82,7 +84,10 @@ class Total(torch.autograd.Function):
     def backward(ctx, token, gradient):
         if torch.is_grad_enabled():  # every rank's backward pass runs this first, so all ranks refuse
             raise NotSupported("create_graph: messages between ranks are differentiated once")
-        return token, gradient, None
+        if ctx.backwards is not None:
+            counter, key = ctx.backwards
+            counter[key] += 1
+        return token, gradient, None, None
 
 
 class SplitCrossEntropy(torch.autograd.Function):

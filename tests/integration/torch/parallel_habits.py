@@ -461,6 +461,34 @@ def rests():
                 found.backward(), wanted.backward()
                 same(divided, single, gradients=True)
                 same_buffers(divided, single)
+        report = parallel.report(divided)
+        assert report.difference() == 0 and report.steps == 4, report
+
+
+def reported():
+    """A report predicts what has run: passes without a backward pass, without sums, without statistics, backward twice, and passes
+    of other batches."""
+    model, x, y = made(13)
+    divided = apply(model, pinned({None: {"n": WORLD}, "conv2": {"h": WORLD}, "fc1": {"c": WORLD}, "fc2": {"c": WORLD}}))
+    parallel.batch_sampler(range(BATCH + 5), divided)
+
+    def without_sums():
+        with divided.no_sync():
+            divided(x, y).backward()
+
+    def twice():
+        loss = divided(x, y)
+        loss.backward(retain_graph=True)
+        loss.backward()
+    found = []
+    for run in (lambda: divided(x, y), lambda: divided(x), without_sums, lambda: divided(x, y).backward(), twice,
+                lambda: divided.eval()(x, y).backward(), lambda: divided(x[:5]), lambda: divided.train()(x[:5], y[:5]).backward()):
+        run()
+        report = parallel.report(divided)
+        assert report.difference() == 0, (len(found), report)
+        found.append((report.steps, *(report.predicted.get(kind) for kind in ("update", "labels"))))
+    assert [one[0] for one in found] == [0, 0, 1, 1, 2, 1, 0, 1], found
+    assert [one[1] is not None for one in found] == [False, False, False, True, True, True, False, True], found
 
 
 def dropout():
