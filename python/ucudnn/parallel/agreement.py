@@ -49,6 +49,13 @@ class Agreement:
         raise NotSupported(differing([facts for _, facts, _ in answers]) or
                            f"{what}: {', '.join(f'{text} on rank {rank}' for rank, (_, _, text) in enumerate(answers))}")
 
+    def is_equal(self, what, value):
+        """Returns whether a number is the same on all ranks that have one, which is not None."""
+        common = torch.tensor([-1, -1] if value is None else [value, ~value])
+        with self.transport.named(f"agreement on {what}", range(self.transport.world)):
+            dist.all_reduce(common, dist.ReduceOp.BAND, group=self.transport.group)
+        return bool(common[0] == ~common[1])
+
     def close(self):
         self.transport.close()
         dist.destroy_process_group(self.transport.group)

@@ -1,7 +1,9 @@
 """One rank's part of a schedule, step by step: the network runs forward on boxes, and torch's own engine runs it
 backward."""
+import collections
 import contextlib
 import copy
+import zlib
 
 import torch
 import torch.nn.functional as F
@@ -12,8 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 from . import boxes as b
 from .errors import NotSupported
-from .ledger import Ledger, PassLedger
-from .losses import Mean, SplitCrossEntropy, Sum, Total, left_out, named
+from .ledger import Ledger, PassKind, PassLedger
+from .losses import FUNCTIONS, Mean, SplitCrossEntropy, Sum, Total, misfit, named
 from .moves import Meeting, Move, Post, Wait, cut, shape_of
 from .norm import GroupNormalized, Normalized, Shares, counts_of
 from .operators import OVERWRITING, OVERWRITTEN, Call, compute
@@ -87,7 +89,7 @@ class Plan:
 
     def __init__(self, executor, schedule):
         self.schedule, rank, transport = schedule, executor.rank, executor.transport
-        self.moves, self.returning, self.passes = {}, executor.returning(), {}
+        self.moves, self.trained, self.returning, self.passes = {}, executor.trained, executor.returning(), {}
         for exchange in schedule.exchanges.values():
             held, needed = schedule.boxes_of(exchange)
             axes = b.axes_of(len(schedule.nodes[exchange.node].shape) - 1)
@@ -163,8 +165,8 @@ class Executor:
         self.places = {node.name: place for place, node in enumerate(network.nodes)}
         self.parameters, self.accumulated = {}, {}
         self.plans, self.types_by_state, self.trained = {}, {}, None
-        self.sizes = {schedule.batch}  # batch sizes that a sampler gives
-        self.label_elements, self.steps_counted = 1, 0
+        self.sizes, self.sampled = {schedule.batch}, None  # batch sizes that a sampler gives, and the batch that it gave last
+        self.passes_run = collections.Counter()  # (PassKind, is_backward), also of copies of the model
         self.between_passes, self.pass_scale = None, 1.0
         self.agreement, self.compared = agreement, set()  # compared: outputs whose losses were found to be means
         self.is_local = is_local  # batch normalization uses the statistics of each rank's own box
@@ -294,8 +296,9 @@ class Executor:
 
     def _agreed_batch(self, model, images, labels):
         """Returns the number of images of the batch: if a sampler gives batches of two sizes, the size that the rows of
-        all ranks allow. If tensors do not fit on one rank, all ranks refuse them."""
-        sizes, fits, facts, refusal = sorted(self.sizes), 0, {}, None
+        all ranks allow; if they allow both, the smaller one where all ranks have the same images. If tensors do not fit on
+        one rank, all ranks refuse them."""
+        sizes, fits, facts, told, refusal = sorted(self.sizes), 0, {}, "", None
         try:
             self.read_model(model)
             if labels is not None and self.transport.world > 1 and torch.is_grad_enabled():
@@ -305,23 +308,28 @@ class Executor:
                                            f"{what}.detach() is expected, and layers before the model belong into it")
             if labels is not None and self.losses is None:
                 raise NotSupported("labels, and no loss: parallel.apply(model, plan, loss=...) is told one")
+            self._check_types(images, labels)
             misfits = [self._misfit(size, images, labels) for size in sizes]
             if None not in misfits:
                 raise NotSupported("; or ".join(misfits))
             fits = sum(1 << place for place, misfit in enumerate(misfits) if misfit is None)
-            facts = {} if self.agreement is None else self._facts(labels)
-        except NotSupported as error:
+            facts, told = {} if self.agreement is None else self._facts(labels), f"{len(images)} images"
+        except Exception as error:  # the other ranks must hear of any error
             refusal = error
         if self.agreement is not None:
-            fits = self.agreement.bring("the size of the batch", fits, f"{len(images)} images", facts, refusal)
+            fits = self.agreement.bring("the size of the batch", fits, told, facts, refusal)
             self.has_compared_values = True
+            if fits & (fits - 1):  # a whole batch, which all ranks have, or each rank's rows of a larger one
+                first = None if self.rows(sizes[-1]) is None else zlib.crc32(images[:1].detach().cpu().numpy(force=True).tobytes())
+                fits = fits & -fits if self.agreement.is_equal("the first image", first) else fits
         elif refusal is not None:
             raise refusal
         return sizes[fits.bit_length() - 1]
 
     def _facts(self, labels):
         """Returns the facts that decide which messages a pass has, and their types."""
-        return {"sizes of batches": sorted(self.sizes), "labels": None if labels is None else str(labels.dtype),
+        return {"sizes of batches": sorted(self.sizes), "the batch that the sampler gave last": self.sampled,
+                "labels": None if labels is None else f"{labels.dtype} of shape {tuple(labels.shape[1:])} for each image",
                 "no_sync": not self.is_synchronous, "recorded gradients": torch.is_grad_enabled(),
                 "autocast": str(autocast_of(self.device)),
                 "types of parameters": sorted({str(one.dtype) for one in self.parameters.values()}),
@@ -360,21 +368,37 @@ class Executor:
         expected = shape if images.ndim > 2 else shape[:1]
         if tuple(images.shape[1:]) != tuple(expected):
             return f"images of shape {tuple(images.shape[1:])} on rank {self.rank}: {tuple(expected)} is expected"
-        types = {one.dtype for one in self.parameters.values()}
-        if images.is_floating_point() and types and images.dtype not in types and autocast_of(self.device) is None:
-            return f"images of {images.dtype} on rank {self.rank}: {' or '.join(sorted(map(str, types)))} is expected"
-        if labels is not None and not labels.is_floating_point() and (self.transport.world > 1 or self.schedule.passes):
-            for loss, _ in self.losses:
-                ignored = left_out(loss)
-                if ignored is not None and not labels.is_meta and (labels == ignored).any():
-                    return (f"labels of {ignored} on rank {self.rank}, which the loss leaves out of its mean: the mean over all "
-                            "images is expected; parallel.Sum of a loss with reduction='sum' has a rule")
-        if labels is not None and labels.is_floating_point():
+        if labels is not None and not labels.is_meta and (self.transport.world > 1 or self.schedule.passes):
             for output, (loss, _) in zip(self.network.outputs, self.losses):
-                boxes = self.schedule.nodes[output.node].boxes.values()
-                if loss == "cross_entropy" and any(box[b.C] != (0, self.schedule.nodes[output.node].shape[0]) for box in boxes):
-                    return f"{output.node}: labels that are probabilities; whole numbers are expected, as classes are divided"
+                node = self.schedule.nodes[output.node]
+                is_divided = any(box[b.C] != (0, node.shape[0]) for box in node.boxes.values())
+                if why := misfit(loss, node.shape[:1] if output.dims == 2 else node.shape, labels, is_divided):
+                    return f"{why[0]} on rank {self.rank}, for the output {output.node}: {why[1]}"
         return None
+
+    def _check_types(self, images, labels):
+        """Refuses what is no tensor, and images that give messages of other types than the parameters' type does."""
+        for what, one in (("images", images), ("labels", labels)):
+            if not isinstance(one, torch.Tensor) and (what == "images" or one is not None):
+                raise NotSupported(f"{what} of type {type(one).__name__} on rank {self.rank}: one tensor is expected"
+                                   f"{', for all outputs' if what == 'labels' else ''}")
+        types, own, like = {one.dtype for one in self.parameters.values()}, images.dtype, self.floating(images)
+        if own == like or all(self.rows(size) is None for size in self.sizes):
+            return
+        right = ' or '.join(sorted(map(str, types)))
+        if images.is_floating_point() and own not in types and autocast_of(self.device) is None:
+            raise NotSupported(f"images of {own} on rank {self.rank}: {right} is expected")
+        data = self.network.nodes[0].name
+        try:
+            if self.types(own) | {data: like} == self.types(like) | {data: like}:
+                return
+            why = f"layers then compute in other types than from {like}"
+        except Exception as error:
+            why = str(error).splitlines()[0]
+        raise NotSupported(f"images of {own} on rank {self.rank}: {right} is expected ({why})")
+
+    def floating(self, images):
+        return next((p.dtype for p in self.parameters.values() if p.dtype.is_floating_point), images.dtype)
 
     def _own_rows(self, plan, tensor):
         """Returns this rank's rows of images or labels, which are given alone or in the whole batch."""
@@ -410,8 +434,7 @@ class Run:
         self.rank, self.model, self.ledger = executor.rank, executor.model, executor.ledger
         self.is_recording = torch.is_grad_enabled()
         self.training = self.model.training
-        floating = next((p.dtype for p in executor.parameters.values() if p.dtype.is_floating_point), images.dtype)
-        self.types = executor.types(floating)
+        self.types = executor.types(executor.floating(images))
         self.token = torch.zeros((), device=executor.device, requires_grad=self.is_recording)
         if elsewhere := [p for p in executor.parameters.values() if self.is_recording and p.requires_grad and p.numel() == 0]:
             self.token = Elsewhere.apply(self.token, *elsewhere)
@@ -447,9 +470,12 @@ class Run:
     def forward(self, labels):
         """`labels` belong to the images that this rank has loaded. None: forward returns the outputs."""
         executor, has_passes = self.executor, any(step[0] == "backward" for step in self.schedule.order)
+        running = frozenset(node.name for node in executor.network.nodes if node.op == "batch_normalization" and
+                            not self.module_of(node).training and node.call.get("statistics", (None,))[0])
+        self.kind = PassKind(self.plan, self.is_recording, executor.is_synchronous, None if labels is None else labels[:1].numel(),
+                             running)
+        executor.passes_run[self.kind, False] += 1
         if labels is not None:
-            executor.label_elements = labels[:1].numel()
-            executor.steps_counted += self.is_recording and self.training
             self.labels = {output.node: self.plan.labels[output.node].bring(executor.transport, labels, self.rank)
                            for output in executor.network.outputs}
         if has_passes and torch.float16 in self.types.values() and self.is_recording and executor.pass_scale == 1.0:
@@ -517,21 +543,29 @@ class Run:
             x = x + bias.to(x.dtype).reshape(1, -1, *[1] * (x.ndim - 2))
         self.values[name] = (x, box)
 
+    def module_of(self, node):
+        return self.executor.modules[node.module] if not self.executor.network.is_built else self.model
+
     def compute(self, name):
         executor, scheduled = self.executor, self.schedule.nodes[name]
         box = scheduled.partial.get(self.rank) if scheduled.partial else scheduled.boxes.get(self.rank)
         node = executor.network.by_name[name]
-        module = executor.modules[node.module] if not executor.network.is_built else self.model
+        module = self.module_of(node)
         if node.op == "batch_normalization" and module.training and getattr(module, "num_batches_tracked", None) is not None:
             module.num_batches_tracked.add_(1)  # also if other ranks compute it
+        # A rank without images of a rest takes part in sums and statistics, too, in the order of all ranks.
+        self.token, parameters = self.parameters.use(self.token, node.parameters)
         if box is None:
+            if node.op == "batch_normalization" and name in self.plan.meetings:
+                box = ((0, 0), *executor.schedule.nodes[name].boxes[self.rank][1:])
+                x = torch.empty(shape_of(box, b.axes_of(len(node.shape) - 1)), dtype=self.types[name], device=executor.device)
+                self.normalize(node, scheduled, module, x, box, box, parameters)
             return
         inputs, bases = [], []
         for place, source in enumerate(node.inputs):
             x, base = self.arrived.pop((name, place), None) or self.values.get(source, (None, None))
             inputs.append(x)
             bases.append(base)
-        self.token, parameters = self.parameters.use(self.token, node.parameters)
         if node.op == "batch_normalization":
             y = self.normalize(node, scheduled, module, inputs[0], bases[0], box, parameters)
         elif name in self.plan.shares:
@@ -633,7 +667,8 @@ class Run:
             else:
                 number = self.agreed_loss(output, loss) * weight
             like = torch.float64 if self.types[output.node] == torch.float64 else torch.float32
-            self.token, one = Total.apply(self.token, number.to(like), self.plan.loss[output.node])
+            backwards = (executor.passes_run, (self.kind, True)) if place == 0 else None
+            self.token, one = Total.apply(self.token, number.to(like), self.plan.loss[output.node], backwards)
             total = one if total is None else total + one
         return total + 0 * self.token.to(total.dtype)
 
@@ -645,19 +680,19 @@ class Run:
             self.values[name][0][[image - box[b.N][0] for image in images]] = x.detach()
 
     def agreed_loss(self, output, loss):
-        """Returns this rank's part of a loss. At the first batch only some ranks may notice that a function is no mean;
-        all ranks then refuse it."""
+        """Returns this rank's part of a loss. A function of the program may fail on some ranks only, or only some may notice that
+        it is no mean; all ranks then refuse it."""
         executor, number, refusal = self.executor, torch.zeros((), device=self.executor.device), None
         try:
             if output.node in self.values:
                 number = self.own_loss(output, loss, self.labels[output.node])
-        except NotSupported as error:
+        except Exception as error:
             refusal = error
-        if executor.agreement is not None and isinstance(loss, Mean) and output.node not in executor.compared:
+        if executor.agreement is not None and isinstance(loss, (Mean, Sum)):
             images = {box[b.N] for box in self.schedule.nodes[output.node].boxes.values()}
             if max(end - begin for begin, end in images) > 1:
                 executor.compared.add(output.node)
-            elif len(images) > 1 and not loss.is_vouched:
+            elif len(images) > 1 and not isinstance(loss, Sum) and not loss.is_vouched and output.node not in executor.compared:
                 refusal = refusal or NotSupported(
                     f"the loss of {output.node}: every rank has one image, so nobody can see whether this function is a mean "
                     "over images; F.cross_entropy, F.binary_cross_entropy_with_logits, F.mse_loss and their like have rules")
@@ -672,8 +707,7 @@ class Run:
         if box[b.C] == (0, scheduled.shape[0]):
             if isinstance(loss, Sum):
                 return loss(x, labels)
-            function = {"cross_entropy": F.cross_entropy, "logistic": F.binary_cross_entropy_with_logits}.get(loss, loss)
-            return function(x, labels) * (len(x) / batch)
+            return FUNCTIONS.get(loss, loss)(x, labels) * (len(x) / batch)
         begin, end = box[b.C]
         if loss == "logistic":
             own = F.binary_cross_entropy_with_logits(x, labels[:, begin:end], reduction="sum")

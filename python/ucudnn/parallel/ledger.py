@@ -1,5 +1,6 @@
-"""Counts the tensors that the executor keeps until the backward pass of a step, in elements and bytes."""
+"""Counts the tensors that the executor keeps until the backward pass of a step, in elements and bytes, and tells passes apart."""
 import collections
+from dataclasses import dataclass
 
 WHAT = {"parameters": "parts of parameters", "outputs": "outputs of layers", "followers": "outputs computed with a layer",
         "copies": "inputs that arrive", "assembled": "boxes put together of these and own parts",
@@ -50,3 +51,14 @@ class PassLedger(Ledger):
         for what, (elements, size) in self.own.items():
             self.step.own[what][0] -= elements
             self.step.own[what][1] -= size
+
+
+@dataclass(frozen=True)
+class PassKind:
+    """What decides which messages a pass has. `label_elements`: numbers of an image's label; None if there are no labels.
+    `running`: the batch normalizations that use running statistics."""
+    plan: object
+    is_recording: bool
+    is_synchronous: bool
+    label_elements: int | None
+    running: frozenset

@@ -1,5 +1,7 @@
 """Losses of a whole batch from each rank's part of the outputs: sums over images divided by their number, never means
 of means."""
+import contextlib
+
 import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
@@ -36,19 +38,41 @@ def of_outputs(loss, count):
     return losses
 
 
-def left_out(loss):
-    """Returns the label of images that a loss leaves out of its mean, as torch's cross-entropies do and functions of these;
-    None for a sum. `loss` is one of Executor's."""
-    if isinstance(loss, Sum):
+FUNCTIONS = {"cross_entropy": F.cross_entropy, "logistic": F.binary_cross_entropy_with_logits}
+
+
+def misfit(loss, shape, labels, is_divided):
+    """Returns (what, why) of labels that cannot be those of outputs with this shape of an image; None if they can. `loss` is
+    one of Executor's; `is_divided`: ranks have parts of the classes."""
+    inner = loss.loss if isinstance(loss, (Mean, Sum)) else loss
+    has_classes = loss == "cross_entropy" or isinstance(inner, (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss))
+    if labels.is_floating_point() and is_divided and loss == "cross_entropy":
+        return "labels that are probabilities", "whole numbers are expected, as classes are divided"
+    if loss in FUNCTIONS:  # the function itself says which types and shapes it takes
+        like = labels.dtype if labels.is_floating_point() else torch.float32
+        try:
+            FUNCTIONS[loss](torch.zeros(1, *shape, dtype=like), torch.zeros_like(labels[:1], device="cpu"))
+        except (RuntimeError, ValueError) as error:
+            return f"labels of {labels.dtype} with shape {tuple(labels.shape[1:])} for each image", str(error).splitlines()[0]
+    if labels.is_floating_point() or isinstance(loss, Sum) or not labels.numel():
         return None
-    return getattr(loss.loss if isinstance(loss, Mean) else loss, "ignore_index", -100)
+    ignored = getattr(inner, "ignore_index", -100)
+    if (labels == ignored).any():
+        return f"labels of {ignored}, which the loss leaves out of its mean,", (
+            "the mean over all images is expected; parallel.Sum of a loss with reduction='sum' has a rule")
+    low, high = torch.stack(labels.aminmax()).tolist()
+    if has_classes and not 0 <= low <= high < shape[0]:
+        return f"labels of {low if low < 0 else high}", f"0 to {shape[0] - 1} are expected, as there are {shape[0]} classes"
+    return None
 
 
 class Total(torch.autograd.Function):
-    """The sum of all ranks' numbers: the same on each. Its gradient is each rank's own."""
+    """The sum of all ranks' numbers: the same on each. Its gradient is each rank's own. `backwards`: (a Counter, its key) that
+    counts the backward passes, or None."""
 
     @staticmethod
-    def forward(ctx, token, number, meeting):
+    def forward(ctx, token, number, meeting, backwards):
+        ctx.backwards = backwards
         def merge(stacked):
             total = stacked[0].clone()
             for each in stacked[1:]:
@@ -60,7 +84,10 @@ class Total(torch.autograd.Function):
     def backward(ctx, token, gradient):
         if torch.is_grad_enabled():  # every rank's backward pass runs this first, so all ranks refuse
             raise NotSupported("create_graph: messages between ranks are differentiated once")
-        return token, gradient, None
+        if ctx.backwards is not None:
+            counter, key = ctx.backwards
+            counter[key] += 1
+        return token, gradient, None, None
 
 
 class SplitCrossEntropy(torch.autograd.Function):
@@ -115,23 +142,51 @@ MEAN_FUNCTIONS = (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss)
 
 
 class Mean:
-    """Refuses a function that is not a mean over images, the first time that it gets at least two images. `is_vouched`:
-    a mean, if outputs and labels have the same shape."""
+    """Refuses a function that is not a mean over images: compares it the first time that it gets at least two images, and with
+    every class as a label. `is_vouched`: a mean, if outputs and labels have the same shape."""
 
     def __init__(self, loss):
-        self.loss, self.is_known = loss, False
+        self.loss, self.is_known, self.classes = loss, False, set()  # classes: the labels that it was compared with
         self.is_vouched = loss in MEAN_FUNCTIONS or isinstance(loss, MEANS) and loss.reduction == "mean"
 
     def __call__(self, outputs, labels):
-        if not self.is_known and len(outputs) > 1 and isinstance(labels, torch.Tensor):
-            self.is_known = True
+        if isinstance(labels, torch.Tensor) and len(outputs) and not labels.is_meta:
             with torch.no_grad():
-                whole = self.loss(outputs, labels)
-                parts = [self.loss(outputs[:1], labels[:1]), self.loss(outputs[1:], labels[1:])]
-                if whole.ndim:
-                    raise NotSupported(f"a loss of shape {tuple(whole.shape)}: one number is expected")
-                mean = (parts[0] + (len(outputs) - 1) * parts[1]) / len(outputs)
-                if not torch.allclose(whole, mean, rtol=1e-3, atol=1e-5, equal_nan=True):
-                    raise NotSupported(
-                        "a loss that is no mean over images: the loss of a batch cannot be told from those of its parts")
+                if not self.is_known and len(outputs) > 1:
+                    parts = [self.loss(outputs[:1], labels[:1]), self.loss(outputs[1:], labels[1:])]
+                    self._compare(self.loss(outputs, labels), parts, len(outputs), "")
+                    self.is_known = True
+                if not labels.is_floating_point() and not self.is_vouched:
+                    self._compare_classes(outputs, labels)
         return self.loss(outputs, labels)
+
+    def _compare(self, whole, parts, count, of):
+        """`parts` are the losses of the first image and of the others."""
+        if whole.ndim:
+            raise NotSupported(f"a loss of shape {tuple(whole.shape)}: one number is expected")
+        mean = (parts[0] + (count - 1) * parts[1]) / count
+        if not torch.allclose(whole, mean, rtol=1e-4 if of else 1e-3, atol=1e-5, equal_nan=not of):
+            raise NotSupported(
+                f"a loss that is no mean over images{of}: the loss of a batch cannot be told from those of its parts")
+
+    def _compare_classes(self, outputs, labels):
+        """Compares each class with the one before it; of labels that are no classes, the least and the greatest one."""
+        new = set(torch.stack(labels.aminmax()).tolist()) - self.classes
+        if not new:
+            return
+        if not self.classes and labels.ndim == outputs.ndim - 1:
+            new |= set(range(outputs.shape[1]))
+        generator, found = torch.Generator(outputs.device).manual_seed(0), []
+        # The function may have parameters of the outputs' type.
+        for like in (torch.promote_types(outputs.dtype, torch.float32), outputs.dtype):
+            x = torch.rand((2, *outputs.shape[1:]), generator=generator, device=outputs.device, dtype=like)
+            for label in [*sorted(self.classes)[:1], *sorted(new)]:
+                place, one = len(found) % 2, torch.full_like(labels[:1], label)
+                with contextlib.suppress(IndexError, RuntimeError):  # of a label that the function does not take
+                    found.append((label, one, self.loss(x[place:place + 1], one)))
+            for place, (before, after) in enumerate(zip(found, found[1:])):
+                whole = self.loss(x if place % 2 == 0 else x.flip(0), torch.cat([before[1], after[1]]))
+                self._compare(whole, [before[2], after[2]], 2, f", as with labels {before[0]} and {after[0]}")
+            if found:
+                break
+        self.classes |= new

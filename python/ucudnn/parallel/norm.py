@@ -19,7 +19,7 @@ class Normalized(torch.autograd.Function):
     @staticmethod
     def forward(ctx, token, x, weight, bias, meeting, counts, eps, returns):
         dims = [dim for dim in range(x.ndim) if dim != 1]
-        variance, mean = torch.var_mean(_wide(x), dims, correction=0)
+        variance, mean = torch.var_mean(_wide(x), dims, correction=0) if len(x) else _wide(x).new_zeros(2, x.shape[1])
         own = x.numel() // max(x.shape[1], 1)
 
         def merge(stacked):
@@ -33,10 +33,10 @@ class Normalized(torch.autograd.Function):
         mean, deviations = meeting.bring(torch.stack([mean, variance * own]), merge)
         ctx.count = sum(counts)
         variance = deviations / ctx.count
-        ctx.meeting, ctx.eps, ctx.has_weight = meeting, eps, weight is not None
-        scale = torch.ones_like(mean) if weight is None else weight
-        y = torch.empty_like(x) if x.is_meta else torch.ops.aten.native_batch_norm(  # see backward
-            x, scale, torch.zeros_like(mean) if bias is None else bias, mean, variance, False, 0.0, eps)[0]
+        ctx.meeting, ctx.eps, ctx.weight_dtype = meeting, eps, weight.dtype if weight is not None else None
+        scale = torch.ones_like(mean) if weight is None else weight.to(mean.dtype)
+        y = torch.empty_like(x) if x.is_meta or not len(x) else torch.ops.aten.native_batch_norm(  # see backward
+            x, scale, torch.zeros_like(mean) if bias is None else bias.to(mean.dtype), mean, variance, False, 0.0, eps)[0]
         ctx.save_for_backward(x, scale, mean, variance)
         ctx.returns = returns
         ctx.mark_non_differentiable(*((mean, variance) if returns else (y, mean, variance)))
@@ -48,8 +48,8 @@ class Normalized(torch.autograd.Function):
         if not ctx.returns:
             return token, *[None] * 7
         x, scale, mean, variance = ctx.saved_tensors
-        if dy.is_meta:  # torch would derive these operators in Python, which takes most of the time of a count
-            dx, dscale, dshift = torch.empty_like(x), torch.empty_like(mean), torch.empty_like(mean)
+        if dy.is_meta or not len(dy):  # on meta, torch would derive these in Python, which takes most of the time of a count
+            dx, dscale, dshift = torch.empty_like(x), torch.zeros_like(mean), torch.zeros_like(mean)
         else:
             dx, dscale, dshift = torch.ops.aten.native_batch_norm_backward(
                 dy.contiguous(), x, scale, mean, variance, None, None, False, ctx.eps, [True, True, True])
@@ -60,7 +60,7 @@ class Normalized(torch.autograd.Function):
             slope = factor * inverse * total[1]
             shape = (1, -1, *[1] * (x.ndim - 2))
             dx = dx - (_wide(x) * slope.view(shape) + (factor * total[0] - slope * mean).view(shape)).to(dx.dtype)
-        parameters = (dscale, dshift) if ctx.has_weight else (None, None)
+        parameters = (dscale.to(ctx.weight_dtype), dshift.to(ctx.weight_dtype)) if ctx.weight_dtype else (None, None)
         return token, dx, *parameters, None, None, None, None
 
 
@@ -171,5 +171,6 @@ def _added(stacked):
 
 
 def counts_of(devices, boxes):
-    """Returns the number of elements of a channel on each device."""
-    return [b.elements(boxes[device]) // (boxes[device][b.C][1] - boxes[device][b.C][0]) for device in devices]
+    """Returns the number of elements of a channel on each device: 0 on one without images."""
+    return [b.elements(boxes[device]) // (boxes[device][b.C][1] - boxes[device][b.C][0]) if device in boxes else 0
+            for device in devices]

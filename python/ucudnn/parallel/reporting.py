@@ -13,7 +13,7 @@ KINDS = ("transfer", "update", "statistics", "labels")
 
 @dataclass
 class Report:
-    """The report of one rank and one pass forward and backward. Elements are [sent, received] by kind and peer. `kept`:
+    """The report of one rank and the passes that it has run. Elements are [sent, received] by kind and peer. `kept`:
     [elements, bytes] for each kind of ledger.WHAT; `planned`: the elements of these kinds by the plan, if it has them.
     `peak_bytes`: of torch's allocator, or of the whole process if torch has no count."""
     rank: int
@@ -25,7 +25,7 @@ class Report:
     planned: dict = field(default_factory=dict)
     peak_bytes: int = 0
     is_peak_of_process: bool = True
-    steps: int = 1
+    steps: int = 1  # passes backward
 
     def difference(self):
         """Returns the elements by which counts differ from predictions, over all kinds and peers."""
@@ -35,14 +35,13 @@ class Report:
             for peer in peers:
                 predicted = self.predicted.get(kind, {}).get(peer, [0, 0])
                 counted = self.counted.get(kind, {}).get(peer, [0, 0])
-                total += sum(abs(c - p * self.steps) for c, p in zip(counted, predicted))
+                total += sum(abs(c - p) for c, p in zip(counted, predicted))
         return total
 
     def __str__(self):
         lines = [f"rank {self.rank}, elements of {self.steps} step{'s' if self.steps != 1 else ''}: sent and received"]
         for kind in KINDS:
             told = [_total(found.get(kind, {})) for found in (self.predicted, self.counted)]
-            told[0] = [count * self.steps for count in told[0]]
             lines.append(
                 f"  {kind:<10} predicted {told[0][0]:>12} {told[0][1]:>12}   counted {told[1][0]:>12} {told[1][1]:>12}   "
                 f"waited {self.waited_ms.get(kind, 0.0):8.1f} ms, under way meanwhile {self.hidden_ms.get(kind, 0.0):8.1f} ms")
@@ -67,50 +66,71 @@ def _add(found, kind, peer, sent, received):
     pair[1] += received
 
 
-def predicted(executor, batch=None, label_elements=1):
-    """Returns [sent, received] of one training step of this rank, by kind and peer, from the schedule's boxes alone.
-    Gradients of frozen parameters are not summed, and gradients that nothing reads do not travel."""
-    plan = executor.plan(batch or executor.schedule.batch)
-    schedule, rank, found = plan.schedule, executor.rank, {}
+def predicted(executor):
+    """Returns [sent, received] of this rank, by kind and peer, from the schedules' boxes alone, for the passes that have run since
+    the last report."""
+    found, parts = {}, {}
+    for (kind, is_backward), passes in executor.passes_run.items():
+        if kind not in parts:
+            parts[kind] = _of_pass(executor, kind)
+        for what, pairs in parts[kind][is_backward].items():
+            for peer, (sent, received) in pairs.items():
+                _add(found, what, peer, passes * sent, passes * received)
+    return found
+
+
+def _of_pass(executor, kind):
+    """Returns the elements of a pass forward and of one backward. Gradients of frozen parameters are not summed, and gradients that
+    nothing reads do not travel."""
+    plan, rank, forward, backward = kind.plan, executor.rank, {}, {}
+    schedule, has_loss = plan.schedule, kind.label_elements is not None
+    inner = schedule.passes.nodes if schedule.passes else ()
     for exchange in schedule.exchanges.values():
         held, needed = schedule.boxes_of(exchange)
-        returns = exchange.node in plan.returning
+        if exchange.consumer in inner:  # these return before the pass forward ends
+            back = forward if has_loss and kind.is_recording else {}
+        else:
+            back = backward
         for source, have in held.items():
             for target, need in needed.items():
                 if source == target or rank not in (source, target):
                     continue
                 count = b.elements(b.meet(have, need))
+                sent, received = (count, 0) if rank == source else (0, count)
                 if count:
-                    back = count if returns else 0
-                    if rank == source:
-                        _add(found, "transfer", target, count, back)
-                    else:
-                        _add(found, "transfer", source, back, count)
-    for summed in executor.sums:
-        elements = sum(executor.parameters[name].numel() for name in summed.names if executor.parameters[name].requires_grad)
+                    _add(forward, "transfer", target if sent else source, sent, received)
+                if count and exchange.node in plan.returning:
+                    _add(back, "transfer", target if sent else source, received, sent)
+    for summed in executor.sums if kind.is_synchronous else ():
+        elements = sum(executor.parameters[name].numel() for name in summed.names if plan.trained[name])
         for phase in phases_of(schedule, summed.devices, elements):
             for sender, to, (begin, end) in phase:
                 if rank in (sender, to):
-                    _add(found, "update", to if rank == sender else sender, end - begin, end - begin)
-    losses = dict(zip((output.node for output in executor.network.outputs), (loss for loss, _ in executor.losses or ())))
-    for one in schedule.statistics.values():
-        if one.kind == "classifier" and losses.get(one.node) != "cross_entropy":
-            continue
-        returns = "normalization" not in one.kind or one.node in plan.returning
-        for group in executor.groups_of(one):
-            if rank in group.devices and len(group.devices) > 1:
-                count = group.forward + (group.backward if returns else 0)
-                others = group.devices[1:] if rank == group.devices[0] else group.devices[:1]
-                for peer in others:
-                    _add(found, "statistics", peer, count, count)
-    for output in executor.network.outputs:
+                    _add(backward, "update", to if rank == sender else sender, end - begin, end - begin)
+    _add_statistics(executor, kind, forward, backward)
+    for output in executor.network.outputs if has_loss else ():
         labels = plan.labels[output.node]
         for source, pieces in labels.receives.items():
             if source != rank:
-                _add(found, "labels", source, 0, label_elements * sum(end - begin for begin, end in pieces))
+                _add(forward, "labels", source, 0, kind.label_elements * sum(end - begin for begin, end in pieces))
         for target, pieces in labels.sends.items():
-            _add(found, "labels", target, label_elements * sum(end - begin for begin, end in pieces), 0)
-    return found
+            _add(forward, "labels", target, kind.label_elements * sum(end - begin for begin, end in pieces), 0)
+    return forward, backward
+
+
+def _add_statistics(executor, kind, forward, backward):
+    losses = dict(zip((output.node for output in executor.network.outputs), (loss for loss, _ in executor.losses or ())))
+    for one in kind.plan.schedule.statistics.values():
+        if one.kind == "classifier" and losses.get(one.node) != "cross_entropy" or one.node in kind.running or \
+                one.kind in ("classifier", "loss") and kind.label_elements is None:
+            continue
+        for group in executor.groups_of(one):
+            if executor.rank in group.devices and len(group.devices) > 1:
+                others = group.devices[1:] if executor.rank == group.devices[0] else group.devices[:1]
+                for peer in others:
+                    _add(forward, "statistics", peer, group.forward, group.forward)
+                    if one.node in kind.plan.returning:
+                        _add(backward, "statistics", peer, group.backward, group.backward)
 
 
 def _kept(executor):
@@ -138,8 +158,7 @@ def _peak(device):
 
 def report(model):
     """Returns the elements that this rank has sent and received since the last report, or since `apply`, counted around
-    torch.distributed, beside the plan's prediction for as many training steps. Evaluations in between are counted, but
-    not predicted."""
+    torch.distributed, beside the plan's prediction for the passes that have run."""
     executor = model._ucudnn
     executor.read_model(model)
     counts = executor.transport.counts
@@ -148,11 +167,11 @@ def report(model):
         counted[kind] = {peer: list(pair) for peer, pair in found.items()}
     waited = dict(counts.waited_ms) | dict(executor.summing.counts.waited_ms)
     hidden = dict(counts.hidden_ms) | dict(executor.summing.counts.hidden_ms)
-    found = Report(executor.rank, predicted(executor, label_elements=executor.label_elements), counted, waited, hidden,
+    found = Report(executor.rank, predicted(executor), counted, waited, hidden,
                    _kept(executor), _planned(executor.schedule, executor.rank), *_peak(executor.device),
-                   max(executor.steps_counted, 1))
+                   sum(passes for (_, is_backward), passes in executor.passes_run.items() if is_backward))
     executor.ledger.clear()
     counts.clear()
     executor.summing.counts.clear()
-    executor.steps_counted = 0
+    executor.passes_run.clear()
     return found

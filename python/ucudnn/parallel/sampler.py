@@ -1,4 +1,7 @@
 """Samples the images of a data set that a rank reads: the images that its part of the first layers needs."""
+import hashlib
+import threading
+
 import torch
 
 from .errors import NotSupported
@@ -8,7 +11,8 @@ class BatchSampler:
     """Indices of each batch's images for this rank's DataLoader, in an order that is the same on all ranks: by `seed`
     and the epoch (0, 1, ... with each iteration, or set by set_epoch), or the data set's own order if `shuffle` is
     false. A rank that needs no image reads the batch's first one, for its shape. If the data set is no multiple of the
-    plan's batch, the last batch has the remaining images, or is left out with `drop_last`."""
+    plan's batch, the last batch has the remaining images, or is left out with `drop_last`. All ranks refuse the next call of the
+    model if the batch that was read last is not the same on all, so their loaders have equally many workers."""
 
     def __init__(self, dataset, model, seed=0, shuffle=True, drop_last=False):
         self.count, self.executor = len(dataset), model._ucudnn
@@ -30,11 +34,15 @@ class BatchSampler:
     def __iter__(self):
         order = list(range(self.count))
         if self.shuffle:
-            generator = torch.Generator().manual_seed(hash((self.seed, self.epoch)) % 2**63)
-            order = torch.randperm(self.count, generator=generator).tolist()
-        self.epoch += 1
+            number = int.from_bytes(hashlib.sha256(repr((self.seed, self.epoch)).encode()).digest()[:7], "big")
+            order = torch.randperm(self.count, generator=torch.Generator().manual_seed(number)).tolist()
+        known = f"{self.count} images, " + (f"seed {self.seed!r}" if self.shuffle else "not shuffled")
+        epoch, self.epoch = self.epoch, self.epoch + 1
         for number in range(len(self)):
             images = order[number * self.batch:(number + 1) * self.batch]
+            # Another thread may be a batch ahead on one rank alone.
+            is_main = threading.current_thread() is threading.main_thread()
+            self.executor.sampled = f"{known}, epoch {epoch}, batch {number}" if is_main else known
             rows = self.executor.rows(len(images))
             yield images[rows[0]:rows[1]] if rows else images[:1]
 

@@ -143,9 +143,15 @@ class Schedule:
                 nodes[name] = replace(node, boxes=loaded)
         statistics = {}
         for key, one in self.statistics.items():
-            has = nodes[one.node].boxes
-            groups = [replace(group, devices=tuple(d for d in group.devices if one.kind == "loss" or d in has))
-                      for group in one.groups]
+            # Devices without images keep the loss, and running statistics as those of their replicas.
+            if one.kind in ("loss", "batch_normalization"):
+                statistics[key] = one
+                continue
+            has, before, groups = nodes[one.node].boxes, self.nodes[one.node].boxes, []
+            for group in one.groups:  # numbers for each image, of which the devices have the same
+                now, full = (b.elements(found.get(group.devices[0], ((0, 0),))[:1]) for found in (has, before))
+                groups.append(replace(group, devices=tuple(d for d in group.devices if d in has),
+                                      forward=group.forward * now // full, backward=group.backward * now // full))
             statistics[key] = replace(one, groups=tuple(groups))
         return replace(self, batch=batch, nodes={name: nodes[name] for name in self.nodes}, statistics=statistics)
 

@@ -1,12 +1,13 @@
 """Runs, on each rank of parallel_habits_test.py, programs that do things in an unusual order or with unusual values. Compares
 them with one device, or expects a refusal on all ranks."""
 import copy
+import functools
 
 import parallel_ranks
 import schedules
 import torch
 import torch.nn.functional as F
-from parallel_habits import BATCH, Net, apply, made, network_of, pair, random_plan, refused, same, sgd
+from parallel_habits import BATCH, Net, apply, made, network_of, pair, pinned, random_plan, refused, same, sgd
 from parallel_ranks import RANK, WORLD, plan_file
 from torch import nn
 from ucudnn import parallel
@@ -201,7 +202,7 @@ def one_image():
 
 
 def unusual_losses():
-    """Losses whose means leave out or weight images are refused, also if every rank has only one image."""
+    """Losses whose means leave out or weight images are refused, and so are functions of which every rank has only one image."""
     divided, _, x, y = pair(8)
     ignored = y.clone()
     ignored[3] = -100
@@ -212,7 +213,7 @@ def unusual_losses():
     weights = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
     refused(lambda: apply(made(8)[0], random_plan(8), nn.CrossEntropyLoss(weights)), parallel.NotSupported,
             "CrossEntropyLoss with weights of classes")
-    divided = apply(made(8)[0], one_image(), lambda outputs, labels: F.cross_entropy(outputs, labels, weights))
+    divided = apply(made(8)[0], one_image(), lambda outputs, labels: F.cross_entropy(outputs, labels))
     x, y = x[:WORLD], y[:WORLD]
     refused(lambda: divided(x, y), parallel.NotSupported, "the loss of fc2: every rank has one image")
     model = made(8)[0]
@@ -237,6 +238,68 @@ def unlike_types():
     divided(x, y).backward()
     F.cross_entropy(single(x), y).backward()
     same(divided, single, gradients=True)
+
+
+def wrong_data():
+    """Images and labels that torch refuses on some ranks alone, or on none, are refused on all ranks."""
+    last, one_more, negative = WORLD - 1, torch.full((BATCH,), 5), torch.full((BATCH,), -1)
+    for degrees in ({None: {"n": WORLD}}, {None: {"n": WORLD}, "fc2": {"c": WORLD}}):
+        divided, single, x, y = pair(13, plan=pinned(degrees))
+        for images, labels, text in (
+                (x, torch.cat([y[:-1], one_more[:1]]), f"labels of 5 on rank {last}, for the output fc2: 0 to 4 are expected"),
+                (x, torch.cat([y[:-1], negative[:1]]), f"labels of -1 on rank {last}, for the output fc2: 0 to 4 are expected"),
+                (x, y[:, None], f"labels of torch.int64 with shape (1,) for each image on rank {last}, for the output fc2: "),
+                (x, y.int(), f"labels of torch.int32 with shape () for each image on rank {last}, for the output fc2: "),
+                (x, (y, y), f"labels of type tuple on rank {last}: one tensor is expected, for all outputs"),
+                (list(x), y, f"images of type list on rank {last}: one tensor is expected"),
+                (x.byte(), y, f"images of torch.uint8 on rank {last}: torch.float64 is expected (")):
+            refused(lambda: divided(images, labels) if RANK == last else divided(x, y), parallel.NotSupported, text)
+        divided(x, y).backward()
+        F.cross_entropy(single(x), y).backward()
+        same(divided, single, gradients=True)
+
+
+def failing(outputs, labels):
+    if RANK == 1:
+        raise ValueError("no loss today")
+    return F.cross_entropy(outputs, labels)
+
+
+def means():
+    """A function that weights or leaves out classes is refused before such labels come, and one that fails on a rank on all."""
+    plan, weights, left = pinned({None: {"n": WORLD}}), torch.tensor([1.0, 2.0, 2.0, 2.0, 2.0]), nn.CrossEntropyLoss(ignore_index=4)
+    for loss, text in ((lambda outputs, labels: F.cross_entropy(outputs, labels, weights), "as with labels 0 and 1"),
+                       (functools.partial(F.cross_entropy, ignore_index=4), "as with labels 3 and 4"),
+                       (lambda outputs, labels: left(outputs, labels), "as with labels 3 and 4")):
+        divided, _, x, y = pair(14, loss=loss, plan=plan)
+        for _ in range(2):
+            refused(lambda: divided(x, torch.zeros_like(y)), parallel.NotSupported, f"a loss that is no mean over images, {text}: ")
+    left = nn.CrossEntropyLoss(ignore_index=255)
+    divided = pair(14, loss=lambda outputs, labels: left(outputs, labels), plan=plan)[0]
+    divided(x, y)
+    refused(lambda: divided(x, torch.cat([y[:-1], y[:1] * 0 + 255])), parallel.NotSupported, "as with labels 0 and 255")
+    for loss in (failing, parallel.Sum(failing)):
+        divided = pair(14, loss=loss, plan=plan)[0]
+        refused(lambda: divided(x, y), (ValueError, parallel.NotSupported), "no loss today")
+    for loss in (lambda outputs, labels: F.cross_entropy(outputs, labels, label_smoothing=0.1),
+                 lambda outputs, labels: F.nll_loss(outputs.log_softmax(1), labels),
+                 lambda outputs, labels: (outputs[:, 0] - labels).square().mean()):
+        divided, single, x, y = pair(14, loss=loss, plan=plan)
+        divided(x, y).backward()
+        loss(single(x), y).backward()
+        same(divided, single, gradients=True)
+
+
+def half():
+    """A model in bf16 trains by a plan as it does on one device: statistics, which are in fp32, meet weights in bf16."""
+    for is_before in (True, False):
+        model, x, y = made(15)
+        single = copy.deepcopy(model).bfloat16()
+        divided = apply(model.bfloat16() if is_before else model, pinned({None: {"n": WORLD}})).bfloat16()
+        found, wanted = divided(x.bfloat16(), y), F.cross_entropy(single(x.bfloat16()), y)
+        assert abs(found.item() - wanted.item()) < 2.0**-6 * wanted.item(), (found, wanted)
+        found.backward()
+        assert {parameter.grad.dtype for parameter in divided.parameters()} == {torch.bfloat16}
 
 
 class OnlyInTraining(Net):

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import types
 
 import parallel_ranks
 import schedules
@@ -108,6 +109,13 @@ def same(divided, single, within=1e-12, gradients=False):
         assert own.shape == wanted.shape, (name, own.shape, wanted.shape)
         error = (own.detach() - wanted.detach()).abs().max().item() if own.numel() else 0.0
         assert error <= within * (1 + whole.abs().max().item()), f"rank {RANK}: {name} differs by {error}"
+
+
+def same_buffers(divided, single):
+    for name, buffer in single.named_buffers():
+        shard = divided._ucudnn.shards.get(name)
+        own, wanted = divided.get_buffer(name), shard.of(buffer) if shard else buffer
+        assert own.shape == wanted.shape and torch.allclose(own, wanted, rtol=1e-12), (name, own, wanted)
 
 
 def sgd(model):
@@ -396,10 +404,7 @@ def evaluation():
             assert (found - wanted).abs().max() < 1e-11, (found - wanted).abs().max()
             assert abs(divided(x, y).item() - F.cross_entropy(wanted, y).item()) < 1e-12
         divided.train(), single.train()
-    for name, buffer in single.named_buffers():
-        shard = divided._ucudnn.shards.get(name)
-        own, wanted = divided.get_buffer(name), shard.of(buffer) if shard else buffer
-        assert own.shape == wanted.shape and torch.allclose(own, wanted, rtol=1e-12), name
+    same_buffers(divided, single)
 
 
 def averaged():
@@ -423,17 +428,24 @@ def averaged():
         assert (averages[0](x) - averages[1](x)).abs().max() < 1e-11
 
 
+def whole_batches(divided, count, seed, epochs):
+    """Returns the indices of whole batches that rank 0's sampler gives in each epoch."""
+    executor = types.SimpleNamespace(schedule=divided._ucudnn.schedule, sizes=set(), rows=lambda size: (0, size))
+    sampler = parallel.batch_sampler(range(count), types.SimpleNamespace(_ucudnn=executor), seed)
+    told = [[list(sampler) for _ in range(epochs)]]
+    dist.broadcast_object_list(told, 0)
+    return told[0]
+
+
 def loader():
     """Each rank reads a data set by parallel.batch_sampler for two epochs; its 21 images are no multiple of the batch of 8."""
     divided, single, _, _ = pair(11)
     generator = torch.Generator().manual_seed(3)
     images, labels = torch.randn(21, 3, 8, 8, generator=generator), torch.randint(0, 5, (21,), generator=generator)
     data = TensorDataset(images, labels)
-    sampler = parallel.batch_sampler(data, divided, seed=5)
-    orders = []
-    for epoch in range(2):
-        shuffle = torch.Generator().manual_seed(hash((5, epoch)) % 2**63)
-        orders.append(torch.randperm(21, generator=shuffle).tolist())
+    sampler = parallel.batch_sampler(data, divided, seed="text, whose hash differs between processes")
+    orders = whole_batches(divided, 21, sampler.seed, 2)
+    assert all(sorted(sum(order, [])) == list(range(21)) for order in orders) and orders[0] != orders[1]
     optimizers = sgd(divided), sgd(single)
     read = 0
     for epoch in range(2):
@@ -442,7 +454,7 @@ def loader():
             for optimizer in optimizers:
                 optimizer.zero_grad()
             divided(x, y).backward()
-            chosen = orders[epoch][number * BATCH:(number + 1) * BATCH]
+            chosen = orders[epoch][number]
             F.cross_entropy(single(images[chosen]), labels[chosen]).backward()
             for optimizer in optimizers:
                 optimizer.step()
@@ -450,6 +462,78 @@ def loader():
     same(divided, single, 1e-11)
     rows = divided._ucudnn.rows(BATCH)
     assert read <= 2 * 3 * max(1, rows[1] - rows[0] if rows else 1)
+
+
+def out_of_step():
+    """Ranks whose samplers are not at the same batch are refused: one that has looked at a batch, skipped one, or has another
+    seed."""
+    divided, _, x, y = pair(11, plan=pinned({None: {"n": WORLD}}))
+    data = TensorDataset(x.repeat(3, 1, 1, 1), y.repeat(3))
+    for seed, looks, skips, text in ((0, True, False, "24 images, seed 0, epoch 1, batch 0 on rank 0, "), (RANK, False, False, "seed 1, "),
+                                     (0, False, True, "seed 0, epoch 0, batch 1 on rank 0, ")):
+        batches = DataLoader(data, batch_sampler=parallel.batch_sampler(data, divided, seed))
+        if looks and RANK == 0:
+            next(iter(batches))
+        batches = iter(batches)
+        if skips and RANK == 0:
+            next(batches)
+        refused(lambda: divided(*next(batches)), parallel.NotSupported, text)
+
+
+def last_whole():
+    """A last batch that all ranks have whole may have as many images as a rank's rows of a full batch."""
+    divided, single, x, y = pair(11, plan=pinned({None: {"n": 2}}))
+    parallel.batch_sampler(range(BATCH + BATCH // 2), divided)
+    rows = divided._ucudnn.rows(BATCH) or (0, 1)
+    for own, count in ((slice(BATCH // 2), BATCH // 2), (slice(*rows), BATCH), (slice(BATCH), BATCH)):
+        with torch.no_grad():
+            found, wanted = divided(x[own]), single(x[:count])
+            assert found.shape == wanted.shape and (found - wanted).abs().max() < 1e-12, (own, found.shape, wanted.shape)
+            assert abs(divided(x[own], y[own]).item() - F.cross_entropy(wanted, y[:count]).item()) < 1e-12, own
+
+
+def rests():
+    """A last batch of fewer images than ranks has the gradients and running statistics of one device on all ranks, also on those
+    without images."""
+    for plan in (pinned({None: {"n": WORLD}}), pinned({None: {"n": WORLD}, "conv2": {"c": WORLD}, "fc1": {"r": WORLD}})):
+        divided, single, x, y = pair(12, plan=plan)
+        for rest in (1, 2):
+            parallel.batch_sampler(range(BATCH + rest), divided)
+            for count in (rest, BATCH):
+                divided.zero_grad(), single.zero_grad()
+                found, wanted = divided(x[:count], y[:count]), F.cross_entropy(single(x[:count]), y[:count])
+                assert abs(found.item() - wanted.item()) < 1e-12, (rest, count)
+                found.backward(), wanted.backward()
+                same(divided, single, gradients=True)
+                same_buffers(divided, single)
+        report = parallel.report(divided)
+        assert report.difference() == 0 and report.steps == 4, report
+
+
+def reported():
+    """A report predicts what has run: passes without a backward pass, without sums, without statistics, backward twice, and passes
+    of other batches."""
+    model, x, y = made(13)
+    divided = apply(model, pinned({None: {"n": WORLD}, "conv2": {"h": WORLD}, "fc1": {"c": WORLD}, "fc2": {"c": WORLD}}))
+    parallel.batch_sampler(range(BATCH + 5), divided)
+
+    def without_sums():
+        with divided.no_sync():
+            divided(x, y).backward()
+
+    def twice():
+        loss = divided(x, y)
+        loss.backward(retain_graph=True)
+        loss.backward()
+    found = []
+    for run in (lambda: divided(x, y), lambda: divided(x), without_sums, lambda: divided(x, y).backward(), twice,
+                lambda: divided.eval()(x, y).backward(), lambda: divided(x[:5]), lambda: divided.train()(x[:5], y[:5]).backward()):
+        run()
+        report = parallel.report(divided)
+        assert report.difference() == 0, (len(found), report)
+        found.append((report.steps, *(report.predicted.get(kind) for kind in ("update", "labels"))))
+    assert [one[0] for one in found] == [0, 0, 1, 1, 2, 1, 0, 1], found
+    assert [one[1] is not None for one in found] == [False, False, False, True, True, True, False, True], found
 
 
 def dropout():

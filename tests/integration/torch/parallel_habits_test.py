@@ -39,7 +39,7 @@ class Habits(gloo.RanksTest):
         self.on(3, "", "losses")
 
     def test_Loaders_ReadWhatTheirRankNeeds(self):
-        self.on(3, "", "loader")
+        self.on(3, "", "loader", "rests", "reported", "out_of_step", "last_whole")
 
     def test_Dropout_IsTheSameInEveryPartition(self):
         self.on(4, "", "dropout")
@@ -69,7 +69,10 @@ class Corners(gloo.RanksTest):
         self.on(3, "", "changed_models", "gradients_of_images")
 
     def test_LossesTypesAndEvaluationThatDiffer_AreRefusedOnAllRanks(self):
-        self.on(3, "", "unusual_losses", "unlike_types", "unlike_graphs")
+        self.on(3, "", "unusual_losses", "means", "unlike_types", "unlike_graphs")
+
+    def test_DataThatOneRankWouldRefuse_IsRefusedOnAllRanks(self):
+        self.on(3, "", "wrong_data", "half")
 
     def test_SumsInManyMessages_HaveTheSameBits(self):
         self.on(3, "", "chunks")
