@@ -7,6 +7,7 @@ gradient is also the same everywhere: if a replicated tensor meets a cut one, it
 import functools
 import importlib
 import math
+import re
 import sys
 import threading
 
@@ -67,7 +68,8 @@ class Stripe(torch.Tensor):
             except NotSupported as refusal:
                 if getattr(refusal, "is_placed", False):
                     raise
-                step = "" if ": " in str(refusal) else ": run it on the whole, spatial.gather(x)"
+                said = re.sub("^[dhw]: ", "", str(refusal))  # which has a next step behind a colon, or names the next size
+                step = "" if ": " in said or "; " in said else ": run it on the whole, spatial.gather(x)"
                 placed = NotSupported(f"{name_of(function)}{place()}: {refusal}{step}")
                 placed.is_placed = True
                 raise placed from None
@@ -159,7 +161,7 @@ def _answer(function, args, kwargs):
     except TypeError as error:
         if error.__traceback__.tb_next:  # the error comes from inside the rule
             raise
-        raise NotSupported(f"arguments that are not known here: {error}") from None
+        raise NotSupported(f"arguments that are not known here ({error})") from None
     except AttributeError as error:
         if error.name != "cut":  # which the rule reads of its first tensor
             raise

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 import gloo
@@ -190,8 +191,17 @@ def newer_packages_are_told(folder):
     assert len(told) == 1 and "torchvision" in str(told[0].message) and "99.1 is newer" in str(told[0].message), told
 
 
+def resized_by_a_part(folder):
+    """The refusal of a factor that gives no whole rows names the multiple in which the image must be cut."""
+    x = picture(0, (1, 2, 12, 12))
+    refused(lambda: F.interpolate(spatial.shard(x), scale_factor=0.75), "6 and 6 rows by 0.75", "shard(..., multiple=4)")
+    found = F.interpolate(spatial.shard(x, multiple=4), scale_factor=0.75, mode="bilinear")
+    check_close("resized", spatial.gather(found), F.interpolate(x, scale_factor=0.75, mode="bilinear"))
+
+
 CASES = (saved, buffers_stay_plain, a_plain_tensor_on_one_rank, unlike_images, own_rows, a_mesh, a_wrapped_model,
-         losses_are_printed, results_are_read_and_saved, parameters_without_a_shape, newer_packages_are_told)
+         losses_are_printed, results_are_read_and_saved, parameters_without_a_shape,
+         resized_by_a_part, newer_packages_are_told)
 
 if __name__ == "__main__":
     gloo.join()
