@@ -48,7 +48,8 @@ def convert(model, trust=()):
                       "with a stripe's shape may have changed")  # Python's filter prints it once
     if any(hasattr(tensor, "full_tensor") for tensor in model.parameters()):
         raise NotSupported("parameters lie in parts on the ranks already: convert the model first, and fully_shard it then")
-    if lazy := [path for path, tensor in model.named_parameters() if torch.nn.parameter.is_lazy(tensor)]:
+    values = (*model.named_parameters(), *model.named_buffers())
+    if lazy := [path for path, tensor in values if torch.nn.parameter.is_lazy(tensor)]:
         raise NotSupported(f"{lazy[0]} has no shape yet: run the model on one whole image, and convert it then")
     if any(tensor.is_cuda for tensor in model.parameters()):
         ranks().sum_alone()

@@ -179,8 +179,9 @@ def results_are_read_and_saved(folder):
 
 
 def parameters_without_a_shape(folder):
-    refused(lambda: spatial.convert(nn.Sequential(nn.LazyConv2d(2, 3)), trust=["LazyConv2d"]), "0.weight has no shape yet",
-            "convert it then")
+    for layer, name in ((nn.LazyConv2d(2, 3), "0.weight"), (nn.LazyBatchNorm2d(affine=False), "0.running_mean")):
+        refused(lambda: spatial.convert(nn.Sequential(layer), trust=["LazyConv2d", "LazyBatchNorm2d"]), f"{name} has no shape yet",
+                "convert it then")
 
 
 def newer_packages_are_told(folder):
