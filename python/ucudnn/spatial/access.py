@@ -109,8 +109,17 @@ for _name in dir(torch.Tensor):
 
 
 @rule(torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__float__, torch.Tensor.__bool__,
-      torch.Tensor.__int__)
+      torch.Tensor.__int__, torch.Tensor.__index__, torch.Tensor.__complex__, torch.Tensor.__array__)
 def _value(function, x, *args, **kwargs):
     if x.cut.is_cut:
         raise NotSupported("the values of a stripe are not those of the whole: gather it first")
-    return function(x, *args, **kwargs)
+    return function(to_local(x), *args, **kwargs)
+
+
+@rule(torch.Tensor.__reduce_ex__)
+def _pickled(function, x, protocol):
+    """What all ranks have alike is saved as a plain tensor, which processes without a grid can load, too."""
+    if x.cut.is_cut:
+        raise NotSupported("a file would have this rank's rows alone: save spatial.gather(x), or spatial.to_local(x) on each rank")
+    own = to_local(x)
+    return function(torch.nn.Parameter(own.detach(), x.requires_grad) if isinstance(x, torch.nn.Parameter) else own, protocol)

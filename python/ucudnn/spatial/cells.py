@@ -3,6 +3,7 @@ import atexit
 import contextlib
 import datetime
 import importlib
+import itertools
 import json
 import os
 import time
@@ -33,7 +34,8 @@ class Ranks:
         self._geometry, self.is_checking = geometry, os.environ.get("UCUDNN_CHECK") == "1"
         self.rank = dist.get_rank()
         self.group, self.place = grid.place_of(self.rank)
-        self._uses = self._stored = self._exchanges = 0
+        self.calls = []  # with UCUDNN_CHECK=1, the calls of torch with stripes since ranks last agreed
+        self._uses = self._stored = 0
         self._sums_alone = self._is_lost = False
         self._store, self._prefix, self._waiting = self._met()
         timeout = datetime.timedelta(seconds=self._waiting.seconds)
@@ -106,35 +108,41 @@ class Ranks:
                                "memory: NCCL, with a GPU for each rank, is captured")
         return False
 
-    def _announced(self, kind, axes, shape):
+    def _announced(self, kind, axes, shape, dtype, rows=()):
         """Names an exchange, for ranks that wait for it. With UCUDNN_CHECK=1 all ranks of the group first tell which
-        exchange they begin: all raise unless it is the same, and has the same shape on the ranks that differ along
-        `axes`."""
+        exchange they begin: all raise unless it is the same, and has the same type, shape and `rows`, those that each
+        part has and needs, on the ranks that differ along `axes`."""
         if self.is_checking and not is_capturing():
-            self._exchanges += 1
-            along = ", ".join(AXES[axis] for axis in axes)
-            own = f"exchange {self._exchanges} is {kind} along {along}", f" of shape {tuple(shape)}"
-            told = self.told_of(own)
-            lines = [line for line in self.grid.lines()[tuple(axes)] if line[0] in told]
-            if len({call for call, _ in told.values()}) > 1 or \
-                    any(len({told[rank][1] for rank in line}) > 1 for line in lines):
+            what = f"{kind} along {', '.join(AXES[axis] for axis in axes)}"
+            told = self.told_of(what, [f"{dtype} of shape {tuple(shape)}", zlib.crc32(repr(rows).encode())])
+            if any(told[rank] != told[line[0]] for line in self.grid.lines()[tuple(axes)] if line[0] in told for rank in line):
                 raise NotSupported("ranks do not make the same calls in the same order: " + "; ".join(
-                    f"of rank {rank} {''.join(call)}" for rank, call in told.items()))
+                    f"rank {rank} begins {what}, {own} (rows {rows})" for rank, (own, rows) in told.items()))
         return f"{kind} of shape {tuple(shape)}"
 
-    def told_of(self, values):
-        """Returns the `values` of each rank of the group: anything that JSON holds, in at most 400 bytes."""
+    def told_of(self, kind, values):
+        """Returns the `values` of each rank of the group: anything that JSON holds, in at most 400 bytes. `kind` says
+        what they are. All ranks raise if it differs, or if they have made different calls (UCUDNN_CHECK=1)."""
         axes = self.grid.cut_axes
-        own = torch.tensor(list(json.dumps(values).encode().ljust(400)[:400]), dtype=torch.uint8, device=self._device())
+        text = json.dumps([kind, zlib.crc32(repr(self.calls).encode()), values])
+        own = torch.tensor(list(text.encode().ljust(500)[:500]), dtype=torch.uint8, device=self._device())
         found = [torch.empty_like(own) for _ in self.members[axes]]
         with self._with("a comparison of calls", self.members[axes]):
             dist.all_gather(found, own, group=self._groups[axes])
-        return {rank: json.loads(bytes(each.tolist())) for rank, each in zip(self.members[axes], found)}
+            told = {rank: json.loads(bytes(each.tolist())) for rank, each in zip(self.members[axes], found)}
+            calls, made = [*self.calls, kind], [None] * len(found)
+            self.calls.clear()
+            if all(each[:2] == [kind, told[self.rank][1]] for each in told.values()):
+                return {rank: values for rank, (*_, values) in told.items()}
+            dist.all_gather_object(made, calls, group=self._groups[axes])
+        first = next(at for at, each in enumerate(itertools.zip_longest(*made)) if len(set(each)) > 1)
+        raise NotSupported("ranks do not make the same calls in the same order: " + "; ".join(
+            f"rank {rank} calls {', then '.join(own[first:][:3])}" for rank, own in zip(told, made)))
 
     def all_reduce(self, tensor, axes):
         """Sums in place, over the ranks that differ along `axes`."""
         there = tensor if self._travels(tensor) else tensor.cpu()
-        with self._with(self._announced("a sum", axes, tensor.shape), self.members[tuple(axes)]):
+        with self._with(self._announced("a sum", axes, tensor.shape, tensor.dtype), self.members[tuple(axes)]):
             dist.all_reduce(there, group=self._groups[tuple(axes)])
         return tensor if there is tensor else tensor.copy_(there)
 
@@ -146,7 +154,7 @@ class Ranks:
         if tensor.device.type != "cpu" or self._device() != "cpu":
             summed = self.all_reduce(tensor, axes)
             return lambda: summed
-        what = self._announced("a sum", axes, tensor.shape)
+        what = self._announced("a sum", axes, tensor.shape, tensor.dtype)
         with self._with(what, self.members[axes]):
             work = dist.all_reduce(tensor, group=self._groups[axes], async_op=True)
 
@@ -160,7 +168,7 @@ class Ranks:
         """Returns the tensors of all these ranks, of one shape, stacked in their order."""
         there = tensor if self._travels(tensor) else tensor.cpu()
         found = [torch.empty_like(there) for _ in self.members[tuple(axes)]]
-        with self._with(self._announced(kind, axes, tensor.shape), self.members[tuple(axes)]):
+        with self._with(self._announced(kind, axes, tensor.shape, tensor.dtype), self.members[tuple(axes)]):
             dist.all_gather(found, there.contiguous(), group=self._groups[tuple(axes)])
         return torch.stack(found).to(tensor.device)
 
@@ -205,10 +213,10 @@ class Ranks:
         compare.may_be_dropped = True  # if a program overwrites the result
         return compare
 
-    def swap(self, axis, sent, received, shape):
-        """Sends the tensors `sent` and receives into `received`, both by part along `axis`; `shape` is theirs without
-        rows."""
-        what = self._announced("rows", (axis,), shape)
+    def swap(self, axis, sent, received, *like):
+        """Sends the tensors `sent` and receives into `received`, both by part along `axis`. `like`: their shape without
+        rows, their type, and the rows that each part has and needs."""
+        what = self._announced("rows", (axis,), *like)
         there = {part: tensor if self._travels(tensor) else torch.empty_like(tensor, device=self._device())
                  for part, tensor in received.items()}
         given = {part: tensor if self._travels(tensor) else tensor.to(self._device()) for part, tensor in sent.items()}

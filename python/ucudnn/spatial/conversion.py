@@ -48,6 +48,9 @@ def convert(model, trust=()):
                       "with a stripe's shape may have changed")  # Python's filter prints it once
     if any(hasattr(tensor, "full_tensor") for tensor in model.parameters()):
         raise NotSupported("parameters lie in parts on the ranks already: convert the model first, and fully_shard it then")
+    values = (*model.named_parameters(), *model.named_buffers())
+    if lazy := [path for path, tensor in values if torch.nn.parameter.is_lazy(tensor)]:
+        raise NotSupported(f"{lazy[0]} has no shape yet: run the model on one whole image, and convert it then")
     if any(tensor.is_cuda for tensor in model.parameters()):
         ranks().sum_alone()
     stripe._trusted.update(trusted)
@@ -114,7 +117,7 @@ class _Leave:
             return
         _sizes.__exit__(None, None, None)
         sums.end()
-        _leave_plain_buffers(module)
+        _leave_plain(module)
         if _states:
             before = _states.pop()
             if result is not None:  # an error may occur on this rank alone
@@ -123,13 +126,19 @@ class _Leave:
                     part._ucudnn_modes = getattr(part, "_ucudnn_modes", frozenset()) | {part.training}
 
 
-def _leave_plain_buffers(model):
-    """Makes a buffer plain again that a module has replaced by a tensor that is the same on all ranks, such as a
-    mean."""
+def _leave_plain(model):
+    """Makes a buffer or parameter plain again that a module has replaced by a tensor that is the same on all ranks, such
+    as a mean."""
     for module in model.modules():
         for name, buffer in module._buffers.items():
             if isinstance(buffer, Stripe) and not buffer.cut.is_cut:
                 module._buffers[name] = to_local(buffer)
+        for name, parameter in module._parameters.items():
+            if isinstance(parameter, Stripe) and not parameter.cut.is_cut:
+                module._parameters[name] = made = torch.nn.Parameter(to_local(parameter.detach()), parameter.requires_grad)
+                if made.requires_grad:  # the pass that has just run used the other one
+                    parameter.register_post_accumulate_grad_hook(
+                        lambda used, made=made: setattr(made, "grad", to_local(used.grad)))
 
 
 def _name(module, path):

@@ -1,6 +1,7 @@
 """Checks values that must be the same on every rank of a group: weights and buffers of a model, images before they are
 cut, what is drawn, plain tensors that meet stripes. Ranks compare crc32s, so all of them refuse a difference. A capture
 of a CUDA graph compares nothing, because no bytes exist yet."""
+import numbers
 import random
 import sys
 import zlib
@@ -10,7 +11,7 @@ import torch
 from . import cells
 from .cells import ranks
 from .errors import NotSupported
-from .sizes import Own
+from .sizes import flat, sizes_of
 from .vouched import DRAWING
 
 
@@ -21,8 +22,9 @@ def _checksum(value):
     said = zlib.crc32(repr((tuple(value.shape), value.dtype)).encode())
     if value.is_meta:
         return said
-    own = value.detach().resolve_conj().to("cpu", copy=True)  # FSDP could no longer free a storage that numpy has seen
-    return zlib.crc32(own.contiguous().reshape(-1).view(torch.uint8).numpy(), said)
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # of a stripe's class and of the program's modes
+        own = value.detach().resolve_conj().to("cpu", copy=True)  # FSDP could no longer free a storage that numpy has seen
+        return zlib.crc32(own.contiguous().reshape(-1).view(torch.uint8).numpy(), said)
 
 
 def same(values, why, kind="values"):
@@ -46,7 +48,7 @@ def same_image(x, dims, why):
     """Compares an image before it is cut along `dims`. If it cannot be cut, `why` is raised once all ranks know that."""
     what = f"{x.dtype} of shape {tuple(x.shape)}" + (f", {why}" if why else f" along {dims}")
     if not cells.is_capturing():
-        told = ranks().told_of([what, 0 if why else _checksum(x)])
+        told = ranks().told_of("the cut of an image by shard", [what, 0 if why else _checksum(x)])
         if len({what for what, _ in told.values()}) > 1:
             raise NotSupported("shard cuts different tensors: " +
                                "; ".join(f"on rank {rank} {what}" for rank, (what, _) in told.items()))
@@ -57,14 +59,27 @@ def same_image(x, dims, why):
         raise NotSupported(f"shard of {what}")
 
 
-def same_operands(name, values):
-    """With UCUDNN_CHECK=1, compares the plain tensors and numbers that meet a stripe in the operation `name`."""
+def _text(value):
+    """Returns what an argument is: the same text on all ranks that pass the same one. Ranks may have devices of their
+    own."""
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype)[6:]} {[*sizes_of(value.shape, value.cut)] if hasattr(value, 'cut') else [*value.shape]}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_text, value))}]"
+    if isinstance(value, (numbers.Number, slice, torch.dtype, type(None), str)):
+        return str(value).split(":")[0]
+    return type(value).__name__
+
+
+def same_operands(name, args, kwargs):
+    """With UCUDNN_CHECK=1, compares the tensors that meet a stripe in the operation `name` and are the same on all
+    ranks. The call itself, with its numbers, is compared at the next exchange."""
     if not ranks().is_checking:
         return
-    plain = [(f"a tensor of shape {tuple(x.shape)} that meets a stripe", x) for x in values
-             if isinstance(x, torch.Tensor) and not hasattr(x, "cut") and not hasattr(x, "full_tensor")]
-    plain += [(f"the number {x} that meets a stripe", x) for x in values
-              if isinstance(x, (int, float, complex)) and not isinstance(x, Own)]
+    given = [*map(_text, args), *(f"{key}={_text(kwargs[key])}" for key in sorted(kwargs))]
+    ranks().calls.append(f"{name}({', '.join(given[:1] if name in ('to', 'cuda') else given)})")
+    plain = [(f"a tensor of shape {tuple(x.shape)} that meets a stripe", x) for x in flat((args, kwargs)) if
+             isinstance(x, torch.Tensor) and not (hasattr(x, "cut") and x.cut.is_cut) and not hasattr(x, "full_tensor")]
     if plain:
         same(plain, "it counts as the same on all", f"a comparison of what {name} is given")
 

@@ -44,13 +44,13 @@ def _made(like, dim, extent):
                        memory_format=formats[like.ndim] if is_last else torch.contiguous_format)
 
 
-def _swapped(x, dim, axis, first, pieces):
+def _swapped(x, dim, axis, first, pieces, rows):
     """Returns [(rows of the whole, x of them)] from other parts. `pieces`: (part, rows that this rank sends, rows that
-    it gets) in the order of the parts; the first row of x is `first`."""
+    it gets) in the order of the parts; the first row of x is `first`. `rows`: those that each part has and needs."""
     others = [piece for piece in pieces if piece[0] != ranks().part(axis)]
-    sent = {part: _narrow(x, dim, rows, first) for part, rows, _ in others if rows[0] < rows[1]}
-    received = {part: (rows, _empty(x, dim, rows)) for part, _, rows in others if rows[0] < rows[1]}
-    ranks().swap(axis, sent, {part: each for part, (_, each) in received.items()}, _without(x, dim))
+    sent = {part: _narrow(x, dim, given, first) for part, given, _ in others if given[0] < given[1]}
+    received = {part: (wanted, _empty(x, dim, wanted)) for part, _, wanted in others if wanted[0] < wanted[1]}
+    ranks().swap(axis, sent, {part: each for part, (_, each) in received.items()}, _without(x, dim), x.dtype, rows)
     return received.values()
 
 
@@ -68,7 +68,7 @@ class _Fetch(torch.autograd.Function):
         if kept[0] < kept[1]:
             _narrow(result, dim, kept, begin).copy_(_narrow(x, dim, kept, own[0]))
         pieces = [(part, given, wanted) for part, wanted, given in _pieces(axis, extents, needed)]
-        for wanted, rows in _swapped(x, dim, axis, own[0], pieces):
+        for wanted, rows in _swapped(x, dim, axis, own[0], pieces, (extents, needed)):
             _narrow(result, dim, wanted, begin).copy_(rows)
         return result
 
@@ -89,7 +89,7 @@ class _GivenBack(torch.autograd.Function):
             _narrow(result, dim, kept, own[0]).copy_(_narrow(rows, dim, kept, begin))
         for gap in ((own[0], kept[0]), (kept[1], own[1])) if kept[0] < kept[1] else (own,):
             _narrow(result, dim, gap, own[0]).zero_()
-        for given, each in _swapped(rows, dim, axis, begin, _pieces(axis, extents, needed)):
+        for given, each in _swapped(rows, dim, axis, begin, _pieces(axis, extents, needed), (extents, needed)):
             # In the order of the parts, so every run gives the same bits.
             _narrow(result, dim, given, own[0]).add_(each)
         return result

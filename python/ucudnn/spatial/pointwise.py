@@ -44,7 +44,7 @@ def broadcast(operands, takes_whole=False, keeps_first=False):
         offset = ndim - len(layout.dims)
         for dim, atoms in enumerate(layout.dims):
             if atoms and dims[offset + dim] not in ((), atoms):
-                raise NotSupported(f"dimension {offset + dim} is cut in two ways: {dims[offset + dim]} and {atoms}")
+                raise NotSupported(f"dimension {offset + dim} is cut in two ways, {dims[offset + dim]} and {atoms}")
             dims[offset + dim] = atoms or dims[offset + dim]
         for axis, rows in layout.extents.items():
             if extents.setdefault(axis, rows) != rows:

@@ -25,7 +25,7 @@ def product(compute, operands, labels, result, uncut=()):
         for name, atoms in zip(names, layout.dims):
             rows = atoms, {axis: layout.extents[axis] for axis, _ in atoms if axis is not None}
             if atoms and cut.setdefault(name, rows) != rows:
-                raise NotSupported(f"a dimension is cut in two ways: {cut[name]} and {rows}")
+                raise NotSupported(f"a dimension is cut in two ways, {cut[name]} and {rows}")
     if not cut:
         return whole(compute(*operands))
     kept, extents = set(), {}

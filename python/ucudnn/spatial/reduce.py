@@ -6,7 +6,7 @@ from .grid import stripes
 from .layout import Extents, Layout
 from .positions import Cut, all_of
 from .cells import ranks
-from .copies import same_image
+from .copies import same, same_image
 from .precision import wide_type
 from .stripe import Stripe, count_of, layout_of, named, plainly, rule, striped, to_local
 from .sums import total
@@ -53,7 +53,7 @@ def from_local(x, dim=None):
     if grid is None:
         return x
     axes, why = _axes(x, dim, grid)
-    extents = _extents_of(ranks().told_of([str(x.dtype), why or axes, list(x.shape)]), grid)
+    extents = _extents_of(ranks().told_of("what from_local joins", [str(x.dtype), why or axes, list(x.shape)]), grid)
     with plainly():
         return striped(x, Layout([((dim - x.ndim + 3, rows),) if dim - x.ndim + 3 in axes else ()
                                   for dim, rows in enumerate(x.shape)], extents))
@@ -87,7 +87,11 @@ def gather(x):
     with plainly():
         for dim in range(x.ndim):
             x = all_of(x, dim)
-        return to_local(x)
+        x = to_local(x)
+        if x.requires_grad and ranks().is_checking:
+            x.register_hook(lambda gradient: same([("the gradient of what gather gave", gradient)],
+                                                  "ranks have not computed the same of it"))
+        return x
 
 
 def whole_shape(x):

@@ -1,6 +1,7 @@
 """Interpolation: rows at the cuts read across them, and positions are counted in the whole image. A size that comes
 from the stripe's own is a size of its stripes (sizes.py); a factor is the same on all ranks."""
 import math
+from fractions import Fraction
 
 import torch
 
@@ -28,7 +29,9 @@ def _scaled(x, scale_factor, recompute):
         axes = x.cut.axes_of(2 + dim)
         rows = x.cut.extents[axes[0]] if axes else (extent,)
         if not all(_times(each, factor)[1] for each in rows) and (axes or not recompute):
-            raise NotSupported(f"{' and '.join(map(str, rows))} rows by {factor} are not whole numbers of rows")
+            exact = Fraction(factor).limit_denominator(64)
+            sizes = rows.next_size(exact.denominator) if axes and abs(exact - Fraction(factor)) < 1e-9 else ""
+            raise NotSupported(f"{' and '.join(map(str, rows))} rows by {factor} are not whole numbers of rows{sizes}")
         for axis in axes:
             outputs[axis] = tuple(_times(each, factor)[0] for each in rows)
     return size, outputs

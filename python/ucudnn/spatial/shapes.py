@@ -132,7 +132,7 @@ def _squeeze(function, x, dim=None):
 
 @rule(*named("expand", "broadcast_to"), sizes="made")
 def expand(function, x, *sizes, **kwargs):
-    sizes = as_list(sizes) or list(kwargs["size"])
+    sizes = list(kwargs["size"]) if "size" in kwargs else as_list(sizes)
     layout, dims, extents = layout_of(x), [()] * len(sizes), {}
     offset = len(sizes) - x.ndim
     for dim, size in enumerate(sizes):

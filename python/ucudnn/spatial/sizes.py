@@ -66,6 +66,16 @@ def rows_of(number):
     return axis, rows
 
 
+def flat(values):
+    if isinstance(values, (list, tuple)):
+        for value in values:
+            yield from flat(value)
+    elif isinstance(values, dict):
+        yield from flat(list(values.values()))
+    else:
+        yield values
+
+
 def whole_of(values):
     """Numbers, also in lists and dictionaries, with the whole's values."""
     if isinstance(values, dict):

@@ -7,6 +7,7 @@ gradient is also the same everywhere: if a replicated tensor meets a cut one, it
 import functools
 import importlib
 import math
+import re
 import sys
 import threading
 
@@ -15,10 +16,11 @@ from torch._guards import TracingContext
 from torch.autograd.graph import get_gradient_edge
 from torch.utils.checkpoint import CheckpointFunction
 
-from .copies import same_operands
+from .cells import ranks
+from .copies import same, same_operands
 from .errors import NotSupported
 from .layout import Layout
-from .sizes import Own, whole_of
+from .sizes import Own, flat, whole_of
 from .vouched import COMPILED, is_named
 
 try:
@@ -66,7 +68,8 @@ class Stripe(torch.Tensor):
             except NotSupported as refusal:
                 if getattr(refusal, "is_placed", False):
                     raise
-                step = "" if ": " in str(refusal) else ": run it on the whole, spatial.gather(x)"
+                said = re.sub("^[dhw]: ", "", str(refusal))  # which has a next step behind a colon, or names the next size
+                step = "" if ": " in said or "; " in said else ": run it on the whole, spatial.gather(x)"
                 placed = NotSupported(f"{name_of(function)}{place()}: {refusal}{step}")
                 placed.is_placed = True
                 raise placed from None
@@ -151,14 +154,14 @@ def _answer(function, args, kwargs):
         raise NotSupported("out= of a stripe")
     if rule is None or "out" in kwargs or sizes != "made" and not any(isinstance(value, Stripe) for value in values):
         return whole(function(*args, **kwargs), args)
-    if is_cut:
-        same_operands(name_of(function), values)
+    if is_cut and rule.__module__ != f"{__package__}.access":  # whose rules compute nothing: a rank may read alone
+        same_operands(name_of(function), args, kwargs)
     try:
         result = rule(function, *args, **kwargs)
     except TypeError as error:
         if error.__traceback__.tb_next:  # the error comes from inside the rule
             raise
-        raise NotSupported(f"arguments that are not known here: {error}") from None
+        raise NotSupported(f"arguments that are not known here ({error})") from None
     except AttributeError as error:
         if error.name != "cut":  # which the rule reads of its first tensor
             raise
@@ -212,6 +215,9 @@ def _roots(tensors, gradients, *between):
     pairs = [(x, gradient) for x, gradient in zip(_listed(tensors), _listed(gradients)) if gradient is not None]
     if not _is_of_checkpoint() and any(layout_of(x) != layout_of(gradient) for x, gradient in pairs):
         raise NotSupported("a backward pass from a stripe, with a gradient that is not cut as the stripe is")
+    starts = [x for x in _listed(tensors) if not layout_of(x).is_cut]
+    if starts and ranks().is_checking:
+        same([("what a backward pass starts from", x) for x in starts], "ranks would compute gradients of unlike numbers")
     with plainly(), torch.enable_grad():
         return _plain(tensors), *between, _plain(gradients)
 
@@ -275,16 +281,6 @@ def is_trusted(name):
     """Returns whether the caller vouches for the class of this full name in the running model. If no model runs, as in
     a function that a checkpoint runs again in a backward pass, the classes that any converted model trusts count."""
     return is_named(name, _where[-1][1] if _where else _trusted)
-
-
-def flat(values):
-    if isinstance(values, (list, tuple)):
-        for value in values:
-            yield from flat(value)
-    elif isinstance(values, dict):
-        yield from flat(list(values.values()))
-    else:
-        yield values
 
 
 def rule(*functions, sizes=None):

@@ -6,10 +6,12 @@ import sys
 import warnings
 from unittest import mock
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 import gloo
@@ -56,21 +58,32 @@ class Running(nn.Module):
         super().__init__()
         self.register_buffer("mean", torch.zeros(3))
         self.register_buffer("last", torch.zeros(3))
+        self.weight, self.factor = (nn.Parameter(torch.zeros(3), requires_grad=False) for _ in range(2))
 
     def forward(self, x):
+        self.weight = nn.Parameter(0.9 * self.weight + x.detach().mean((0, 2, 3)), requires_grad=False)
+        self.factor = nn.Parameter(x.detach().amax((0, 2, 3)))
         self.mean = 0.9 * self.mean + 0.1 * x.mean((0, 2, 3))
         self.last.copy_(x.amax((0, 2, 3)))
-        return x - self.mean.view(1, -1, 1, 1)
+        return x * self.factor.view(1, -1, 1, 1) - (self.mean + self.weight).view(1, -1, 1, 1)
 
 
 def buffers_stay_plain(folder):
     whole, model = Running(), spatial.convert(Running(), trust=[Running])
     for seed in range(2):
         expected = whole(picture(seed))
-        check_close("the result", spatial.gather(model(spatial.shard(picture(seed)))), expected)
+        with mock.patch.object(spatial.ranks(), "is_checking", seed > 0):
+            y = model(spatial.shard(picture(seed)))
+        check_close("the result", spatial.gather(y), expected)
+        for result in (y, expected):
+            result.square().mean().backward()
+        check_close("the gradient of a parameter that the pass has made", model.factor.grad, whole.factor.grad)
         for name, buffer in model.named_buffers():
             assert type(buffer) is torch.Tensor, f"{name} is a {type(buffer).__name__}"
             check_close(name, buffer, getattr(whole, name))
+        for name, parameter in model.named_parameters():
+            assert type(parameter) is nn.Parameter and parameter.is_leaf, f"{name} is a {type(parameter).__name__}"
+            check_close(name, parameter, getattr(whole, name))
 
 
 def a_plain_tensor_on_one_rank(folder):
@@ -147,6 +160,30 @@ def losses_are_printed(folder):
     refused(lambda: f"{spatial.shard(x):.4f}", "gather it first")
 
 
+def results_are_read_and_saved(folder):
+    """What all ranks have alike is a tensor for numpy, lists and files; a stripe is refused by name."""
+    x, path = spatial.shard(picture()), f"{folder}/{dist.get_rank()}.results"
+    loss, mean = x.square().mean(), picture().mean((2, 3))
+    for found in (x.mean((2, 3)).numpy(), np.asarray(x.mean((2, 3))), np.array(x.mean((2, 3)).tolist())):
+        assert type(found) is np.ndarray and np.abs(found - mean.numpy()).max() < 1e-12
+    weight = nn.Parameter(x.mean((0, 2, 3)), requires_grad=False)
+    torch.save({"loss": loss, "weight": weight, "mean": [x.mean((2, 3))]}, path)
+    saved = torch.load(path)
+    assert type(saved["loss"]) is torch.Tensor and type(saved["weight"]) is nn.Parameter and saved["loss"] == float(loss)
+    check_close("a saved mean", saved["mean"][0], mean)
+    refused(lambda: torch.save(x, path), "spatial.gather(x)", "spatial.to_local(x)")
+    refused(lambda: np.asarray(x), "gather it first")
+    for found in (loss.expand(()), loss.broadcast_to(()), torch.broadcast_to(loss, loss.shape), loss.repeat(()), loss.view(()),
+                  loss.new_full((), float(loss))):
+        check_close("a number in its own shape", found, picture().square().mean())
+
+
+def parameters_without_a_shape(folder):
+    for layer, name in ((nn.LazyConv2d(2, 3), "0.weight"), (nn.LazyBatchNorm2d(affine=False), "0.running_mean")):
+        refused(lambda: spatial.convert(nn.Sequential(layer), trust=["LazyConv2d", "LazyBatchNorm2d"]), f"{name} has no shape yet",
+                "convert it then")
+
+
 def newer_packages_are_told(folder):
     with mock.patch.object(conversion, "newer", lambda names: [("torchvision", "99.1", "0.29.2")]):
         with warnings.catch_warnings(record=True) as told:
@@ -155,8 +192,17 @@ def newer_packages_are_told(folder):
     assert len(told) == 1 and "torchvision" in str(told[0].message) and "99.1 is newer" in str(told[0].message), told
 
 
+def resized_by_a_part(folder):
+    """The refusal of a factor that gives no whole rows names the multiple in which the image must be cut."""
+    x = picture(0, (1, 2, 12, 12))
+    refused(lambda: F.interpolate(spatial.shard(x), scale_factor=0.75), "6 and 6 rows by 0.75", "shard(..., multiple=4)")
+    found = F.interpolate(spatial.shard(x, multiple=4), scale_factor=0.75, mode="bilinear")
+    check_close("resized", spatial.gather(found), F.interpolate(x, scale_factor=0.75, mode="bilinear"))
+
+
 CASES = (saved, buffers_stay_plain, a_plain_tensor_on_one_rank, unlike_images, own_rows, a_mesh, a_wrapped_model,
-         losses_are_printed, newer_packages_are_told)
+         losses_are_printed, results_are_read_and_saved, parameters_without_a_shape,
+         resized_by_a_part, newer_packages_are_told)
 
 if __name__ == "__main__":
     gloo.join()
