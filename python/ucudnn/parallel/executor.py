@@ -372,7 +372,7 @@ class Executor:
             for output, (loss, _) in zip(self.network.outputs, self.losses):
                 node = self.schedule.nodes[output.node]
                 is_divided = any(box[b.C] != (0, node.shape[0]) for box in node.boxes.values())
-                if why := misfit(loss, node.shape[:1] if output.dims == 2 else node.shape, labels, is_divided):
+                if why := misfit(loss, node.shape[:output.dims - 1] if output.dims < 3 else node.shape, labels, is_divided):
                     return f"{why[0]} on rank {self.rank}, for the output {output.node}: {why[1]}"
         return None
 

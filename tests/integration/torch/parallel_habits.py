@@ -1066,7 +1066,7 @@ def unfit_states():
     optimizer.state_dict()  # has no state of parts yet
     divided(x, y).backward()
     optimizer.step()
-    early = {"state": {0: {"momentum_buffer": torch.ones_like(divided.fc1.bias)}}, "param_groups": few.state_dict()["param_groups"]}
+    early = {"state": {0: {"momentum_buffer": torch.arange(float(len(divided.fc1.bias)))}}, "param_groups": few.state_dict()["param_groups"]}
     few.load_state_dict(early)
     for call, text in ((optimizer.state_dict, "state_dict or load_state_dict of SGD, which has the state of this rank's parts"),
                        (lambda: optimizer.load_state_dict(early), "state_dict or load_state_dict of SGD"),
