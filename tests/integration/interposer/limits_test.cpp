@@ -32,7 +32,7 @@ TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
     RunAndCompare(convolution, 1, need);
     int engines = 0;
     for (const auto& kernel : KernelsOf(ReadReport(), convolution.problem())) {
-      if (kernel["limit_bytes"] != std::min(need, kTightBytes)) continue;
+      EXPECT_EQ(kernel["limit_bytes"], kTightBytes);
       for (const std::string& engine : Engines(kernel)) {
         ++engines;
         // In both APIs, engine 1 of every operation is direct and deterministic, and so are engines

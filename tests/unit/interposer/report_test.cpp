@@ -131,7 +131,9 @@ TEST(Report, AnotherAlgorithmAskedForIsAnotherRecord) {
 TEST(Report, EveryDevicesBudgetIsTold) {
   Report report;
   const int devices[3] = {};
-  ReportedBudget idle, some, most;
+  ReportedBudget idle;
+  idle.total_bytes = 1000;
+  ReportedBudget some = idle, most = idle;
   some.kernels = 2;
   most.kernels = 3;
   report.SetBudget(&devices[0], idle);
