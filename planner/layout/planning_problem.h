@@ -51,8 +51,8 @@ struct LayoutCost {
   double total_ms = 0;
   // Bytes arriving at devices in one step, forward and, of gradients that are computed, backward.
   int64_t transfer_bytes = 0;
-  int64_t update_bytes = 0;    // by the parameter server or all-reduce
-  int64_t memory_bytes = 0;    // most that any device needs
+  int64_t update_bytes = 0;  // by the parameter server or all-reduce
+  int64_t memory_bytes = 0;  // most that any device needs
 };
 
 // Returns what each edge of `search` moves: the bytes that arrive at devices in one step, forward

@@ -8,8 +8,8 @@
 
 namespace ucudnn::planner {
 
-// Returns the statistics of normalizations in the order of nodes. Then follow, output by output, the
-// statistics of a classifier whose classes are divided, and the sum of its loss. Reads only the
+// Returns the statistics of normalizations in the order of nodes. Then follow, output by output,
+// the statistics of a classifier whose classes are divided, and the sum of its loss. Reads only the
 // schedule's nodes.
 std::vector<Statistics> StatisticsOf(const Schedule& schedule);
 
