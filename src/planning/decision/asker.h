@@ -45,11 +45,11 @@ class Asker {
   // Removes grids that were found slower in place. Returns why, empty if there are none.
   std::string DropSlower(std::vector<Tiling>& tilings) const {
     std::string why;
-    for (const auto& [question, trust] : facts_.compared.entries()) {
+    for (const auto& entry : facts_.compared.entries()) {
+      const Trust& trust = entry.second;
       if (trust.kind != Trust::Kind::kSlower) continue;
-      std::erase_if(tilings, [&](const Tiling& tiling) {
-        return tiling.grid == question.configuration.grid;
-      });
+      const auto& grid = entry.first.configuration.grid;
+      std::erase_if(tilings, [&](const Tiling& tiling) { return tiling.grid == grid; });
       why = trust.message;
     }
     return why;

@@ -102,6 +102,13 @@ cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t tensor, cudnnDa
   Copy(tensor->strides, strides, rank);
   return CUDNN_STATUS_SUCCESS;
 }
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
+                                         cudnnDataType_t type, int n, int c, int h, int w) {
+  const int dims[] = {n, c, h, w};
+  const int nchw[] = {c * h * w, h * w, w, 1}, nhwc[] = {h * w * c, 1, w * c, c};
+  return cudnnSetTensorNdDescriptor(tensor, type, 4, dims,
+                                    format == CUDNN_TENSOR_NHWC ? nhwc : nchw);
+}
 cudnnStatus_t cudnnGetTensorNdDescriptor(const cudnnTensorDescriptor_t tensor, int requested,
                                          cudnnDataType_t* type, int* rank, int dims[],
                                          int strides[]) {
@@ -119,6 +126,11 @@ cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t filter, cudnnDa
   filter->rank = rank;
   Copy(filter->dims, dims, rank);
   return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type,
+                                         cudnnTensorFormat_t format, int k, int c, int h, int w) {
+  const int dims[] = {k, c, h, w};
+  return cudnnSetFilterNdDescriptor(filter, type, format, 4, dims);
 }
 cudnnStatus_t cudnnGetFilterNdDescriptor(const cudnnFilterDescriptor_t filter, int requested,
                                          cudnnDataType_t* type, cudnnTensorFormat_t* format,
@@ -142,6 +154,14 @@ cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t convo
   convolution->compute = compute;
   convolution->groups = 1;
   return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convolution, int pad_h,
+                                              int pad_w, int stride_h, int stride_w, int dilation_h,
+                                              int dilation_w, cudnnConvolutionMode_t mode,
+                                              cudnnDataType_t compute) {
+  const int pads[] = {pad_h, pad_w}, strides[] = {stride_h, stride_w};
+  const int dilations[] = {dilation_h, dilation_w};
+  return cudnnSetConvolutionNdDescriptor(convolution, 2, pads, strides, dilations, mode, compute);
 }
 cudnnStatus_t cudnnGetConvolutionNdDescriptor(const cudnnConvolutionDescriptor_t convolution,
                                               int requested, int* rank, int pad[], int stride[],
