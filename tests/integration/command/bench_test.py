@@ -42,8 +42,8 @@ class Bench(FolderTest):
     def words(self, *words):
         return ("bench", "--layers", self.layers, "--host", "--db", self.store, *words)
 
-    def bench(self, *words):
-        return self.printed_json(*self.words("--json", *words))
+    def bench(self, *words, **variables):
+        return self.printed_json(*self.words("--json", *words), **variables)
 
     def test_cold_measures_and_warm_measures_nothing(self):
         cold = self.bench()
@@ -304,7 +304,9 @@ class Bench(FolderTest):
         self.image_by_hand()
         limit = 512 << 10
         words = ("--cliff", "--ops", "backward_filter", "--workspace-limit", "512KiB")
-        kernel, = self.bench(*words)["kernels"]
+        # In processor time the tiles are faster in place, too, whatever else the machine does.
+        clock = {"HOSTGPU_CLOCK": "processor", "OMP_NUM_THREADS": "1"}
+        kernel, = self.bench(*words, **clock)["kernels"]
         self.assertEqual((8 << 20, limit), (kernel["best"]["workspace_bytes"], kernel["limit_bytes"]))
         self.assertEqual(("legacy:0", 1000), (kernel["real"]["plan"][0]["engine"], kernel["real"]["planned_ms"]))
         plan = kernel["ucudnn"]["plan"]
@@ -323,7 +325,7 @@ class Bench(FolderTest):
         self.assertGreater(sum(math.isfinite(ms) for ms in sums.values()), 1)
         self.assertAlmostEqual(min(sums.values()), kernel["ucudnn"]["planned_ms"])
         self.assertEqual(sum(run["count"] for run in plan), min(sums, key=sums.get))
-        self.assertRegex(self.run_command(*self.words(*words)).stdout,
+        self.assertRegex(self.run_command(*self.words(*words), **clock).stdout,
                          r"within 512 KiB: .*\n(.*\n)*image +backward_filter +8 MiB .* h \d+x\d+ \+ 2 edges\n")
         whole, = self.bench(*words, "--tiles", "off")["kernels"]
         self.assertEqual(whole["real"]["plan"], whole["ucudnn"]["plan"])
