@@ -227,8 +227,8 @@ class Convolution {
   // Returns use(functions, first input, second input, result) for the case's operation.
   template <class Use>
   cudnnStatus_t Dispatch(void* x_data, void* w_data, void* y_data, const Use& use) {
-    const Operand image{x_desc, x_data}, output{y_desc, y_data};
-    const Operand filter{w_desc, w_data};
+    const Operand<cudnnTensorDescriptor_t> image{x_desc, x_data}, output{y_desc, y_data};
+    const Operand<cudnnFilterDescriptor_t> filter{w_desc, w_data};
     switch (problem.operation) {
       case Operation::kForward:
         return use(ForwardApi(), image, filter, output);
