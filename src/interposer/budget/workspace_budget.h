@@ -129,10 +129,10 @@ class WorkspaceBudget {
   // lanes if the file says that the calls are ordered.
   ArenaOwner SlotOwner(ArenaOwner owner, int kernel) const;
 
-  // The figures of the budget for the report.
-  // Of the report's members all but total_bytes and division. `kernels` counts those that have a
-  // share or, with a workspace plan, that have come; total_workspace_bytes is what is held on the
-  // device or, after the last handle, was held before.
+  // The figures of the budget for the report. summary() sets the members of ReportedBudget but
+  // total_bytes, division and other_devices. `kernels` counts the kernels that have a share or,
+  // with a workspace plan, that the budget met. total_workspace_bytes is what the budget holds on
+  // the device; after the last handle was destroyed it is what the budget held before.
   struct Summary : ReportedBudget {
     size_t shares_bytes = 0;  // the sum of all shares' segments
     bool asked_only = false;  // divided among kernels that were asked about and have not run

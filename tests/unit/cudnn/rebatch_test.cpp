@@ -126,7 +126,7 @@ class Rebatching : public ::testing::Test {
 };
 
 TEST_F(Rebatching, WorkspaceIsTheNativePlans) {
-  // Of all pairs of a layer and a kind, every `every`-th is tested.
+  // The test takes every `every`-th pair of a layer and a kind.
   const int every = test::Cases(1, 3);
   int pairs = 0;
   const auto compare = [&](const auto& problem, const Graph& graph, const auto& others) {

@@ -102,7 +102,7 @@ const std::set<std::string> kSearched = {"alexnet",  "vgg16",        "resnet18",
 TEST(Schedule, MovesAndKeepsWhatThePlanOfEveryBuiltInNetworkSays) {
   std::mt19937 random(7);
   int plans = 0, pairs = 0;
-  // Of all pairs of a network and a machine, every `every`-th is tested.
+  // The test takes every `every`-th pair of a network and a machine.
   const int every = test::Cases(1, 2);
   for (const std::string& name : NetworkNames()) {
     if (name.rfind("kirby", 0) == 0) continue;  // these have thousands of equal layers
