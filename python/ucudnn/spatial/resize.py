@@ -15,7 +15,7 @@ from .stripe import layout_of, rule, running, striped
 from .sums import summed
 from .windows import in_rows, spatial_dims
 
-_MODES = {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic"}
+_MODES = {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"}
 
 
 def _scaled(x, scale_factor, recompute):
@@ -122,9 +122,19 @@ def _outputs(x, axis, number):
     return tuple(end - begin for begin, end in zip([0, *ends], ends))
 
 
-def _native(function, x, size, dims, mode, align):
-    """Resizes the other axes by torch."""
-    rest = [x.shape[2 + i] if dims[2 + i] else extent for i, extent in enumerate(size)]
+def _check_areas(axis, extents, outputs):
+    """Refuses stripes of which one changes by another factor than the whole: areas would lie across its ends."""
+    if any(rows * sum(extents) != extent * sum(outputs) for rows, extent in zip(outputs, extents)):
+        raise NotSupported(f"{AXES[axis]}: mode area of stripes of {extents} rows, which become {outputs} rows: the same factor for "
+                           "all is expected")
+
+
+def _native(function, x, size, dims, mode, align, changed=()):
+    """Resizes by torch the axes that are not cut and, to their own numbers of rows, those of `changed`."""
+    rest = list(size)
+    for i in range(len(rest)):
+        for axis, _ in dims[2 + i]:
+            rest[i] = changed[axis][1] if axis in changed else x.shape[2 + i]
     return x if rest == list(x.shape[2:]) else function(x, rest, mode=mode, align_corners=align)
 
 
@@ -142,6 +152,8 @@ def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", alig
         size, scaled = _scaled(x, scale_factor, recompute_scale_factor)
     size = [size] * (x.ndim - 2) if isinstance(size, int) else list(size)
     if not x.cut.is_cut:
+        if mode == "area":
+            raise NotSupported(f"mode area of what all ranks have, to the rows {size} of a stripe")
         return _spread(function, x, size, mode, align_corners)
     result, changed = x, {}
     for axis, i in spatial_dims(x, x.ndim - 2).items():
@@ -150,8 +162,11 @@ def _interpolate(function, x, size=None, scale_factor=None, mode="nearest", alig
         if min(outputs) < 1:
             raise NotSupported(f"{AXES[axis]}: stripes of {outputs} rows come of stripes of {extents}")
         changed[axis] = outputs, outputs[ranks().part(axis)]
-        result = _resized(result, dim, axis, extents, outputs, mode, align_corners)
-    result = _native(function, result, plain(whole_of(size)), x.cut.dims, mode, align_corners)
+        if mode == "area":
+            _check_areas(axis, extents, outputs)
+        else:
+            result = _resized(result, dim, axis, extents, outputs, mode, align_corners)
+    result = _native(function, result, plain(whole_of(size)), x.cut.dims, mode, align_corners, changed if mode == "area" else ())
     return striped(result, x.cut.with_extents(changed))
 
 

@@ -198,13 +198,14 @@ def norms():
 def resizing():
     yield "nearest twice", lambda: nn.UpsamplingNearest2d(scale_factor=2)
     yield "bilinear twice", lambda: nn.UpsamplingBilinear2d(scale_factor=2)
-    for mode in ("nearest", "bilinear", "bicubic", "nearest-exact"):
+    for mode in ("nearest", "bilinear", "bicubic", "nearest-exact", "area"):
         yield f"resize 2 {mode}", lambda mode=mode: nn.Upsample(scale_factor=2, mode=mode)
         yield f"resize half {mode}", lambda mode=mode: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode=mode))
         yield f"resize 1.5 {mode}", lambda mode=mode: Call(lambda x: F.interpolate(x, scale_factor=1.5, mode=mode))
     for mode in ("bilinear", "bicubic"):
         yield f"resize aligned {mode}", lambda mode=mode: nn.Upsample(scale_factor=2, mode=mode, align_corners=True)
     yield "resize to skip", lambda: Call(lambda x: F.interpolate(F.max_pool2d(x, 2), size=x.shape[-2:], mode="bilinear"))
+    yield "areas of its rows", lambda: Call(lambda x: F.interpolate(x, [n // 2 for n in x.shape[2:]], mode="area"))
     yield "resize to an odd skip", lambda: Call(lambda x: F.interpolate(F.max_pool2d(x, 2), size=F.pad(x, (1, 0, 1, 0)).shape[
         -2:], mode="bilinear"))
     yield "pyramid", lambda: Call(lambda x: x * F.interpolate(F.adaptive_avg_pool2d(x, 3), size=x.shape[-2:], mode="bilinear"))
@@ -856,7 +857,8 @@ REFUSED = {
     "noise": lambda: Call(lambda x: x + torch.randn(x.shape)),
     "by a part of a row": lambda: nn.Upsample(scale_factor=1.3),
     "antialias": lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True)),
-    "by areas": lambda: Call(lambda x: F.interpolate(x, scale_factor=0.5, mode="area")),
+    "by areas, to the rows of a stripe": lambda: Call(lambda x: F.interpolate(
+        F.adaptive_avg_pool2d(x, 3), x.shape[2:], mode="area")),
     "weights of squares": lambda: Call(lambda x: F.mse_loss(x, x, weight=torch.ones(1))),
     "size_average": lambda: Call(lambda x: F.mse_loss(x, x, size_average=False)),
     "reduce": lambda: Call(lambda x: F.cross_entropy(x, spatial.shard(torch.zeros(2, 16, 16).long()), reduce=False)),
