@@ -266,18 +266,19 @@ def other_calls_are_named():
     try:
         model = spatial.convert(nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.BatchNorm2d(4), nn.AdaptiveMaxPool2d(2)))
         model(x).sum().backward()
-        own, last = int(is_last), f"rank {ranks.grid.group_size - 1} calls "
+        begin, count = ranks.group * ranks.grid.group_size, ranks.grid.group_size
+        own, first, last = int(is_last), f"rank {begin} calls ", f"rank {begin + count - 1} calls "
         for call, words in (
-                (lambda: x.sum() if is_last else F.max_pool2d(x, 3, 1, 1), ("rank 0 calls max_pool2d(", f"{last}sum(", "a sum along")),
+                (lambda: x.sum() if is_last else F.max_pool2d(x, 3, 1, 1), (f"{first}max_pool2d(", f"{last}sum(", "a sum along")),
                 (lambda: (x[:, :1] if is_last else x).sum((0, 2, 3)), (f"{last}__getitem__(", "sum(float64 [2, 4, 16, 16]")),
                 (lambda: x.sum((0, 2, 3) if is_last else (1, 2, 3)), ("16, 16], [1, 2, 3])", "16, 16], [0, 2, 3])")),
-                (lambda: spatial.gather(F.gelu(x) if is_last else F.silu(x)), ("rank 0 calls silu(", f"{last}gelu(")),
-                (lambda: x.mean() if is_last else x.sum(), ("rank 0 calls sum(", f"{last}mean(")),
-                (lambda: (x.sigmoid() if is_last else x).sum(), ("rank 0 calls sum(", f"{last}sigmoid(")),
+                (lambda: spatial.gather(F.gelu(x) if is_last else F.silu(x)), (f"{first}silu(", f"{last}gelu(")),
+                (lambda: x.mean() if is_last else x.sum(), (f"{first}sum(", f"{last}mean(")),
+                (lambda: (x.sigmoid() if is_last else x).sum(), (f"{first}sum(", f"{last}sigmoid(")),
                 (lambda: F.max_pool2d(x, 3 + 2 * own, 1, 1 + own), ("16, 16], 3, ", "16, 16], 5, ")),
                 (lambda: F.avg_pool2d(x.float() if is_last else x, 3, 1, 1), (f"{last}float(",)),
                 (lambda: spatial.gather(x[:, own:own + 1]), ("slice(0, 1, None)", "slice(1, 2, None)")),
-                (lambda: spatial.shard(picture()) if is_last else x.sum(), ("rank 0 calls sum(", f"{last}the cut of an image by shard")),
+                (lambda: spatial.shard(picture()) if is_last else x.sum(), (f"{first}sum(", f"{last}the cut of an image by shard")),
                 (lambda: spatial.shard(picture()) if is_last else spatial.from_local(picture()), ("what from_local joins", "by shard")),
                 (lambda: spatial.gather(x * (0.5 + own)), ("16, 16], 0.5)", "16, 16], 1.5)")),
                 (lambda: x.clamp(max=np.float64(own)).sum(), ("max=0.0)", "max=1.0)")),
