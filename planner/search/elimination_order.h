@@ -5,7 +5,6 @@
 // one behind it, this is DeePa's node elimination (equation 2). Adding up parallel edges is DeePa's
 // edge elimination (equation 3). Graphs that these two do not reduce (NASNet, dense blocks) need
 // tables over more neighbours.
-// neighbours.
 #pragma once
 
 #include <string>
