@@ -28,7 +28,7 @@ namespace ucudnn::planner {
 
 class DeePaPaperModel : public CostModel {
  public:
-  DeePaPaperModel();  // takes the device of k80x16
+  DeePaPaperModel();  // uses the device of the machine k80x16
 
   ComputeModel::Cost Compute(const PlannedLayer& layer, const Degrees& degrees) const override;
   double UpdateMs(const PlannedLayer& layer,

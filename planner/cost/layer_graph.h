@@ -29,7 +29,8 @@ struct PlannedLayer {
   Shape output;
   int64_t weights = 0;  // without biases; includes weights that other layers also read
   bool trains_weights = false;
-  // Whether the backward pass computes the gradient of the output, before followers.
+  // Whether the backward pass computes the gradient of the layer's own output, which followers
+  // read.
   bool has_gradient = false;
   // Counts all trained numbers, including those of followers. Numbers that an earlier layer also
   // reads count only for the earlier layer.

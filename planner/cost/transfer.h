@@ -36,8 +36,9 @@ class TrafficCounter {
 
   const Machine& machine_;
   Traffic traffic_;
-  // By axis, of the intervals of `needed` and `held`: overlap_ has their common elements at [needed
-  // interval * held intervals + held interval], requested_ their sums over all needed intervals.
+  // One table per axis. Entry [i * number of intervals of `held` + j] of overlap_ is the number of
+  // elements that interval i of `needed` and interval j of `held` have in common. Entry j of
+  // requested_ is the sum of these over all i.
   std::array<std::vector<int64_t>, kTensorAxes> overlap_;
   std::array<std::vector<int64_t>, kTensorAxes> requested_;
   std::array<int, kTensorAxes> held_counts_ = {};

@@ -183,8 +183,8 @@ struct Node {
   std::string name;
   Operator op;
   std::vector<NodeId> inputs;
-  // If the file says which tensors the node reads: weights (or scales) before biases (or shifts).
-  // If empty, the node has the operator's usual parameters and shares none.
+  // The tensors that the node reads, if the file names them: weights (or scales) before biases (or
+  // shifts). If empty, the node has the operator's usual parameters and shares none.
   std::vector<Parameter> parameters = {};
 };
 

@@ -1,6 +1,6 @@
-// A cost model that lets a fully connected layer divided by channels read images divided over the
-// same devices by any of OWT's schemes. The search then chooses among the schemes.
-// Thread-compatible.
+// A cost model with OWT's schemes. If a fully connected layer is divided by channels, and the
+// images that it reads are divided over the same devices, any of the schemes may bring them to the
+// layer. The search then chooses among the schemes. Thread-compatible.
 #pragma once
 
 #include <optional>

@@ -52,7 +52,7 @@ struct LayoutCost {
   double total_ms = 0;
   // Bytes that arrive at devices in one step: activations, and the gradients that are computed.
   int64_t transfer_bytes = 0;
-  int64_t update_bytes = 0;  // by the parameter server or all-reduce
+  int64_t update_bytes = 0;  // bytes that the parameter server or the all-reduce moves
   int64_t memory_bytes = 0;  // most that any device needs
 };
 

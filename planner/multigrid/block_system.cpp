@@ -196,7 +196,8 @@ Status BlockSystem::Restrict(int level) {
       UCUDNN_RETURN_IF_ERROR(propagator_->Combine(coarse.states[block], 0, 1, from, lane));
     }
     if (block == blocks) return Status::Ok();
-    // The copy, which lies beside other states.
+    // Side by side, the step reads the coarse level's own copy, which lies beside the other states
+    // of that level.
     if (runs_side_by_side_) from = coarse.states[block];
     const State stepped = Scratch(level + 1, block, lane);
     UCUDNN_RETURN_IF_ERROR(propagator_->Step(level + 1, block, from, stepped, lane));

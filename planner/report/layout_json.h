@@ -17,7 +17,7 @@ struct LayoutSetting {
   int devices = 0;
   std::string cost;    // name of the cost model
   std::string update;  // name of the update model
-  // How many times are measured, and their source, in words; empty if none is.
+  // A text that says what share of the times was measured, and where; empty if none was.
   std::string measured;
   std::optional<int64_t> memory_limit_bytes;  // limit of each device to which DeePa's layout keeps
   bool boxes = false;  // whether the document also has the box of each tensor on each device

@@ -66,7 +66,7 @@ class Counter {
     for (int pass = 0; pass < (in_passes ? schedule_.passes.Count() : 1); ++pass) {
       passes.push_back(Arriving(exchange, in_passes ? pass : -1));
     }
-    // If so, the data of the next pass arrives during a pass.
+    // If the exchange feeds passes, the data of the next pass arrives while a pass is computed.
     const bool ahead = FeedsPasses(schedule_, exchange);
     for (size_t device = 0; device < all_.devices.size(); ++device) {
       int64_t most = 0;

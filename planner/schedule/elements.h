@@ -21,7 +21,8 @@ struct DeviceElements {
   MovedElements labels;    // counts images whose label the device sends or receives
   int64_t parameters = 0;  // values alone, without gradients
   int64_t outputs = 0;  // outputs, partial sums and attention scores kept until the backward pass
-  // Copies of inputs kept until then; of two passes at a time if they feed passes.
+  // Copies of inputs that are kept until the backward pass. Of copies that feed passes, those of
+  // one pass and of the next are kept at a time; counts the most.
   int64_t copies = 0;
 };
 

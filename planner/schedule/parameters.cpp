@@ -9,14 +9,14 @@
 namespace ucudnn::planner {
 namespace {
 
-// The channels that one device computes of a layer, sums over and keeps.
+// The channels of a layer that one device computes, sums over and keeps.
 struct Channels {
   Interval computed;
   Interval summed;
   Interval kept;
 };
 
-// empty: the device's part is no interval of the tensor's axes.
+// One interval per axis; empty if the device's part is no interval of the tensor's axes.
 using Ranges = std::vector<Interval>;
 
 struct Division {

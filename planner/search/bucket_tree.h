@@ -21,8 +21,8 @@ struct CostTable {
 
 struct Bucket {
   int layer = -1;
-  // The layers of the bucket's tables, in the order of every table's scope: the other layers, this
-  // layer, and last the row.
+  // The layers of the bucket's tables, in the order of every table's scope: first the other layers,
+  // then the bucket's own layer, and last the row.
   std::vector<int> scope;
   bool has_row = false;  // whether other layers are in scope, the last of which is the row
   std::vector<CostTable> tables;

@@ -42,7 +42,8 @@ class DualAscent {
     int from = 0;
     int to = 0;
     std::vector<double> ms;  // [configuration of from][configuration of to]
-    // Costs moved to `from`, by its configuration; to_gets: to `to`.
+    // The costs that messages have moved to `from`, by configuration of `from`, and to `to`, by
+    // configuration of `to`.
     std::vector<double> from_gets;
     std::vector<double> to_gets;
   };

@@ -22,8 +22,8 @@ class KBest::Lists {
     for (size_t layer = 0; layer < layers; ++layer) {
       counts_.push_back(tree.Configurations(static_cast<int>(layer)));
     }
-    // `whole_` is a root above all components. It makes no choice of its own; its children are the
-    // components' roots, first with their best.
+    // `whole_` is a root above all components. It makes no choice of its own. Its children are the
+    // roots of the components, and its first derivation takes the best of each.
     Derivation first;
     first.ranks.assign(roots_.size(), 0);
     Offer(whole_, std::move(first), roots_, Assignment(layers, 0));

@@ -64,7 +64,8 @@ class SharedResource {
   uint64_t load_ = 0;
   double slowdown_ = 1;
   double now_ms_ = 0;
-  double progress_ms_ = 0;  // equals now_ms_ since the resource was idle, until it is overfilled
+  // Equal to now_ms_ from the moment the resource was last idle until it is overfilled.
+  double progress_ms_ = 0;
   double busy_since_ms_ = 0;
   TaskId last_ended_ = kNone;
   ResourceUse use_;

@@ -51,7 +51,8 @@ Outcome Try(const Graph& graph, const SpatialGrid& grid, int multiple,
 }
 
 // Returns the smallest extent along `axis`, not below the present one, that suits the grid if only
-// this axis is cut. The extent must suit own calls if `as_it_is`, else convert.
+// this axis is cut. The extent must suit a program's own calls if `as_it_is`; otherwise it must
+// suit ucudnn.spatial.convert.
 std::optional<int32_t> NextExtent(Graph graph, const SpatialGrid& grid, int multiple, size_t axis,
                                   bool as_it_is) {
   SpatialGrid along;

@@ -27,22 +27,22 @@ struct ExactSize {
 
 // Returns the smallest extents along the axes that `grid` cuts, not below the present ones, for
 // which no operator is refused. The extents are multiples of the number of parts or, if `multiple`
-// is above 1, of `multiple`. They suit a program's own calls if such extents exist, else convert.
-// Tries one extent after the other up to 256 rows more for each part (enough for strides whose
-// product is 256); returns none if it finds none. REQUIRES: the network has the axes that the grid
-// cuts.
+// is above 1, of `multiple`. Returns extents that suit a program's own calls if there are any;
+// otherwise extents that suit ucudnn.spatial.convert. Tries one extent after the other up to 256
+// rows more for each part (enough for strides whose product is 256); returns none if it finds none.
+// REQUIRES: the network has the axes that the grid cuts.
 std::optional<ExactSize> NextExactSize(const Graph& graph, const SpatialGrid& grid,
                                        int multiple = 1);
 
-// Ways out if an operator is refused.
+// Changes with which no operator would be refused.
 struct NextExact {
   std::optional<ExactSize> size;
   std::optional<int> multiple;  // at the present size of the images
 };
 
 // Returns the smallest `multiple` (see StripeNetwork) from 2 to 256 with which no operator is
-// refused at the present size of the images. It suits a program's own calls if such a multiple
-// exists, else convert.
+// refused at the present size of the images. Returns one that suits a program's own calls if there
+// is any; otherwise one that suits ucudnn.spatial.convert.
 std::optional<int> NextExactMultiple(const Graph& graph, const SpatialGrid& grid);
 
 }  // namespace ucudnn::planner

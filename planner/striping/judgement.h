@@ -35,7 +35,8 @@ struct Judgement {
   // For convolutions and poolings: the windows along each axis of the input that is cut. For a
   // transposed convolution: the windows of the convolution whose gradient it is.
   std::array<std::optional<CutWindows>, kMaxSpatial> windows;
-  // Placement of the result; of a refused operator equal stripes, so that later ones can be judged.
+  // The placement of the result. A refused operator gets equal stripes, so that later operators can
+  // be judged.
   Placement output;
 };
 

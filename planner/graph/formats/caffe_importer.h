@@ -21,8 +21,8 @@ namespace ucudnn::planner {
 // Returns the number of elements along the axes from `begin` up to `end`; 2^62 if there are more.
 int64_t ElementsOf(const std::vector<int64_t>& dims, size_t begin, size_t end);
 std::string DimsText(const std::vector<int64_t>& dims);  // "2x4x9x9"; shows at most eight extents
-// Returns the position of Caffe's axis `axis` in a Spatial, in a blob of `rank` axes. The last axis
-// is w. REQUIRES: axis >= 2.
+// Returns the position in a Spatial that axis `axis` of a Caffe blob of `rank` axes has. The last
+// axis is w. REQUIRES: axis >= 2.
 inline size_t PositionOf(size_t axis, size_t rank) { return axis + kMaxSpatial - rank; }
 
 class CaffeImporter {
@@ -63,8 +63,8 @@ class CaffeImporter {
   // REQUIRES: BottomNode(index) succeeds.
   const Dims& BottomDims(size_t index) const { return *Bottom(index).dims; }
   size_t BottomRank(size_t index) const { return BottomDims(index).size(); }
-  // Returns the axis of bottom 0 that `axis` names. A negative `axis` counts from the end; `name`
-  // is the field for messages.
+  // Returns the axis of bottom 0 that `axis` names. A negative `axis` counts from the end. An error
+  // names the field `name`.
   Result<size_t> Axis(int32_t axis, const char* name) const;
 
   // Adds a node, whose output becomes top `index`, a blob of `rank` axes.

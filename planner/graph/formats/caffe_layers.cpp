@@ -1,5 +1,5 @@
-// Turns those layers of Caffe into operators that caffe_axes.cpp and caffe_windows.cpp leave. Each
-// function here checks its own fields.
+// Turns layers of Caffe into operators, except the layers of caffe_axes.cpp and caffe_windows.cpp.
+// Each function here checks its own fields.
 
 #include <algorithm>
 #include <utility>
@@ -100,8 +100,8 @@ Status CaffeImporter::AddInnerProduct() {
   const double operations =
       2.0 * static_cast<double>(ElementsOf(dims, 1, dims.size())) * static_cast<double>(inputs);
   Opaque op = OpaqueOf("InnerProduct along axis " + std::to_string(axis), dims, mixed, operations);
-  // If the top has fewer axes than the bottom, the axis at the top's place of h is another axis of
-  // the bottom.
+  // If the top has fewer axes than the bottom, rows and columns of the image that the top becomes
+  // are not those of the bottom's image.
   if (axis + 1 != BottomRank(0)) op.rows = op.columns = false;
   return Put(0, op, {bottom}, axis + 1, std::move(parameters));
 }

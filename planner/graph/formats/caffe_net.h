@@ -53,9 +53,10 @@ struct CaffeNet {
   std::string fault_layer;
 };
 
-// Reads the layers of `net` in its own state, or if it gives none in the training phase, level 0,
-// without stages. Checks the fields of the layers whose type is_known() knows (caffe_schema.h). The
-// network's own inputs are replaced by an Input layer in `net`, which must outlive the result.
+// Reads the layers of `net` that run in the state that the file gives or, without one, in the
+// training phase at level 0 without stages. Checks the fields of the layers whose type is_known()
+// knows (caffe_schema.h). The network's own inputs are replaced by an Input layer in `net`, which
+// must outlive the result.
 CaffeNet ReadCaffeNet(TextField& net, const std::function<bool(const std::string&)>& is_known);
 
 }  // namespace ucudnn::planner

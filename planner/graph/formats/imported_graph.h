@@ -48,8 +48,8 @@ class ImportedGraph {
                      const std::vector<NodeId>& inputs, std::vector<Parameter> parameters = {});
 
   const Shape& ShapeOf(NodeId id) const { return shapes_[static_cast<size_t>(id)]; }
-  // Returns an operator for completion with fields that only the next node of the file gives. The
-  // completion must not change the operator's shape.
+  // Returns a node's operator, so that fields can be set that only the next node of the file gives.
+  // This must not change the operator's output shape.
   Operator& OperatorOf(NodeId id) { return nodes_[static_cast<size_t>(id)].op; }
   const Node& NodeOf(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
   int Uses(NodeId id) const { return uses_[static_cast<size_t>(id)]; }

@@ -221,7 +221,8 @@ Status OnnxImporter::AddUnsqueeze() {
   for (size_t axis = 0; axis < rank; ++axis) {
     view.push_back(is_new[axis] ? Digits() : tensor.view[next++]);
   }
-  // The only number is the same for every image, so the new axis is the batch.
+  // A tensor without axes holds one number, which is the same for every image. Its new axis counts
+  // as the images.
   if (batch_ == 1 && tensor.view.empty()) view[0] = {{ViewAxis::kBatch, 1, 1}};
   // If the digit of a batch of 1 is parked in front of another axis' digits, it moves to the new
   // first axis.
@@ -586,7 +587,8 @@ Status OnnxImporter::AddConcat() {
   }
   if (MixesImages(parts.front().view[*axis])) return RefuseMixedImages();
   // Gives all parts the axes of the first part, except the joined axis. Then tests whether each
-  // part holds exactly one axis of its node along the joined axis, which is the same for all parts.
+  // part has, along the joined axis, exactly one axis of its node, and whether this is the same
+  // axis in all parts.
   std::optional<ViewAxis> label;
   bool is_followed = true;
   for (size_t at = 0; at < parts.size(); ++at) {

@@ -112,7 +112,7 @@ class OnnxImporter {
 
   // Returns the tensor that a node reads; a tensor of scores becomes a node.
   Result<OnnxTensor> TensorInput(int index);
-  // Returns the tensor that a node reads; a tensor of scores stays one.
+  // Returns the tensor that a node reads, which may be a tensor of scores without a node.
   Result<OnnxTensor> RawInput(int index);
   Result<OnnxTensor> NodeOfScores(const OnnxTensor& tensor);
   const OnnxScores& ScoresOf(const OnnxTensor& tensor) const {
@@ -126,9 +126,9 @@ class OnnxImporter {
   }
   Result<NodeId> AddOperator(const Operator& op, const std::vector<NodeId>& inputs,
                              std::vector<Parameter> parameters = {}, int output = 0);
-  // Makes `tensor`, a view of an existing node, output `output` of node_.
+  // Makes `tensor`, which is a view of an existing node, the output number `output` of node_.
   Status Give(OnnxTensor tensor, int output = 0);
-  // Makes a view of the new node `node` output `output` of node_.
+  // Makes `view`, which is a view of the new node `node`, the output number `output` of node_.
   Status GiveNode(NodeId node, View view, int output = 0);
   // Adds a node that reads `tensor` and keeps its extents, and makes it the output of node_.
   Status Append(const Operator& op, const OnnxTensor& tensor,
@@ -148,8 +148,8 @@ class OnnxImporter {
   // Returns the position of the axis that holds all images and nothing else; none if there is no
   // such axis.
   std::optional<size_t> BatchAxis(const OnnxTensor& tensor) const;
-  // Returns the tensor with the axes batch, channels and at most three spatial axes, as the graph
-  // has them; none if its view cannot be made so.
+  // Returns the tensor in the graph's own form, with the axes batch, channels and at most three
+  // spatial axes; none if it cannot be brought into this form.
   Result<std::optional<OnnxTensor>> Image(const OnnxTensor& tensor);
   // Adds an Opaque operator that changes extents as `changed` says, by axis, and mixes the
   // positions of these axes. Returns none if these axes hold the images.
@@ -209,8 +209,8 @@ class OnnxImporter {
   // Returns the tensor repeated to the extents `extents` along axes of extent 1; none if this would
   // repeat images.
   Result<std::optional<OnnxTensor>> Grown(OnnxTensor tensor, const std::vector<int64_t>& extents);
-  // Returns `tensor` as a node whose digits are those of `like` along the axes that `tensor` has;
-  // none if images would meet other digits.
+  // Returns `tensor` as a node that has the digits of `like` along all axes that `tensor` has; none
+  // if images would meet other digits.
   Result<std::optional<OnnxTensor>> Conformed(const OnnxTensor& tensor, const OnnxTensor& like);
   Status AddReduction();
   Status AddGlobalPooling();
@@ -240,7 +240,7 @@ class OnnxImporter {
   Result<std::optional<OnnxTensor>> Sliced(const OnnxTensor& tensor, size_t axis, int64_t begin,
                                            int64_t count, int output = 0);
   // Returns the tensor as a new node in which an axis that holds the whole image is one row; none
-  // if the axis does not.
+  // if the axis does not hold the whole image.
   Result<std::optional<OnnxTensor>> AsRow(const OnnxTensor& tensor, size_t axis);
   // Returns the Roll that joins two ranges of one tensor, the later range first; none if `parts`
   // are no such ranges.

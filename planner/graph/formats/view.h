@@ -15,8 +15,8 @@
 
 namespace ucudnn::planner {
 
-// Axes of a node, in the order of its numbers in memory. The last three axes occur only in scores
-// of an attention: positions of keys, beside which the first axes are positions of queries.
+// Axes of a node, in the order of its numbers in memory. Only scores of an attention have the last
+// three axes, which are positions of keys; the spatial axes of scores are positions of queries.
 enum class ViewAxis { kBatch, kChannel, kDepth, kHeight, kWidth, kKeyDepth, kKeyHeight, kKeyWidth };
 constexpr size_t kViewAxes = 8;
 constexpr size_t kNodeAxes = 5;
@@ -72,16 +72,16 @@ std::optional<std::pair<Digits, Digits>> Aligned(const Digits& a, const Digits& 
 // memory.
 bool RunsInOrder(const Digits& digits, const NodeExtents& extents);
 
-// The node that has only the digits `kept` of another node, and the view by new digits in place of
-// `kept`. The digits of each axis keep the order of their strides and have no gaps.
+// A node that has only the digits `kept` of another node, and the view of it that takes the place
+// of `kept`. The digits of each axis keep the order of their strides and have no gaps.
 struct Remainder {
   NodeExtents extents = {1, 1, 1, 1, 1};
   View view;
 };
 Remainder Compacted(const View& kept);
 
-// The ways in which an operator can be divided that mixes exactly the positions of `mixed`. Opaque
-// has the same fields.
+// The ways to divide an operator that mixes exactly the positions of `mixed`. Opaque has the same
+// fields.
 struct Separation {
   int64_t channel_parts = 1;
   bool rows = false;

@@ -15,8 +15,8 @@ constexpr int32_t kImageNetClasses = 1000;
 // The number of categories of ImageNet-22K in DeePa, appendix A.4.
 constexpr int32_t kImageNet22KClasses = 21841;
 
-// "One weird trick", section 3: one tower on 224 x 224 images, without normalisation. `filters` are
-// the filters of the five convolutions.
+// "One weird trick", section 3: one tower on 224 x 224 images, without normalisation. `filters` has
+// the number of filters of each of the five convolutions.
 Result<Graph> AlexNet(const std::string& name, const std::array<int32_t, 5>& filters,
                       int32_t classes);
 // Caffe's bvlc_alexnet (Krizhevsky 2012): two groups, on 227 x 227 images.

@@ -40,7 +40,7 @@ struct DevicesRow {
 
 struct WorkloadAnalysis {
   Workload workload = Workload::kInference;
-  ModelledRun serial;    // layer after layer on one device, each kernel launched
+  ModelledRun serial;    // layer after layer on one device; the host launches each kernel
   ModelledRun captured;  // layer after layer on one device, as one CUDA graph
   std::vector<DevicesRow> rows;
 

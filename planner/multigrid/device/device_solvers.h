@@ -62,8 +62,9 @@ class DeviceSolvers : public StageSolvers {
   const DeviceTarget& target() const { return target_; }
   const DeviceSetting& setting() const { return setting_; }
 
-  // Returns the coarse operator that fits the device, by the measured cost of `layers` layers like
-  // the first layer of `stage` at once. Returns kInject if this cannot be measured.
+  // Returns the coarse operator that fits the device. Decides by the measured cost of `layers`
+  // layers at once, which all are like the first layer of `stage`. Returns kInject if this cannot
+  // be measured.
   CoarseOperator MeasureOperator(const ResidualChain& chain, const Stage& stage, int batch,
                                  int layers) const;
 

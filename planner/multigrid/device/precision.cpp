@@ -20,10 +20,10 @@ constexpr Precision kPrecisions[] = {
 
 constexpr int kBitsOfTwoBytes = 16;
 
-// Rounds `value` to an IEEE number of two bytes, and returns its bits. Without the sign, the bits
-// of an IEEE number, read as an integer, count the positive numbers up to it in units of the last
-// place. Therefore this adds the exponent's field, less the leading bit, to the significant bits as
-// integers.
+// Rounds `value` to an IEEE number of two bytes, and returns its bits. Adds the exponent's field
+// and the significant bits as integers, so that a significand that rounds up to the next power of
+// two carries into the exponent. The leading bit, which is not stored, is part of `units` and
+// accounts for one unit of the exponent's field.
 uint16_t BitsOf(const Precision& precision, double value) {
   const int fraction_bits = precision.significant_bits - 1;
   const auto infinite =

@@ -49,8 +49,8 @@ struct RankPart {
   int gatherer = 0;
   // Whether at least two levels are not distributed, so that the first of these is relaxed.
   bool relaxes_gathered = false;
-  // By position, and the end: the number of states of the first level that is not distributed that
-  // precede the rank's own.
+  // By position, with one number more for the end: how many states of the first level that is not
+  // distributed precede the states of the rank at this position.
   std::vector<int> coarse_begins;
 };
 

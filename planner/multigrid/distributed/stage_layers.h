@@ -53,7 +53,8 @@ struct StagePart {
 class KeptWeights {
  public:
   virtual ~KeptWeights() = default;
-  // As in StageSolver. The gradient is `factor` times what AddGradients would add.
+  // Moves the weights as StageSolver::Descend does, along `factor` times the gradient that
+  // AddGradients would add.
   virtual Status Descend(double factor, const Descent& descent) = 0;
   virtual Status Read(Parameters& parameters) = 0;
   // Move the weights of some layers, in ascending order: to rank `to`, from rank `from`, or from

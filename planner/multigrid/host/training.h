@@ -109,8 +109,8 @@ class Trainer {
   bool is_checked() const {
     return settings_.checked_every > 0 && step_ % settings_.checked_every == 0;
   }
-  // Returns on all ranks the sum over replicas of `number`, which counts on the ranks that have
-  // logits.
+  // Returns on all ranks the sum of `number` over replicas. Each replica's number is that of its
+  // rank with the logits; the numbers of other ranks are ignored.
   Result<double> SumOfReplicas(double number);
   Result<CheckedStep> Check(const double* logits);
   // Returns |a - b| / |b|, over the parameters of all ranks of the network.
