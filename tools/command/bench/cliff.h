@@ -27,8 +27,8 @@ struct Cliff {
   Layer layer;
   Contender best;          // the fastest undivided engine, with any workspace
   size_t limit_bytes = 0;  // The user's limit or, without one, one byte less than `best` needs.
-  // The contenders within the limit; none if nothing fits, or if `best` itself fits.
-  // The fastest undivided engine that fits, as the real library would find it.
+  // The contenders within the limit; none if nothing fits, or if `best` itself fits. `real` is the
+  // fastest undivided engine that fits, as the real library would find it.
   std::optional<Contender> real;
   std::optional<Contender> ucudnn;  // the choice of a run with ucudnn
 

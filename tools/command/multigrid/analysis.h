@@ -31,7 +31,7 @@ struct NetworkAnalysis {
   MultigridSettings settings;
   multigrid::NetworkLayers layers;
   planner::Machine machine;
-  // Times that the model gives, if a device measured others.
+  // If a device measured the times, the times that the model gives.
   std::unique_ptr<multigrid::LayerTimes> modelled;
   std::unique_ptr<multigrid::LayerTimes> times;
   std::string measured_on;  // the device that measured the stages' layers; empty if none did

@@ -13,9 +13,9 @@
 namespace ucudnn::command {
 
 struct ReportedRun {
-  double ms = 0;               // in [0, 1]; the rest of the time is waiting
-  double computing_share = 0;  // whether the run fits the devices' memory
-  bool fits = true;            // it fits the devices' memory
+  double ms = 0;               // modelled, never measured
+  double computing_share = 0;  // in [0, 1]; the rest of the time is waiting
+  bool fits = true;            // whether the run fits the devices' memory
 
   double ComputingMs() const { return ms * computing_share; }
   double WaitingMs() const { return ms * (1 - computing_share); }

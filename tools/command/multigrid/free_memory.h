@@ -12,8 +12,8 @@ namespace ucudnn::command {
 // number that the system does not tell is no limit.
 int64_t FreeMemoryBytes();
 
-// Fails if `bytes` exceeds FreeMemoryBytes(), with the text "WHAT take 3 GiBHOW, and 2 GiB of
-// memory are free; expected EXPECTED", of `what`, `how` and `expected`.
+// Fails if `bytes` exceeds FreeMemoryBytes(). The error is "A take 3 GiBB, and 2 GiB of memory are
+// free; expected C", where A is `what`, B is `how` and C is `expected`.
 Status CheckFreeMemory(int64_t bytes, const std::string& what, const std::string& how,
                        const std::string& expected);
 

@@ -56,7 +56,7 @@ RankJob::RankJob(std::string name, std::vector<RankProcess> ranks, const JobPart
 
 void RankJob::Run() {
   while (!AllEnded() || AnyLives(Sessions())) Turn();
-  // Also needed without /proc, which alone tells whether processes live.
+  // Ends the rest even without /proc, which alone tells whether processes live.
   SignalSessions(Sessions(), SIGKILL);
   Drain();
 }
