@@ -18,7 +18,8 @@ constexpr double kUpdateBytesPerMs = 45.0 / 14 * kPaperMiB;
 constexpr double kMeasuredBatch = 512;
 constexpr double kConnectedMs = 20.4;             // Table 2, {n=1, c=1}
 constexpr double kConvolutionMs = 2 * 127.4 / 3;  // Table 3, {n=2}: three layers on two devices
-// Table 3, {h=2, w=2} against {n=4}. The former halves both height and width.
+// Table 3: the time of {h=2, w=2}, which halves both height and width, divided by the time of
+// {n=4}.
 constexpr double kImageGain = 54.7 / 63.7;
 
 bool IsConnected(const PlannedLayer& layer) {

@@ -53,7 +53,7 @@ enum class Outcome {
   // The solve had enough cycles for relaxation alone to be exact. Its residual is at most the
   // tolerance or, without a tolerance, as small as rounding permits.
   kDirect,
-  kSerial  // solved serially, with one level or because the cycles did not converge
+  kSerial  // solved serially, because there is one level or because the cycles did not converge
 };
 const char* NameOf(Outcome outcome);  // "converged", "rounding", "early", "direct" or "serial"
 

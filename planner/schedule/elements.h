@@ -21,8 +21,8 @@ struct DeviceElements {
   MovedElements labels;    // counts images whose label the device sends or receives
   int64_t parameters = 0;  // values alone, without gradients
   int64_t outputs = 0;  // outputs, partial sums and attention scores kept until the backward pass
-  // Copies of inputs that are kept until the backward pass. Of copies that feed passes, those of
-  // one pass and of the next are kept at a time; counts the most.
+  // Copies of inputs that are kept until the backward pass. If copies feed passes, counts the most
+  // that are kept at a time: those of one pass and of the next one.
   int64_t copies = 0;
 };
 

@@ -21,7 +21,8 @@ class KnownPlans {
   // in one layer from a kept one.
   void Offer(Assignment assignment);
 
-  // In ascending order of total. Not empty after the first Offer().
+  // Returns the kept assignments with their totals, in ascending order of total. Not empty after
+  // the first Offer().
   const std::set<std::pair<double, Assignment>>& plans() const { return plans_; }
   // Returns the largest total of the kept assignments if `most` of them are kept; else infinity.
   double MostMs() const;

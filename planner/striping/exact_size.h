@@ -19,7 +19,8 @@ Status SetInputExtents(Graph& graph, const Spatial& extents);
 
 struct ExactSize {
   Spatial extents = {1, 1, 1};  // d, h, w
-  bool as_it_is = true;  // whether a program's own calls suit; else the program needs convert
+  // Whether a program's own calls suffice; if not, it needs ucudnn.spatial.convert.
+  bool as_it_is = true;
   // Fully connected layers whose weights have another size than at the present size, because their
   // input's size differs.
   std::vector<std::string> other_weights;

@@ -14,8 +14,8 @@ std::optional<size_t> SpatialOf(ViewAxis axis) {
   return static_cast<size_t>(axis) - static_cast<size_t>(ViewAxis::kDepth);
 }
 
-// Returns the axis of the node that `digits` hold completely and without digits of other axes; none
-// if there is no such axis.
+// Returns the axis of the node of which `digits` hold all positions, and nothing else; none if
+// there is no such axis.
 std::optional<ViewAxis> WholeAxis(const Digits& digits, const NodeExtents& extents) {
   for (size_t axis = 1; axis < kNodeAxes; ++axis) {
     if (!digits.empty() && IsWhole(digits, static_cast<ViewAxis>(axis), extents)) {

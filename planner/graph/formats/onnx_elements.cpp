@@ -193,8 +193,8 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Grown(OnnxTensor tensor,
       tensor.view[axis] = {{ViewAxis::kBatch, batch_, 1}};
       continue;
     }
-    // A batch of 1 would be repeated to several images. At another batch these images would meet
-    // different images of the mini-batch, so this is refused.
+    // A batch of 1 would be repeated to several images. With a larger batch, the operator would
+    // then combine different images of the mini-batch, so this is refused.
     if (Holds(tensor.view[axis], ViewAxis::kBatch)) return {std::nullopt};
     grown[axis] = extents[axis];
   }

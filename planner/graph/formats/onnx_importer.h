@@ -210,7 +210,7 @@ class OnnxImporter {
   // repeat images.
   Result<std::optional<OnnxTensor>> Grown(OnnxTensor tensor, const std::vector<int64_t>& extents);
   // Returns `tensor` as a node that has the digits of `like` along all axes that `tensor` has; none
-  // if images would meet other digits.
+  // if an operator on both would combine an image with anything but the same image.
   Result<std::optional<OnnxTensor>> Conformed(const OnnxTensor& tensor, const OnnxTensor& like);
   Status AddReduction();
   Status AddGlobalPooling();

@@ -46,7 +46,8 @@ struct LayerKind {
 
 struct LayerSection {
   bool is_stage = false;
-  // Positions in NetworkLayers::kinds: one per step of a stage, else a single one.
+  // Positions in NetworkLayers::kinds: one for each step of a stage, or a single one for another
+  // section.
   std::vector<int> kinds;
   int64_t state_numbers = 0;  // numbers of the section's output, for the whole mini-batch
 };

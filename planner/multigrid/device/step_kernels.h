@@ -26,7 +26,7 @@ struct StatesView {
   int64_t distance = 1;  // 0 for one state that is read `count` times
 };
 
-// Copies and adds states. It serves all kinds of steps.
+// Copies and adds states, for all kinds of steps.
 class StateSums {
  public:
   // `state_size` is the number of numbers in one image's state. The target's functions and context
