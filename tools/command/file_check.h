@@ -24,7 +24,7 @@ Status CheckContents(const std::string& path);
 // wrong with the path.
 Status CheckIsStore(const std::string& path);
 
-// Fails unless a run can use the files of --report, --workspace-plan and --db. It writes reports
+// Fails unless a run can use the files of --report, --workspace-plan and --db. A run writes reports
 // and measurements, and reads a plan.
 Status CheckFilesOfRun(const VariableOptions& variables);
 

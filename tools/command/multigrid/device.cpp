@@ -38,8 +38,8 @@ BenchmarkDevices DevicesOf(const MultigridRanks& ranks) {
 
 }  // namespace
 
-// Takes the functions of the ucudnn in this process, if there is one, and the real library's for
-// those that it lacks.
+// Takes the functions from the ucudnn in this process, if there is one. Takes functions that it
+// lacks from the real library.
 Status MultigridDevice::FindFunctions() {
   const Result<SharedLibrary> ours = SharedLibrary::Loaded("libucudnn.so.1");
   goes_through_ucudnn_ = ours.ok();

@@ -147,7 +147,7 @@ struct MultigridReport {
 
 // Returns the value of `format` in the text of a file; empty if there is none.
 std::string FormatNamedIn(const std::string& json);
-// Reads a number from 0 to 1; else records a fault of the place.
+// Reads a number from 0 to 1. If there is no such number, records a fault of the place.
 double ReadShare(const JsonPlace& place);
 
 // The error names the place of the wrong value, such as "stages[0].cycles", and what was expected.

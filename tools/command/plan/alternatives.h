@@ -11,8 +11,8 @@ namespace ucudnn::command {
 // search cannot prove that they are the fastest.
 Status PrintBestPlans(const planner::PlanningProblem& problem, int plans);
 
-// Prints layouts of which none is beaten in both time and memory of a device, found at `points`
-// limits.
+// Prints layouts that are found at up to `points` memory limits. No printed layout beats another
+// one in both time and memory of a device.
 Status PrintFrontier(const planner::PlanningProblem& problem, int points);
 
 }  // namespace ucudnn::command

@@ -31,7 +31,8 @@ class LineOutput {
 
   // Returns false if nobody reads the output any more.
   bool has_reader() const;
-  // Returns the errno of output that is incomplete although it still has a reader; 0 if none is.
+  // If output is incomplete although it still has a reader, returns the errno of the failure; else
+  // 0.
   int loss() const { return has_reader() ? error_ : 0; }
 
  private:

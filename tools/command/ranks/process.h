@@ -41,7 +41,8 @@ Result<std::vector<RankProcess>> StartRanks(const RankProgram& program,
                                             const std::vector<RankVariables>& variables,
                                             RankGuard& guard, int& errno_of_exec);
 
-// Returns whether the rank has ended, and sets how. Its process id stays reserved until Reap.
+// Returns whether the rank has ended; if it has, sets its members. Its process id stays reserved
+// until Reap.
 bool SeeEnd(RankProcess& rank);
 void Reap(const std::vector<RankProcess>& ranks);
 

@@ -112,8 +112,8 @@ int RunRanks(const CLI::App& app, const std::string& program, const ProgramWords
   ranks_program.words = words;
   const JobOutcome outcome = RunJob(app, ranks_program, ranks);
   if (outcome.signal != 0) {
-    // Ends by the same signal, so that a shell that runs this command in a script ends, too, as
-    // after any program that Ctrl-C ended.
+    // Ends by the same signal. A shell that runs this command in a script then ends, too, as it
+    // does after any program that Ctrl-C ended.
     signal(outcome.signal, SIG_DFL);
     raise(outcome.signal);
   }
