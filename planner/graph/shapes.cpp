@@ -77,8 +77,8 @@ Result<Spatial> Slide(const Window& window, const Shape& input) {
   return out;
 }
 
-// Returns the extents of the image whose convolution with `window` gives an image with the extents
-// of `input`, plus window.extra_pad.
+// Returns the sum of window.extra_pad and the extents of the image that a convolution with `window`
+// maps to an image with the extents of `input`.
 Result<Spatial> SlideBack(const Window& window, const Shape& input) {
   Spatial out;
   for (int axis = 0; axis < kMaxSpatial; ++axis) {

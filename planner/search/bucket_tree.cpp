@@ -62,9 +62,7 @@ class Slices {
   }
 
   const std::vector<double>& base() const { return base_; }  // by configuration
-  const double* matrix() const {
-    return matrix_;
-  }  // [configuration][row]; null if no table has the row
+  const double* matrix() const { return matrix_; }           // [configuration][row], or null
   size_t layers() const { return layers_; }
   size_t rows() const { return rows_; }  // 0 if the bucket has no row
   const std::vector<size_t>& digits() const { return digits_; }

@@ -33,8 +33,8 @@ struct WeightCounts {
 };
 WeightCounts WeightCountsOf(const HostLayer& layer);
 WeightCounts WeightCountsOf(const ResidualChain& chain, planner::NodeId id);
-// Fails if the weights have other sizes. The error names the node, the sizes and the expected
-// sizes.
+// Fails unless the weights have the sizes of WeightCountsOf(). The error names the node, the sizes
+// and the expected sizes.
 Status CheckWeights(const std::string& node, const HostLayer& layer, const NodeWeights& weights);
 
 // Returns the number of doubles of scratch that the functions below need.

@@ -86,10 +86,11 @@ class HostNetwork {
   // except on logits_rank().
   Result<const double*> Forward(const double* images);
   int logits_rank() const { return placement_.homes[logits_]; }
-  // Adds the gradient by this rank's parameters to `gradient`, which has the sizes of the
-  // parameters. Only logits_rank() reads `logits_gradient`, [batch, output_size]. watch() receives
-  // nodes when their gradients are complete, except nodes whose parameters solvers keep; with
-  // kHosts, no gradients of these are computed. REQUIRES: Forward.
+  // Adds the gradient with respect to this rank's parameters to `gradient`, which has the sizes of
+  // the parameters. Only logits_rank() reads `logits_gradient`, [batch, output_size]. watch()
+  // receives nodes when their gradients are complete, except nodes whose parameters solvers keep.
+  // With kHosts, does not compute gradients of nodes whose parameters solvers keep. REQUIRES:
+  // Forward.
   enum class Gradients { kAll, kHosts };
   Status Backward(const double* logits_gradient, Parameters& gradient,
                   const GradientWatch& watch = nullptr, Gradients which = Gradients::kAll);
@@ -122,7 +123,8 @@ class HostNetwork {
   Status PrepareNode(planner::NodeId id);
   // Sends a value from its home to rank `to`, unless `to` is its home.
   Status BringValue(planner::NodeId id, int to);
-  // Adds part_, which rank `from` has, to the gradient by a node's value, on the home of the value.
+  // Adds part_ to the gradient with respect to a node's value. Rank `from` has part_; the home of
+  // the value has the gradient.
   Status AddPart(planner::NodeId id, int from);
   Status RunNode(planner::NodeId id);
   Status RunNodeBackward(planner::NodeId id, int rank, Parameters& gradient);
@@ -175,7 +177,7 @@ Parameters DrawParameters(const ResidualChain& chain, uint64_t seed,
 Parameters ParametersOf(int rank, const Placement& placement, const Parameters& all);
 
 // Returns the mean cross-entropy of softmax(logits), [batch, classes], against `labels`, and writes
-// its gradient by the logits to `gradient`.
+// its gradient with respect to the logits to `gradient`.
 double CrossEntropy(const double* logits, const std::vector<int>& labels, int64_t classes,
                     double* gradient);
 
