@@ -127,7 +127,7 @@ bool Names(const std::string& paths, const std::string& wanted) {
                      [&](const std::string& path) { return Canonical(path) == Canonical(wanted); });
 }
 
-// Adds the cause why the drop-in is absent. Causes that hide others come first.
+// Adds the reason why the drop-in is absent. Reasons that hide others come first.
 void ExplainAbsence(const ProcessView& view, const CudnnUse& use, const Installation& installation,
                     Diagnosis& diagnosis) {
   const std::string preload = ValueOf(view.variables, "LD_PRELOAD");
