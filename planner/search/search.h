@@ -52,10 +52,10 @@ Result<SearchResult> Search(const SearchProblem& problem, const SearchOptions& o
 // marginals.
 Result<SearchResult> SearchByDual(const SearchProblem& problem, const SearchOptions& options = {});
 
-// Returns for each configuration of `layer` the total of the best plan with that configuration.
-// Computes marginals, or makes one search for each configuration, whichever is predicted to be
-// faster. The searches share the operations that `options` allow; a total that its search cannot
-// prove is none. Fails if Search() fails.
+// Returns for each configuration of `layer` the total of the best plan with that configuration;
+// none if no search proves it. Computes marginals, or makes one search for each configuration,
+// whichever is predicted to be faster. The searches share the operations that `options` allow.
+// Fails if Search() fails.
 Result<std::vector<std::optional<double>>> BestTotals(const SearchProblem& problem, int layer,
                                                       SearchOptions options = {});
 

@@ -28,7 +28,8 @@ enum class HeldBy {
 
 struct PathTask {
   TaskId task = kNone;
-  HeldBy held_by = HeldBy::kNothing;  // why it waited for the preceding task on the path
+  // The reason why the task waited for the preceding task on the path.
+  HeldBy held_by = HeldBy::kNothing;
 
   bool operator==(const PathTask&) const = default;
 };

@@ -187,8 +187,8 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Grown(OnnxTensor tensor,
   const bool has_batch = Holds(AllOf(tensor.view), ViewAxis::kBatch);
   for (size_t axis = 0; axis < extents.size(); ++axis) {
     if (now[axis] == extents[axis]) continue;
-    // A tensor without images holds the same numbers for every image, so repeating it gives it
-    // images.
+    // A tensor without images has the same numbers for every image, so the axis is repeated to be
+    // the images.
     if (!has_batch && axis == 0 && extents[axis] == batch_) {
       tensor.view[axis] = {{ViewAxis::kBatch, batch_, 1}};
       continue;

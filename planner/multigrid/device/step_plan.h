@@ -19,7 +19,7 @@ struct StepCall {
   Arrangement steps;
   int first = 0;
   double factor = 1;
-  // Whether it is the first call for its positions, whose sum begins with `from`.
+  // Whether this is the first call for its positions. The sum of the first call begins with `from`.
   bool is_first = true;
   const ArrangedNumbers* numbers = nullptr;
 };
