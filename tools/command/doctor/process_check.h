@@ -15,7 +15,8 @@ namespace ucudnn::command {
 // An object that asked for cuDNN, and the way it did.
 struct CudnnUser {
   std::string path;
-  // Whether it needs the library; otherwise its texts contain the library's name.
+  // Whether the object needs the library. An object that does not need it has texts with the
+  // library's name.
   bool linked = false;
   std::string library;  // the library's name with its version
   std::string rpath;
@@ -40,7 +41,7 @@ struct CudnnUse {
   std::vector<std::string> served;  // files whose calls of cuDNN the drop-in gets
   std::vector<CudnnUser> users;
   std::string linked_in;  // the file that defines cuDNN's functions, if there is no libcudnn
-  std::vector<std::string> cuda_runtime;  // runtimes, or files with a static runtime
+  std::vector<std::string> cuda_runtime;  // CUDA runtimes, or files with a static one
   std::string driver;
   // Files of ucudnn or cuDNN that were replaced after the process mapped them.
   std::vector<std::string> replaced;

@@ -30,10 +30,11 @@ struct ProcessView {
   pid_t pid = 0;
   std::string program;  // file of the program
   std::vector<std::string>
-      objects;             // files that the loader mapped, each once, with the process's own paths
-  VariableMap variables;   // its environment at its start
-  bool secure = false;     // whether it started with more rights than its user
-  bool elsewhere = false;  // whether it is in another mount namespace, such as a container
+      objects;            // files that the loader mapped, each once, with the process's own paths
+  VariableMap variables;  // its environment at its start
+  bool secure = false;    // whether the process started with more rights than its user
+  // Whether the process is in another mount namespace, such as a container.
+  bool elsewhere = false;
   std::string root;  // prefix under which this process can read its paths; empty if none is needed
   std::string folder;    // its working folder
   bool has_log = false;  // whether the loader's log is known, which gives the members below

@@ -23,7 +23,7 @@ enum StepColour { kOwnCall, kExchangeOfRows, kRestOfCall, kSumOverRanks, kWait }
 struct SpanLook {
   StepColour colour;
   const char* words;
-  bool is_exchange;  // whether it is on the stream of exchanges
+  bool is_exchange;  // whether the span is on the stream of exchanges
 };
 
 const SpanLook& LookOf(StepSpan span) {

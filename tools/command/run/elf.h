@@ -15,7 +15,7 @@ namespace ucudnn::command {
 struct ElfFile {
   bool is_elf = false;     // false for a script or another file; all other members are then unset
   bool is_x86_64 = false;  // if false, all members below are unset
-  // Whether the loader starts it; a program without interpreter is static.
+  // Whether the loader starts the program; a program without interpreter is static.
   bool has_interpreter = false;
   bool registers_kernels = false;  // whether it has GPU kernels that the shared runtime launches
   bool has_static_cudart = false;  // whether the CUDA runtime is linked in
