@@ -1,5 +1,5 @@
-// compute(c) of DeePa: how long the slowest worker of a layer computes, forward and backward.
-// Thread-compatible.
+// The term compute(c) of DeePa: the time that the slowest worker of a layer computes, forward and
+// backward. Thread-compatible.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ class ComputeModel {
   struct Cost {
     double ms = 0;
     int64_t workspace_bytes = 0;
-    bool measured = false;  // else the time is estimated
+    bool measured = false;  // whether `ms` is measured; else it is estimated
   };
   virtual ~ComputeModel() = default;
   virtual Cost Compute(const PlannedLayer& layer, const Degrees& degrees) const = 0;
@@ -27,9 +27,9 @@ class ComputeModel {
 
 // Estimates the least time that a device can take, in fp32. Each pass (forward, gradient of the
 // input, gradient of the weights) takes the longer of two times: its arithmetic at peak speed, and
-// one read or write of every tensor involved. Each follower reads and writes the output once more
-// in both directions. Adding up partial sums takes no time beside their transfer. Gradients that
-// the backward pass does not compute take no time.
+// one read or write of every tensor involved. Each follower reads and writes the output once in
+// each direction. The model adds no arithmetic for the sum of partial sums, and omits gradients
+// that the backward pass does not compute.
 class Roofline : public ComputeModel {
  public:
   explicit Roofline(const Device& device) : device_(device) {}
@@ -40,8 +40,8 @@ class Roofline : public ComputeModel {
 };
 
 // Looks up measured times. The table is CSV with the columns layer, n, c, h, w, r (degrees, 1 if
-// absent) and time_ms, and optionally workspace_bytes. If the table has no row, `elsewhere`
-// answers.
+// absent) and time_ms, and optionally workspace_bytes. A layer or degrees without a row get the
+// answer of `elsewhere`.
 class ComputeTable : public ComputeModel {
  public:
   // An error names the file, the line and the value. `elsewhere` must outlive the table.
@@ -56,12 +56,12 @@ class ComputeTable : public ComputeModel {
   std::map<std::tuple<std::string, int, int, int, int, int>, Cost> rows_;
 };
 
-// Takes the times of convolutions from a measurement store: the time of the fastest division of
-// each worker's share of the batch (mu-cuDNN's WR) that needs at most `limit_bytes` of workspace,
-// for forward and for those of backward_data and backward_filter that run. If one of these lacks
-// measurements, or if the operator is no convolution, `elsewhere` answers. A worker's share of
-// height and width is its share of the input, without halos. The measurements were made under an
-// alignment of `alignment` bytes.
+// Takes the times of convolutions from a measurement store. The time of a pass is that of the
+// fastest division of each worker's share of the batch (mu-cuDNN's WR) with at most `limit_bytes`
+// of workspace. The passes are forward, and backward_data and backward_filter where the step needs
+// them. If a pass lacks measurements, or if the operator is no convolution, `elsewhere` answers. A
+// worker's share of height and width is its share of the input, without halos. The store is asked
+// for measurements of tensors aligned to `alignment` bytes.
 class MeasuredCompute : public ComputeModel {
  public:
   // Both references must outlive the model.
@@ -82,8 +82,8 @@ class MeasuredCompute : public ComputeModel {
   const int alignment_;
 };
 
-// Returns the largest worker's share of the operations. It depends on the output's elements and on
-// the channels that each element sums over.
+// Returns the largest worker's share of the layer's operations: its share of the output's elements,
+// times its share of the channels that each element sums over.
 double LargestShare(const PlannedLayer& layer, const Degrees& degrees);
 
 }  // namespace ucudnn::planner

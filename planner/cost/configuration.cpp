@@ -14,9 +14,9 @@ bool Divides(int parts, int64_t extent, bool uneven) {
   return uneven ? parts <= extent : extent % parts == 0;
 }
 
-// Returns the number of output channels that may be divided. A softmax needs all channels; flat
-// features are divided between the channels of the image that they were; attentions are divided
-// between heads.
+// Returns the number of output channels that may be divided. A softmax needs all channels. Flat
+// features are divided between the channels of the image from which Flatten made them. Attentions
+// are divided between heads.
 int64_t DivisibleChannels(const PlannedLayer& layer) {
   if (std::holds_alternative<Softmax>(layer.op)) return 1;
   if (const auto* attention = std::get_if<Attention>(&layer.op)) return attention->heads;
@@ -25,8 +25,8 @@ int64_t DivisibleChannels(const PlannedLayer& layer) {
   return layer.output.c;
 }
 
-// Returns the number of input channels that each output channel sums over, if these may be divided;
-// else 1. Groups of channels have too few channels to be worth a division.
+// Returns the number of input channels that each output channel sums over, if a reduction may
+// divide them; else 1. Groups of channels have too few channels to be worth a division.
 int64_t SummedChannels(const PlannedLayer& layer) {
   const auto* const convolution = std::get_if<Convolution>(&layer.op);
   const bool sums = (convolution != nullptr && convolution->groups == 1) ||

@@ -31,10 +31,11 @@ struct Degrees {
 // Formats "{n=16, c=1, h=1, w=1}", with r if the reduction is divided.
 std::string Describe(const Degrees& degrees);
 
-std::string ShortText(const Degrees& degrees);  // "n16", "n4h2w2" as in a pin; "n1" if not divided
+// "n16", or "n4h2w2" as in a pin; "n1" if nothing is divided.
+std::string ShortText(const Degrees& degrees);
 
-// Part (i, j, m, k, l) along n, c, r, h, w is on device
-// first_device + (((i * c + j) * r + m) * h + k) * w + l.
+// Part (i, j, m, k, l) along n, c, r, h, w is on device first_device + (((i * c + j) * r + m) * h +
+// k) * w + l.
 struct ParallelConfiguration {
   Degrees degrees;
   int first_device = 0;
@@ -54,14 +55,15 @@ Result<Pin> ParsePin(std::string_view text);
 struct ConfigurationOptions {
   // If set, parts may differ by one element (55 rows in 4 parts). The paper divides evenly only.
   bool uneven = false;
-  // If set, a layer may be on any aligned group of devices, else only on the group that begins at
-  // device 0. Then independent branches may be on different devices.
+  // If set, a layer may be on any aligned group of devices, so that independent branches may be on
+  // different devices. If not set, a layer is on the group that begins at device 0.
   bool placements = false;
-  // If set, input channels may be divided too. A pin may divide them without this.
+  // If set, input channels may be divided too. A pin with r > 1 permits that for its own layer even
+  // if this is false.
   bool reduction = false;
   std::vector<Pin> pins;
-  // If set, layers without a pin get only configurations for which this returns true. It accepts
-  // the one that divides nothing.
+  // If set, layers without a pin get only configurations for which this function returns true. The
+  // function must accept the configuration that divides nothing.
   std::function<bool(const PlannedLayer&, const Degrees&)> is_accepted = {};
 };
 
@@ -72,9 +74,9 @@ struct ConfigurationOptions {
 std::vector<ParallelConfiguration> LegalConfigurations(const PlannedLayer& layer, int devices,
                                                        const ConfigurationOptions& options);
 
-// Says in words why a layer is divided along the images alone, if the file's operator or its heads
-// allow nothing else on this machine; else returns an empty string. `configurations` are the
-// layer's configurations.
+// Returns a text that says why a layer is divided along the images alone, if an operator that only
+// the file knows (Opaque) or the number of heads allows nothing else on this machine. Returns an
+// empty string otherwise. `configurations` are the layer's configurations.
 std::string WhyImagesAlone(const PlannedLayer& layer,
                            const std::vector<ParallelConfiguration>& configurations);
 

@@ -12,10 +12,10 @@
 
 namespace ucudnn::planner {
 
-// What moves along one edge. The tables are indexed by [configuration of the
-// producer][configuration of the consumer], row by row.
+// The costs of one edge of the layer graph. Both tables are in row-major order: [configuration of
+// the producer][configuration of the consumer].
 struct TransferTables {
-  std::vector<double> ms;  // forward and backward
+  std::vector<double> ms;  // time of both passes
   // Most bytes that any device receives and keeps until its backward pass.
   std::vector<int64_t> copied_bytes;
 };
@@ -64,10 +64,11 @@ class MachineCostModel : public CostModel {
   const ComputeModel& compute_;
 };
 
-// Returns the most memory that any worker of a layer needs: its parameters with their gradient and
-// `optimizer_states` numbers each (1: momentum), its part of the output, which lives until the
-// backward pass, in a reduction the partial sum that it computes before that, and
-// `workspace_bytes`. Copies of inputs come on top, edge by edge.
+// Returns the most memory that any worker of a layer needs. The sum contains the worker's
+// parameters with a gradient and `optimizer_states` further numbers each (1: momentum), its fixed
+// parameters, its part of the output, which is kept until the backward pass, its InnerElements(),
+// the partial sum of a reduction, and `workspace_bytes`. Copies of inputs are not included: they
+// are counted by edge.
 int64_t LayerMemoryBytes(const PlannedLayer& layer, const Degrees& degrees, int optimizer_states,
                          int64_t workspace_bytes);
 

@@ -18,7 +18,8 @@ constexpr double kUpdateBytesPerMs = 45.0 / 14 * kPaperMiB;
 constexpr double kMeasuredBatch = 512;
 constexpr double kConnectedMs = 20.4;             // Table 2, {n=1, c=1}
 constexpr double kConvolutionMs = 2 * 127.4 / 3;  // Table 3, {n=2}: three layers on two devices
-// Table 3, {h=2, w=2} against {n=4}: height and width divided twice.
+// Table 3: the time of {h=2, w=2}, which halves both height and width, divided by the time of
+// {n=4}.
 constexpr double kImageGain = 54.7 / 63.7;
 
 bool IsConnected(const PlannedLayer& layer) {
@@ -39,8 +40,8 @@ bool IsTable3(const PlannedLayer& layer) {
          layer.output.extents == image;
 }
 
-// Interpolates by the number of halvings between no division and the measured division; more
-// halvings gain no more.
+// Interpolates between no division and the measured one, {h=2, w=2}, by the number of halvings.
+// More than two halvings gain no more.
 double ImageGain(const Degrees& degrees) {
   return std::pow(kImageGain, std::min(2.0, std::log2(degrees.h * degrees.w)) / 2);
 }
@@ -88,12 +89,13 @@ TransferTables DeePaPaperModel::Transfer(const PlannedLayer& consumer, int input
                                          std::span<const ParallelConfiguration> to) const {
   const Shape& tensor = consumer.inputs[static_cast<size_t>(input)].shape;
   const double tensor_ms = TransferMsOf(tensor, consumer);
-  // Copies of the tensor over all workers: more than 1 if channels repeat.
+  // Elements that all workers need together, as a multiple of the tensor: more than 1 if several
+  // workers need the same channels.
   std::vector<double> copies;
   for (const ParallelConfiguration& target : to) {
     copies.push_back(Sum(NeededParts(consumer, input, target.degrees).axes[1]) / tensor.c);
   }
-  // The only question is whether anything moves, so a machine of any size will do.
+  // Only the question whether anything moves matters, so a machine with arbitrary links serves.
   int devices = 1;
   for (const auto& configurations : {from, to}) {
     for (const ParallelConfiguration& each : configurations) {

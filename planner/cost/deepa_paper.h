@@ -1,23 +1,25 @@
-// The cost model behind DeePa's Tables 2 and 3, found by fitting their printed values. Pure.
+// The cost model behind DeePa's Tables 2 and 3, found by fitting their printed values. Pure
+// functions.
 //
 // transfer: every worker receives all that it needs (no credit for what it holds, no halos), one
-// worker after the other. Nothing moves if each worker holds all that it needs.
+// worker after the other. Nothing moves between equal configurations if no two workers need the
+// same channels, nor, with a degree r above 1, if every worker holds all that it needs.
 // update: every replica pushes its gradients in turn.
 // reduction, which the paper does not have: every worker pushes its partial sums in turn, at the
 // bandwidth of transfers.
 //
-// The paper gives no bandwidths, and no single bandwidth explains both tables; these do, to every
-// printed digit (MiB per ms, one direction):
+// The paper gives no bandwidths, and no single bandwidth explains both tables. The following
+// bandwidths (MiB per ms, one direction) explain every printed digit:
 //   fully connected, transfer and update   15/7    (2.247 GB/s)
 //   convolution, transfer                  5       (5.243 GB/s)
 //   convolution, update                    45/14   (3.370 GB/s)
 //
-// compute: the times that the paper prints for two layers (9216 -> 4096 fully connected; 3x3
-// convolution 512 -> 512 on 14 x 14), in proportion to the largest worker's share of any batch,
+// compute: two layers (9216 -> 4096 fully connected; 3x3 convolution 512 -> 512 on 14 x 14) take
+// the times that the paper prints, in proportion to the batch and to the largest worker's share,
 // with the gain that the paper saw in dividing height and width. Other layers take the time of a
-// roofline of the paper's device. The roofline is slow if the paper used Winograd's algorithm
-// (Table 3's convolution does 16.7 TFLOP/s, four times the peak): the last 3x3 layer of
-// Inception-v3 is best on 8 devices here, and on 4 in Figure 2.
+// roofline of the paper's device. This roofline is too slow if the paper used Winograd's algorithm:
+// Table 3's convolution does 16.7 TFLOP/s, about four times the peak of 4.37. Therefore the last
+// 3x3 layer of Inception-v3 is best on 8 devices here, and on 4 in Figure 2.
 #pragma once
 
 #include "planner/cost/cost_model.h"
@@ -26,7 +28,7 @@ namespace ucudnn::planner {
 
 class DeePaPaperModel : public CostModel {
  public:
-  DeePaPaperModel();  // on the devices of k80x16
+  DeePaPaperModel();  // uses the device of the machine k80x16
 
   ComputeModel::Cost Compute(const PlannedLayer& layer, const Degrees& degrees) const override;
   double UpdateMs(const PlannedLayer& layer,

@@ -49,8 +49,8 @@ void AddParameters(const Node& node, const ParameterCounts& own, PlannedLayer& l
   }
 }
 
-// Returns the position of the earlier Concat whose inputs are the longest proper prefix of this
-// one's; -1: there is none.
+// Returns the position of the earlier Concat whose list of inputs is the longest proper prefix of
+// the list of `concat`; -1 if there is no such Concat.
 int PrefixConcat(const LayerGraph& graph, int concat) {
   const std::vector<LayerInput>& inputs = graph.layers[static_cast<size_t>(concat)].inputs;
   int longest = -1;
@@ -128,7 +128,8 @@ int ChainConcats(LayerGraph& graph) {
     }
   }
   int rewritten = 0;
-  // From the end, so that prefixes stay whole until they are used.
+  // The last Concat is rewritten first, because `first` must still have its original number of
+  // inputs.
   for (size_t layer = graph.layers.size(); layer-- > 0;) {
     if (prefix[layer] < 0) continue;
     const PlannedLayer& first = graph.layers[static_cast<size_t>(prefix[layer])];
@@ -159,7 +160,8 @@ double ForwardOperations(const PlannedLayer& layer) {
   }
   if (std::holds_alternative<Linear>(layer.op)) return 2 * outputs * in.c;
   if (const auto* attention = std::get_if<Attention>(&layer.op)) {
-    return 2 * (inputs + outputs) * attention->keys;  // the first input holds the queries
+    // The first input is the queries, with `keys` scores each.
+    return 2 * (inputs + outputs) * attention->keys;
   }
   if (const auto* opaque = std::get_if<Opaque>(&layer.op)) return opaque->operations * in.n;
   return 0;

@@ -1,5 +1,5 @@
-// What is planned: the layers of a network at one batch size and the tensors between them, counted
-// as in DeePa (Inception-v3 has 120 layers). Plain values. Thread-compatible.
+// The graph that is planned: the layers of a network at one batch size and the tensors between
+// them, counted as in DeePa (Inception-v3 has 120 layers). Plain values. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace ucudnn::planner {
 
-constexpr int kData = -1;  // the network's own input: every device loads what it needs
+constexpr int kData = -1;  // the network's own input, of which every device loads what it needs
 
 struct LayerInput {
   int producer = kData;  // position in LayerGraph::layers
@@ -29,42 +29,44 @@ struct PlannedLayer {
   Shape output;
   int64_t weights = 0;  // without biases; includes weights that other layers also read
   bool trains_weights = false;
-  bool has_gradient = false;  // of its own output, before followers; as in LayerInput
+  // Whether the backward pass computes the gradient of the layer's own output, which followers
+  // read.
+  bool has_gradient = false;
   // Counts all trained numbers, including those of followers. Numbers that an earlier layer also
-  // reads count for that layer.
+  // reads count only for the earlier layer.
   int64_t parameters = 0;
-  int64_t fixed_parameters = 0;  // counted likewise; never updated
-  std::vector<int> tensors;      // tensors that other nodes may read too: Parameter::tensor
+  int64_t fixed_parameters = 0;  // numbers that are never updated, counted as `parameters` are
+  std::vector<int> tensors;      // tensors that other nodes may read too (Parameter::tensor)
   std::vector<std::string> followers;
 };
 
 struct LayerGraph {
   std::string name;
   int batch = 1;
-  std::vector<PlannedLayer> layers;  // every layer after its inputs
+  std::vector<PlannedLayer> layers;  // in an order in which every layer is behind its inputs
 
   int Find(const std::string& layer) const;  // position of the layer; -1 if no layer has that name
 };
 
-// Activations, batch normalisations, scales, dropout, softmax and losses follow the layer before
-// them. A normalisation or a softmax over divided images and channels sends a few numbers per
-// channel, which are left out, as in DeePa. Fails if InferShapes() fails or if the network has no
-// layers.
+// Activations, batch normalisations, scales, dropout, softmax and losses become followers of the
+// layer before them. A normalisation or a softmax over divided images and channels sends a few
+// numbers per channel, which the graph leaves out, as DeePa does. Fails if InferShapes() fails or
+// if the network has no layers.
 Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch);
 
-// If the first inputs of a Concat are the inputs of another Concat, makes it read that Concat
-// instead: DenseNet as Caffe writes it. Without this, the search's tables grow with every layer of
-// a dense block. The best plan of the rewritten graph costs at least as much as the original's,
-// because the rewritten graph may move the same features twice. Returns how many Concats were
-// rewritten.
+// DenseNet as Caffe writes it repeats inputs: the first inputs of a Concat are all inputs of an
+// earlier Concat. This function makes the later Concat read the earlier one instead, because
+// otherwise the search's tables grow with every layer of a dense block. The best plan of the
+// rewritten graph costs at least as much as the original's, because the rewritten graph may move
+// the same features twice. Returns how many Concats were rewritten.
 int ChainConcats(LayerGraph& graph);
 
-// Returns the operations of a forward pass. A multiply-add counts as two; elementwise followers and
-// joins count as none.
+// Returns the operations of a forward pass. A multiply-add counts as two operations; elementwise
+// followers and joins count as none.
 double ForwardOperations(const PlannedLayer& layer);
 
-// Returns how many elements a layer keeps between its passes beside its output: the scores of an
-// attention.
+// Returns how many elements a layer keeps from its forward to its backward pass beside its output:
+// the scores of an attention.
 double InnerElements(const PlannedLayer& layer);
 
 }  // namespace ucudnn::planner

@@ -18,8 +18,8 @@ bool ParseNumber(const std::string& text, Number& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// Returns the convolution that the largest worker computes; none if groups of channels do not
-// divide evenly.
+// Returns the convolution that the largest worker computes; none if the number of groups is not a
+// multiple of degree c.
 std::optional<ConvolutionProblem> WorkerProblem(const PlannedLayer& layer, const Degrees& degrees) {
   const auto& convolution = std::get<Convolution>(layer.op);
   const Shape& input = layer.inputs.front().shape;

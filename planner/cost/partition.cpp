@@ -9,7 +9,7 @@ TensorExtents ExtentsOf(const Shape& shape) {
   return {shape.n, shape.c, shape.extents[0], shape.extents[1], shape.extents[2]};
 }
 
-// The windows of a convolution, a transposed convolution or a pooling.
+// Describes the windows of a convolution, a transposed convolution or a pooling.
 struct Windows {
   Spatial extents;
   Spatial stride;
@@ -48,14 +48,15 @@ void WholeImages(const Shape& input, Parts& parts) {
   }
 }
 
-// Turns output channels into the input channels of the groups that hold them.
+// Replaces each interval of output channels by the input channels of the groups that hold it.
 void GroupChannels(int32_t all_filters, int32_t groups, int64_t input_channels, Parts& parts) {
   for (Interval& interval : parts.axes[kAxisC]) {
     interval = ChannelsOfGroups(interval, all_filters / groups, input_channels / groups);
   }
 }
 
-// `factor` output elements come from each input element.
+// Each input element yields `factor` output elements, whose interpolation also reads the `reach`
+// elements next to it.
 void Shrink(const Upsampling& upsampling, const Shape& input, Parts& parts) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     const int64_t factor = upsampling.factor[axis];
@@ -67,8 +68,8 @@ void Shrink(const Upsampling& upsampling, const Shape& input, Parts& parts) {
   }
 }
 
-// Turns intervals of the output into the parts that lie in an input of `extent` elements that
-// begins at output `offset`.
+// Replaces intervals of an output by the parts that lie in one input, which has `extent` elements
+// and begins at element `offset` of the output.
 void Shift(std::vector<Interval>& axis, int64_t offset, int64_t extent) {
   for (Interval& interval : axis) {
     interval = {std::clamp<int64_t>(interval.begin - offset, 0, extent),
@@ -76,7 +77,8 @@ void Shift(std::vector<Interval>& axis, int64_t offset, int64_t extent) {
   }
 }
 
-// An interval that crosses the end of the axis is two pieces. Then the whole axis is needed.
+// An interval that crosses the end of the axis has two pieces in the input. No interval covers both
+// without the rest, so the whole axis is needed.
 void Unroll(std::vector<Interval>& axis, int64_t shift, int64_t extent) {
   shift = (shift % extent + extent) % extent;
   for (Interval& interval : axis) {
@@ -90,7 +92,8 @@ void Unroll(std::vector<Interval>& axis, int64_t shift, int64_t extent) {
   }
 }
 
-// Turns channels of the output into channels of an input that has as many equal groups.
+// Replaces each interval of output channels by the channels of an input that has as many equal
+// groups.
 void ScaleChannels(int64_t outputs, int64_t inputs, Parts& parts) {
   for (Interval& channels : parts.axes[kAxisC]) {
     channels = {channels.begin * inputs / outputs, CeilDivide(channels.end * inputs, outputs)};
@@ -205,7 +208,8 @@ Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees) 
   } else if (std::holds_alternative<Linear>(layer.op)) {
     CoverAxis(parts.axes[kAxisC], shape.c);
   } else if (std::holds_alternative<Multiply>(layer.op)) {
-    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {  // a gate of one element is repeated
+    // A gate of one element serves all positions.
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
       if (shape.extents[axis] == 1) CoverAxis(parts.axes[kAxisD + axis], 1);
     }
   } else if (std::holds_alternative<FullyConnected>(layer.op)) {
@@ -213,7 +217,8 @@ Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees) 
     WholeImages(shape, parts);
   } else if (std::holds_alternative<Flatten>(layer.op) ||
              std::holds_alternative<Reshape>(layer.op)) {
-    // Works on whole output channels, because parts of their images are no boxes of the input.
+    // The input is divided into as many parts as the output has whole channels, because a part of
+    // an output image is no box of the input.
     const int64_t from = shape.Features() / shape.c;
     const int64_t to = layer.output.Features() / layer.output.c;
     ScaleChannels(from, to, parts);

@@ -1,6 +1,6 @@
-// Which box of a layer's tensors each worker computes, and which boxes of its inputs it needs for
-// that. The windows are computed by convolution/partition. Pure functions. Source: DeePa, section 3
-// (every worker computes a disjoint part of the output).
+// The box of a layer's output that each worker computes, and the boxes of its inputs that the
+// worker needs for that. The windows are computed by convolution/partition. Pure functions. Source:
+// DeePa, section 3 (every worker computes a disjoint part of the output).
 #pragma once
 
 #include <array>
@@ -12,9 +12,9 @@
 
 namespace ucudnn::planner {
 
-// Holds one box per worker: the product of one interval per axis. The digits of i choose the
-// intervals of worker i; the last axis runs fastest, as in the numbering of devices in
-// ParallelConfiguration.
+// Holds one box per worker: the product of one interval per axis. The number of a worker has one
+// digit per axis, which selects the interval; the digit of the last axis changes fastest, as in the
+// numbering of devices in ParallelConfiguration.
 struct Parts {
   std::array<std::vector<Interval>, kTensorAxes> axes;
 

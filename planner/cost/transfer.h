@@ -1,5 +1,5 @@
-// What an edge of the layer graph moves, and how long it takes. Source: DeePa, section 3, xfer(c_u,
-// c_v); here a device does not receive what it already holds.
+// The amount that an edge of the layer graph moves, and the time of the move. Source: DeePa,
+// section 3, xfer(c_u, c_v); unlike in DeePa, a device does not receive what it already holds.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 namespace ucudnn::planner {
 
 // Counts elements of one forward pass. The backward pass returns a gradient for every element that
-// moved, along the same way, so that its traffic is the same in the opposite direction.
+// moved, so its traffic is the same in the opposite direction.
 struct Traffic {
-  int64_t moved = 0;  // elements that arrive at all devices together
-  // Most elements that one device receives: a copy that it keeps until the backward pass.
+  int64_t moved = 0;  // elements that arrive, summed over all devices
+  // Most elements that one device receives. The device keeps these copies until the backward pass.
   int64_t most_received = 0;
-  std::vector<int64_t> busiest;  // most elements through one port in one direction, by level
+  std::vector<int64_t> busiest;  // by level: most elements through one port in one direction
 };
 
-// Keeps scratch memory from call to call. For one thread at a time.
+// Counts traffic, and keeps scratch memory from call to call. One thread at a time may use it.
 class TrafficCounter {
  public:
   explicit TrafficCounter(const Machine& machine) : machine_(machine) {}
@@ -36,26 +36,29 @@ class TrafficCounter {
 
   const Machine& machine_;
   Traffic traffic_;
-  // Per axis: the overlaps, at [needed part * held parts + held part], and their sums over needed
-  // parts.
+  // One table per axis. Entry [i * number of intervals of `held` + j] of overlap_ is the number of
+  // elements that interval i of `needed` and interval j of `held` have in common. Entry j of
+  // requested_ is the sum of these over all i.
   std::array<std::vector<int64_t>, kTensorAxes> overlap_;
   std::array<std::vector<int64_t>, kTensorAxes> requested_;
   std::array<int, kTensorAxes> held_counts_ = {};
   std::vector<int> held_digits_;    // [worker][axis]
   std::vector<int> needed_digits_;  // [worker][axis]
-  std::vector<int64_t> wanted_;     // elements of the box of each worker of `needed`
-  std::vector<int64_t> offered_;    // elements asked of each worker of `held`, by itself too
+  std::vector<int64_t> wanted_;     // by worker of `needed`: elements of its box
+  // By worker of `held`: elements of its box that all workers need, itself included.
+  std::vector<int64_t> offered_;
 };
 
-// Counts what a reduction moves in the backward pass: every worker has its part of the output's
-// gradient and needs the box of its partial sum. In the forward pass the partial sums of the same
-// elements go the other way. REQUIRES: degree r of `configuration` is more than 1.
+// Counts the elements that a reduction moves in the backward pass: every worker has its part of the
+// output's gradient and needs the box of its partial sum. In the forward pass the partial sums of
+// the same elements move in the opposite direction. REQUIRES: degree r of `configuration` is more
+// than 1.
 const Traffic& CountReduction(TrafficCounter& counter, const PlannedLayer& layer,
                               const ParallelConfiguration& configuration);
 
-// Returns the time of one direction (forward or backward). All ports work at once. The port with
-// the longest time for its elements at its bandwidth decides; one latency of the outermost level
-// used is added.
+// Returns the time of one direction (forward or backward). All ports work at once, so the time is
+// that of the slowest port (elements times `element_bytes`, divided by the bandwidth), plus one
+// latency of the outermost level used.
 double TransferMs(const Machine& machine, const Traffic& traffic, int element_bytes);
 
 }  // namespace ucudnn::planner

@@ -18,7 +18,7 @@ double LatencyMs(const Machine& machine, int level) {
   return machine.levels[static_cast<size_t>(level)].latency_us * 1e-3;
 }
 
-// Adds up messages at the ports of every level.
+// Counts the messages that cross the ports of every level.
 class PortLoads {
  public:
   explicit PortLoads(const Machine& machine) : machine_(machine) {
@@ -38,7 +38,7 @@ class PortLoads {
       ++in_[at][static_cast<size_t>(to / size)];
     }
   }
-  // Returns the time of sending all messages at once, each of `bytes`.
+  // Returns the time of sending all messages, of `bytes` each, at once.
   double Ms(double bytes) const {
     double slowest = 0;
     for (size_t level = 0; level < out_.size(); ++level) {
@@ -104,8 +104,9 @@ double TreeMs(const Machine& machine, const std::vector<Replicas>& groups, doubl
   return ms;
 }
 
-// Within every group of a level the devices hold equal shards. All devices of a port together
-// therefore carry the parameters once around the ring of the groups.
+// Returns the sum over levels of the time of a reduce-scatter and an all-gather around the ports of
+// each parent. Within a group of a level all devices hold equal shards, so the devices of one port
+// together carry the parameters once around the ring.
 double HierarchicalMs(const Machine& machine, const std::vector<Replicas>& groups, double bytes) {
   double ms = 0;
   for (int level = 0; level < static_cast<int>(machine.levels.size()); ++level) {

@@ -1,5 +1,5 @@
-// How long it takes to combine the gradients of a layer's replicas. Pure functions. Source: DeePa,
-// section 3, update(c). All models move whole parameters, divided by the channel degree.
+// The time to combine the gradients of a layer's replicas. Pure functions. Source: DeePa, section
+// 3, update(c). All models move whole parameters, divided by the channel degree.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +21,26 @@ enum class UpdateModel {
   kOwner,         // every replica adds up one part, and sends the sum to all others
 };
 
-// "parameter-server", "ring", "tree", "hierarchical" or "owner".
+// Returns "parameter-server", "ring", "tree", "hierarchical" or "owner".
 const char* UpdateName(UpdateModel model);
 // An unknown name is an error that lists the known ones.
 Result<UpdateModel> ParseUpdate(const std::string& name);
 
-// Returns the devices, in ascending order, that hold the same part of a layer's parameters: one
-// list for each of its WeightParts, with output channels before input channels.
+// Returns groups of devices that hold the same part of a layer's parameters: one group for each of
+// its WeightParts, with output channels before input channels. The devices of a group are in
+// ascending order.
 std::vector<std::vector<int>> ReplicaDevices(const ParallelConfiguration& configuration);
 
-// Returns the time of one update. For r replicas (n h w) of `bytes` of parameters behind one link
-// of bandwidth B and latency L, with degrees c = r = 1, it is 2 r bytes / B + 2 L for the parameter
-// server, 2 (r-1)/r bytes / B + 2 (r-1) L for the ring, 2 ceil(log2 r) (bytes / B + L) for the
-// tree, and 2 (r-1)/r bytes / B + 2 L for the owner. Over several levels every port carries what
-// crosses it. A single replica needs no update.
+// Returns the time of one update. For R replicas (R = n h w > 1, with degrees c = r = 1) of `bytes`
+// of parameters behind one link of bandwidth B and latency L, the time is 2 R bytes / B + 2 L for
+// the parameter server, 2 (R-1)/R bytes / B + 2 L for the ring, 2 ceil(log2 R) (bytes / B +
+// L) for the tree, and 2 (R-1)/R bytes / B + 2 L for the owner. With several levels, the load of
+// every port is the sum of the messages that cross it. A single replica needs no update.
 double UpdateMs(const Machine& machine, UpdateModel model,
                 const ParallelConfiguration& configuration, int64_t bytes);
 
-// Returns the bytes that arrive at devices or a server in one step: 2 r bytes for the parameter
-// server, 2 (r-1) bytes for the other models.
+// Returns the bytes that arrive at devices or a server in one step: 2 R bytes for the parameter
+// server, 2 bytes for the other models, where R = n h w is the number of replicas.
 int64_t UpdateBytes(UpdateModel model, const Degrees& degrees, int64_t bytes);
 
 }  // namespace ucudnn::planner

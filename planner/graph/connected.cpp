@@ -10,7 +10,7 @@ namespace ucudnn::planner {
 
 Status CheckConnected(const Graph& graph) {
   if (graph.nodes.empty()) return Status::Error(graph.name + ": no layers; expected a network");
-  // These are disjoint sets; the earliest node represents its set.
+  // Disjoint sets of connected nodes. The earliest node of a set represents the set.
   std::vector<size_t> parent(graph.nodes.size());
   std::iota(parent.begin(), parent.end(), size_t{0});
   const auto representative = [&](size_t node) {

@@ -27,9 +27,10 @@ struct Convolution {
   Spatial dilation = {1, 1, 1};
   int32_t groups = 1;
   bool bias = true;
-  Spatial extra_pad = {0, 0, 0};  // at the end of each axis, beyond `pad`; may be negative
+  Spatial extra_pad = {0, 0, 0};  // pixels added to `pad` at the end of each axis; may be negative
 };
-// The gradient of a convolution used as a layer: each input pixel adds a window to the output.
+// The data gradient of a convolution, used as a layer: each input pixel adds a window to the
+// output.
 struct TransposedConvolution {
   int32_t filters = 1;  // output channels
   Spatial window = {1, 1, 1};
@@ -38,7 +39,7 @@ struct TransposedConvolution {
   Spatial dilation = {1, 1, 1};
   int32_t groups = 1;
   bool bias = true;
-  Spatial extra_extent = {0, 0, 0};  // added to the output at its end; may be negative
+  Spatial extra_extent = {0, 0, 0};  // pixels added at the end of the output; may be negative
 };
 enum class PoolingKind { kMaximum, kAverage };
 struct Pooling {
@@ -46,9 +47,10 @@ struct Pooling {
   Spatial window = {1, 1, 1};
   Spatial stride = {1, 1, 1};
   Spatial pad = {0, 0, 0};
-  // If set, as in Caffe, a last window that hangs over the padded image counts if it starts inside.
+  // If set, as in Caffe, a last window that extends beyond the padded image counts if it begins
+  // inside.
   bool round_up = false;
-  Spatial extra_pad = {0, 0, 0};  // like Convolution::extra_pad
+  Spatial extra_pad = {0, 0, 0};  // as Convolution::extra_pad
 };
 struct GlobalPooling {
   PoolingKind kind = PoolingKind::kAverage;
@@ -57,18 +59,19 @@ struct FullyConnected {  // flattens its input
   int32_t outputs = 1;
   bool bias = true;
 };
-struct Linear {  // over the channels at each position
+struct Linear {  // multiplies the channels of each position by a matrix
   int32_t outputs = 1;
   bool bias = true;
 };
-// Computes softmax(q k^T) v over positions, with scaling and biases of the scores. The three inputs
-// are the queries, the keys and the values. Every head has equally many adjacent channels of each.
+// Computes softmax(q k^T) v over positions, with scaling and biases of the scores. The inputs are
+// the queries q, the keys k and the values v. Each head has an equal number of adjacent channels of
+// each input.
 struct Attention {
   int32_t heads = 1;
-  // Windows that tile queries, keys and values. A query meets only keys of its own window. 0: the
-  // whole axis.
+  // Extents of the windows that tile queries, keys and values; a query meets only keys of its own
+  // window. 0 means the whole axis.
   Spatial window = {0, 0, 0};
-  int32_t keys = 1;  // number of keys that one query meets
+  int32_t keys = 1;  // number of keys that each query meets
 };
 enum class ActivationKind {
   kRelu,
@@ -89,14 +92,15 @@ struct Activation {
 struct BatchNormalization {
   bool scale_and_shift = true;
 };
-// Normalises by the mean and the variance of each image's groups of channels, over all positions or
-// at each position separately. With one group by position this is layer normalization of channels.
+// Normalises by the mean and the variance of each image's groups of channels, over all positions,
+// or at each position separately if `by_position`. With one group, `by_position` is layer
+// normalization over channels.
 struct GroupNormalization {
-  int32_t groups = 1;  // number of groups, which have equally many channels
+  int32_t groups = 1;  // number of groups; all have equally many channels
   bool by_position = false;
-  bool scale_and_shift = true;  // one number per channel
+  bool scale_and_shift = true;  // whether each channel has a trained scale and shift
 };
-struct Scale {  // trainable numbers, one per channel unless Node::parameters says otherwise
+struct Scale {  // trained numbers, one per channel unless Node::parameters says otherwise
   bool scale = true;
   bool shift = true;
 };
@@ -109,53 +113,53 @@ struct LocalResponseNormalization {
 enum class DropoutUnit { kElement, kChannel, kImage };
 struct Dropout {
   double rate = 0.5;
-  DropoutUnit per = DropoutUnit::kElement;  // kept or dropped as a whole
+  DropoutUnit per = DropoutUnit::kElement;  // the unit that is kept or dropped as a whole
 };
-struct Add {};       // takes two or more inputs of one shape
-struct Multiply {};  // takes two inputs of one shape; extents of 1 (a gate) are repeated
+struct Add {};       // adds two or more inputs of one shape
+struct Multiply {};  // multiplies two inputs of one shape; an extent of 1 (a gate) is repeated
 enum class ConcatAxis { kChannels, kDepth, kHeight, kWidth };
 struct Concat {
   ConcatAxis axis = ConcatAxis::kChannels;
 };
 struct Upsampling {
   Spatial factor = {1, 1, 1};
-  int32_t reach = 0;  // positions beyond the nearest that interpolation reads, on either side
+  int32_t reach = 0;  // positions beyond the nearest that the interpolation reads on each side
 };
-// Pads with zeros, or with parameters if the node has some. Negative numbers cut off.
+// Pads with zeros, or with parameters if the node has any. Negative numbers cut.
 struct Padding {
   Spatial before = {0, 0, 0};
   Spatial after = {0, 0, 0};
   int32_t channels_before = 0;
   int32_t channels_after = 0;
 };
-struct Roll {  // moves position i to position i + shift, around the end of the axis
+struct Roll {  // moves position i to position (i + shift) modulo the extent
   Spatial shift = {0, 0, 0};
 };
 struct Flatten {};
-// Gives the same numbers as an image, in the order channel, d, h, w.
+// Arranges the same numbers as an image in the order channel, d, h, w.
 struct Reshape {
   int32_t channels = 1;
   Spatial extents = {1, 1, 1};
   int32_t spatial_rank = 2;
 };
 struct Softmax {};  // over the channels
-// Losses of an output. They pass the output through unchanged, and give one number for all images
-// beside it.
-struct CrossEntropy {};  // loss of a softmax over the channels, against one label per position
-struct LogisticLoss {};  // loss of each channel separately
-// Any other operator that works on each image separately. It is known by the shape of its output
-// for one image, and by the axes that it mixes. Along all other axes it computes a position only
-// from the same position of those inputs that have the axis.
+// Losses of an output. A loss node passes the output through unchanged, and computes beside it one
+// number for all images.
+struct CrossEntropy {};  // the loss of a softmax over the channels, with one label per position
+struct LogisticLoss {};  // a separate loss of each channel
+// Any other operator that works on each image separately. The graph has only the shape of its
+// output for one image, and the axes along which it mixes positions. Along all other axes it
+// computes a position only from the same position of the inputs that have the axis.
 struct Opaque {
   std::string kind;  // the operator's name in the file
   int32_t channels = 1;
   Spatial extents = {1, 1, 1};
   int32_t spatial_rank = 2;
-  int32_t channel_parts = 1;  // equal parts of the channels that do not mix
-  bool rows = false;          // does not mix positions along h
-  bool columns = false;       // does not mix positions along w
-  bool sums = false;          // mixes positions by means and variances alone
-  double operations = 0;      // for one image's forward pass; a multiply-add counts as two
+  int32_t channel_parts = 1;  // number of equal parts of the channels that do not mix
+  bool rows = false;          // whether positions along h do not mix
+  bool columns = false;       // whether positions along w do not mix
+  bool sums = false;          // whether positions mix by means and variances alone
+  double operations = 0;      // of one image's forward pass; a multiply-add counts as two
 };
 
 using Operator =
@@ -166,11 +170,11 @@ using Operator =
 
 using NodeId = int;  // position in Graph::nodes
 
-// A tensor that a node reads beside its inputs: a filter, a bias, scales.
+// A tensor that a node reads beside its inputs, such as a filter, a bias or scales.
 struct Parameter {
   int64_t elements = 0;
-  int tensor = -1;      // nodes with the same number read the same tensor; -1: no other node does
-  bool trained = true;  // else the tensor takes memory but is never updated
+  int tensor = -1;  // nodes with the same number read the same tensor; -1: only this node reads it
+  bool trained = true;  // if false, the tensor takes memory but is never updated
 
   bool operator==(const Parameter&) const = default;
 };
@@ -179,23 +183,23 @@ struct Node {
   std::string name;
   Operator op;
   std::vector<NodeId> inputs;
-  // Weights (or scales) before biases (or shifts), if the file says which tensors they are. If
-  // empty, the node has the operator's usual parameters and shares none.
+  // The tensors that the node reads, if the file names them: weights (or scales) before biases (or
+  // shifts). If empty, the node has the operator's usual parameters and shares none.
   std::vector<Parameter> parameters = {};
 };
 
 struct Graph {
   std::string name;
-  std::vector<Node> nodes;  // every node after its inputs
-  // Unknown operators of a file that were passed through, each with its nodes, in words.
+  std::vector<Node> nodes;  // in an order in which every node is behind its inputs
+  // Texts that name each unknown operator of a file that was passed through, and its nodes.
   std::vector<std::string> passed_through;
 
   // Returns the node called `name`, or null.
   const Node* Find(const std::string& node_name) const;
 };
 
-// Collects nodes and checks the whole graph at the end; reports the first fault. After a fault the
-// builder takes further nodes and ignores them, so that callers need not check each call.
+// Collects nodes, and checks the whole graph at the end. Reports the first fault, after which the
+// builder ignores further nodes, so that callers need not check each call.
 class GraphBuilder {
  public:
   explicit GraphBuilder(std::string name) { graph_.name = std::move(name); }

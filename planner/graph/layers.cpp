@@ -11,8 +11,9 @@
 namespace ucudnn::planner {
 namespace {
 
-// The convolution that runs. Its image differs from the layer's own if cuDNN cannot do all that the
-// layer does. The extents have 64 bits, because an imported graph's padding is unchecked.
+// The convolution that cuDNN runs, and the extents of its image. The image differs from the layer's
+// own if a framework must pad or cut. The extents have 64 bits, because the padding of an imported
+// graph is unchecked.
 struct Problem {
   ConvolutionProblem problem;
   std::array<int64_t, kMaxSpatial> image = {};
@@ -29,8 +30,8 @@ ConvolutionProblem WindowOf(const AnyConvolution& layer) {
   return problem;
 }
 
-// cuDNN's legacy API pads both ends equally. Frameworks pad the difference themselves, and the
-// convolution sees a larger image.
+// cuDNN's legacy API pads both ends equally. Frameworks therefore pad the difference themselves,
+// and the convolution reads a larger image.
 Problem ProblemOf(const Convolution& layer, const Shape& input) {
   Problem result{WindowOf(layer)};
   result.problem.c = input.c;
@@ -43,8 +44,9 @@ Problem ProblemOf(const Convolution& layer, const Shape& input) {
   return result;
 }
 
-// Returns the convolution whose data gradient the layer is: from the layer's output to its input.
-// The framework adds or cuts off what rounding the output down cannot give.
+// Returns the convolution whose data gradient the layer is; it maps the layer's output to its
+// input. If no rounding of a convolution explains the output's extents, the framework pads or cuts
+// the output.
 Problem ProblemOf(const TransposedConvolution& layer, const Shape& input, const Shape& output) {
   Problem result{WindowOf(layer)};
   result.problem.c = layer.filters;

@@ -30,8 +30,8 @@ Result<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
-// Takes a number of protocol buffers (7 bits a byte) off `bytes`; returns false if `bytes` end
-// inside the number.
+// Removes a varint of protocol buffers (7 bits per byte) from the front of `bytes`. Returns false
+// if `bytes` end inside it.
 bool TakeVarint(std::string_view& bytes, uint64_t& number) {
   number = 0;
   for (int shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
@@ -43,7 +43,7 @@ bool TakeVarint(std::string_view& bytes, uint64_t& number) {
   return false;
 }
 
-// Returns whether the bytes of an ONNX model, which begin with ir_version (field 1), end inside a
+// Returns whether `bytes` begin as an ONNX model does, with ir_version (field 1), and end inside a
 // field.
 bool IsCutOffModel(std::string_view bytes) {
   if (!bytes.starts_with('\x08')) return false;
@@ -73,7 +73,7 @@ bool IsCutOffModel(std::string_view bytes) {
   return false;
 }
 
-// Says what a file is that was given as a network and is something else; empty if nothing is known.
+// Returns a text that says what a file is that is no network; empty if that is unknown.
 std::string StrayFile(const std::string& text, const std::string& ending) {
   const std::string_view start = Trim(std::string_view(text).substr(0, 256));
   const auto begins = [&](std::string_view with) {

@@ -9,9 +9,9 @@
 
 namespace ucudnn::planner {
 
-// Loads a built-in network, or a file whose ending gives its format: .onnx, .prototxt (Caffe) or
-// .json (ucudnn-net). The network must be connected. The error is one line that names the file, or
-// lists the networks.
+// Loads a built-in network by its name, or a file whose ending gives the format: .onnx, .prototxt
+// (Caffe) or .json (ucudnn-net). The network must be connected. The error is one line that names
+// the file, or lists the built-in networks.
 Result<Graph> LoadNetwork(const std::string& name_or_file, const ImportOptions& options = {});
 
 }  // namespace ucudnn::planner

@@ -9,11 +9,11 @@ namespace {
 struct Network {
   const char* name;
   Result<Graph> (*build)(const std::string& name);
-  int usual_batch = 0;  // 0: none
+  int usual_batch = 0;  // 0: the network has no usual batch
 };
 
-// With these filters the parameters agree with the paper's comparison to the two-tower network; the
-// filters in its footnote do not.
+// With these filters the numbers of parameters agree with the paper's comparison to the two-tower
+// network; with the filters of its footnote they do not.
 constexpr std::array<int32_t, 5> kAlexNetFilters = {64, 192, 384, 256, 256};
 constexpr std::array<int32_t, 5> kAlexNetFootnoteFilters = {64, 192, 384, 384, 256};
 

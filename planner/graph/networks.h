@@ -15,16 +15,16 @@ namespace ucudnn::planner {
 // resnet50-v2, resnet101-v2 and resnet152-v2, inception-v3, densenet40 (k = 40), densenet121,
 // nasnet-a (4 @ 1056), nasnet-a-large (6 @ 4032), efficientnet-b0, kirby-3m and kirby-2b (4,096 and
 // 4,115 layers), unet, and three networks that are run on one image, volume or video at a time:
-// unet-3d, vae-decoder, video-vae. Names with -22k have the 21,841 classes of ImageNet-22K, -nary
-// densenets join all earlier outputs at once, and -nobias has no bias in its last layer. Sources:
-// networks/families.h.
+// unet-3d, vae-decoder, video-vae. A suffix marks variants: -22k has the 21,841 classes of
+// ImageNet-22K, -nary joins all earlier outputs of a dense block at once, and -nobias has no bias
+// in the last layer. Sources: networks/families.h.
 const std::vector<std::string>& NetworkNames();
 
-// Returns the mini-batch of a network that is run on a fixed number of images; none for any other
-// name.
+// Returns the mini-batch of a network that is usually run on a fixed number of images; none for any
+// other name.
 std::optional<int> UsualBatch(const std::string& name);
 
-// An unknown name is an error that lists the known ones.
+// The error for an unknown name lists the known names.
 Result<Graph> BuildNetwork(const std::string& name);
 
 }  // namespace ucudnn::planner

@@ -28,13 +28,13 @@ std::string Extents(const Spatial& extents, int rank) {
   return text;
 }
 
-// A window that slides over a padded image, in convolutions and pooling.
+// A window that slides over a padded image in a convolution or a pooling.
 struct Window {
   Spatial extents;
   Spatial stride;
   Spatial pad;
   Spatial dilation;
-  Spatial extra_pad;  // at the end
+  Spatial extra_pad;  // pixels added to `pad` at the end
   bool round_up = false;
 };
 
@@ -51,7 +51,7 @@ Status NoWindow(const Window& window) {
       Extents(window.dilation, kMaxSpatial) + "; expected positive numbers and a pad of 0 or more");
 }
 
-// Computes the output extents in 64 bits, because nothing bounds the values of an imported graph.
+// Computes the output's extents, in 64 bits because the values of an imported graph are unbounded.
 Result<Spatial> Slide(const Window& window, const Shape& input) {
   Spatial out;
   for (int axis = 0; axis < kMaxSpatial; ++axis) {
@@ -77,8 +77,8 @@ Result<Spatial> Slide(const Window& window, const Shape& input) {
   return out;
 }
 
-// Returns the extents of the image whose convolution with `window` has the extents of `input`;
-// `window.extra_pad` is added at its end.
+// Returns the sum of window.extra_pad and the extents of the image that a convolution with `window`
+// maps to an image with the extents of `input`.
 Result<Spatial> SlideBack(const Window& window, const Shape& input) {
   Spatial out;
   for (int axis = 0; axis < kMaxSpatial; ++axis) {
@@ -216,7 +216,7 @@ Result<Shape> Product(const Shape& a, const Shape& b) {
   return gate ? a : b;
 }
 
-// Returns the extent that a Concat adds up.
+// Returns a reference to the extent along which a Concat adds up its inputs.
 int32_t& JoinedExtent(Shape& shape, ConcatAxis axis) {
   return axis == ConcatAxis::kChannels ? shape.c : shape.extents[static_cast<size_t>(axis) - 1];
 }
@@ -310,12 +310,12 @@ Result<Shape> UncheckedShape(const Operator& op, const std::vector<Shape>& input
           [&](const Multiply&) { return Product(inputs[0], inputs[1]); },
           [&](const Add&) { return Sum(inputs); },
           [&](const Concat& concat) { return Joined(inputs, concat.axis); },
-          [&](const auto&) -> Result<Shape> { return first; }},  // keeps the shape
+          [&](const auto&) -> Result<Shape> { return first; }},  // other operators keep the shape
       op);
 }
 
-// Multiplies, but returns at most the limit plus one, because the factors of an imported graph are
-// unchecked.
+// Returns the product, but at most kMostParameters + 1, because the factors of an imported graph
+// are unchecked.
 Count Times(Count a, int64_t b) { return std::min(a * b, Count{kMostParameters + 1}); }
 
 template <typename AnyConvolution>
@@ -366,7 +366,7 @@ Status CheckShape(const Shape& shape) {
   bool fits = shape.c >= 1 && (shape.spatial_rank == 2 || shape.spatial_rank == 3) &&
               (shape.spatial_rank == 3 || shape.extents[0] == 1);
   constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max();
-  Count bytes = 8 * Count{shape.c};  // an element has at most 8 bytes
+  Count bytes = 8 * Count{shape.c};  // assumes elements of 8 bytes, the largest
   for (const int32_t extent : {shape.extents[0], shape.extents[1], shape.extents[2], shape.n}) {
     fits = fits && extent >= 1;
     bytes = std::min(bytes, Count{kMostBytes} + 1) * extent;

@@ -10,7 +10,7 @@
 
 namespace ucudnn::planner {
 
-// The output of a node. Flat features have extents 1.
+// The shape of a node's output. The extents of flat features are 1.
 struct Shape {
   int32_t n = 1;
   int32_t c = 1;
@@ -27,17 +27,17 @@ std::string Describe(const Shape& shape);  // "64x3x224x224"
 // fit 63 bits.
 Status CheckShape(const Shape& shape);
 
-// Returns the output shape of `op` for `inputs`. REQUIRES: there are as many inputs as it takes.
-// The error says what does not fit.
+// Returns the output shape of `op` for `inputs`. The error says what does not fit. REQUIRES: there
+// are as many inputs as `op` takes.
 Result<Shape> OutputShape(const Operator& op, const std::vector<Shape>& inputs, int batch);
 
 // Returns the output shape of every node for a mini-batch of `batch` images, by NodeId. An error
 // names the node and what does not fit.
 Result<std::vector<Shape>> InferShapes(const Graph& graph, int batch);
 
-constexpr int64_t kMostParameters = int64_t{1} << 48;  // of one node
+constexpr int64_t kMostParameters = int64_t{1} << 48;  // limit of one node
 
-// Numbers that nodes read beside their inputs.
+// Counts of the numbers that nodes read beside their inputs.
 struct ParameterCounts {
   int64_t trained = 0;
   int64_t fixed = 0;
@@ -49,16 +49,17 @@ struct ParameterCounts {
 // even if other nodes read them too.
 ParameterCounts ParametersOf(const Node& node, const Shape& input);
 
-// Returns the counts by NodeId. A tensor that several nodes read counts only for the first node.
-// `shapes` come from InferShapes() at any batch.
+// Returns the counts by NodeId. A tensor that several nodes read counts only for the first of these
+// nodes. `shapes` are from InferShapes() for any batch.
 std::vector<ParameterCounts> OwnParameters(const Graph& graph, const std::vector<Shape>& shapes);
 
-// Returns, by NodeId, whether the backward pass computes a gradient of the node's output: whether a
-// parameter of the node, or of one before it, is trained. `shapes` come from InferShapes().
+// Returns by NodeId whether the backward pass computes the gradient of the node's output, that is,
+// whether a parameter of the node or of a node before it is trained. `shapes` are from
+// InferShapes().
 std::vector<bool> HaveGradients(const Graph& graph, const std::vector<Shape>& shapes);
 
-// Counts the trained parameters of all nodes together. Fails if shapes do not fit, or if the count
-// exceeds 63 bits.
+// Returns the number of trained parameters of all nodes. Fails if shapes do not fit, or if the
+// number exceeds 63 bits.
 Result<int64_t> ParameterCount(const Graph& graph);
 
 }  // namespace ucudnn::planner

@@ -1,5 +1,6 @@
-// A layout in detail: which device computes which box of which tensor, which boxes it needs for
-// that, what moves between devices, and which devices keep the same parameters. Pure functions.
+// A layout in detail: the box of each tensor that a device computes, the boxes that it needs for
+// that, the transfers between devices, and the devices that keep the same parameters. Pure
+// functions.
 #pragma once
 
 #include <vector>
@@ -21,7 +22,7 @@ struct DeviceBox {
 std::vector<DeviceBox> OutputBoxes(const PlannedLayer& layer,
                                    const ParallelConfiguration& configuration);
 
-// A box of the output of which a device computes the sum over `input_channels` only.
+// A box of the output of which a device computes a partial sum: the sum over `input_channels` only.
 struct PartialBox {
   int device = 0;
   Box box;
@@ -29,7 +30,7 @@ struct PartialBox {
 };
 
 // Returns the boxes of partial sums; empty if the degree r is 1. Devices with the same box add up
-// their sums; each keeps its part in OutputBoxes.
+// their sums; each keeps its part according to OutputBoxes.
 std::vector<PartialBox> PartialBoxes(const PlannedLayer& layer,
                                      const ParallelConfiguration& configuration);
 
@@ -45,7 +46,7 @@ struct NeededBox {
   int device = 0;
   Box box;
   // How far the box extends beyond the part of the input that the device would have if the input
-  // were divided as the output is. 0 along axes that are not divided.
+  // were divided as the output is. Both are 0 along axes that are not divided.
   Halo h;
   Halo w;
 };
@@ -61,19 +62,20 @@ struct Transfer {
   Box box;
 };
 
-// In the forward pass a device sends its partial sums of the box to the device that adds them up.
-// In the backward pass the gradient of the same box returns.
+// Lists the transfers of the forward pass, in which a device sends its partial sums of a box to the
+// device that adds them up. In the backward pass the gradient of the same box returns.
 std::vector<Transfer> ReductionTransfers(const PlannedLayer& layer,
                                          const ParallelConfiguration& configuration);
 
-// Lists what moves of input `input` of `consumer`, from the devices that hold the producer's output
-// to the devices that need it.
+// Lists the transfers of input `input` of `consumer`, from the devices that hold the producer's
+// output to the devices that need it.
 std::vector<Transfer> Transfers(const PlannedLayer& consumer, int input,
                                 const ParallelConfiguration& from, const ParallelConfiguration& to);
 
 // Devices, in ascending order, that hold the same parameters and sum up their gradients: the
-// parameters from `input_channels` (all if the degree r is 1) to the output channels `channels`.
-// Empty if there are none, or each is on one device only.
+// parameters from `input_channels` (all of them if the degree r is 1) to the output channels
+// `channels`. ReplicaGroups returns no groups for a layer without parameters, or if each parameter
+// is on one device only.
 struct ReplicaGroup {
   std::vector<int> devices;
   Interval channels;

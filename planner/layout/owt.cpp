@@ -52,7 +52,7 @@ OwtStep StepOf(const OwtNetwork& network, const Machine& machine, int workers,
   const double rate = SharedRate(machine, workers);
   const double others = workers - 1;
   step.convolution_ms = options.images * network.convolution_ms;
-  // K B images, each worker with a K-th of the channels.
+  // The layer sees K B images, and each worker computes a K-th of its channels.
   step.connected_ms = options.images * network.connected_ms;
   step.exchange =
       Exchange(options.scheme, workers, options.images * network.last_activations * kFloat, rate,

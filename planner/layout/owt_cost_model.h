@@ -1,6 +1,6 @@
-// A cost model that lets a fully connected layer divided by channels read images divided over the
-// same devices by any of OWT's schemes. The search then chooses among the schemes.
-// Thread-compatible.
+// A cost model with OWT's schemes. If a fully connected layer is divided by channels, and the
+// images that it reads are divided over the same devices, any of the schemes may bring them to the
+// layer. The search then chooses among the schemes. Thread-compatible.
 #pragma once
 
 #include <optional>
@@ -11,14 +11,14 @@
 
 namespace ucudnn::planner {
 
-// Adds OWT's schemes to `model`. Scheme (a) is the transfer that `model` knows. (b) and (c) send
-// the images in as many pieces as there are workers: the layer computes on earlier pieces
-// meanwhile, and the gradients return likewise. Only the layer's own computation hides the
-// transfer, not later layers, and the memory is that of (a), because later layers need not take the
-// same passes.
+// Adds OWT's schemes to `model`. Scheme (a) is the transfer of `model`. Schemes (b) and (c) send
+// the images in as many pieces as there are workers: the layer computes on earlier pieces during
+// the transfer, in both directions. Only the layer's own computation hides the transfer; later
+// layers need not work in the same pieces, so they hide nothing, and the memory is that of scheme
+// (a).
 class OwtCostModel : public CostModel {
  public:
-  // Both must outlive this. `model` is the model of `machine`.
+  // `model` must be the model of `machine`. Both references must outlive the object.
   OwtCostModel(const CostModel& model, const Machine& machine) : model_(model), machine_(machine) {}
 
   ComputeModel::Cost Compute(const PlannedLayer& layer, const Degrees& degrees) const override {
@@ -36,14 +36,14 @@ class OwtCostModel : public CostModel {
                           std::span<const ParallelConfiguration> from,
                           std::span<const ParallelConfiguration> to) const override;
 
-  // Returns the fastest scheme between two configurations; none if they are not OWT's
-  // configurations.
+  // Returns the fastest scheme between two configurations; none if the pair is not OWT's division
+  // (images over devices, then channels over the same devices).
   std::optional<OwtScheme> Scheme(const PlannedLayer& consumer, int input,
                                   const ParallelConfiguration& from,
                                   const ParallelConfiguration& to) const;
 
  private:
-  // Returns the time of (b) or (c), with the latencies of their steps.
+  // Returns the time of scheme (b) or (c), with the latencies of its steps.
   double PiecewiseMs(OwtScheme scheme, const PlannedLayer& consumer, int input,
                      const ParallelConfiguration& to) const;
 

@@ -11,7 +11,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// How often a tensor moves in one step: forward, and its gradient back if there is one.
+// Returns how often a tensor moves in one step: forward, and its gradient backward if there is one.
 int Directions(bool has_gradient) { return has_gradient ? 2 : 1; }
 
 using Key = std::vector<int64_t>;
@@ -25,8 +25,8 @@ void Append(Key& key, const std::vector<ParallelConfiguration>& configurations) 
   key.push_back(-1);
 }
 
-// Collects all that a cost model reads about an edge: the tensor, which device needs which part of
-// it, and the kind of the layer.
+// Collects all that a cost model reads about an edge, so that equal keys mean equal costs: the
+// tensor, the part that each device needs, and the kind of the layer.
 Key KeyOf(const PlannedLayer& consumer, int input, const std::vector<ParallelConfiguration>& from,
           const std::vector<ParallelConfiguration>& to) {
   const Shape& tensor = consumer.inputs[static_cast<size_t>(input)].shape;
@@ -49,7 +49,7 @@ Key KeyOf(const PlannedLayer& consumer, int input, const std::vector<ParallelCon
   return key;
 }
 
-using WeightParts = std::pair<int, int>;  // along output and input channels
+using WeightParts = std::pair<int, int>;  // numbers of parts along output and input channels
 
 WeightParts PartsOf(const ParallelConfiguration& configuration) {
   return {configuration.degrees.c, configuration.degrees.r};
@@ -69,8 +69,8 @@ std::set<std::pair<int, int>> SharedReaders(const LayerGraph& graph) {
   return pairs;
 }
 
-// Removes each layer's configurations that divide weights unlike every configuration of the other
-// layer. Returns whether any were removed.
+// Removes from each of two layers the configurations whose WeightParts no configuration of the
+// other layer has. Returns whether any were removed.
 bool KeepCommonParts(std::vector<ParallelConfiguration>& a, std::vector<ParallelConfiguration>& b) {
   const auto keep = [](std::vector<ParallelConfiguration>& mine,
                        const std::vector<ParallelConfiguration>& others) {
@@ -112,8 +112,8 @@ SearchProblem::Edge EqualParts(const PlanningProblem& problem, int from, int to)
   return edge;
 }
 
-// Returns a machine that holds every layer. Its links do not matter, because only volumes are
-// counted.
+// Returns a machine that is large enough for every layer. Its links do not matter, because only
+// volumes are counted.
 Machine AnyMachine(const PlanningProblem& problem, const Assignment& assignment) {
   int devices = 1;
   for (int layer = 0; layer < static_cast<int>(assignment.size()); ++layer) {

@@ -1,5 +1,5 @@
-// A network, a machine's devices and a cost model as a search problem, and the cost of a plan for
-// it. Plain values. Thread-compatible.
+// The search problem of a network, the devices of a machine and a cost model, and the cost of a
+// plan. Plain values. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace ucudnn::planner {
 struct PlanningOptions {
   ConfigurationOptions configurations;
   int optimizer_states = 1;  // numbers per parameter beside its value and gradient
-  UpdateModel update = UpdateModel::kParameterServer;  // its bytes are counted
+  // The model by which update_bytes are counted.
+  UpdateModel update = UpdateModel::kParameterServer;
 };
 
 struct PlanningProblem {
@@ -25,45 +26,45 @@ struct PlanningProblem {
   std::vector<std::vector<ComputeModel::Cost>> compute;            // by layer and configuration
   std::vector<std::vector<double>> update_ms;                      // by layer and configuration
   std::vector<std::vector<double>> reduction_ms;                   // by layer and configuration
-  // The first edges are the tensors between layers. Behind these are edges from the first reader of
-  // a parameter tensor to each other reader, which cost kForbiddenMs if the two divide the tensor
+  // The first edges are the tensors between layers. The edges behind these join the first reader of
+  // a parameter tensor to each other reader, and cost kForbiddenMs if the two divide the tensor
   // differently.
   SearchProblem search;
-  std::vector<int> inputs;  // by tensor edge of `search`: number of the consumer's input
+  std::vector<int> inputs;  // by tensor edge of `search`: which input of the consumer it is
   UpdateModel update = UpdateModel::kParameterServer;
 };
 
-// Layers that read one parameter tensor get only degrees c and r that all of them can have. Fails
-// if LegalConfigurations() fails, or if pins leave such layers no common c and r. Equal edges share
-// one computation.
+// Layers that read one parameter tensor get only degrees c and r that all these layers can have.
+// Fails if LegalConfigurations() fails, or if pins leave such layers no common c and r. Edges with
+// equal keys are costed once.
 Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, const CostModel& model,
                                              const PlanningOptions& options = {});
 
 const ParallelConfiguration& ConfigurationOf(const PlanningProblem& problem,
                                              const Assignment& assignment, int layer);
 
-// The terms of equation 1 for one assignment, and what it moves and keeps. Transfers include
-// reductions.
+// The terms of equation 1 for one assignment, and the bytes that it moves and keeps. Transfers
+// include reductions.
 struct LayoutCost {
   double transfer_ms = 0;
   double compute_ms = 0;
   double update_ms = 0;
   double total_ms = 0;
-  // Bytes arriving at devices in one step, forward and, of gradients that are computed, backward.
+  // Bytes that arrive at devices in one step: activations, and the gradients that are computed.
   int64_t transfer_bytes = 0;
-  int64_t update_bytes = 0;  // by the parameter server or all-reduce
+  int64_t update_bytes = 0;  // bytes that the parameter server or the all-reduce moves
   int64_t memory_bytes = 0;  // most that any device needs
 };
 
-// Returns what each edge of `search` moves: the bytes that arrive at devices in one step, forward
-// and backward.
+// Returns for each edge of `search` the bytes that arrive at devices in one step, forward and
+// backward.
 std::vector<int64_t> TransferBytes(const PlanningProblem& problem, const Assignment& assignment);
 
-// Returns what the reduction of each layer moves: the bytes that arrive at devices in one step,
-// forward and backward.
+// Returns for the reduction of each layer the bytes that arrive at devices in one step, forward and
+// backward.
 std::vector<int64_t> ReductionBytes(const PlanningProblem& problem, const Assignment& assignment);
 
-// Returns the cost of an assignment. Bytes are counted by exact intersection of boxes with every
+// Returns the cost of an assignment. Bytes are counted by exact intersection of boxes, whatever the
 // cost model.
 LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment);
 

@@ -13,8 +13,8 @@ constexpr const char* kNames[] = {"image", "model", "owt", "deepa"};
 constexpr Strategy kStrategies[] = {Strategy::kImage, Strategy::kModel, Strategy::kOwt,
                                     Strategy::kDeePa};
 
-// Returns the position of {n = devices}, or of the largest degree that divides channels only; -1:
-// none.
+// Returns the position of the configuration {n = devices} or, if `by_channels`, of the one with the
+// largest degree c among those that divide channels only. Returns -1 if there is none.
 int Find(const std::vector<ParallelConfiguration>& configurations, bool by_channels, int devices) {
   int found = -1;
   for (size_t at = 0; at < configurations.size(); ++at) {
@@ -64,7 +64,7 @@ std::vector<std::vector<std::optional<double>>> TotalsOf(const SearchProblem& pr
   return totals;
 }
 
-// Returns the layout of the least cost by equation 1, within the limit if there is one.
+// Returns the layout of least cost by equation 1, within `memory_limit_bytes` if given.
 Result<ParallelLayout> Least(const PlanningProblem& problem, const SearchOptions& options,
                              std::optional<int64_t> memory_limit_bytes) {
   ParallelLayout layout;

@@ -1,4 +1,4 @@
-// Layouts by a rule, and the best layout, side by side. Pure functions.
+// Compares layouts that follow a rule with the best layout. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class Strategy {
   // Treats fully connected layers as kModel does, all others as kImage does (Krizhevsky 2014;
   // DeePa, 7).
   kOwt,
-  kDeePa,  // the least cost by equation 1
+  kDeePa,  // minimises the cost by equation 1
 };
 
 const char* StrategyName(Strategy strategy);  // "image", "model", "owt" or "deepa"
@@ -30,23 +30,25 @@ struct ParallelLayout {
   Strategy strategy = Strategy::kDeePa;
   Assignment assignment;
   LayoutCost cost;
-  double lower_bound_ms = 0;  // DeePa's bound; other strategies give their own total here
-  bool optimal = false;       // proved to be the least; only DeePa's layout can be
-  // Only for DeePa's layout without a memory limit: SearchResult::best_total_ms if SearchOptions
-  // asks for it and it is known, else the total of an optimal layout for its own configurations.
-  // Empty otherwise. Indexed by [layer][configuration].
+  double lower_bound_ms = 0;  // DeePa's bound; for other strategies their own total
+  bool optimal = false;       // whether the layout is proved to be the best; only DeePa's can be
+  // Indexed by [layer][configuration]; empty but for DeePa's layout without a memory limit. Holds
+  // SearchResult::best_total_ms if SearchOptions asks for that and the search found it. Otherwise
+  // holds only the total of the layout itself, at the layout's own configurations, if the layout is
+  // optimal.
   std::vector<std::vector<std::optional<double>>> best_total_ms;
 };
 
-// Returns the layout of `strategy` on `devices` devices. Fails if a layer cannot be divided by the
-// rule (the devices do not divide the batch, or a pin contradicts the rule); the error names the
-// layer. If `memory_limit_bytes` is given, DeePa's layout keeps to that limit on each device. Then
-// no best totals are known, and if nothing fits, the error says what the smallest plan needs.
+// Returns the layout of `strategy` on `devices` devices. Fails if the rule cannot divide a layer
+// (the devices do not divide the batch, or a pin contradicts the rule); the error names the layer.
+// If `memory_limit_bytes` is given, DeePa's layout keeps to that limit on each device, no best
+// totals are known, and if nothing fits, the error gives the memory of the smallest plan.
 Result<ParallelLayout> MakeLayout(const PlanningProblem& problem, int devices, Strategy strategy,
                                   const SearchOptions& options = {},
                                   std::optional<int64_t> memory_limit_bytes = {});
 
-// Returns the layout of each strategy that has one, in the order above. DeePa's is always there.
+// Returns the layout of each strategy whose rule fits, in the order of Strategy. DeePa's layout is
+// always present.
 Result<std::vector<ParallelLayout>> CompareLayouts(const PlanningProblem& problem, int devices,
                                                    const SearchOptions& options = {},
                                                    std::optional<int64_t> memory_limit_bytes = {});

@@ -9,8 +9,8 @@
 
 namespace ucudnn::planner {
 
-// A link that joins `count` groups of the level below (devices, for the first level). Each group
-// has one port to the link, shared by all devices of the group.
+// A link that joins `count` groups of the level below, or `count` devices in the first level. Each
+// group has one port to the link, which all devices of the group share.
 struct Level {
   std::string name;
   int count = 1;
@@ -25,13 +25,13 @@ struct Device {
   int64_t memory_bytes = 0;  // memory that a program may use
   double tflops = 0;         // 10^12 fp32 operations per second
   double memory_gb_per_s = 0;
-  // The cost of small kernels: estimates that hold for most devices. Machine files may leave them
-  // out.
+  // The members below describe the cost of small kernels. Their defaults are estimates that hold
+  // for most devices; machine files may leave them out.
   double launch_us = 4;  // host time of one library call that launches a kernel
-  // From the begin of a kernel to the begin of a kernel that waits for it, without the first one's
-  // work.
+  // Time from the begin of a kernel to the begin of a kernel that waits for it, if the first kernel
+  // does no work.
   double kernel_us = 3;
-  // How many independent chains of multiply-adds keep all units of the device busy.
+  // Number of independent chains of multiply-adds that keep all units of the device busy.
   double filling_threads = 20'000;
   int concurrent_kernels = 128;  // most kernels that can run at once
 
@@ -47,15 +47,14 @@ struct Machine {
   int Devices() const;
   // Returns the number of devices behind one port of `level`: 1 for level 0.
   int PortDevices(int level) const;
-  // Returns the level whose link joins two different devices.
+  // Returns the innermost level whose link joins two different devices.
   int JoiningLevel(int device, int other) const;
 };
 
-// Returns a machine of `devices` devices that are all joined alike, by an arbitrary link. It serves
-// to count what moves.
+// Returns a machine of `devices` devices on one link of arbitrary speed, for counting volumes.
 Machine FlatMachine(int devices);
 
-// Checks that a machine can have the values. An error names the wrong value and what was expected.
+// Checks that the values are possible. An error names the wrong value and what was expected.
 Status Check(const Machine& machine);
 
 }  // namespace ucudnn::planner

@@ -16,8 +16,8 @@ struct Preset {
   std::optional<Level> network;  // link between nodes; `:N` gives its count
 };
 
-// Cycles until the result of a multiply-add can be used, and therefore the number of chains that
-// keep a unit busy.
+// Cycles until the result of a multiply-add can be used. This is also the number of chains that
+// keep one unit busy.
 constexpr double kVoltaLatency = 4;
 constexpr double kPascalLatency = 6;
 constexpr double kKeplerLatency = 9;
@@ -35,8 +35,9 @@ std::vector<Preset> MakePresets() {
   device = {"Tesla P100-SXM2-16GB", 16 * kGiB, 10.6, 732};
   device.filling_threads = 3584 * kPascalLatency;
   add("p100x4x4", device, {{"NVLink", 4, 80, 5}, {"InfiniBand EDR", 4, 12.5, 10}});
-  // Four devices share a PCI Express 2 switch. Between switches, through host memory, all of them
-  // at once have half of its 6 GB/s each.
+  // Four devices share a PCI Express 2 switch of 6 GB/s. Transfers between switches pass through
+  // host memory, where each device has half of that, 3 GB/s, if all four send at once: 4 x 3 = 12
+  // GB/s for each switch's port.
   device = {"Tesla K20", 5 * kGiB, 2, 208};
   device.filling_threads = 2496 * kKeplerLatency;
   device.concurrent_kernels = 32;
@@ -52,7 +53,8 @@ std::vector<Preset> MakePresets() {
   add("h200x8", device, {{"NVLink", 8, 450, 3}});
   presets.back().network = infiniband;
   // Both devices of a node are on its first processor, without NVLink. Data for another node is
-  // copied to host memory, sent, and copied to the device: three latencies of 10 us each.
+  // copied to host memory, sent, and copied to the device: three latencies of 10 us each make the
+  // 30 us below.
   device = {"Tesla V100-PCIE-32GB", 32510 * kMiB, 14, 900};
   device.filling_threads = 5120 * kVoltaLatency;
   add("v100x2-25g", device, {{"PCI Express", 2, 12, 10}});

@@ -10,8 +10,8 @@
 namespace ucudnn::planner {
 
 // Returns k80x16 and p100x4x4 (DeePa, sections 7.1 and 7.3), k20x8 ("One weird trick", section 5),
-// h100x8 and h200x8 (HGX boards), v100x2-25g (TX-GAIA: Kirby et al., section IV). The figures are
-// nominal: they come from data sheets and the papers, not from measurements.
+// h100x8 and h200x8 (HGX boards), v100x2-25g (TX-GAIA: Kirby et al., section IV). Their figures
+// come from data sheets and the papers, not from measurements.
 const std::vector<std::string>& MachineNames();
 
 // Returns the MachineNames() that accept a number of nodes, as text: "h100x8:N, h200x8:N,

@@ -5,8 +5,8 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// States of each lane: steps through a block alternate between two, and the third holds what is
-// compared.
+// Scratch states of each lane: steps through a block alternate between two of them, and the third
+// holds the state that is compared.
 constexpr int kScratch = 3;
 
 }  // namespace
@@ -131,10 +131,12 @@ Status BlockSystem::StepThrough(int block, int end, State to, int lane) {
 
 Status BlockSystem::StepLead(int level, Source source) {
   const int lead = hierarchy_->level(level).lead;
-  // Correct exchanges states between two levels, among them the first C-point.
+  // Correct swaps states of two levels, the first C-point among them, so this sets the shared state
+  // anew.
   const bool is_shared = level < hierarchy_->coarsest() && !traits_.has_inlet;
   if (is_shared && !HasOwnFirst()) grids_[level + 1].states[0] = CPoint(level, 0);
-  // In other cases Restrict copies the first state, except on the coarse levels of a nested start.
+  // With states of their own, coarse levels get their first state from Restrict. A nested start has
+  // no Restrict, so its coarse levels get the state here.
   const bool copies = is_shared && HasOwnFirst() && source == Source::kNone;
   if (lead == 0 && !copies) return Status::Ok();
   return Run({kLead, level, Adds(level, source)}, 1, [&](int, int lane) -> Status {
@@ -148,15 +150,15 @@ Status BlockSystem::StepLead(int level, Source source) {
 Status BlockSystem::RelaxF(int level, Source source) {
   const Level& shape = hierarchy_->level(level);
   if (!KeepsF(level)) {
-    // F-points are computed when they are read. The last state is either an F-point or the last
-    // C-point.
+    // The F-points are computed when they are read. Only the last state is kept: it is the last
+    // F-point, or a copy of the last C-point.
     const int last = shape.blocks();
     UCUDNN_RETURN_IF_ERROR(shape.last_c_point() == shape.steps
                                ? propagator_->Combine(this->last(), 0, 1, CPoint(0, last), 0)
                                : StepThrough(last, shape.steps, this->last(), 0));
     return propagator_->Join();
   }
-  // The last block is shorter, and no C-point ends it.
+  // The last block is shorter than the others, and no C-point follows it.
   return RunBlocks({kRelaxF, level, Adds(level, source)}, shape.blocks() + 1,
                    [&](int block, int lane) {
                      const int begin = shape.c_point(block);
@@ -184,7 +186,8 @@ Status BlockSystem::RelaxC(int level) {
 
 Status BlockSystem::Restrict(int level) {
   Grid& coarse = grids_[level + 1];
-  // SolveSerially reads only the first state of the coarsest level.
+  // SolveSerially reads only the first state of the coarsest level, so its other states are not
+  // copied.
   const bool copies = runs_side_by_side_ || level + 1 < hierarchy_->coarsest();
   const int blocks = hierarchy_->level(level).blocks();
   return RunBlocks({kRestrict, level}, blocks + 1, [&](int block, int lane) -> Status {
@@ -193,7 +196,9 @@ Status BlockSystem::Restrict(int level) {
       UCUDNN_RETURN_IF_ERROR(propagator_->Combine(coarse.states[block], 0, 1, from, lane));
     }
     if (block == blocks) return Status::Ok();
-    if (runs_side_by_side_) from = coarse.states[block];  // the copy beside other states
+    // Side by side, the step reads the coarse level's own copy, which lies beside the other states
+    // of that level.
+    if (runs_side_by_side_) from = coarse.states[block];
     const State stepped = Scratch(level + 1, block, lane);
     UCUDNN_RETURN_IF_ERROR(propagator_->Step(level + 1, block, from, stepped, lane));
     return propagator_->Combine(coarse.source[block + 1], 1, -1, stepped, lane);
@@ -258,8 +263,8 @@ Status BlockSystem::MeasureResidual(bool by_state) {
 
 Status BlockSystem::MeasureFullResidual(int parts) {
   const Level& shape = hierarchy_->level(0);
-  // A lane's scratch holds what it compares until the next Wait. If chains run side by side, so
-  // does the scratch of a step.
+  // A lane's scratch must keep the compared state until the next Wait, so only as many parts run at
+  // once as there are lanes. With states side by side, each step has scratch of its own.
   const int distance = runs_side_by_side_ ? shape.coarsening : 1;
   const int at_once = runs_side_by_side_ ? parts : lanes_->count();
   if (runs_side_by_side_) UCUDNN_RETURN_IF_ERROR(AwaitFirst(0, 0));
@@ -292,8 +297,8 @@ Result<std::span<const double>> BlockSystem::Parts(NormParts parts) {
     return std::span<const double>(parts_.data(), shape.blocks());
   }
   if (parts == NormParts::kFullResidual) {
-    // With Storage::kCPoints the F-points are computed from the C-points, so only blocks have
-    // residuals.
+    // With Storage::kCPoints only the C-points have residuals, because the F-points are computed
+    // from these.
     const int count = KeepsF(0) ? shape.steps : shape.blocks();
     UCUDNN_RETURN_IF_ERROR(MeasureFullResidual(count));
     return std::span<const double>(parts_.data(), count);

@@ -1,6 +1,6 @@
-// The levels of a chain, and which layers their steps stand for: step i of level l stands for the
-// layers from i * span(l) on.
-// Plain values; pure functions. Source: Kirby et al., section III-C and figure 2.
+// The levels of a chain, and the layers that their steps replace: step i of level l replaces the
+// span(l) layers from layer i * span(l) on. Plain values; pure functions. Source: Kirby et al.,
+// section III-C and figure 2.
 #pragma once
 
 #include <vector>
@@ -10,10 +10,11 @@
 namespace ucudnn::multigrid {
 
 struct Level {
-  int steps = 1;       // this level's states are numbered 0..steps
-  int span = 1;        // layers of the network that one step stands for
-  int coarsening = 1;  // steps that one step of the next level stands for; 1 on the coarsest
-  int lead = 0;        // steps in front of the first C-point, fewer than `coarsening`
+  int steps = 1;  // the states of this level are numbered 0 to `steps`
+  int span = 1;   // number of the network's layers that one step replaces
+  // Number of steps that one step of the next level replaces; 1 on the coarsest level.
+  int coarsening = 1;
+  int lead = 0;  // number of steps in front of the first C-point, less than `coarsening`
 
   int blocks() const { return (steps - lead) / coarsening; }
   // C-points are the states lead, lead + coarsening, lead + 2 * coarsening, ...
@@ -26,22 +27,22 @@ struct Level {
 
 class Hierarchy {
  public:
-  // Makes levels over `steps` layers. Level l is coarsened by `coarsening[l]`, or by the last
-  // factor if there are fewer. With `levels` 0, it coarsens until the coarsest level has fewer than
-  // eight steps or another level would have fewer than two, and at least once. Layers behind the
-  // last C-point of a level belong to that level alone. Fails if a level would have fewer than two
-  // steps, and names the level, or if a factor is below 2.
+  // Makes levels over `steps` layers. Level l is coarsened by coarsening[l], or by the last factor
+  // if there are fewer. With `levels` 0, coarsens at least once, and then until the coarsest level
+  // has fewer than eight steps or the next level would have fewer than two. Layers behind the last
+  // C-point of a level have no step on the next level. Fails if a level would have fewer than two
+  // steps, with an error that names the level, or if a factor is below 2.
   static Result<Hierarchy> Make(int steps, const std::vector<int>& coarsening, int levels = 0);
 
-  // Returns the same states in reverse order, for the adjoint. The C-points are the same, and the
-  // steps that lay behind the last C-point become the lead. Step i of the result is step `steps` -
-  // 1 - i of this hierarchy.
+  // Returns the hierarchy of the adjoint, whose states are the same in reverse order. The C-points
+  // are the same, and the steps behind the last C-point become the lead. Step i of a mirrored level
+  // is step `steps` - 1 - i of this level.
   Hierarchy Mirrored() const;
-  // Returns the first `levels` levels of the layers from `begin` up to `end`, the last of these
-  // levels not coarsened. REQUIRES: no level has a lead, `begin` is a multiple of the last level's
-  // span, and so is `end`, unless it is the end of the chain.
+  // Returns the first `levels` levels of the layers `begin` to `end` - 1; the last of these levels
+  // is not coarsened. REQUIRES: no level has a lead; `begin` is a multiple of the last level's
+  // span, and so is `end` unless it is the end of the chain.
   Hierarchy Part(int begin, int end, int levels) const;
-  // Returns the levels from `first` on. A step still stands for the same number of layers.
+  // Returns the levels from `first` on. Their spans stay the same.
   Hierarchy CoarseLevels(int first) const;
 
   int levels() const { return static_cast<int>(levels_.size()); }

@@ -9,7 +9,8 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Returns which of `tasks` lane `lane` of `lanes` runs: from the first number up to the second.
+// Returns the tasks of lane `lane` of `lanes`: from the first number up to, not including, the
+// second.
 std::pair<int, int> TasksOf(int lane, int lanes, int tasks) {
   return {static_cast<int>(int64_t{tasks} * lane / lanes),
           static_cast<int>(int64_t{tasks} * (lane + 1) / lanes)};
@@ -23,11 +24,11 @@ struct Lanes::Pool {
   uint64_t round UCUDNN_GUARDED_BY(mutex) = 0;
   bool ends UCUDNN_GUARDED_BY(mutex) = false;
   int running UCUDNN_GUARDED_BY(mutex) = 0;
-  // The work of the round, written before the round begins.
+  // The work of one call of ForEach. It is written before the threads are told to begin.
   int tasks = 0;
   const LaneWork* work = nullptr;
-  std::vector<Status> results;       // one for each lane
-  std::vector<std::thread> threads;  // thread i serves lane i + 1
+  std::vector<Status> results;       // by lane
+  std::vector<std::thread> threads;  // thread i runs lane i + 1
 
   void Do(int lane, int lanes) {
     results[lane] = Status::Ok();

@@ -1,5 +1,6 @@
-// Lanes on which the blocks of a level run at once. Either each lane has a thread, the caller's
-// among them, or the caller's thread serves all lanes, for lanes that are streams of a device.
+// Lanes on which the blocks of a level run at once. Either each lane has a thread (the first one
+// that of the caller), or the caller's thread serves all lanes, for lanes that are streams of a
+// device.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace ucudnn::multigrid {
 
-// Refers to a function work(task, lane), which outlives the object.
+// Refers to a function work(task, lane), which must outlive the object.
 class LaneWork {
  public:
   template <typename Work>
@@ -31,7 +32,7 @@ class Lanes {
  public:
   enum class Threads { kOneEach, kCallersAlone };
 
-  // Starts the threads. Fails if the system gives no more threads.
+  // Starts the threads. Fails if the system cannot start more threads.
   static Result<Lanes> Start(int count, Threads threads = Threads::kOneEach);
   Lanes(Lanes&&) noexcept;
   Lanes& operator=(Lanes&&) noexcept;
@@ -39,9 +40,10 @@ class Lanes {
 
   int count() const { return count_; }
 
-  // Runs work(task, lane) for each task below `tasks`, and waits for all. A lane runs consecutive
-  // tasks in rising order; a single task runs on the first lane. If a task fails, its lane begins
-  // no later task; the first failed lane's error is returned. Allocates nothing.
+  // Runs work(task, lane) for the tasks 0 to `tasks` - 1, and waits for all of them. A lane runs
+  // consecutive tasks in ascending order; a single task runs on the first lane. After a failed
+  // task, its lane begins no later task; the error of the first failed lane is returned. Allocates
+  // nothing.
   Status ForEach(int tasks, LaneWork work);
 
  private:

@@ -25,7 +25,7 @@ Result<LayerSystem::StateNorms> LayerSystem::Norms() {
   norms.all = RootOfSum(squares);
   double largest = 0;
   for (const double square : squares) {
-    // Unlike std::max, this keeps a NaN.
+    // Unlike std::max, this comparison keeps a NaN.
     if (!(square <= largest)) largest = square;
     if (std::isnan(largest)) break;
   }

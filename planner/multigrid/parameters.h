@@ -9,19 +9,19 @@
 
 namespace ucudnn::multigrid {
 
-// The numbers of one node, laid out as in NumPy and torch. `weights`: [K, C/groups, d, h, w] of a
-// convolution, [outputs, inputs] of a fully connected layer, one factor a channel of a Scale or a
-// normalisation with frozen statistics. `bias`: one number an output channel. A vector that a node
-// does not need is empty.
+// The numbers of one node, laid out as in NumPy and torch. `weights` is [K, C/groups, d, h, w] for
+// a convolution, [outputs, inputs] for a fully connected layer, and one factor per channel for a
+// Scale or a normalisation with frozen statistics. `bias` has one number per output channel. A
+// vector that a node does not need is empty.
 struct NodeWeights {
   std::vector<double> weights;
   std::vector<double> bias;
 };
 
-// The numbers of every node of a graph, by NodeId. If there are several ranks, each has the numbers
-// of its own layers only.
+// The numbers of every node of a graph, by NodeId. If there are several ranks, each rank has only
+// the numbers of its own layers.
 using Parameters = std::vector<NodeWeights>;
-// Returns as many zeros as `parameters` has numbers, in the same arrangement.
+// Returns zeros in the same arrangement as `parameters`.
 Parameters ZerosLike(const Parameters& parameters);
 
 // The settings of a step of stochastic gradient descent with momentum, as in torch.optim.SGD:
@@ -31,7 +31,7 @@ struct Descent {
   double momentum = 0;
 };
 
-// Receives the nodes whose gradients are complete. May be empty.
+// Receives nodes when their gradients are complete. May be empty.
 using GradientWatch = std::function<Status(const std::vector<planner::NodeId>& nodes)>;
 
 }  // namespace ucudnn::multigrid

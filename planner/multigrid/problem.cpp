@@ -14,8 +14,8 @@ using planner::NodeId;
 
 constexpr double kNormEpsilon = 1e-5;  // torch's default
 
-// Returns the values of the array that has one of `names`. Fails unless they are `count` finite
-// numbers.
+// Returns the values of the array that has one of the names `names`. Fails unless there are `count`
+// values, all finite.
 Result<std::vector<double>> Take(const std::vector<NamedArray>& arrays, const std::string& file,
                                  const std::vector<std::string>& names, size_t count) {
   const auto array = std::find_if(arrays.begin(), arrays.end(), [&](const NamedArray& one) {
@@ -38,7 +38,7 @@ Result<std::vector<double>> Take(const std::vector<NamedArray>& arrays, const st
                        std::to_string(bad - values.begin()));
 }
 
-// Turns scale * (x - mean) / sqrt(variance + epsilon) + shift into one factor and one shift.
+// Replaces scale * (x - mean) / sqrt(variance + epsilon) + shift by factor * x + shift.
 Status FoldStatistics(const std::vector<NamedArray>& arrays, const std::string& file,
                       const std::string& name, NodeWeights& weights) {
   const size_t channels = weights.weights.size();

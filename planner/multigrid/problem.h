@@ -1,4 +1,4 @@
-// The data of a solve: a chain, its numbers and the input.
+// The data of a solve: a chain, its parameters and an input.
 #pragma once
 
 #include <cstdint>
@@ -18,37 +18,39 @@ namespace ucudnn::multigrid {
 struct Problem {
   ResidualChain chain;
   Parameters parameters;
-  std::vector<double> input;  // one image, the input of the chain's first node
-  // A stage of N steps has h = time / N; if `time` is 0, h = step.
+  std::vector<double> input;  // one image: the input of the chain's first node
+  // The step h of a stage of N steps is time / N, or `step` if `time` is 0.
   double time = 0;
   double step = 1;
   bool has_drawn_weights = true;
-  uint64_t seed = 0;  // of the drawn weights
+  uint64_t seed = 0;  // seed of the drawn weights
 };
 
-// Returns `graph` with weights and an image drawn by `seed`: the image's numbers are from N(0, 1).
-// Kirby's networks have time = 1, others step = 1. Fails if the graph is no residual chain.
+// Returns `graph` with weights and an image drawn from `seed`; the image's numbers are from N(0,
+// 1). Networks called kirby-* have time = 1, others step = 1. Fails if the graph is no residual
+// chain.
 Result<Problem> DrawnProblem(const planner::Graph& graph, BatchNorms norms, uint64_t seed);
 
-// Returns a problem without parameters and image, for networks too large to draw; `time` and `step`
-// are set as in DrawnProblem.
+// Returns a problem without parameters and image, for networks that are too large to draw. `time`
+// and `step` are as in DrawnProblem.
 Result<Problem> UndrawnProblem(const planner::Graph& graph, BatchNorms norms);
 
 // Returns the image that DrawnProblem draws.
 std::vector<double> DrawImage(const ResidualChain& chain, uint64_t seed);
 
-// Returns the parameters of a rank's layers: taken out of the problem, or copied if `copies`, since
-// other ranks need them too, or drawn if the problem has none. Ranks may call it at the same time.
+// Returns the parameters of a rank's layers. Moves them out of the problem, or copies them if
+// `copies`, because other ranks need them too, or draws them if the problem has none. Several ranks
+// may call it at the same time.
 Parameters TakeParameters(int rank, const Placement& placement, bool copies, Problem& problem);
 
-// Returns the chain of `weights` alone, without opening and closing layers.
+// Returns a problem that has only the chain of `weights`, without opening and closing layers.
 Result<Problem> ProblemOf(const ChainWeights& weights, planner::ActivationKind activation);
 
-// Replaces the weights of `problem` by arrays named like its nodes, as torch names them:
+// Replaces the weights of `problem` by arrays with the names of its nodes, as torch names them:
 // NAME.weight (or NAME) and NAME.bias for a convolution, a fully connected layer or a Scale. A
-// batch normalisation also has running_mean and running_var, which are folded into its numbers with
-// an epsilon of 1e-5. The error is one line that begins with `file` and names the array that is
-// missing, has another number of values or is not finite.
+// batch normalisation also has running_mean and running_var, which become part of its factors and
+// shifts with an epsilon of 1e-5. The error is one line that begins with `file` and names the array
+// that is missing, has another number of values or is not finite.
 Status TakeWeights(const std::vector<NamedArray>& arrays, const std::string& file,
                    Problem& problem);
 

@@ -1,6 +1,6 @@
-// Applies the layers of a chain to states of any kind; BlockSystem moves states through it.
-// Residual networks on the host, their adjoints and a caller's own vectors
-// (ucudnn/layer_parallel.h) are propagators.
+// Applies the layers of a chain to states of any kind, for BlockSystem. Propagators exist for
+// residual networks on the host and on devices, for their adjoints and for a caller's own vectors
+// (ucudnn/layer_parallel.h).
 #pragma once
 
 #include <chrono>
@@ -13,14 +13,14 @@
 
 namespace ucudnn::multigrid {
 
-using State = void*;  // owned by its propagator; never null
+using State = void*;  // never null; its propagator owns it
 
 // The place of a state in a system.
 struct StatePlace {
   enum class Role {
     kState,   // state `number` of the level
-    kSource,  // the right side of the equation of state `number`
-    kScratch  // the result of step `number`, for temporary use
+    kSource,  // the right side of the equation for state `number`
+    kScratch  // temporary storage for the result of step `number`
   };
   int level = 0;
   Role role = Role::kState;
@@ -42,31 +42,31 @@ class Propagator {
  public:
   virtual ~Propagator() = default;
 
-  // Creates a state of unspecified value, which lives as long as the propagator.
+  // Creates a state of unspecified value, which exists as long as the propagator.
   virtual Result<State> Create() = 0;
-  // Creates the state of a system at `place`, near states that are used with it. Called once for
-  // each place.
+  // Creates the state of a system at `place`, in memory near states that are used together with it.
+  // Called once for each place.
   virtual Result<State> CreateAt([[maybe_unused]] const StatePlace& place) { return Create(); }
-  // Returns true if the k-th operations of all chains run as one: each chain then needs its own
+  // Returns true if the k-th operations of all chains run as one. Each chain then needs its own
   // scratch, and each level its own first state. Returns false if each lane runs whole chains.
   virtual bool RunsSideBySide() const { return false; }
-  // Reads the chains that phases() runs, without running them, if chains run side by side.
+  // If chains run side by side, reads the chains that phases() runs, without running them.
   virtual Status Prepare([[maybe_unused]] const std::function<Status()>& phases) {
     return Status::Ok();
   }
   // Runs `count` chains: chain(number, lane) makes the Step, Combine and Take calls of one chain,
-  // in their order. No chain reads what another one writes. All work that lanes are given
-  // afterwards follows the whole run. If chains run side by side, the chains of a `key` are read by
-  // Prepare, or else at their first run, and kept.
+  // in their order. No chain reads what another one writes. All later work of lanes follows the
+  // whole run. If chains run side by side, the chains of a `key` are read by Prepare or, failing
+  // that, at their first run, and then kept.
   virtual Status Run([[maybe_unused]] const RunKey& key, int count, LaneWork chain, Lanes& lanes) {
     UCUDNN_RETURN_IF_ERROR(lanes.ForEach(count, chain));
     return Join();
   }
 
-  // Several threads call the other functions at once, each with its own `lane` and states that no
-  // other thread writes.
+  // Several threads may call the other functions at once, each with its own `lane` and with states
+  // that no other thread writes.
 
-  // Computes to = Phi_level,step(from). `to` is another state than `from`.
+  // Computes to = Phi_level,step(from). REQUIRES: `to` is another state than `from`.
   virtual Status Step(int level, int step, State from, State to, int lane) = 0;
   // Computes to = a * x + b * to. An operand whose factor is 0 is not read.
   virtual Status Combine(State to, double b, double a, State x, int lane) = 0;
@@ -74,32 +74,32 @@ class Propagator {
   // until then both states must keep their values.
   virtual Status SquaredDistance(State x, State y, double* result, int lane) = 0;
 
-  // Sets *ms, counted from any epoch, to the time when `lane` finishes the work that it has been
-  // given so far. *ms is valid after the next Wait.
+  // Sets *ms to the time at which `lane` finishes its work so far, counted from any fixed moment.
+  // *ms is valid after the next Wait.
   virtual Status Mark([[maybe_unused]] int lane, double* ms) {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     *ms = std::chrono::duration<double, std::milli>(now).count();
     return Status::Ok();
   }
 
-  // Moves the value of `from`, which is used up, into `to`. The two may change places instead.
+  // Moves the value of `from`, which becomes invalid, into `to`. The two may be swapped instead.
   virtual Status Take(State& to, State& from, [[maybe_unused]] int lane) {
     std::swap(to, from);
     return Status::Ok();
   }
 
-  // Runs `cycle` of a solve (LayerSystem::RunCycle).
+  // Runs a cycle of a solve (LayerSystem::RunCycle).
   virtual Status RunCycle([[maybe_unused]] int kind, const std::function<Status()>& cycle) {
     return cycle();
   }
 
-  // Makes all work that lanes are given from now on wait for all work that any lane was given
-  // before, if lanes are streams. Called by one thread, while no other thread calls.
+  // If lanes are streams, makes all later work of all lanes wait for all earlier work of any lane.
+  // REQUIRES: no other thread calls the propagator meanwhile.
   virtual Status Join() { return Status::Ok(); }
-  // Waits for all work of all lanes. Called by one thread, while no other thread calls.
+  // Waits for all work of all lanes. REQUIRES: no other thread calls the propagator meanwhile.
   virtual Status Wait() { return Status::Ok(); }
 
-  virtual double UnitRoundoff() const = 0;  // of the numbers of a state
+  virtual double UnitRoundoff() const = 0;  // of the numbers in a state
 };
 
 }  // namespace ucudnn::multigrid

@@ -22,8 +22,7 @@ Status Refusal(const Graph& graph, NodeId node, const std::string& what) {
   return Status::Error(graph.name + ": node " + Quoted(NodeOf(graph, node).name) + ": " + what);
 }
 
-// Returns the name of an operator in the network's format; for an activation, the name of its
-// function.
+// Returns the name of an operator in ucudnn-net files; for an activation, the name of its function.
 std::string NameOf(const Operator& op) {
   if (const auto* activation = std::get_if<planner::Activation>(&op)) {
     return planner::kActivationKindNames[static_cast<size_t>(activation->kind)];
@@ -31,7 +30,7 @@ std::string NameOf(const Operator& op) {
   return planner::kOperatorNames[op.index()];
 }
 
-// Returns how often each node is an input.
+// Returns by node the number of inputs that read it.
 std::vector<int> CountUses(const Graph& graph) {
   std::vector<int> uses(graph.nodes.size(), 0);
   for (const Node& node : graph.nodes) {
@@ -40,8 +39,8 @@ std::vector<int> CountUses(const Graph& graph) {
   return uses;
 }
 
-// Returns the nodes behind `input` up to `end`, or none if anything but the next node reads one of
-// them.
+// Returns the nodes behind `input` up to `end`. Returns none if one of them has several inputs, or
+// if another node than the next one reads it.
 std::vector<NodeId> NodesBetween(const Graph& graph, const std::vector<int>& uses, NodeId input,
                                  NodeId end) {
   std::vector<NodeId> nodes;
@@ -58,7 +57,7 @@ struct FoundStep {
   ResidualStep step;
 };
 
-// Finds a step by the structure alone, whatever its operators are.
+// Finds a step by the structure of the graph alone, whatever its operators are.
 std::optional<FoundStep> FindStep(const Graph& graph, const std::vector<int>& uses, NodeId sum) {
   const std::vector<NodeId>& inputs = NodeOf(graph, sum).inputs;
   if (inputs.size() != 2) return std::nullopt;
@@ -88,12 +87,12 @@ Result<std::vector<FoundStep>> FindSteps(const Graph& graph, const std::vector<i
   return Refusal(graph, other_sum, "no residual step, and no other node is one; " + expected);
 }
 
-// Joins steps to stages, in the order of their last sums. A step joins the stage before it if
-// nothing else reads the state between them.
+// Joins steps to stages, in the order of their last sums. A step joins the stage before it if no
+// other node reads the state between them.
 std::vector<Stage> JoinSteps(const std::vector<FoundStep>& steps, const std::vector<int>& uses,
                              const std::vector<Shape>& shapes) {
   std::vector<Stage> stages;
-  std::vector<int> stage_of(uses.size(), -1);  // by the node of a sum
+  std::vector<int> stage_of(uses.size(), -1);  // by the node of a sum: the stage that ends with it
   for (const FoundStep& found : steps) {
     int stage = stage_of[found.input];
     if (stage < 0 || uses[found.input] != 2) {
@@ -122,8 +121,9 @@ std::string ExampleFor(const Graph& graph) {
   return std::find(names.begin(), names.end(), same) == names.end() ? "resnet50-v2" : same;
 }
 
-// Refuses single steps with an activation or the like between them: they are the blocks of a
-// post-activation network. Anything may lie between longer stages.
+// Fails if an activation or another operator that keeps positions is between single steps, because
+// such steps are the blocks of a post-activation network. Any operators may be between longer
+// stages.
 Status CheckBetween(const Graph& graph, const std::vector<Stage>& stages) {
   std::vector<bool> ends_single_step(graph.nodes.size(), false);
   for (const Stage& stage : stages) {
@@ -190,8 +190,9 @@ Status CheckSteps(const Graph& graph, const std::vector<Stage>& stages, BatchNor
                  "shape in a row");
 }
 
-// Puts a stage at the place of its last sum. The nodes that lie between the stage's nodes read none
-// of them except sums of earlier stages, and no node in front of that place reads the stage.
+// Orders the sections, each stage at the position of its last sum. This is correct because the
+// nodes between a stage's nodes read no nodes of that stage, and no node before its last sum reads
+// the stage.
 std::vector<std::variant<SerialSection, Stage>> PutInOrder(size_t nodes,
                                                            std::vector<Stage> stages) {
   std::vector<bool> in_stage(nodes, false);

@@ -1,5 +1,5 @@
-// Solves linear chains, such as adjoints, scaled by a power of two, so that small numbers lose
-// nothing if the number type of states has few exponents.
+// Solves linear chains, such as adjoints, scaled by a power of two, because small numbers would
+// lose bits in a number type with few exponents.
 #pragma once
 
 #include <span>
@@ -11,16 +11,16 @@
 
 namespace ucudnn::multigrid {
 
-// Returns a power of two that makes the largest of `numbers` about 1, or 1 if the largest is 0 or
-// not finite.
+// Returns a power of two that scales the largest of `numbers` to about 1; returns 1 if the largest
+// is 0 or not finite.
 double ScaleOf(std::span<const double> numbers);
 
 // Keeps the scale of states from one solve to the next.
 class KeptScale {
  public:
   // Returns the scale for a solve whose own scale would be `fitting`. A solve with Start::kPrevious
-  // keeps the scale of the states, unless that is far from `fitting`: then `options` are changed to
-  // start from a broadcast.
+  // keeps the scale of its states unless this is far from `fitting`; in that case it sets
+  // options.start to a broadcast.
   double For(double fitting, SolveOptions& options);
 
  private:
@@ -28,7 +28,7 @@ class KeptScale {
 };
 
 // Solves `system`, whose first state is `scale` times the wanted one. `options` are for the
-// unscaled system, and the returned Solution is unscaled too; the states stay scaled.
+// unscaled system, and the returned Solution is unscaled, too; the states stay scaled.
 Result<Solution> SolveScaled(LayerSystem& system, const Hierarchy& hierarchy,
                              const SolveOptions& options, double scale);
 

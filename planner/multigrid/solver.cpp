@@ -10,22 +10,24 @@ namespace {
 
 using Source = LayerSystem::Source;
 
-// Measured in fp32 and fp64: since each C-point is rounded once, the residual of a chain stays at
-// about 0.25 of the unit roundoff times the norm of all C-points. The two factors are in the same
-// unit.
-constexpr double kReachable = 0.1;  // no solve of many cycles comes below this
-constexpr double kFloor = 1;        // above this, a residual that stalls is no rounding
-// In units of the unit roundoff times the largest state: a solve with a smaller residual is not
-// judged to diverge.
+// Limits of a residual, in units of the unit roundoff times the norm of all C-points. Measured in
+// fp32 and fp64, the residual of a chain ends at about 0.25 of this unit, because each C-point is
+// rounded once.
+constexpr double kReachable = 0.1;  // no solve ends below this, however many cycles it has
+constexpr double kFloor = 1;        // a residual that stalls above this is no effect of rounding
+// A residual below kJudged times the unit roundoff times the largest state is too small to show
+// divergence.
 constexpr double kJudged = 200;
 
-// If states grow, a residual that is nothing beside the largest state may be as large as an early
-// state, and its error grows with the states. A solve is therefore over only if no residual exceeds
-// the bound for its own state by more than this factor. Nets need a factor of one to ten.
+// If states grow, a residual that is negligible beside the largest state may be as large as an
+// early state, and its error grows with the states. Therefore a solve ends only if no residual
+// exceeds the bound for its own state by more than this factor. Networks need a factor between one
+// and ten.
 constexpr double kBesideOwn = 100;
-// In units of the largest state: a solve that stops early with a larger residual is far away.
+// A solve that stops early with a residual above kFarAway times the largest state is far from the
+// solution.
 constexpr double kFarAway = 0.1;
-constexpr int kReserved = 255;  // cycles whose residuals need no allocation
+constexpr int kReserved = 255;  // more cycles than this make the solve allocate memory
 
 std::string Number(double value) {
   char text[32];
@@ -43,7 +45,7 @@ class Cycles {
 
   Status Begin();
   Status Run(int number);
-  // Returns the residual of the relaxed finest level.
+  // Returns the residual. REQUIRES: the F-points of the finest level are relaxed.
   Result<double> Residual();
 
  private:
@@ -57,9 +59,9 @@ class Cycles {
   LayerSystem& system_;
   const Hierarchy& hierarchy_;
   const SolveOptions& options_;
-  // By level: whether the F-points are relaxed already.
+  // By level: whether the F-points are already relaxed.
   std::vector<bool> is_relaxed_;
-  // Whether the finest level is advanced. No cycle begins with other levels advanced.
+  // Whether Advance was called for the finest level. No cycle begins with another level advanced.
   bool is_advanced_ = false;
 };
 
@@ -79,11 +81,11 @@ Status Cycles::StartNested() {
     UCUDNN_RETURN_IF_ERROR(system_.Correct(level));
     UCUDNN_RETURN_IF_ERROR(system_.RelaxF(level, Source::kNone));
   }
-  is_relaxed_[0] = true;  // other levels are relaxed for equations without right sides
+  is_relaxed_[0] = true;  // the other levels are relaxed for equations without right sides only
   return Status::Ok();
 }
 
-// Relaxes `level` and makes the equations of level + 1.
+// Relaxes `level`, and makes the equations of level + 1.
 Status Cycles::Descend(int level, bool relaxes) {
   const bool is_finest = level == 0;
   if (relaxes) {
@@ -117,7 +119,7 @@ Status Cycles::Cycle(int level, bool relaxes) {
 
 Status Cycles::Run(int number) {
   const bool relaxes = !(options_.skips_first_down && number == 1);
-  // The calls of a cycle depend only on these flags, and every cycle leaves a relaxed finest level.
+  // These flags determine all calls of a cycle. Every cycle leaves the finest level relaxed.
   const int kind = (relaxes ? 1 : 0) + (is_relaxed_[0] ? 2 : 0) + (is_advanced_ ? 4 : 0);
   UCUDNN_RETURN_IF_ERROR(system_.RunCycle(kind, [this, relaxes] { return Cycle(0, relaxes); }));
   is_relaxed_[0] = true;
@@ -131,12 +133,12 @@ Result<double> Cycles::Residual() {
   return system_.Norm(NormParts::kResidual);
 }
 
-// Judges residuals from the second cycle on: the first cycle often raises the residual of a solve
-// that converges.
+// Judges residuals from the second cycle on, because the first cycle often raises the residual even
+// of a solve that converges.
 class Judge {
  public:
-  // Returns why the solve is given up after this residual, or null. Residuals up to `negligible`
-  // are not judged.
+  // Returns the reason why the solve is given up after this residual; null if it continues.
+  // Residuals up to `negligible` are not judged.
   const char* Look(int cycle, double residual, double negligible) {
     if (!std::isfinite(residual)) return "the states are not finite";
     const double before = last_;
@@ -149,7 +151,7 @@ class Judge {
     }
     return nullptr;
   }
-  // Returns whether the last cycle reduced the residual by less than half.
+  // Returns whether the last cycle left more than half of the residual.
   static bool Stalls(double before, double residual) { return residual > kSlow * before; }
 
  private:
@@ -187,12 +189,13 @@ class Run {
     const int relaxed = solution_.cycles - (options_.skips_first_down ? 1 : 0);
     return relaxed >= CyclesOfDirectSolve(hierarchy_.level(0), options_.c_sweeps.front());
   }
-  // Records the residual of the last cycle. Returns true if the solve is over.
+  // Records the residual of the last cycle. Returns whether the solve has ended.
   Result<bool> Look();
   void Tell(double residual) const {
     if (options_.watch) options_.watch(solution_.cycles, residual);
   }
-  // Returns whether each residual divided by its own state is at most kBesideOwn * `bound`.
+  // Returns whether the norm of all residuals, each divided by the norm of its own state, is at
+  // most kBesideOwn * `bound`.
   Result<bool> IsSmallByState(double bound);
   Status FallBack(const char* reason);
   Status CheckReachable(double first) const;
@@ -203,7 +206,7 @@ class Run {
   Cycles cycles_;
   Judge judge_;
   Solution solution_;
-  bool is_negligible_ = false;  // whether the last residual of a direct solve is negligible
+  bool is_negligible_ = false;  // whether the last residual is negligible, in a direct solve
 };
 
 Result<bool> Run::IsSmallByState(double bound) {
@@ -220,9 +223,9 @@ Status Run::FallBack(const char* reason) {
   return Status::Ok();
 }
 
-// Fails if the tolerance is below what rounding allows. It takes the states of the solution to be
-// as large as u0, whose norm is `first`: the states of the start, which come from an earlier solve
-// or a coarse operator that diverges, may have any size.
+// Fails if rounding makes the tolerance unreachable. Assumes that the states of the solution are as
+// large as u0, whose norm is `first`. The states of the start are no measure, because they come
+// from an earlier solve or from a coarse operator that may diverge.
 Status Run::CheckReachable(double first) const {
   if (!options_.tolerance || !std::isfinite(first) || first == 0) return Status::Ok();
   const double scale = options_.scale == ResidualScale::kAbsolute ? 1 : first;
@@ -247,8 +250,8 @@ Result<bool> Run::Look() {
   const double scaled = scale > 0 ? residual / scale : residual;
   solution_.residuals.push_back(scaled);
   const double rounding = kFloor * system_.UnitRoundoff();
-  // This is relative to the largest state in every scale: states that grow also raise their
-  // residual.
+  // The judge gets the residual relative to the largest state, whatever options_.scale is, because
+  // states that grow raise their residual, too.
   const double relative = norms.largest > 0 ? residual / norms.largest : residual;
   const double negligible = kJudged * system_.UnitRoundoff();
   is_negligible_ = false;
@@ -293,8 +296,8 @@ Result<Solution> Run::Solve() {
   const bool looks = options_.tolerance || options_.measures_cycles;
   while (solution_.cycles < options_.cycles) {
     UCUDNN_RETURN_IF_ERROR(cycles_.Run(++solution_.cycles));
-    // A coarse operator that amplifies rounding undoes the exactness of relaxation, so a direct
-    // solve must be checked.
+    // A coarse operator that amplifies rounding errors can undo the exactness of relaxation, so the
+    // residual of a direct solve must be measured.
     const bool must_look = solution_.cycles == options_.cycles && IsDirect();
     if (!looks && !must_look) {
       Tell(std::numeric_limits<double>::quiet_NaN());
@@ -354,7 +357,7 @@ bool IsFarAway(const Solution& solution, ResidualScale scale) {
 }
 
 int CyclesOfDirectSolve(const Level& finest, int c_sweeps) {
-  // One more block becomes exact with each F-relaxation together with the C-relaxation or the
+  // One more block becomes exact with each F-relaxation, together with the C-relaxation or the
   // correction before it.
   const int blocks_a_cycle = c_sweeps + 1;
   return (finest.blocks() + blocks_a_cycle - 1) / blocks_a_cycle;

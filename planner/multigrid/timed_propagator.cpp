@@ -7,10 +7,11 @@
 namespace ucudnn::multigrid {
 namespace {
 
-constexpr int kNotedCycles = 2;  // only the first one also makes the start
+// The first cycle includes the start, so the second one is typical.
+constexpr int kNotedCycles = 2;
 
-// Returns whether `step` of `level` follows the last step of `span` inside a block. The coarsest
-// level is solved one step after the other, so there any two consecutive steps do.
+// Returns whether `step` of `level` follows the last step of `span` inside a block. On the coarsest
+// level, which is solved one step after the other, any two consecutive steps follow each other.
 bool Continues(const StepSpan& span, int level, int step, int coarsening) {
   if (span.level != level || span.first + span.steps != step) return false;
   return coarsening == 1 || (span.first % coarsening == 0 && step % coarsening + 1 < coarsening);

@@ -1,4 +1,5 @@
-// A propagator that notes when each lane runs which steps of a cycle, for a timeline of the cycle.
+// A propagator that records when each lane runs which steps of a cycle, for a timeline of the
+// cycle.
 #pragma once
 
 #include <deque>
@@ -9,38 +10,39 @@
 
 namespace ucudnn::multigrid {
 
-// Consecutive steps of one level on one lane: the F-points of a block, or one step to a C-point.
+// Consecutive steps of one level on one lane: those to the F-points of a block, or one step to a
+// C-point.
 struct StepSpan {
   int lane = 0;
   int level = 0;
   int first = 0;  // number of the first step on its level
   int steps = 1;
-  double begin_ms = 0;  // since the first step of the cycle began
+  double begin_ms = 0;  // since the cycle's first step began
   double end_ms = 0;
 };
 
-// The steps of one cycle and of the residual measured after it. The first cycle includes the start
-// and the residual of the start.
+// The steps of one cycle, and of the residual measured after the cycle. The first cycle includes
+// the start and the residual of the start.
 struct CycleTimeline {
-  int cycle = 0;  // 1 or 2; 0: no cycle has ended
+  int cycle = 0;  // 1 or 2; 0 if no cycle has ended
   int lanes = 1;
-  std::vector<StepSpan> spans;  // lane by lane, in the order in which they began
+  std::vector<StepSpan> spans;  // lane by lane, in the order of their begins
 
-  double Milliseconds() const;  // from the beginning of the first step to the end of the last
-  // Returns the mean number of lanes that run a step, over that time.
+  double Milliseconds() const;  // from the begin of the first step to the end of the last
+  // Returns the mean number of lanes that run a step, over Milliseconds().
   double MeanConcurrency() const;
 };
 
 class TimedPropagator final : public Propagator {
  public:
-  // `timed` and `hierarchy` outlive it.
+  // `timed` and `hierarchy` must outlive the object.
   TimedPropagator(Propagator& timed, const Hierarchy& hierarchy, int lanes);
 
-  // Forgets all notes, before a solve begins.
+  // Drops all records, before a solve begins.
   void Begin();
-  // Ends a cycle; what follows belongs to the next one. Only the first two cycles are noted.
+  // Ends a cycle; later steps belong to the next cycle. Only the first two cycles are recorded.
   Status EndCycle();
-  // Returns the last cycle that was noted.
+  // Returns the last recorded cycle.
   CycleTimeline Timeline() const;
 
   Result<State> Create() override { return timed_.Create(); }
@@ -61,17 +63,17 @@ class TimedPropagator final : public Propagator {
   double UnitRoundoff() const override { return timed_.UnitRoundoff(); }
 
  private:
-  // The notes of a lane, aligned since lanes write at the same time. A deque keeps spans in place
-  // until their marks arrive.
+  // The records of a lane. They are aligned, because lanes write at the same time. A deque does not
+  // move its spans, into which marks are written later.
   struct alignas(64) OfLane {
-    std::deque<StepSpan> noted;    // of the running cycle, in ms since the epoch of marks
-    std::deque<StepSpan> of_last;  // of the last cycle that ended
+    std::deque<StepSpan> noted;    // of the running cycle, in ms since the begin of marks
+    std::deque<StepSpan> of_last;  // of the last cycle that has ended
   };
 
   Propagator& timed_;
   const Hierarchy& hierarchy_;
   std::vector<OfLane> lanes_;
-  int cycle_ = 0;  // the last cycle that ended
+  int cycle_ = 0;  // number of the last cycle that has ended
 };
 
 }  // namespace ucudnn::multigrid

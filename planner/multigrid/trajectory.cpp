@@ -33,8 +33,8 @@ Result<State> Trajectory::At(int number, int lane) {
     window.states.clear();
     window.block = block;
   }
-  // Only the states up to `number` are computed: coarse steps are linearised at the C-point of a
-  // block or in its middle.
+  // Computes the block's states only up to `number`, because a reader may need no later state of
+  // the block.
   const int index = number - finest_.FirstStateOf(block);
   UCUDNN_RETURN_IF_ERROR(states_->ReadOn(block, index + 1, window.scratch, lane, window.states));
   return window.states[index];

@@ -1,5 +1,5 @@
-// The states of a solve by their number, for readers that go through them in order, such as a
-// linearised solve. States that are not kept are computed again, a block at a time.
+// The states of a solve by number, for readers that read them in order, such as a linearised solve.
+// States that are not kept are computed again, one block at a time.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,22 @@ class StateReader {
   virtual ~StateReader() = default;
   // Returns state `number`. Several threads may call it at once, each with its own lane.
   virtual Result<State> At(int number, int lane) = 0;
-  // Forgets the states that were read, because they may have changed.
+  // Drops the states that were read, because they may have changed.
   virtual void Reset() {}
 };
 
 class Trajectory : public StateReader {
  public:
-  // `states` outlives the trajectory, and `hierarchy` is the hierarchy of `states`. `owner`, the
-  // propagator of `states`, creates the states into which blocks are computed.
+  // `states` must outlive the trajectory; `hierarchy` is the hierarchy of `states`. `owner`, the
+  // propagator of `states`, creates the buffers into which blocks are computed.
   static Result<Trajectory> Make(BlockSystem& states, const Hierarchy& hierarchy, Propagator& owner,
                                  int lanes);
 
-  // Returns how many states Make creates.
+  // Returns the number of states that Make creates.
   static int64_t StatesFor(const Hierarchy& hierarchy, int lanes, Storage storage);
 
-  // Returns state `number` of the finest level. It is valid until the lane asks for a state of
-  // another block. Allocates nothing.
+  // Returns state `number` of the finest level. It is valid until the lane reads a state of another
+  // block. Allocates nothing.
   Result<State> At(int number, int lane) override;
   void Reset() override;
 
@@ -42,7 +42,7 @@ class Trajectory : public StateReader {
   struct Window {
     int block = kNoBlock;
     std::vector<State> states;
-    std::vector<State> scratch;  // as many states as a block has F-points that are not kept
+    std::vector<State> scratch;  // one for each F-point of a block, if F-points are not kept
   };
 
   Trajectory(BlockSystem& states, const Level& finest) : states_(&states), finest_(finest) {}

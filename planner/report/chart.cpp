@@ -16,7 +16,7 @@ double LengthOf(const Bar& bar) {
   return length;
 }
 
-// Where bars begin and how wide the longest bar is.
+// The left end of the bars, the width of the longest bar, and the length that it shows.
 struct Extent {
   double left = 0;
   double width = 0;

@@ -10,18 +10,18 @@
 
 namespace ucudnn::planner {
 
-// One part of a bar. Numbers are finite and not negative.
+// One part of a bar. Lengths are finite and not negative.
 struct Segment {
   double length = 0;
-  int colour = 0;     // a colour of the legend, or any that differs from the neighbours'
-  std::string label;  // written on the segment if there is room
-  std::string tip;    // shown at the pointer, and read out
+  int colour = 0;     // a colour of the legend, or any colour that differs from the neighbours'
+  std::string label;  // text on the segment, drawn if there is room
+  std::string tip;    // text that browsers show at the pointer and read out
 };
 
 struct Bar {
   std::string label;
   std::vector<Segment> segments;  // one behind the other
-  std::string end;                // written behind the last segment
+  std::string end;                // text behind the last segment
 };
 
 struct BarChart {
@@ -30,7 +30,7 @@ struct BarChart {
   Unit unit = Unit::kMilliseconds;
   std::vector<Bar> bars;
   std::vector<std::string> legend;  // the meanings of colours 0, 1, ...
-  std::optional<double> limit;      // a line across all bars
+  std::optional<double> limit;      // position of a line across all bars
   std::string limit_label;
 };
 
@@ -43,19 +43,19 @@ struct Point {
   std::string tip;
 };
 
-// Shows time (ms) over workspace (bytes). The points are in ascending order of workspace and joined
-// by steps: from each point on, its time is the least.
+// Shows time (ms) over workspace (bytes). The points are in ascending order of workspace. Steps
+// join them: from each point on, its time is the least.
 struct PointChart {
   const char* id = "";
   std::string title;
   std::vector<Point> points;
   std::optional<Point> apart;     // a point that the steps do not join
-  std::optional<double> limit_x;  // a vertical line
+  std::optional<double> limit_x;  // position of a vertical line
 };
 
 Element Draw(const PointChart& chart);
 
-// Shows what runs when along a time axis: rows of boxes that may overlap.
+// Shows which spans run at which times: rows of boxes that may overlap.
 struct TimelineSpan {
   double begin_ms = 0;
   double length_ms = 0;
@@ -79,12 +79,12 @@ struct TimelineChart {
   std::string title;
   std::vector<std::string> legend;
   std::vector<TimelineTrack> tracks;
-  double width = kFigureWidth;  // wider charts scroll
+  double width = kFigureWidth;  // a wider chart scrolls
 };
 
 Element Draw(const TimelineChart& chart);
 
-// Formats "205.8 MiB", also of a number that is not whole.
+// Formats as "205.8 MiB". `bytes` need not be a whole number.
 std::string Bytes(double bytes);
 
 }  // namespace ucudnn::planner

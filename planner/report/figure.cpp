@@ -8,7 +8,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Widths of most characters of 12 px text, and of capitals.
+// Widths in px of most characters of 12 px text, and of capitals.
 constexpr double kCharacter = 6.6;
 constexpr double kCapital = 8.4;
 constexpr size_t kLongestLabel = 44;

@@ -13,7 +13,7 @@ inline constexpr double kBarHeight = 18;
 inline constexpr double kBarPitch = 24;
 
 double TextWidth(const std::string& text);
-// Cuts `text` to the length of a label. The bytes of a character that is cut in two are shown as
+// Cuts `text` to the length of a label, between bytes. A character that is cut in two is shown as
 // one unknown character.
 std::string CutLabel(const std::string& text);
 
@@ -24,13 +24,13 @@ Element RectangleOf(double x, double y, double width, double height, const std::
 enum class Unit { kMilliseconds, kBytes };
 
 struct AxisScale {
-  double unit = 1;  // divides the numbers that ticks show
+  double unit = 1;  // a tick shows its number divided by this
   const char* name = "ms";
   double step = 1;  // distance of ticks, in units
-  double most = 1;  // end of the axis, in the quantity itself
+  double most = 1;  // end of the axis, not divided by `unit`
 };
 
-// Chooses at most six steps of 1, 2 or 5 times a power of ten.
+// Chooses ticks so that at most six steps, each 1, 2 or 5 times a power of ten, cover `most`.
 AxisScale ScaleTo(double most, Unit unit);
 std::string TickText(const AxisScale& scale, int tick);
 int Ticks(const AxisScale& scale);
@@ -38,11 +38,11 @@ int Ticks(const AxisScale& scale);
 Element Canvas(const char* id, const std::string& title, double width, double height);
 Element Figure(const char* id, const char* classes, const std::string& title, Element svg);
 
-// Adds names beside their colours, in lines of at most `width`; returns the position of what
-// follows.
+// Adds samples of the colours with their names, in lines of at most `width` px. Returns the y below
+// the legend.
 double AddLegend(const std::vector<std::string>& names, double left, double width, Element& svg);
 
-// Returns the class that fills with colour `number`.
+// Returns the CSS class that fills an element with colour `number`.
 std::string ColourClass(int number);
 
 }  // namespace ucudnn::planner

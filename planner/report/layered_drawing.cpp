@@ -9,16 +9,17 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr int kSweeps = 12;
-constexpr double kBend = 0.3;  // an edge's room in a row, in widths of a node
+constexpr double kBend = 0.3;  // width that an edge takes in a row, in widths of a node
 
-// Nodes, followed by bends of edges, with their neighbours in the rows above and below.
+// Nodes and, behind these in the numbering, bends of edges, with their neighbours in the rows above
+// and below.
 struct Rows {
   std::vector<int> row_of;
   std::vector<bool> is_node;
   std::vector<std::vector<int>> above;
   std::vector<std::vector<int>> below;
   std::vector<std::vector<int>> rows;  // from left to right
-  std::vector<double> x;               // position of each item's middle
+  std::vector<double> x;               // x of each item's middle
 
   int Add(int row, bool node) {
     row_of.push_back(row);
@@ -52,7 +53,7 @@ std::vector<int> LongestPaths(int nodes, const std::vector<std::pair<int, int>>&
   return rows;
 }
 
-// Returns for each node the last row that an edge from it reaches.
+// Returns for each node the lowest row that one of its edges reaches.
 std::vector<int> Reaches(const std::vector<int>& row_of,
                          const std::vector<std::pair<int, int>>& edges) {
   std::vector<int> reach = row_of;
@@ -70,9 +71,9 @@ double Mean(const Rows& rows, const std::vector<int>& items, double otherwise) {
   return sum / static_cast<double>(items.size());
 }
 
-// Places the row's items, in their order, as near to their wanted positions as their widths allow.
-// Each item begins no earlier than the item before it ends; then all are moved together by their
-// mean distance from the wanted positions.
+// Places the row's items, in their order, near to their wanted positions. Each item begins no
+// earlier than the item before it ends; then all items are moved together by their mean distance
+// from the wanted positions.
 void Place(const std::vector<double>& wanted, const std::vector<int>& row, Rows& rows) {
   double end = -1e18;
   double moved = 0;
@@ -87,8 +88,8 @@ void Place(const std::vector<double>& wanted, const std::vector<int>& row, Rows&
   for (const int item : row) rows.x[static_cast<size_t>(item)] -= moved;
 }
 
-// Orders every row by the positions of its neighbours, downwards and upwards in turn, and places it
-// accordingly.
+// Orders the items of every row by the positions of their neighbours, in sweeps that alternate
+// between downwards and upwards, and places them.
 void Settle(Rows& rows) {
   for (std::vector<int>& row : rows.rows) {
     std::vector<double> wanted(row.size(), 0);
@@ -129,7 +130,8 @@ LayeredDrawing Arrange(int nodes, const std::vector<std::pair<int, int>>& edges,
     needed += std::max(0, reach[node] - row_of[node] - 1);
   }
   const bool bends = needed <= most_bends;
-  // For each node that an edge leaves: its way down, with one bend per row.
+  // By node: its bends, one in each row down to the lowest row that its edges reach. All edges of a
+  // node share them.
   std::map<int, std::vector<int>> ways;
   std::vector<std::vector<int>> routes;
   for (const auto& [from, to] : edges) {

@@ -1,6 +1,7 @@
-// Positions for drawing the nodes and edges of a directed acyclic graph: in rows, every edge
-// downwards, around the nodes between its ends. Pure function. Source: Sugiyama, Tagawa, Toda,
-// "Methods for visual understanding of hierarchical system structures" (1981).
+// Positions for drawing the nodes and edges of a directed acyclic graph. Nodes stand in rows, every
+// edge leads downwards, and edges avoid the nodes in the rows between their ends. Pure function.
+// Source: Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchical system
+// structures" (1981).
 #pragma once
 
 #include <utility>
@@ -17,14 +18,15 @@ struct Position {
 
 struct LayeredDrawing {
   std::vector<Position> nodes;
-  std::vector<std::vector<Position>> edges;  // from end to end, with one point per row
-  double width = 0;  // of the whole drawing, from 0 to the right end of the last node
+  // By edge: one point per row, from its first node to its last.
+  std::vector<std::vector<Position>> edges;
+  double width = 0;  // width of the drawing, in widths of a node
   int rows = 0;
 };
 
 // Edges lead from a smaller to a larger node number; several edges between the same nodes are drawn
-// over each other. Long edges of one node share their way. If more than `most_bends` points would
-// be needed between the ends, edges are drawn straight.
+// over each other. The long edges of one node share their bends. If more than `most_bends` bends
+// would be needed, edges are drawn straight.
 LayeredDrawing Arrange(int nodes, const std::vector<std::pair<int, int>>& edges,
                        int most_bends = 20'000);
 

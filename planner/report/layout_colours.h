@@ -13,11 +13,11 @@ std::string ShortText(const ParallelConfiguration& configuration);
 
 struct LayoutColours {
   std::vector<int> of_layer;
-  std::vector<std::string> names;  // configuration of each colour
-  std::vector<int> layers;         // number of layers of each colour
+  std::vector<std::string> names;  // by colour: text of its configuration
+  std::vector<int> layers;         // by colour: number of layers
 };
 
-// Numbers the colours by first appearance.
+// Numbers the colours by the first layer that has each configuration.
 LayoutColours ColourLayers(const PlanningProblem& problem, const Assignment& assignment);
 
 }  // namespace ucudnn::planner

@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kColours[] = {"#a6cee3", "#fdbf6f", "#b2df8a", "#cab2d6", "#fb9a99",
                                     "#f2e394", "#8dd3c7", "#d9b38c", "#c4c9cf", "#eeb0d8"};
 
-// Writes text between double quotes. Line ends and unprintable bytes become spaces.
+// Escapes text for a string in double quotes. Line ends and unprintable bytes become spaces.
 std::string DotText(const std::string& text) {
   std::string quoted;
   for (const char character : text) {

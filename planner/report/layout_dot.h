@@ -7,7 +7,8 @@
 
 namespace ucudnn::planner {
 
-// Draws one box per layer, coloured by its configuration. Edges say what they move in one step.
+// Draws one box per layer, coloured by its configuration. The text at an edge gives the bytes that
+// it moves in one step.
 std::string FormatDot(const PlanningProblem& problem, const ParallelLayout& layout);
 
 }  // namespace ucudnn::planner

@@ -11,18 +11,19 @@
 
 namespace ucudnn::planner {
 
-// What a layout was made for, as its document states.
+// The facts of a layout that its document states beside the layout itself.
 struct LayoutSetting {
   std::string machine;
   int devices = 0;
-  std::string cost;      // cost model
-  std::string update;    // update model
-  std::string measured;  // where, and how many, in words; empty if nothing is measured
-  std::optional<int64_t> memory_limit_bytes;  // limit of each device that DeePa's layout keeps to
-  bool boxes = false;  // writes also which device has which box of which tensor
+  std::string cost;    // name of the cost model
+  std::string update;  // name of the update model
+  // A text that says what share of the times was measured, and where; empty if none was.
+  std::string measured;
+  std::optional<int64_t> memory_limit_bytes;  // limit of each device to which DeePa's layout keeps
+  bool boxes = false;  // whether the document also has the box of each tensor on each device
 };
 
-// REQUIRES: `chosen` is one of `layouts`, and DeePa's is among them.
+// REQUIRES: `chosen` is one of `layouts`, and DeePa's layout is among them.
 std::string FormatLayout(const PlanningProblem& problem, const LayoutSetting& setting,
                          const std::vector<ParallelLayout>& layouts, const ParallelLayout& chosen);
 

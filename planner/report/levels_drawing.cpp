@@ -9,11 +9,12 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr double kRowHeight = 40;
-constexpr double kTick = 5;       // half the height of a state's tick
-constexpr double kTallTick = 10;  // half the height of a tick whose state the next level has too
-constexpr double kClosest = 3;    // closer ticks are drawn as a band
+constexpr double kTick = 5;  // half the height of a state's tick
+// Half the height of the tick of a state that the next level has too.
+constexpr double kTallTick = 10;
+constexpr double kClosest = 3;  // in px; a level whose ticks would be closer is drawn as a band
 
-// Where the states of a level are.
+// The position of a level's states.
 struct Row {
   double left = 0;
   double pitch = 1;
@@ -22,7 +23,7 @@ struct Row {
   double X(int64_t state) const { return left + static_cast<double>(state) * pitch; }
 };
 
-// Adds a tick at every `every`-th state, from 0 on.
+// Adds a tick at each state that is a multiple of `every`.
 void AddTicks(const DrawnLevel& level, int64_t every, const Row& row, Element& svg) {
   const bool is_tall = every > 1;
   const double half = is_tall ? kTallTick : kTick;

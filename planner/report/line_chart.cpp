@@ -24,7 +24,7 @@ std::string LineClass(size_t number) {
   return "l" + std::to_string(number % static_cast<size_t>(kLineColours));
 }
 
-// The vertical axis: the positions of numbers, and the ticks.
+// The vertical axis: positions of numbers, and ticks.
 class Vertical {
  public:
   virtual ~Vertical() = default;
@@ -52,7 +52,7 @@ class LinearAxis final : public Vertical {
   const AxisScale scale_;
 };
 
-// Spans whole decades.
+// A logarithmic axis, which spans whole decades.
 class LogarithmicAxis final : public Vertical {
  public:
   LogarithmicAxis(double least, double most)
@@ -73,7 +73,6 @@ class LogarithmicAxis final : public Vertical {
   const int last_;
 };
 
-// Draws the axes, plot and legend of one chart.
 class LineDrawing {
  public:
   explicit LineDrawing(const LineChart& chart) : chart_(chart) {
@@ -127,7 +126,8 @@ class LineDrawing {
     return (!chart_.is_logarithmic || point.y > 0) && (!chart_.is_logarithmic_x || point.x > 0);
   }
 
-  // Returns ticks; on a logarithmic axis they are at points, as far apart as their numbers need.
+  // Returns ticks. On a logarithmic axis each tick is at the x of a point, and ticks are at least
+  // kLeastTickGap apart.
   std::vector<int> TicksOfX() const {
     std::vector<int> ticks;
     if (chart_.is_logarithmic_x) {
@@ -142,7 +142,8 @@ class LineDrawing {
     return ticks;
   }
 
-  // Earlier lines are wider, so that they show under later lines with the same course.
+  // Returns how many later lines there are, at most 3. Earlier lines are wider by this number, so
+  // that they show under later lines with the same course.
   double Excess(size_t number) const {
     return static_cast<double>(std::min<size_t>(chart_.lines.size() - 1 - number, 3));
   }
@@ -152,7 +153,8 @@ class LineDrawing {
     return line;
   }
 
-  // Returns a sign at (x, y) that tells lines apart without colours.
+  // Returns a mark at (x, y) whose shape depends on the line, so that lines can be told apart
+  // without colours.
   Element Sign(size_t number, double x, double y) const {
     const std::string colour = LineClass(number);
     const double size = 3.4 + 0.8 * Excess(number);
@@ -175,7 +177,7 @@ class LineDrawing {
     }
   }
 
-  // Adds the legend; returns where the plot begins.
+  // Adds the legend. Returns the y at which the plot begins.
   double AddNames() {
     constexpr double kSample = 30;
     double x = kPlotLeft;

@@ -12,7 +12,7 @@ namespace ucudnn::planner {
 
 struct LinePoint {
   int x = 0;     // 0 or more
-  double y = 0;  // finite, 0 or more; 0 is left out on a logarithmic axis
+  double y = 0;  // finite, 0 or more; a point at 0 is not drawn on a logarithmic axis
   std::string tip;
 };
 
@@ -26,11 +26,12 @@ struct LineChart {
   std::string title;
   std::string x_label;
   std::string y_label;
-  bool is_logarithmic = false;    // the vertical axis is logarithmic
-  bool is_logarithmic_x = false;  // the horizontal axis is logarithmic; a point at 0 is left out
-  double most_y = 0;              // for a linear axis: least value at its end
+  bool is_logarithmic = false;  // the vertical axis is logarithmic
+  // The horizontal axis is logarithmic; a point at x = 0 is not drawn.
+  bool is_logarithmic_x = false;
+  double most_y = 0;              // on a linear axis: the axis ends at this value or above
   std::vector<Line> lines;        // in the order of the legend
-  std::optional<double> limit_y;  // a horizontal line
+  std::optional<double> limit_y;  // y of a horizontal line
   std::string limit_label;
 };
 

@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* kReplacement = "\xEF\xBF\xBD";
 
-// Returns the number of bytes of the first character of `text`; 0 if `text` begins with no
-// character.
+// Returns the number of bytes of the first character of `text`; 0 if its first byte begins no
+// character that HTML permits.
 size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](size_t at) { return static_cast<uint8_t>(text[at]); };
   const uint8_t first = byte(0);
@@ -50,7 +50,7 @@ const char* Entity(char character) {
   }
 }
 
-// Returns whether this is an element of HTML without an end tag.
+// Returns whether elements with this tag have no end tag in HTML.
 bool IsVoid(std::string_view tag) {
   constexpr std::string_view kVoid[] = {"br", "col", "hr", "meta", "wbr"};
   return std::find(std::begin(kVoid), std::end(kVoid), tag) != std::end(kVoid);

@@ -1,5 +1,5 @@
-// HTML and SVG as trees of elements. Any bytes of a name or a message are shown as text and never
-// become markup. Thread-compatible.
+// HTML and SVG as trees of elements. Texts and attribute values are escaped, so that no byte of a
+// name or a message becomes markup. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@ namespace ucudnn::planner {
 
 class Element {
  public:
-  // REQUIRES: `tag` and names of attributes are literals. Texts and values may come from outside.
+  // REQUIRES: `tag` and names of attributes are literals. Texts and values of attributes may have
+  // any bytes.
   explicit Element(const char* tag) : tag_(tag) {}
   Element(const char* tag, std::string_view text) : tag_(tag) { Text(text); }
 
@@ -32,17 +33,17 @@ class Element {
   void AppendTo(std::string& markup) const;
 
  private:
-  const char* tag_;  // null: only `content_`
+  const char* tag_;  // null: only content_ is written
   std::string attributes_;
   std::string content_;
   std::vector<Element> children_;
 };
 
-// Escapes the bytes for text of a document and for its attributes. What is no character of HTML
-// (control characters, bytes that are no UTF-8) becomes U+FFFD.
+// Escapes the bytes for a document's text and for its attributes. Control characters and bytes that
+// are no UTF-8 become U+FFFD.
 std::string Escaped(std::string_view text);
 
-// Formats at most two decimals; a number that is not finite becomes 0.
+// Formats a number with at most two decimals; a number that is not finite becomes 0.
 std::string Coordinate(double value);
 
 }  // namespace ucudnn::planner

@@ -23,7 +23,7 @@ double MiddleOf(const Position& position) {
   return kMargin + kBoxHeight / 2 + position.row * kPitchY;
 }
 
-// Draws an edge: straight past each row, bent between rows.
+// Returns the SVG path of an edge, which passes each row straight and bends between rows.
 std::string Way(const std::vector<Position>& points) {
   std::string path = "M" + Coordinate(XOf(points.front())) + " " +
                      Coordinate(MiddleOf(points.front()) + kBoxHeight / 2);
@@ -39,7 +39,8 @@ std::string Way(const std::vector<Position>& points) {
   return path;
 }
 
-// Returns an edge's width, from 1 for no bytes to 7 for a gigabyte and more.
+// Returns an edge's width in px: 1 for no bytes, 1.5 up to a megabyte, and 7 from about a gigabyte
+// on.
 double WidthOf(int64_t bytes) {
   if (bytes == 0) return 1;
   return std::clamp(1.5 + (std::log10(static_cast<double>(bytes)) - 6) * 1.8, 1.5, 7.0);

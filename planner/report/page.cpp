@@ -9,8 +9,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// Colours k0 to k9 tell engines, layers and configurations apart, with enough contrast to the text
-// on them. Lines have colours l0 to l9. Printed pages use the light theme.
+// Colours k0 to k9 fill boxes of engines, layers and configurations; text on them has enough
+// contrast. Lines have colours l0 to l9. Printed pages use the light theme.
 constexpr const char* kStyle = R"css(
 :root { --paper: #ffffff; --ink: #1b1f24; --faint: #5a6470; --line: #c8ced6; --band: #f3f5f8; --mark: #b3261e;
   --k0: #a6cee3; --k1: #fdbf6f; --k2: #b2df8a; --k3: #cab2d6; --k4: #fb9a99;
@@ -67,7 +67,7 @@ svg .box { stroke: var(--ink); stroke-width: .7; } svg .again { stroke-dasharray
   tr, .bars, .points { break-inside: avoid; } h2, h3 { break-after: avoid; } thead { display: table-header-group; break-inside: avoid; } }
 )css";
 
-// Sorts a table's rows by the column whose heading is pressed. A second press reverses the order.
+// Sorts a table's rows by the column whose heading is pressed; a second press reverses the order.
 constexpr const char* kScript = R"js(
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells];
@@ -98,8 +98,8 @@ std::string SortValue(double value) {
   return text;
 }
 
-// Adds `text`, with places in a word where a line may end: behind the characters that join the
-// parts of an engine's name.
+// Adds `text` to `cell`. A line may end within an engine's name, behind the characters "_", "," and
+// "[" that join its parts.
 void AddBreakable(std::string_view text, Element& cell) {
   while (!text.empty()) {
     const size_t end = text.find_first_of("_,[");

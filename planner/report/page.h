@@ -1,4 +1,4 @@
-// Whole documents. Each is one file that fetches nothing, is readable on paper, has a light and a
+// Whole documents. Each document is one file that fetches nothing, prints well, has a light and a
 // dark theme, and works without its script, which only sorts tables. Pure functions.
 // Thread-compatible.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace ucudnn::planner {
 
-// `content` holds the elements of the body, first a heading.
+// Returns the document. The first element of `content` is a heading.
 std::string FormatPage(const std::string& title, std::vector<Element> content);
 
 // Returns a <section> with a heading. `id` is a literal by which links and tests find it.
@@ -28,27 +28,29 @@ struct Cell {
   Cell(std::string text, double value) : text(std::move(text)), value(value) {}
 
   std::string text;
-  std::optional<double> value;  // sort key; right-aligned if given
+  // The key by which the column is sorted; a cell with a value is right-aligned.
+  std::optional<double> value;
 };
 
-// Cells with numbers as people write them, sorted by the number: "12.35 ms", "64 MiB", "7".
+// The following functions return cells such as "12.35 ms", "64 MiB" and "7", which are sorted by
+// their number.
 Cell TimeCell(double ms);
-Cell TimeCell(const std::optional<double>& ms);  // "not known" if it is none
+Cell TimeCell(const std::optional<double>& ms);  // "not known" if `ms` is none
 Cell BytesCell(int64_t bytes);
 Cell CountCell(int64_t count);
 
 struct Column {
   std::string title;
-  bool number = false;  // cells without a value are sorted behind all others
+  bool number = false;  // whether cells are sorted by value; cells without one come last
 };
 
 class Table {
  public:
-  // If `sortable`, each heading has a button.
+  // If `sortable`, each heading has a button that sorts the rows.
   Table(const char* id, const std::string& caption, const std::vector<Column>& columns,
         bool sortable);
 
-  // REQUIRES: there are as many cells as columns. The first is the row's heading.
+  // The first cell is the row's heading. REQUIRES: there are as many cells as columns.
   void AddRow(const std::vector<Cell>& cells);
   Element Take();
 
@@ -58,7 +60,7 @@ class Table {
   Element body_{"tbody"};
 };
 
-// A column and the function that makes its cell of a row.
+// A column, and the function that makes the column's cell of a row.
 template <typename Row>
 struct ColumnOf {
   std::string title;
@@ -81,7 +83,7 @@ Element TableOf(const char* id, const std::string& caption,
   return table.Take();
 }
 
-// A <dl>: names with their descriptions, in order.
+// A <dl>: a list of names, each with its description.
 class Descriptions {
  public:
   explicit Descriptions(const char* id = nullptr) {

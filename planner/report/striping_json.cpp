@@ -13,7 +13,7 @@ void AddTraffic(OrderedJson& json, const StripeTraffic& traffic) {
   json["all_bytes"] = traffic.all;
 }
 
-// Writes the extents of an image along the axes that it has.
+// Returns the extents of an image along its spatial axes.
 OrderedJson SizeJson(const Spatial& extents, int spatial_rank) {
   OrderedJson json;
   for (size_t axis = kMaxSpatial - static_cast<size_t>(spatial_rank); axis < kMaxSpatial; ++axis) {

@@ -9,7 +9,8 @@
 
 namespace ucudnn::planner {
 
-// If something is refused, `next` says at what size nothing is.
+// `next` gives the next size or multiple with which no operator is refused; it is written if an
+// operator is refused.
 std::string FormatStriping(const Striping& striping, const NextExact& next);
 
 }  // namespace ucudnn::planner

@@ -23,7 +23,7 @@ double EndOf(const TimelineChart& chart) {
   return end;
 }
 
-// Widths of the labels of tracks, and of the labels of their lanes.
+// Widths in px of the labels of tracks and of lanes.
 struct LabelWidths {
   double track = 0;
   double lane = 0;
@@ -48,7 +48,7 @@ double HeightOf(const TimelineTrack& track) {
 void AddLane(const TimelineLane& lane, double left, double y, double per_ms, Element& svg) {
   for (const TimelineSpan& span : lane.spans) {
     const double x = left + span.begin_ms * per_ms;
-    // A span that is too short to be seen is still drawn.
+    // A span that is too short to be seen is drawn 0.5 px wide.
     const double width = std::max(span.length_ms * per_ms, 0.5);
     Element group("g");
     group.Add(Element("title", span.tip));

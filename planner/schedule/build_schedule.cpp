@@ -18,7 +18,6 @@
 namespace ucudnn::planner {
 namespace {
 
-// Computes the 64-bit FNV-1a hash.
 std::string HashOf(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char byte : text) {
@@ -30,7 +29,7 @@ std::string HashOf(const std::string& text) {
   return digits;
 }
 
-// Computes `network`, as FORMAT.md describes it.
+// Returns the hash that FORMAT.md describes as `network`.
 std::string NetworkHash(const Graph& graph, const std::vector<Shape>& shapes) {
   std::string text;
   for (size_t id = 0; id < graph.nodes.size(); ++id) {
@@ -65,10 +64,10 @@ std::vector<bool> AreRead(const Graph& graph) {
   return read;
 }
 
-// Checks that there is a rule for each box of a node which is computed with `degrees`. Of a file's
-// own operators, the operator itself computes positions that do not mix, and whole groups of a
-// normalization. What another operator computes for some of its channels is not known. An output
-// has a loss, which is computed from all positions of an image.
+// Fails if no rule says how a device computes its box of the node under `degrees`. An Opaque
+// operator may divide channels only if it mixes positions by means and variances alone (`sums`). A
+// softmax that a layer reads needs all channels. The loss of an output needs all positions of an
+// image.
 Status CheckRule(const Node& node, bool is_read, const Degrees& degrees) {
   const auto* opaque = std::get_if<Opaque>(&node.op);
   if (opaque != nullptr && !opaque->sums && degrees.c > 1) {
@@ -86,9 +85,8 @@ Status CheckRule(const Node& node, bool is_read, const Degrees& degrees) {
   return Status::Ok();
 }
 
-// Refuses two readers of one tensor that have it on different devices or in different parts.
+// Fails if two readers of one tensor have it on different devices or in different parts.
 Status CheckSharedTensors(const std::vector<ScheduledNode>& nodes) {
-  // First reader of each tensor.
   std::map<int, std::pair<const ScheduledNode*, const ScheduledParameter*>> first;
   for (const ScheduledNode& node : nodes) {
     for (const ScheduledParameter& parameter : node.parameters) {
@@ -109,7 +107,7 @@ std::vector<DeviceBox> WithoutHalos(const std::vector<NeededBox>& needed) {
   return boxes;
 }
 
-// Returns the smallest box that holds both.
+// Returns the smallest box that holds both boxes.
 Box Hull(const Box& a, const Box& b) {
   Box hull;
   for (size_t axis = 0; axis < kTensorAxes; ++axis) {
@@ -118,7 +116,8 @@ Box Hull(const Box& a, const Box& b) {
   return hull;
 }
 
-// Determines what devices load of an input from what its readers need.
+// Gives each input, on each device, the smallest box that holds all that the input's readers there
+// need.
 void LoadInputs(std::vector<ScheduledNode>& nodes) {
   std::map<std::pair<NodeId, int>, Box> loaded;  // by input and device
   for (const ScheduledNode& node : nodes) {
@@ -136,7 +135,7 @@ void LoadInputs(std::vector<ScheduledNode>& nodes) {
   }
 }
 
-// Maps each node's name to the layer in which it is computed.
+// Maps the name of each node to the layer that computes it.
 std::map<std::string, int> LayersByNode(const LayerGraph& graph) {
   std::map<std::string, int> layers;
   for (size_t at = 0; at < graph.layers.size(); ++at) {
@@ -204,8 +203,8 @@ Result<std::vector<ScheduledNode>> NodesOf(const Graph& graph, const std::vector
   return nodes;
 }
 
-// Adds the exchanges in which something moves, in the order of the node that is read, partial sums
-// first.
+// Appends each exchange in which something moves to schedule.exchanges, ordered by the node that is
+// read. A node's partial sums come before its other exchanges.
 void AddExchanges(Schedule& schedule) {
   std::vector<std::vector<ScheduledExchange>> by_node(schedule.nodes.size());
   for (size_t id = 0; id < schedule.nodes.size(); ++id) {
@@ -230,7 +229,7 @@ void AddExchanges(Schedule& schedule) {
   }
 }
 
-// Appends the actions of a device, node by node.
+// Appends the actions of a device to the schedule's order, node by node.
 class OrderWriter {
  public:
   explicit OrderWriter(Schedule& schedule)
@@ -305,9 +304,9 @@ class OrderWriter {
   }
 
   Schedule& schedule_;
-  std::vector<std::vector<int>> reads_;  // exchanges, by consumer
-  std::vector<std::vector<int>> sends_;  // by node that is read; partial sums first
-  std::vector<int> statistics_;          // by the node that needs them first; -1: none
+  std::vector<std::vector<int>> reads_;  // by consumer: exchanges
+  std::vector<std::vector<int>> sends_;  // by node that is read: exchanges, partial sums first
+  std::vector<int> statistics_;          // by the first node that needs them; -1: none
 };
 
 }  // namespace

@@ -13,20 +13,21 @@ namespace ucudnn::planner {
 
 struct ScheduleOptions {
   UpdateModel update = UpdateModel::kOwner;  // kOwner or kHierarchical
-  // Krizhevsky's scheme for the fully connected part. 'a' takes all images at once. 'b' and 'c'
-  // take them in `passes` passes; 0 means as many as devices compute the layer before.
+  // Krizhevsky's scheme for the fully connected part: 'a' computes all images at once, 'b' and 'c'
+  // compute them in `passes` passes. If `passes` is 0, the number of passes is the number of
+  // devices that compute the layer before.
   char scheme = 'a';
   int passes = 0;
   ConnectedUpdate connected_update = ConnectedUpdate::kEachBatch;
 };
 
-// Returns a function that tells whether BuildSchedule has rules for a layer of `graph` and its
-// followers in a configuration, as ConfigurationOptions::is_accepted expects it.
+// Returns a function for ConfigurationOptions::is_accepted. It tells whether BuildSchedule has
+// rules for a layer of `graph` and the layer's followers in a configuration.
 std::function<bool(const PlannedLayer&, const Degrees&)> HasRule(const Graph& graph);
 
-// Returns one step of `assignment` for `graph`'s own layers on `machine`. REQUIRES: `problem` was
-// made from them. An error names the layer and its configuration for which there is no rule, or the
-// option that does not fit.
+// Returns one training step in which `graph` is divided as `assignment` says, on `machine`.
+// REQUIRES: `problem` was made from `graph` without rewriting, and from `machine`. An error names
+// the layer and its configuration for which there is no rule, or the option that does not fit.
 Result<Schedule> BuildSchedule(const Graph& graph, const PlanningProblem& problem,
                                const Assignment& assignment, const Machine& machine,
                                const ScheduleOptions& options = {});

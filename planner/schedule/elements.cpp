@@ -35,7 +35,7 @@ class Counter {
     (Of(to).*kind).received += elements;
   }
 
-  // Counts what arrives at each device in one pass.
+  // Returns by device the elements that arrive in one pass.
   std::vector<int64_t> Arriving(const ScheduledExchange& exchange, int pass) const {
     std::vector<int64_t> arriving(static_cast<size_t>(schedule_.devices));
     for (const Transfer& one : TransfersOf(schedule_, exchange, pass)) {
@@ -66,7 +66,7 @@ class Counter {
     for (int pass = 0; pass < (in_passes ? schedule_.passes.Count() : 1); ++pass) {
       passes.push_back(Arriving(exchange, in_passes ? pass : -1));
     }
-    // The data of the next pass arrives meanwhile.
+    // If the exchange feeds passes, the data of the next pass arrives while a pass is computed.
     const bool ahead = FeedsPasses(schedule_, exchange);
     for (size_t device = 0; device < all_.devices.size(); ++device) {
       int64_t most = 0;
@@ -116,7 +116,7 @@ class Counter {
     }
   }
 
-  // Returns how many images of `box` a node has at a time.
+  // Returns the most images of `box` that a node computes in one pass.
   int64_t MostImages(NodeId node, const Box& box) const {
     const Passes& passes = schedule_.passes;
     if (!std::binary_search(passes.nodes.begin(), passes.nodes.end(), node)) {

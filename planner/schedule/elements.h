@@ -1,4 +1,4 @@
-// Counts how many elements a schedule moves and keeps. Pure function.
+// Counts the elements that a schedule moves and keeps. Pure function.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,19 @@ struct DeviceElements {
   MovedElements transfer;
   MovedElements update;
   MovedElements statistics;
-  MovedElements labels;    // images whose label travels
+  MovedElements labels;    // counts images whose label the device sends or receives
   int64_t parameters = 0;  // values alone, without gradients
-  int64_t outputs = 0;  // of layers, kept until their backward pass, with partial sums and scores
-  int64_t copies = 0;  // of inputs that arrive, kept likewise; with passes, of two passes at a time
+  int64_t outputs = 0;  // outputs, partial sums and attention scores kept until the backward pass
+  // Copies of inputs that are kept until the backward pass. If copies feed passes, counts the most
+  // that are kept at a time: those of one pass and of the next one.
+  int64_t copies = 0;
 };
 
 struct ScheduleElements {
   int64_t transfer = 0;
   int64_t update = 0;
   int64_t statistics = 0;
-  int64_t labels = 0;  // images whose label travels
+  int64_t labels = 0;  // counts images whose label a device sends
   std::vector<DeviceElements> devices;
 };
 

@@ -9,14 +9,15 @@
 namespace ucudnn::planner {
 namespace {
 
-// A part of a parameter that several devices have, and its elements.
+// A part of a parameter that two or more devices have.
 struct SharedPart {
   GradientSum::Member member;
   std::vector<int> devices;
   int64_t elements = 0;
 };
 
-// Bundles parts of the same devices, in their order.
+// Joins parts that the same devices have into sums, in the order of `parts`, up to the size limits
+// of a bundle.
 std::vector<GradientSum> Bundled(const std::vector<SharedPart>& parts) {
   std::map<std::vector<int>, int64_t> totals;
   for (const SharedPart& part : parts) totals[part.devices] += part.elements;
@@ -37,13 +38,15 @@ std::vector<GradientSum> Bundled(const std::vector<SharedPart>& parts) {
   return sums;
 }
 
-// Returns the place in the order of the backward pass at which a sum's last gradient is computed.
+// Returns a key that orders sums by the moment of the backward pass at which their last gradient is
+// computed.
 auto ReadyAt(const GradientSum& sum) {
   const GradientSum::Member& last = sum.parameters.back();
   return std::tuple(-last.node, last.parameter, sum.devices.front());
 }
 
-// An interval of the numbers that are added up. In each subgroup one device has their sum so far.
+// An interval of the numbers that are added up, and the device that has the interval's sum over one
+// subgroup so far.
 struct Owned {
   Interval elements;
   int device = 0;
@@ -68,8 +71,9 @@ int OwnerOf(const Pieces& pieces, int64_t element) {
   return found->device;
 }
 
-// Gives each element to one owner. Every subgroup of a group has sums of all elements. Appends the
-// new owners' pieces, and the messages that bring them all parts.
+// Adds up the sums of all subgroups of one group: divides each piece among the subgroups' owners of
+// that piece, one share each. Appends the shares to `owned`, and to `messages` the messages that
+// bring each new owner the other subgroups' sums of its share.
 void GiveToOwners(const std::vector<Pieces>& subgroups, Pieces& owned,
                   std::vector<SumMessage>& messages) {
   std::set<int64_t> cuts;
@@ -100,7 +104,7 @@ void GiveToOwners(const std::vector<Pieces>& subgroups, Pieces& owned,
 }  // namespace
 
 std::vector<GradientSum> SumsOf(const std::vector<ScheduledNode>& nodes) {
-  std::set<int> seen;                     // tensors
+  std::set<int> seen;                     // tensors whose first reader was found
   std::vector<std::vector<bool>> counts;  // by node and parameter: whether the node sums it
   for (const ScheduledNode& node : nodes) {
     counts.emplace_back();
@@ -114,7 +118,6 @@ std::vector<GradientSum> SumsOf(const std::vector<ScheduledNode>& nodes) {
     for (size_t at = 0; at < nodes[id].parameters.size(); ++at) {
       if (!counts[id][at]) continue;
       const ScheduledParameter& parameter = nodes[id].parameters[at];
-      // Devices that hold each part.
       std::vector<std::pair<ParameterPart, std::vector<int>>> groups;
       for (const ParameterPart& part : parameter.parts) {
         const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {

@@ -1,4 +1,5 @@
-// Which gradients of a schedule are added up together, and what moves for that. Pure functions.
+// The gradients of a schedule that are added up together, and the messages of each sum. Pure
+// functions.
 #pragma once
 
 #include <vector>
@@ -8,21 +9,24 @@
 namespace ucudnn::planner {
 
 // Returns the sums of all trained parameters that several devices hold, in the order in which the
-// backward pass completes them. Parameters of the same devices follow each other in one sum within
-// the bounds of a bundle. A tensor that several nodes read is summed for the first node.
+// backward pass completes them. Parameters of the same devices share a sum up to the size of a
+// bundle (kMostBundled). The gradient of a tensor that several nodes read is summed for the first
+// of these nodes.
 std::vector<GradientSum> SumsOf(const std::vector<ScheduledNode>& nodes);
 
-// A message with an interval of a sum's gradients, which lie one behind the other.
+// A message with an interval of a sum's elements. The gradients of a sum's parameters lie one
+// behind the other.
 struct SumMessage {
   int from = 0;
   int to = 0;
   Interval elements;
 };
 
-// Returns what moves for one sum, in phases. In the first half of the phases each message is added
-// to the receiver's own numbers; in the last half it replaces them. kOwner (one level, whatever the
-// machine has) has two phases; kHierarchical has two for each level that the devices span.
-// REQUIRES: `schedule` has one of these.
+// Returns the messages of one sum, in phases that follow each other. In the first half of the
+// phases the receiver adds each message to its own numbers; in the second half the message replaces
+// them. kOwner has two phases, whatever levels the machine has. kHierarchical has two for each
+// level on which the devices have several ports. REQUIRES: schedule.update is kOwner or
+// kHierarchical.
 std::vector<std::vector<SumMessage>> PhasesOf(const Schedule& schedule, const GradientSum& sum);
 
 }  // namespace ucudnn::planner

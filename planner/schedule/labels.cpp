@@ -10,7 +10,7 @@ bool Has(const Interval& images, const Interval& part) {
   return images.begin <= part.begin && part.end <= images.end;
 }
 
-// Returns `device` if it loads all of `part`, else the first device that does; -1: none does.
+// Returns `device` if it loads all images of `part`, else the first device that does, else -1.
 int LoaderOf(const std::vector<DeviceBox>& loaded, const Interval& part, int device) {
   int first = -1;
   for (const DeviceBox& one : loaded) {
@@ -26,7 +26,7 @@ int LoaderOf(const std::vector<DeviceBox>& loaded, const Interval& part, int dev
 std::vector<LabelMessage> LabelsOf(const Schedule& schedule) {
   const auto input = std::find_if(schedule.nodes.begin(), schedule.nodes.end(),
                                   [](const ScheduledNode& node) { return node.IsInput(); });
-  std::set<int64_t> cuts;  // between two cuts all images have the same loaders
+  std::set<int64_t> cuts;  // between two neighbouring cuts all images have the same loaders
   for (const DeviceBox& one : input->boxes) {
     cuts.insert({one.box[kAxisN].begin, one.box[kAxisN].end});
   }

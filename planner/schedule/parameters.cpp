@@ -16,7 +16,8 @@ struct Channels {
   Interval kept;
 };
 
-using Ranges = std::vector<Interval>;  // empty: the device's part has no such form
+// One interval per axis; empty if the device's part is no interval of the tensor's axes.
+using Ranges = std::vector<Interval>;
 
 struct Division {
   std::string name;
@@ -41,7 +42,8 @@ Division FilterOf(const Convolution& op, const Shape& input) {
           }};
 }
 
-// torch stores these filters by input channel, and then by output channel of one group.
+// torch stores the filters of a transposed convolution as [input channel][output channel within its
+// group].
 Division FilterOf(const TransposedConvolution& op, const Shape& input) {
   const int64_t inputs = input.c / op.groups;
   const int64_t outputs = op.filters / op.groups;
@@ -65,7 +67,7 @@ Division MatrixOf(int64_t outputs, int64_t channels, int64_t positions) {
           }};
 }
 
-// Returns the parameters that the node's operator has by default, weights first.
+// Returns the parameters of the node's operator, weights first.
 std::vector<Division> DivisionsOf(const Node& node, const Shape& input) {
   const Operator& op = node.op;
   std::vector<Division> divisions;

@@ -8,7 +8,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns the fully connected layers and all nodes behind them.
+// Returns the fully connected layers and all nodes behind these, in ascending order.
 std::vector<NodeId> ConnectedPart(const Graph& graph) {
   std::vector<NodeId> part;
   for (size_t id = 0; id < graph.nodes.size(); ++id) {
@@ -23,8 +23,8 @@ std::vector<NodeId> ConnectedPart(const Graph& graph) {
   return part;
 }
 
-// Returns the images of each worker of the layers before the fully connected part, in ascending
-// order. Fails if these layers divide the images differently.
+// Returns the images of each worker of the layers that feed `part`, in ascending order. Fails if
+// these layers do not divide the images alone, or divide them differently.
 Result<std::vector<Interval>> ImagesOfWorkers(const Schedule& schedule,
                                               const std::vector<NodeId>& part) {
   std::vector<Interval> images;

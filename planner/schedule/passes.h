@@ -1,5 +1,5 @@
-// Krizhevsky's schemes (b) and (c), in which the fully connected part of a network takes its images
-// in passes. Pure function. Source: Krizhevsky 2014, section 4.
+// Krizhevsky's schemes (b) and (c), which compute the fully connected part of a network in several
+// passes over the images. Pure function. Source: Krizhevsky 2014, section 4.
 #pragma once
 
 #include "base/status.h"
@@ -8,10 +8,11 @@
 
 namespace ucudnn::planner {
 
-// Determines which nodes of `schedule` run once a pass (the fully connected layers and all nodes
-// behind them), and with which images: in scheme (b) the images of one worker after the other, in
-// (c) an equal share of every worker's images. The error says which layer or number of passes does
-// not fit. REQUIRES: nodes and exchanges of `schedule` are complete.
+// Sets schedule.passes: the nodes that run once per pass (the fully connected layers and all nodes
+// behind them), and the images of each pass. In scheme (b) a pass has consecutive images, those of
+// one worker if there are as many passes as workers. In scheme (c) a pass has an equal share of
+// every worker's images. The error names the layer or the number of passes that does not fit.
+// REQUIRES: nodes and exchanges of `schedule` are complete.
 Status DivideIntoPasses(const Graph& graph, const ScheduleOptions& options, Schedule& schedule);
 
 }  // namespace ucudnn::planner

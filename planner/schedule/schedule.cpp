@@ -5,7 +5,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns the parts of boxes that have images of `images`.
+// Returns the parts of `boxes` that lie in the intervals `images` of the batch.
 std::vector<DeviceBox> Cut(const std::vector<DeviceBox>& boxes,
                            const std::vector<Interval>& images) {
   std::vector<DeviceBox> cut;

@@ -1,5 +1,5 @@
-// One training step of a plan in full detail: which device has which box of which tensor, which
-// boxes move, which gradients are added up, and one order of all these. Plain values and pure
+// One training step of a plan in full detail: the boxes of tensors on each device, the boxes that
+// move, the gradients that are added up, and one order of all these. Plain values and pure
 // functions over them. Thread-compatible. Source: DeePa, sections 3 and 5; Krizhevsky 2014, section
 // 4. FORMAT.md says how a device reads a schedule.
 #pragma once
@@ -16,7 +16,8 @@
 
 namespace ucudnn::planner {
 
-// A device's part of a parameter: intervals of its first axes. The other axes are whole.
+// A device's part of a parameter: one interval for each of the tensor's first axes. The remaining
+// axes are whole.
 struct ParameterPart {
   int device = 0;
   std::vector<Interval> ranges;
@@ -29,7 +30,7 @@ struct ScheduledParameter {
   std::string name;
   std::vector<int64_t> shape;
   std::vector<ParameterPart> parts;  // in ascending order of devices
-  int tensor = -1;                   // see Parameter::tensor
+  int tensor = -1;                   // Parameter::tensor
   bool trained = true;
 };
 
@@ -40,18 +41,21 @@ struct ScheduledNode {
   std::string name;
   std::string op;              // the operator's name in a `ucudnn-net` file
   std::vector<NodeId> inputs;  // ids of nodes of the schedule
-  NodeId layer = 0;  // layer with which the node is computed; the node's own id if it is a layer
+  NodeId layer = 0;  // the layer that computes the node; the node's own id if it is a layer
   Shape shape;       // of the whole output
   ParallelConfiguration configuration;
-  // Boxes that are disjoint and cover the output. For an input: the boxes that each device loads.
+  // Disjoint boxes that cover the output. For an input: the boxes that each device loads, which may
+  // overlap.
   std::vector<DeviceBox> boxes;
-  std::vector<std::vector<DeviceBox>> needs;  // for layers, by input
-  std::vector<DeviceBox> partial;             // for layers whose degree r is more than 1
+  // For layers, by input: the boxes that each device needs.
+  std::vector<std::vector<DeviceBox>> needs;
+  // For layers whose degree r is more than 1: the boxes of partial sums.
+  std::vector<DeviceBox> partial;
   std::vector<ScheduledParameter> parameters;
-  // Elements kept until the backward pass per element of the output, beside the output: the scores
-  // of an attention.
+  // Elements that the node keeps until the backward pass, beside its output, per element of the
+  // output. Only an attention keeps any: its scores.
   double inner = 0;
-  int32_t groups = 0;  // see GroupNormalization; 0 if the node is none
+  int32_t groups = 0;  // GroupNormalization's groups; 0 for other operators
   bool by_position = false;
   bool has_gradient = false;  // whether the backward pass computes the output's gradient
 
@@ -60,18 +64,19 @@ struct ScheduledNode {
 
 constexpr int kPartialSums = -1;
 
-// What `consumer` reads of the output of `node` on devices that do not have it.
+// The transfers that bring `consumer` the parts of the output of `node` that its devices lack.
 struct ScheduledExchange {
   NodeId node = 0;
   NodeId consumer = 0;
-  // Number of the consumer's input; kPartialSums: partial sums of `node`, which is then also the
-  // consumer.
+  // Number of the consumer's input. kPartialSums means partial sums of `node`, which is then also
+  // the consumer.
   int input = 0;
   // Elements moved in the forward pass. The backward pass moves as many if `node` has a gradient.
   int64_t elements = 0;
 };
 
-// Gradients that devices add up. The gradients of several parameters lie one behind the other.
+// Gradients that devices add up. The gradients of several parameters lie one behind the other in
+// one buffer.
 struct GradientSum {
   struct Member {
     NodeId node = 0;
@@ -82,20 +87,20 @@ struct GradientSum {
   int64_t elements = 0;      // on one device
 };
 
-// Gradients of the same devices are bundled up to this many elements, 25 MiB of fp32, and up to a
-// quarter of all that these devices add up, so that sending begins before the last gradient is
-// ready. Bundles of 1 MiB are not divided further.
+// Gradients of the same devices are bundled, up to this many elements (25 MiB of fp32) and up to a
+// quarter (kBundles) of all gradients that these devices add up, so that sending begins before the
+// last gradient is ready. A bundle may always hold kLeastBundled elements (1 MiB).
 constexpr int64_t kMostBundled = int64_t{25} * (1 << 20) / 4;
 constexpr int64_t kLeastBundled = int64_t{1} * (1 << 20) / 4;
 constexpr int64_t kBundles = 4;
 
 enum class StatisticsKind { kBatchNormalization, kGroupNormalization, kClassifier, kLoss };
 
-// Numbers that go to the first device, are merged there, and return.
+// Numbers that every device sends to the first device, which merges them and returns the result.
 struct StatisticsGroup {
   std::vector<int> devices;  // in ascending order, two or more
   int64_t forward = 0;       // numbers per message
-  int64_t backward = 0;      // likewise; none are sent for a node without a gradient
+  int64_t backward = 0;      // numbers per message backward; sent only if the node has a gradient
 };
 
 struct Statistics {
@@ -104,7 +109,7 @@ struct Statistics {
   std::vector<StatisticsGroup> groups;
 };
 
-// Labels of images for which `to` computes a loss and which it does not load.
+// Labels of images that device `to` does not load, and for which it computes the loss of `output`.
 struct LabelMessage {
   NodeId output = 0;
   int from = 0;
@@ -116,13 +121,14 @@ enum class StepKind { kForward, kExchange, kWait, kStatistics, kBackward };
 
 struct ScheduledStep {
   StepKind kind = StepKind::kForward;
-  int of = 0;     // a node, an exchange or statistics; for kBackward a pass
+  int of = 0;     // a position in nodes, exchanges or statistics; for kBackward the pass
   int pass = -1;  // -1: all images
 };
 
 enum class ConnectedUpdate { kEachPass, kEachBatch };
 
-// Krizhevsky's schemes (b) and (c): the fully connected part takes the images in several passes.
+// Krizhevsky's schemes (b) and (c), which compute the fully connected part in several passes over
+// the images.
 struct Passes {
   char scheme = 'b';
   ConnectedUpdate update = ConnectedUpdate::kEachBatch;
@@ -134,19 +140,19 @@ struct Passes {
 
 struct Schedule {
   std::string name;
-  std::string network;  // hash, see FORMAT.md
+  std::string network;  // a hash, described in FORMAT.md
   int batch = 1;
   int devices = 1;
   UpdateModel update = UpdateModel::kOwner;
-  // Levels of the machine, innermost first: the number of groups that each joins.
+  // For each level of the machine, innermost first, the number of groups that it joins.
   std::vector<int> levels;
   std::vector<ScheduledNode> nodes;
-  std::vector<ScheduledExchange> exchanges;  // in the order of `order`
+  std::vector<ScheduledExchange> exchanges;  // in the order in which `order` begins them
   std::vector<GradientSum> sums;             // in the order in which all devices perform them
   std::vector<Statistics> statistics;
   std::vector<LabelMessage> labels;  // sent at the beginning of a step
   std::vector<ScheduledStep> order;
-  Passes passes;  // no images: one pass over all images
+  Passes passes;  // without images if all nodes run in one pass over all images
 };
 
 // Returns the nodes that no other node reads, in ascending order.
@@ -154,8 +160,8 @@ std::vector<NodeId> OutputsOf(const Schedule& schedule);
 
 const ScheduledNode& NodeOf(const Schedule& schedule, NodeId node);
 
-// The boxes from which an exchange sends and the boxes that it fills, by device. In pass `pass`
-// (-1: all images) only the images of the pass count: a box with several intervals of them becomes
+// The boxes from which an exchange sends and the boxes that it fills. Pass `pass` moves only the
+// images of that pass (-1: all images), so a box that has several intervals of these images becomes
 // several boxes.
 struct ExchangeBoxes {
   std::vector<DeviceBox> held;
@@ -163,11 +169,13 @@ struct ExchangeBoxes {
 };
 ExchangeBoxes BoxesOf(const Schedule& schedule, const ScheduledExchange& exchange, int pass = -1);
 
-// Returns what moves in the forward pass, for each pair of boxes that intersect.
+// Returns the transfers of the forward pass: one for each pair of boxes on different devices that
+// intersect.
 std::vector<Transfer> TransfersOf(const Schedule& schedule, const ScheduledExchange& exchange,
                                   int pass = -1);
 
-// Returns whether an exchange brings a pass its images from nodes outside the passes.
+// Returns whether an exchange brings the nodes of a pass their images from nodes outside the
+// passes.
 bool FeedsPasses(const Schedule& schedule, const ScheduledExchange& exchange);
 
 }  // namespace ucudnn::planner

@@ -178,7 +178,7 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Returns a list with one item per line; `item` makes the items.
+// Returns member `name` as a list with one item per line; item(i) makes item i.
 template <typename Item>
 std::string List(const char* name, size_t count, const Item& item) {
   std::string text = ",\n\"" + std::string(name) + "\":[";
@@ -203,7 +203,7 @@ std::string FormatSchedule(const Schedule& schedule) {
       {"update", schedule.update == UpdateModel::kHierarchical ? "hierarchical" : "owner"},
       {"levels", schedule.levels}};
   std::string text = Dump(head);
-  text.pop_back();  // the closing brace
+  text.pop_back();  // removes the closing brace
   text += List("nodes", schedule.nodes.size(),
                [&](size_t at) { return NodeJson(schedule, static_cast<NodeId>(at)); });
   text += List("exchanges", schedule.exchanges.size(),

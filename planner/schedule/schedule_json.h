@@ -8,7 +8,7 @@
 
 namespace ucudnn::planner {
 
-const char* StatisticsName(StatisticsKind kind);  // batch_normalization, classifier, ...
+const char* StatisticsName(StatisticsKind kind);  // "batch_normalization", "classifier", ...
 
 // Writes one node, exchange or sum per line.
 std::string FormatSchedule(const Schedule& schedule);

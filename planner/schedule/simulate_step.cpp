@@ -9,7 +9,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// The tasks of one program on one machine.
+// Builds and simulates the tasks of one program on one machine.
 class StepTasks {
  public:
   StepTasks(const StepProgram& program, const Machine& machine)
@@ -47,7 +47,8 @@ class StepTasks {
     for (int communicator = 0; communicator < kCommunicators; ++communicator) {
       streams.push_back(graph_.AddQueue(called + ", communicator " + std::to_string(communicator)));
     }
-    simulate::TaskId last = simulate::kNone;  // last of the device's computations and waits
+    // The last task of the device's computations and waits.
+    simulate::TaskId last = simulate::kNone;
     for (const DeviceAction& action : program_.devices[static_cast<size_t>(device)]) {
       if (action.kind == ActionKind::kCompute) {
         last = graph_.Add({.name = action.name, .duration_ms = action.ms, .queue = computes});

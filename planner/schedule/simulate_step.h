@@ -1,4 +1,4 @@
-// How long a step takes if devices compute and send at the same time. Pure function. Times are
+// The time of a step in which devices compute and send at the same time. Pure function. Times are
 // modelled, never measured.
 #pragma once
 
@@ -9,10 +9,11 @@
 
 namespace ucudnn::planner {
 
-// A device computes one thing at a time. A message is sent once its sender and its receiver reach
-// its batch, through the ports of all levels between them; concurrent messages share the ports. If
-// the devices' orders deadlock, the error names the actions that wait for each other. REQUIRES: a
-// device posts each batch in which it has a message once, and before it waits for that batch.
+// Simulates a step. A device computes one thing at a time. A message is sent once its sender and
+// its receiver have reached its batch, through the ports of all levels between them; concurrent
+// messages share the ports. If the devices' orders deadlock, the error names the actions that wait
+// for each other. REQUIRES: a device posts each batch in which it has a message exactly once,
+// before it waits for that batch.
 Result<simulate::Timeline> SimulateStep(const StepProgram& program, const Machine& machine);
 
 }  // namespace ucudnn::planner

@@ -7,7 +7,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// Groups devices whose boxes are the same along the axes for which `is_shared` is true.
+// Returns one group for all devices whose boxes are equal along the axes for which `is_shared` is
+// true.
 template <typename IsShared>
 std::vector<StatisticsGroup> GroupsOf(const ScheduledNode& node, const IsShared& is_shared,
                                       int64_t forward, int64_t backward) {
@@ -36,9 +37,9 @@ std::vector<StatisticsGroup> GroupsOf(const ScheduledNode& node, const IsShared&
   return groups;
 }
 
-// Groups devices whose boxes have channels of one normalization group, or of groups that a box
-// joins to it. Each device sends two numbers per image for all these groups, at each position
-// separately if the normalization is by position.
+// Groups devices whose boxes have channels of the same normalization group. A box with channels of
+// several normalization groups joins these into one StatisticsGroup. Each device sends two numbers
+// per image and normalization group, or per position too if the normalization is by position.
 std::vector<StatisticsGroup> GroupsOfNormalization(const ScheduledNode& node) {
   const int64_t width = node.shape.c / node.groups;
   std::vector<DeviceBox> boxes = node.boxes;
@@ -77,7 +78,7 @@ std::vector<StatisticsGroup> GroupsOfNormalization(const ScheduledNode& node) {
 bool IsChannels(size_t axis) { return axis == kAxisC; }
 bool IsPosition(size_t axis) { return axis != kAxisC; }
 
-// Returns whether a cross-entropy may follow this output.
+// Returns whether a program may apply a cross-entropy to this output.
 bool IsClassifier(const ScheduledNode& node) {
   return node.op == "cross_entropy" || node.op == "softmax" || node.op == "fully_connected" ||
          node.op == "linear" || node.op == "convolution";

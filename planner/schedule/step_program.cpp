@@ -36,7 +36,7 @@ class ProgramWriter {
     for (size_t at = order.size(); at-- > 0;) {
       const ScheduledStep& step = order[at];
       if (step.pass < 0 && step.kind != StepKind::kBackward) Backward(step);
-      // A pass sent this back to the devices from which its images came.
+      // Each pass has sent gradients to the devices from which its images came. This adds them up.
       if (step.pass >= 0 && IsFeeding(step)) FinishExchange(step);
     }
     for (const auto& [device, batch] : awaited_) Act(device, {ActionKind::kWait, "", 0, batch});
@@ -181,7 +181,8 @@ class ProgramWriter {
     Wait(batch);
   }
 
-  // Undoes all steps of pass `pass` before position `end` of the order, from the last to the first.
+  // Appends the backward pass of all steps of pass `pass` before position `end` of the order, from
+  // the last to the first.
   void BackwardPass(size_t end, int pass) {
     for (size_t at = end; at-- > 0;) {
       const ScheduledStep& step = schedule_.order[at];
@@ -210,9 +211,11 @@ class ProgramWriter {
   const std::vector<NodeTimes>& times_;
   const Overlap overlap_;
   StepProgram program_;
-  std::map<std::tuple<int, int, Direction>, int> exchanges_;  // batches, by exchange and pass
-  std::vector<std::vector<int>> sums_;        // by the node whose gradient completes the sum
-  std::vector<std::pair<int, int>> awaited_;  // devices and batches to be awaited at the step's end
+  // Batch of an exchange, pass and direction.
+  std::map<std::tuple<int, int, Direction>, int> exchanges_;
+  std::vector<std::vector<int>> sums_;  // by the node whose gradient completes the sum
+  // (device, batch) pairs that wait at the end of the step.
+  std::vector<std::pair<int, int>> awaited_;
 };
 
 }  // namespace

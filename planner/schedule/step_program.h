@@ -1,4 +1,5 @@
-// What each device does in one step, in its own order. Plain values and pure functions.
+// The actions of each device in one step, in the device's own order. Plain values and pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,14 @@ struct Message {
   int64_t bytes = 0;
 };
 
-// Messages that all their devices post together.
+// Messages that all devices concerned post together.
 struct MessageBatch {
   std::string name;
   std::vector<Message> messages;
 };
 
-// A device's batches of one communicator run one after the other, each of them whole, as NCCL runs
-// them on one stream. Different communicators are not ordered.
+// A device runs the batches of one communicator one after the other, each of them whole, as NCCL
+// does on one stream. Batches of different communicators are not ordered.
 enum class Communicator { kExchanges, kSums };
 inline constexpr int kCommunicators = 2;
 
@@ -42,24 +43,24 @@ struct StepProgram {
   std::vector<std::vector<DeviceAction>> devices;
 };
 
-// Times of a layer and its followers, by NodeId; 0 for other nodes.
+// Times of a layer and its followers. NodeTimes of nodes that are no layers are 0.
 struct NodeTimes {
   double forward_ms = 0;
   double backward_ms = 0;
 };
 
-// Returns how long the layers of `schedule` compute on any of their devices. REQUIRES: `schedule`
-// was made from `assignment`. A cost model's time is divided equally among the forward pass and
-// each gradient that a layer computes.
+// Returns by NodeId how long the layers of `schedule` compute on each of their devices. The cost
+// model's time is divided equally among the forward pass and each gradient that a layer computes.
+// REQUIRES: `schedule` was made from `assignment`.
 std::vector<NodeTimes> TimesOf(const Schedule& schedule, const PlanningProblem& problem,
                                const Assignment& assignment);
 
 enum class Overlap {
-  kFull,  // messages are posted when their numbers are ready, and awaited where they are needed
-  kNone,  // each message is awaited when it is posted, those of sums too
+  kFull,  // a message is posted when its numbers are ready, and awaited where it is needed
+  kNone,  // every message is awaited where it is posted
 };
 
-// Returns the program of one step: forward, backward, all sums.
+// Returns the program of one step: the forward pass, the backward pass and all sums.
 StepProgram ProgramOf(const Schedule& schedule, const std::vector<NodeTimes>& times,
                       Overlap overlap);
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// How the digits of a bucket's scope move the position in one of its tables.
+// The distances in one table between entries whose digits differ by 1: for each other layer of a
+// bucket's scope, for the bucket's own layer and for the row.
 struct Strides {
   std::vector<size_t> others;
   size_t layer = 0;
@@ -39,7 +40,8 @@ Strides StridesOf(const Bucket& bucket, const CostTable& table, const std::vecto
   return strides;
 }
 
-// Iterates over a bucket's costs, one combination of its other layers after the other.
+// Iterates over a bucket's costs. A slice is one combination of configurations of the layers other
+// than the bucket's own and the row.
 class Slices {
  public:
   Slices(const Bucket& bucket, const std::vector<int>& counts)
@@ -60,9 +62,9 @@ class Slices {
   }
 
   const std::vector<double>& base() const { return base_; }  // by configuration
-  const double* matrix() const { return matrix_; }           // [configuration][row]
+  const double* matrix() const { return matrix_; }           // [configuration][row], or null
   size_t layers() const { return layers_; }
-  size_t rows() const { return rows_; }  // 0: none
+  size_t rows() const { return rows_; }  // 0 if the bucket has no row
   const std::vector<size_t>& digits() const { return digits_; }
 
   bool Next() {
@@ -82,7 +84,7 @@ class Slices {
     const double* costs;
   };
 
-  // Adds up tables over the same layers: edge elimination.
+  // Adds up tables over the same layers, which is DeePa's edge elimination.
   void MergeParallel(const Bucket& bucket) {
     sums_.reserve(bucket.tables.size());
     std::vector<bool> merged(bucket.tables.size(), false);
@@ -135,7 +137,8 @@ class Slices {
   std::vector<size_t> digits_;
 };
 
-// Computes out[row] = min over configurations of base + matrix. Blocks of rows stay in registers.
+// Writes to out[row] the minimum over configurations of base + matrix. A block of 8 rows is small
+// enough for registers.
 void MinimizeRows(const Slices& slices, double* out) {
   constexpr size_t kBlock = 8;
   const size_t rows = slices.rows();
@@ -223,13 +226,14 @@ void BucketTree::Plan(const SearchProblem& problem, const std::vector<int>& orde
   }
 }
 
-// Returns the bucket of the end that is eliminated first.
+// Returns the bucket of the end that is eliminated first, which therefore holds the edge's table.
 int BucketTree::BucketOf(const SearchProblem::Edge& edge) const {
   return std::min(bucket_of_layer_[static_cast<size_t>(edge.from)],
                   bucket_of_layer_[static_cast<size_t>(edge.to)]);
 }
 
-// Writes each message in the order in which its reader wants it.
+// Orders the scope of each message as the scope of the bucket that receives it, so that both are
+// read in one direction.
 void BucketTree::OrderScopes() {
   for (size_t at = buckets_.size(); at-- > 0;) {
     Bucket& bucket = buckets_[at];
@@ -321,7 +325,8 @@ Assignment BucketTree::Decode() const {
 
 std::vector<std::vector<double>> BucketTree::MinMarginals() const {
   std::vector<std::vector<double>> best(counts_.size());
-  // By bucket: the least cost of all buckets that are not below it, over the layers of its message.
+  // By bucket: the least cost of all buckets outside its subtree, for each combination of
+  // configurations in its message.
   std::vector<std::vector<double>> above(buckets_.size());
   const double total = LeastMs();
   for (size_t at = buckets_.size(); at-- > 0;) {
@@ -341,7 +346,7 @@ std::vector<std::vector<double>> BucketTree::MinMarginals() const {
     const size_t rows = std::max<size_t>(1, slices.rows());
     const double* outside = above[at].data();
     std::vector<double> costs(slices.layers() * rows);
-    std::vector<double> leasts(slices.layers());  // by configuration, of one slice
+    std::vector<double> leasts(slices.layers());  // least cost of each configuration in one slice
     do {
       for (size_t choice = 0; choice < slices.layers(); ++choice) {
         double* const row_costs = costs.data() + choice * rows;

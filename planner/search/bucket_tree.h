@@ -1,6 +1,7 @@
-// Eliminates layers one after the other. One bucket per layer holds the layer's tables and sends
-// the least cost over its configurations to the bucket of the neighbour that is eliminated next.
-// Sources: DeePa, section 4; Dechter, bucket elimination. Thread-compatible.
+// Eliminates layers one after the other. Each layer has a bucket, which holds the layer's tables.
+// The bucket sends the least cost over the layer's configurations to the bucket of the neighbour
+// that is eliminated next. Sources: DeePa, section 4; Dechter, bucket elimination.
+// Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +11,23 @@
 
 namespace ucudnn::planner {
 
-// Costs by the configurations of the layers in `scope`, row by row (the last layer runs fastest).
+// Costs by the configurations of the layers in `scope`, in row-major order (the last layer changes
+// fastest).
 struct CostTable {
   std::vector<int> scope;
   std::vector<double> costs;
-  int bucket = -1;  // bucket that sent it; -1: costs of the problem itself
+  int bucket = -1;  // the bucket that sent the table; -1: the costs are the problem's own
 };
 
 struct Bucket {
   int layer = -1;
-  // The layers of its tables, in the order that all tables keep: the others, this layer, the row.
+  // The layers of the bucket's tables, in the order of every table's scope: first the other layers,
+  // then the bucket's own layer, and last the row.
   std::vector<int> scope;
-  bool has_row = false;  // if false, this layer is last and nothing else is in scope
+  bool has_row = false;  // whether other layers are in scope, the last of which is the row
   std::vector<CostTable> tables;
-  int parent = -1;   // bucket that receives the message; -1: none is sent
-  double least = 0;  // the minimum, if there is no parent
+  int parent = -1;   // the bucket that receives this bucket's message; -1: it sends none
+  double least = 0;  // if there is no parent: the least cost of the component
 };
 
 class BucketTree {
@@ -40,7 +43,7 @@ class BucketTree {
   // configurations it takes the first.
   Assignment Decode() const;
 
-  // Returns best[v][c]: the least cost with layer v in configuration c.
+  // Returns best[v][c]: the least cost of an assignment with layer v in configuration c.
   std::vector<std::vector<double>> MinMarginals() const;
 
   // Returns the buckets in order of elimination: children before parents.
@@ -59,7 +62,7 @@ class BucketTree {
   std::vector<int> bucket_of_layer_;
 };
 
-// Returns the position of `assignment` in a table of `scope`.
+// Returns the position of the entry for `assignment` in a table with scope `scope`.
 size_t PositionOf(const std::vector<int>& scope, const std::vector<int>& counts,
                   const Assignment& assignment);
 

@@ -11,7 +11,7 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr double kUnreached = std::numeric_limits<double>::infinity();
-constexpr double kLargest = 1e290;  // sums of a problem's costs stay finite
+constexpr double kLargest = 1e290;  // largest cost: sums of such costs stay finite
 constexpr size_t kLanes = 8;
 
 double Least(const std::vector<double>& values) {
@@ -24,7 +24,8 @@ double LargestMagnitude(const std::vector<double>& values) {
   return largest;
 }
 
-// Returns the minimum over i of a[i] + b[i]. The lanes let the compiler use vectors.
+// Returns the minimum over i of a[i] + b[i]. Several minima side by side (lanes) let the compiler
+// use vectors.
 double LeastSum(const double* a, const double* b, size_t count) {
   double lanes[kLanes];
   std::fill(lanes, lanes + kLanes, kUnreached);
@@ -40,8 +41,8 @@ double LeastSum(const double* a, const double* b, size_t count) {
   return least;
 }
 
-// Messages are determined up to a constant. With a least value of 0 they stay as small as the
-// costs.
+// A constant added to a message changes no result. With a least value of 0, messages stay as small
+// as the costs.
 void PutLeastAtZero(std::vector<double>& message) {
   const double least = Least(message);
   for (double& value : message) value -= least;
@@ -85,7 +86,7 @@ DualAscent::DualAscent(const SearchProblem& problem, double most_ms) {
   }
 }
 
-// Returns a layer's costs with all that its edges have moved to it.
+// Returns a layer's costs plus all costs that its edges have moved to it.
 std::vector<double> DualAscent::Reparametrised(const Layer& layer) const {
   std::vector<double> costs = layer.ms;
   const auto add = [&](const std::vector<double>& message) {
@@ -139,11 +140,12 @@ void DualAscent::Ascend(int times) {
   }
 }
 
-// After a backward pass the edges that end at a layer hold its share of the layer's cost.
+// Uses a reparametrisation that a backward pass leaves: each edge that ends at a layer takes
+// layer.share of the layer's costs, and the rest stays with the layer.
 DualAscent::Bound DualAscent::LowerBound() const {
-  // `kRound` times a magnitude bounds the rounding error of one operation on numbers of that
-  // magnitude. `rounding` adds up the errors of all operations below and of the use of messages.
-  // Edges count with their largest magnitudes, so that it also bounds the error of each single
+  // kRound times a magnitude bounds the rounding error of one operation on numbers of that
+  // magnitude. `rounding` adds up the errors of all operations below and of the messages. Edges
+  // count with their largest magnitudes, so that `rounding` also bounds the error of each single
   // entry.
   constexpr double kRound = std::numeric_limits<double>::epsilon();
   double rounding = 0;
@@ -154,7 +156,7 @@ DualAscent::Bound DualAscent::LowerBound() const {
   };
   Bound bound;
   std::vector<std::vector<double>> costs;
-  // For each layer: largest magnitude of the numbers whose sums are its costs.
+  // By layer: the sum of the largest magnitudes of the terms that make up the layer's costs.
   std::vector<double> magnitudes;
   for (const Layer& layer : layers_) {
     costs.push_back(Reparametrised(layer));
@@ -170,7 +172,8 @@ DualAscent::Bound DualAscent::LowerBound() const {
     const double kept = 1 - layer.share * edges;
     const double least = Least(costs.back());
     add(kept * least);
-    // Counts each sum's additions, the product, and shares that add up to 1 only within rounding.
+    // Counts the additions of each sum, the product with `kept`, and the rounding of shares that
+    // should add up to 1.
     rounding += kRound * magnitude * (6 + edges + static_cast<double>(layer.behind.size()));
     bound.reduced_ms.emplace_back();
     for (const double cost : costs.back()) {

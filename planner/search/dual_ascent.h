@@ -1,8 +1,9 @@
 // Dual block-coordinate ascent on equation 1's linear relaxation: sequential tree-reweighted
-// message passing (TRW-S). Messages move costs between layers and edges without changing any total.
-// The minima of all layers and edges then add up to a lower bound, which passes raise. Source:
-// Kolmogorov, "Convergent tree-reweighted message passing for energy minimization" (PAMI 2006), the
-// sequential algorithm on monotonic chains. Thread-compatible.
+// message passing (TRW-S). Messages move costs between layers and edges without changing the total
+// of any assignment. Therefore the sum of the least costs of all layers and edges is a lower bound,
+// which every pass raises or keeps. Source: Kolmogorov, "Convergent tree-reweighted message passing
+// for energy minimization" (PAMI 2006), the sequential algorithm on monotonic chains.
+// Thread-compatible.
 #pragma once
 
 #include <vector>
@@ -13,42 +14,46 @@ namespace ucudnn::planner {
 
 class DualAscent {
  public:
-  // Costs above `most_ms` count as `most_ms`. Totals of at most `most_ms` stay the same; none
-  // rises.
+  // Costs above `most_ms` count as `most_ms`. This lowers no total of at most `most_ms`, and raises
+  // no total.
   DualAscent(const SearchProblem& problem, double most_ms);
 
-  // Passes over the layers forward and backward, `times` times.
+  // Makes `times` passes over the layers, each forward and then backward.
   void Ascend(int times);
-  // Returns the number of entries of the edges' tables; a pass visits each once.
+  // Returns the number of entries of all edges' tables. One direction of a pass visits each entry
+  // once.
   double entries() const { return entries_; }
 
   struct Bound {
-    // No assignment takes less, whatever the rounding of the sums that led to this bound.
+    // No assignment takes less. The value is lowered by a bound of all rounding errors.
     double ms = 0;
     // By layer and configuration: no assignment with this configuration takes less than `ms` plus
-    // this.
+    // this value.
     std::vector<std::vector<double>> reduced_ms;
   };
   Bound LowerBound() const;
 
   // Chooses for one layer after the other the configuration that is cheapest given the earlier
-  // choices; the messages estimate the cost of the later layers.
+  // choices. The messages from later layers estimate those layers' cost.
   Assignment Decode() const;
 
  private:
   struct Edge {
     int from = 0;
     int to = 0;
-    std::vector<double> ms;         // [configuration of from][configuration of to]
-    std::vector<double> from_gets;  // what has been moved to `from`, by its configuration
+    std::vector<double> ms;  // [configuration of from][configuration of to]
+    // The costs that messages have moved to `from`, by configuration of `from`, and to `to`, by
+    // configuration of `to`.
+    std::vector<double> from_gets;
     std::vector<double> to_gets;
   };
   struct Layer {
     std::vector<double> ms;
     std::vector<int> before;  // edges that end here
     std::vector<int> behind;  // edges that begin here
-    // The share of a layer's cost that each of its edges in a pass's direction takes along. Each
-    // layer is on as many monotonic chains as it has edges on the side with more edges.
+    // The share of the layer's cost that a pass moves to each edge ahead of it. The share is 1 / n,
+    // where n is the number of monotonic chains through the layer: the number of edges before it or
+    // of edges behind it, whichever is larger.
     double share = 1;
   };
 

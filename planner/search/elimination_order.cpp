@@ -12,13 +12,15 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr size_t kRandomOrders = 100;
-constexpr double kCheap = 1e8;  // operations: about the time of the search for a better order
-constexpr double kLuck = 1e4;   // more operations than chance is known to save, as a factor
-constexpr double kNoises[] = {4, 8, 30};  // chance multiplies a fill by up to this factor
+// Operations that take about as long as the search for a better order.
+constexpr double kCheap = 1e8;
+// More than the factor of operations that random orders are known to save.
+constexpr double kLuck = 1e4;
+constexpr double kNoises[] = {4, 8, 30};  // a random factor on `fill` is between 1 and this number
 
 using Neighbours = std::vector<std::set<int>>;
 
-// The cost of eliminating one layer now.
+// The price of eliminating one layer next; smaller is better.
 struct Weight {
   double fill = 0;
   double entries = 1;
@@ -44,7 +46,8 @@ struct Chance {
   double noise = 1;
 };
 
-// Orders by weighted min-fill, or by its variation with `chance`; stops beyond `most_operations`.
+// Orders by weighted min-fill. `chance`, if given, multiplies the fills by random factors. Stops
+// beyond `most_operations`, with an incomplete order.
 EliminationOrder Order(const SearchProblem& problem, double most_operations, Chance* chance) {
   const auto count = static_cast<int>(problem.layers.size());
   EliminationOrder order;
@@ -94,7 +97,7 @@ EliminationOrder Order(const SearchProblem& problem, double most_operations, Cha
         }
       }
     }
-    std::set<int> touched = around;  // also every layer that has two of them as neighbours
+    std::set<int> touched = around;  // with `around`, all layers whose weight may have changed
     for (const int neighbour : around) {
       touched.insert(adjacent[static_cast<size_t>(neighbour)].begin(),
                      adjacent[static_cast<size_t>(neighbour)].end());
@@ -132,7 +135,7 @@ EliminationOrder CheapestElimination(const SearchProblem& problem, double most_o
 
 Kernel DeePaKernel(const SearchProblem& problem) {
   const size_t count = problem.layers.size();
-  // A set merges parallel edges at once: edge elimination.
+  // Sets hold parallel edges once, which is edge elimination.
   std::vector<std::set<int>> before(count);
   std::vector<std::set<int>> behind(count);
   for (const auto& edge : problem.edges) {

@@ -1,10 +1,10 @@
-// In which order layers are eliminated, and the cost of that. Pure functions.
+// The order in which layers are eliminated, and its cost. Pure functions.
 //
 // Eliminating a layer replaces it and its edges by the least cost over its configurations, for
-// every combination of its neighbours' configurations. With one neighbour before it and one behind,
-// that is DeePa's node elimination (equation 2). Adding up parallel edges is its edge elimination
-// (equation 3). Graphs that those two do not reduce (NASNet, dense blocks) need tables over more
-// neighbours.
+// every combination of its neighbours' configurations. For a layer with one neighbour before it and
+// one behind it, this is DeePa's node elimination (equation 2). Adding up parallel edges is DeePa's
+// edge elimination (equation 3). Graphs that these two do not reduce (NASNet, dense blocks) need
+// tables over more neighbours.
 #pragma once
 
 #include <string>
@@ -17,35 +17,37 @@ namespace ucudnn::planner {
 enum class EliminationKind {
   kNode,   // DeePa's node elimination
   kEdge,   // DeePa's edge elimination
-  kLayer,  // any other: a first or last layer, a fork, a join
+  kLayer,  // any other elimination: of a first or last layer, a fork or a join
 };
 
 struct Elimination {
   EliminationKind kind = EliminationKind::kLayer;
-  int layer = -1;               // none for an edge elimination
-  std::vector<int> neighbours;  // in ascending order; for an edge elimination its two ends
+  int layer = -1;               // -1 for an edge elimination
+  std::vector<int> neighbours;  // in ascending order; for an edge elimination the edge's two ends
 };
 
 struct EliminationOrder {
   std::vector<int> layers;
-  std::vector<Elimination> log;  // in the order they happen
-  int width = 0;                 // most neighbours of a layer at its elimination
-  double entries = 0;            // entries of all new tables together
-  double operations = 0;         // additions and comparisons, counted in pairs
+  std::vector<Elimination> log;  // in the order of the eliminations
+  int width = 0;                 // most neighbours that a layer has when it is eliminated
+  double entries = 0;            // entries of all new tables, added up
+  double operations = 0;         // pairs of one addition and one comparison
 };
 
-// Orders by weighted min-fill: the next layer is the one whose elimination joins neighbours with
-// the smallest combined configuration counts, among equals the one with the smallest table.
+// Orders by weighted min-fill: next is the layer whose elimination joins pairs of neighbours with
+// the smallest sum of products of their configuration counts. Among equals, next is the layer with
+// the smallest table.
 EliminationOrder OrderElimination(const SearchProblem& problem);
 
-// Returns the order with the fewest operations among OrderElimination's and 100 more, in which
-// chance decides among layers of similar weight. The result is always the same for a problem. Only
-// OrderElimination's order is tried if it is cheap, or so far beyond `most_operations` that no luck
-// helps.
+// Returns the order with the fewest operations among that of OrderElimination and 100 more, in
+// which random factors decide among layers of similar weight. The random numbers are the same in
+// every call, so a problem always gets the same order. No random orders are tried if
+// OrderElimination's order is cheap, or so far beyond `most_operations` that random orders cannot
+// help.
 EliminationOrder CheapestElimination(const SearchProblem& problem, double most_operations);
 
-// What remains if only DeePa's two eliminations are applied as often as possible. The paper
-// enumerates the rest.
+// The size of the graph that remains if only DeePa's two eliminations are applied as often as
+// possible. The paper enumerates the assignments of the rest.
 struct Kernel {
   int nodes = 0;
   int edges = 0;

@@ -8,8 +8,8 @@
 
 namespace ucudnn::planner {
 
-// For every bucket and every combination of configurations of its scope that is asked for: the best
-// choices of its layer and its children, as far as needed.
+// For each bucket, and for each combination of configurations of its scope that is requested: the
+// best choices of its layer and the ranks of its children's lists, computed as far as requested.
 class KBest::Lists {
  public:
   explicit Lists(const BucketTree& tree) : tree_(tree), nodes_(tree.buckets().size()) {
@@ -22,8 +22,8 @@ class KBest::Lists {
     for (size_t layer = 0; layer < layers; ++layer) {
       counts_.push_back(tree.Configurations(static_cast<int>(layer)));
     }
-    // The root of all components together: it has no choice of its own, and every component's best
-    // as a child.
+    // `whole_` is a root above all components. It makes no choice of its own. Its children are the
+    // roots of the components, and its first derivation takes the best of each.
     Derivation first;
     first.ranks.assign(roots_.size(), 0);
     Offer(whole_, std::move(first), roots_, Assignment(layers, 0));
@@ -44,7 +44,7 @@ class KBest::Lists {
     size_t last = 0;         // child whose rank was raised last
     std::vector<int> ranks;  // by child
 
-    // Puts the least on top.
+    // std::priority_queue has the largest element on top, which must be the one of least cost.
     bool operator<(const Derivation& other) const { return cost > other.cost; }
   };
   struct Node {
@@ -60,7 +60,8 @@ class KBest::Lists {
     return children;
   }
 
-  // Returns the node of `bucket` under the configurations of `assignment`.
+  // Returns the node of `bucket` for the configurations that `assignment` gives to the bucket's
+  // scope.
   Node& At(int bucket, Assignment assignment) {
     const Bucket& of = tree_.buckets()[static_cast<size_t>(bucket)];
     std::vector<int> scope = of.scope;
@@ -83,7 +84,8 @@ class KBest::Lists {
     return node;
   }
 
-  // Puts `derivation` among the candidates, with its cost, unless a child has no such rank.
+  // Adds `derivation` with its cost to the candidates, unless a child's list is shorter than its
+  // rank.
   void Offer(Node& node, Derivation derivation, const std::vector<int>& children,
              const Assignment& assignment) {
     double cost = 0;
@@ -108,8 +110,7 @@ class KBest::Lists {
       node.candidates.pop();
       const Derivation taken = node.best.back();
       if (bucket != nullptr) assignment[static_cast<size_t>(bucket->layer)] = taken.choice;
-      // Every combination of ranks is reached once: from the combination whose last raised rank is
-      // lower by one.
+      // Raising only the ranks from `last` on reaches every combination of ranks exactly once.
       for (size_t child = taken.last; child < children.size(); ++child) {
         Node& below = At(children[child], assignment);
         const int next = taken.ranks[child] + 1;
@@ -141,7 +142,7 @@ class KBest::Lists {
   const BucketTree& tree_;
   std::vector<int> counts_;
   std::vector<int> roots_;
-  // By bucket and by position in the bucket's message.
+  // By bucket, and by position in the table of the bucket's message.
   std::vector<std::unordered_map<size_t, Node>> nodes_;
   Node whole_;
 };

@@ -11,12 +11,12 @@ namespace ucudnn::planner {
 
 class KBest {
  public:
-  // `tree` must outlive this.
+  // `tree` must outlive the object.
   explicit KBest(const BucketTree& tree);
   ~KBest();
 
-  // Returns the next assignment; none when all were given. Equal costs come in any order, and no
-  // assignment comes twice.
+  // Returns the next assignment; none if all were returned. Assignments of equal cost have no
+  // particular order, and no assignment is returned twice.
   std::optional<Assignment> Next();
 
  private:

@@ -42,7 +42,7 @@ void KnownPlans::Improve(Assignment& assignment) const {
     for (size_t layer = 0; layer < assignment.size(); ++layer) {
       const std::vector<double> costs = CostsOf(assignment, static_cast<int>(layer));
       const auto least = std::min_element(costs.begin(), costs.end());
-      // Only gains above rounding count, so that the loop ends.
+      // Only gains above rounding count, because otherwise the loop might not end.
       if (!(*least < costs[static_cast<size_t>(assignment[layer])] * (1 - 1e-12))) continue;
       assignment[layer] = static_cast<int>(least - costs.begin());
       improved = true;
@@ -63,8 +63,8 @@ void KnownPlans::Offer(Assignment assignment) {
   if (Insert(assignment) && most_ > 1) Spread(std::move(assignment));
 }
 
-// Goes from the best changes on: changes of one layer of the best assignment, then of the next
-// best.
+// Inserts assignments that differ in one layer from an inserted one: first from `best`, then from
+// the cheapest assignment that this loop has inserted, and so on.
 void KnownPlans::Spread(Assignment best) {
   struct Change {
     double rise;

@@ -1,4 +1,4 @@
-// The best assignments known so far, with improvements by changing one layer of an assignment.
+// The best assignments known so far, and their improvement by changes of one layer.
 // Thread-compatible.
 #pragma once
 
@@ -13,24 +13,26 @@ namespace ucudnn::planner {
 
 class KnownPlans {
  public:
-  // Keeps the best `most` assignments. `problem` must outlive this.
+  // Keeps the best `most` assignments. `problem` must outlive the object.
   KnownPlans(const SearchProblem& problem, int most);
 
-  // Improves `assignment` by changes of one layer until none helps, and takes the result. If that
-  // becomes the best, also takes assignments that differ from kept ones in one layer.
+  // Improves `assignment` by changes of one layer until no change helps, and keeps the result if it
+  // is among the best. If it is kept and `most` is above 1, also keeps good assignments that differ
+  // in one layer from a kept one.
   void Offer(Assignment assignment);
 
-  // In ascending order of total. Not empty after the first Offer().
+  // Returns the kept assignments with their totals, in ascending order of total. Not empty after
+  // the first Offer().
   const std::set<std::pair<double, Assignment>>& plans() const { return plans_; }
-  // Returns a time within which `most` assignments are known; infinite if fewer are known or exist.
+  // Returns the largest total of the kept assignments if `most` of them are kept; else infinity.
   double MostMs() const;
 
  private:
-  // Returns the costs that depend on `layer`, by its configuration, with all other layers
-  // unchanged.
+  // Returns by configuration of `layer` the sum of all costs that depend on `layer`, with all other
+  // layers as in `assignment`.
   std::vector<double> CostsOf(const Assignment& assignment, int layer) const;
   void Improve(Assignment& assignment) const;
-  // Returns whether the assignment is kept.
+  // Returns whether the assignment was added to the kept ones.
   bool Insert(const Assignment& assignment);
   void Spread(Assignment best);
 

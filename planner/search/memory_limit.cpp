@@ -12,8 +12,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns the problem whose cost is `time` times the time, plus `ms_per_byte` for memory. If `time`
-// is 0, time does not count.
+// Returns the problem whose cost is `time` times the time plus `ms_per_byte` times the bytes.
 SearchProblem Priced(const SearchProblem& problem, double time, double ms_per_byte) {
   SearchProblem priced = problem;
   const auto price = [&](std::vector<double>& ms, const std::vector<int64_t>& bytes) {
@@ -42,7 +41,7 @@ FrontPoint PointOf(const SearchProblem& problem, Assignment assignment) {
 
 struct PricedPoint {
   FrontPoint point;
-  double bound = 0;  // of time + price * bytes
+  double bound = 0;  // lower bound of time + price * bytes
 };
 
 LimitedResult Found(const FrontPoint& point, double bound_ms) {
@@ -51,7 +50,8 @@ LimitedResult Found(const FrontPoint& point, double bound_ms) {
           Meets(bound_ms, total)};
 }
 
-// Searches one problem with various prices. The minima found serve every limit.
+// Searches one problem with various prices of memory. It keeps the minima that it has found,
+// because searches at other limits need them again.
 class LimitedSearch {
  public:
   LimitedSearch(const SearchProblem& problem, SearchOptions options)
@@ -92,8 +92,8 @@ Result<LimitedResult> LimitedSearch::Within(double limit, int most_plans) {
                          " on a device; the smallest found needs " +
                          FormatByteSize(static_cast<size_t>(smallest.point.bytes)));
   }
-  // `over` is faster and too large; `within` fits. The price at which both cost the same shows a
-  // cheaper plan between them, or that there is none.
+  // `over` is faster and too large; `within` fits. A search at the price at which both cost the
+  // same finds a cheaper plan between them, or proves that there is none.
   FrontPoint over = fastest.point;
   FrontPoint within = smallest.point;
   double bound = fastest.bound;
@@ -113,9 +113,9 @@ Result<LimitedResult> LimitedSearch::Within(double limit, int most_plans) {
   return Enumerate(within, bound, limit, price, most_plans);
 }
 
-// A plan that fits and takes less than `within` costs less than `within` would if it used the whole
-// limit. The part of the problem that the dual bound of that cost leaves therefore contains all
-// such plans.
+// A plan that fits and takes less time than `within` has a priced cost below within.total_ms +
+// price * limit. Reduce() keeps all configurations that such plans use, so listing the reduced
+// problem's plans finds them.
 LimitedResult LimitedSearch::Enumerate(FrontPoint within, double bound, double limit, double price,
                                        int most_plans) const {
   const SearchProblem priced = Priced(problem_, 1, price);
@@ -138,7 +138,8 @@ LimitedResult LimitedSearch::Enumerate(FrontPoint within, double bound, double l
     const auto next = best.Next();
     if (!next) return Found(within, within.plan.total_ms);
     const Assignment assignment = Unrestricted(left.kept, *next);
-    // A plan that fits and was not seen yet takes at least this.
+    // A plan that fits and is not listed yet takes at least this time, because plans are listed by
+    // ascending priced cost.
     bound = std::max(bound, TotalMs(priced, assignment) - price * limit);
     if (Meets(bound, within.plan.total_ms)) return Found(within, within.plan.total_ms);
     take(assignment);
@@ -163,7 +164,7 @@ Result<std::vector<ParetoPoint>> TimeMemoryFrontier(const SearchProblem& problem
   double limit = fastest.point.bytes;
   for (int point = 0; point < points; ++point) {
     UCUDNN_ASSIGN_OR_RETURN(const LimitedResult found, search.Within(limit, kMostPlans));
-    // If plans are found without proof, a later plan may beat an earlier one.
+    // A plan found without proof may be worse than a plan found later at a lower limit.
     std::erase_if(frontier, [&](const ParetoPoint& other) {
       return other.plan.total_ms >= found.plan.total_ms && other.bytes >= found.bytes;
     });

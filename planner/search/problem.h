@@ -1,5 +1,5 @@
-// DeePa's equation 1 as numbers: the cost of every configuration of every layer, and of every pair
-// of configurations at the two ends of every edge. Plain values and pure functions.
+// DeePa's equation 1 as numbers: the cost of every configuration of every layer, and for every edge
+// the cost of each pair of configurations at its ends. Plain values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ucudnn::planner {
 
-// The cost of a pair of configurations that no plan may have. It is far above any time of a step.
+// The cost of a pair of configurations that no plan may have. It is far above the time of any step.
 constexpr double kForbiddenMs = 1e9;
 
 struct SearchProblem {
@@ -18,7 +18,7 @@ struct SearchProblem {
     std::string name;
     std::vector<double> ms;  // compute + update, by configuration
     std::vector<int64_t>
-        bytes;  // of one device; empty for all layers and edges if memory does not matter
+        bytes;  // on one device; empty in all layers and edges if memory does not matter
   };
   struct Edge {
     int from = 0;  // positions in `layers`, from < to
@@ -34,32 +34,32 @@ struct SearchProblem {
   }
 };
 
-// The configuration of each layer, as a position in its lists.
+// The configuration of each layer, as a position in the layer's lists.
 using Assignment = std::vector<int>;
 
 // Checks the lists. An error names the layer or edge whose lists are empty, differ in length or
 // hold a number that is negative or not finite.
 Status Check(const SearchProblem& problem);
 
-// Returns equation 1, summed from scratch.
+// Returns equation 1, computed from the problem's own costs.
 double TotalMs(const SearchProblem& problem, const Assignment& assignment);
-// Returns the bytes of all layers and edges together. No device needs more if all groups begin at
-// one device.
+// Returns the sum of the bytes of all layers and edges. If all groups of devices begin at one
+// device, no device needs more.
 int64_t TotalBytes(const SearchProblem& problem, const Assignment& assignment);
 
-// The configurations of each layer that are considered, in ascending order. No list is empty.
+// By layer: the configurations that are considered, in ascending order. No list is empty.
 using Kept = std::vector<std::vector<int>>;
 
 // Keeps all configurations of all layers.
 Kept KeepAll(const SearchProblem& problem);
 
-// Returns the times of `problem` with each layer restricted to the configurations in `kept`; bytes
-// are left out. If a layer keeps one configuration, its edges are removed and their costs are added
-// to the layer at the other end. An assignment of positions in `kept` therefore has the total of
-// the configurations at these positions.
+// Returns the times of `problem` with each layer restricted to the configurations in `kept`,
+// without bytes. If a layer keeps one configuration, its edges are removed and their costs are
+// added to the layer at the other end. The total of an assignment in the result equals the total of
+// the Unrestricted() assignment in `problem`.
 SearchProblem Restricted(const SearchProblem& problem, const Kept& kept);
 
-// Returns the configurations at positions in `kept`.
+// Returns the configurations at these positions in `kept`.
 Assignment Unrestricted(const Kept& kept, const Assignment& positions);
 
 }  // namespace ucudnn::planner

@@ -7,12 +7,12 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr int kRounds = 8;  // rounds of an ascent and a removal
-constexpr int kPasses = 5;  // forward and backward, between two checks of the bound
+constexpr int kRounds = 8;  // most rounds of one ascent and one removal
+constexpr int kPasses = 5;  // passes between two checks of the bound
 constexpr int kLooks = 40;  // most checks in one round
 
-// Keeps the configurations that an assignment of at most `most_ms` may have, with room for
-// rounding.
+// Returns the configurations that an assignment with a total of at most `most_ms` may have, with a
+// margin of 1e-9 for rounding.
 Kept Within(const DualAscent::Bound& bound, const Kept& kept, double most_ms) {
   Kept left;
   for (size_t layer = 0; layer < kept.size(); ++layer) {

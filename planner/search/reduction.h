@@ -1,4 +1,4 @@
-// Reduces a search problem to what plans within a bound can use. Pure function.
+// Reduces a search problem to the configurations that plans within a bound can use. Pure function.
 #pragma once
 
 #include <functional>
@@ -12,20 +12,22 @@ struct Reduction {
   Kept kept;
   SearchProblem problem;   // Restricted to `kept`
   EliminationOrder order;  // of `problem`
-  // No assignment of the whole problem takes less than the smaller of this and the bound.
+  // No assignment of the whole problem takes less than the smaller of lower_bound_ms and the last
+  // answer of `bound`.
   double lower_bound_ms = 0;
-  // Whether the lower bound meets the bound, so that nothing better is left to be found.
+  // Whether lower_bound_ms reaches the last answer of `bound`, so that no better assignment exists.
   bool proved = false;
 };
 
-// Raises a dual bound on `problem` and removes configurations that no assignment within the bound
-// can have. It repeats this while that helps, or until the rest can be eliminated sooner. `bound`
-// gets each assignment that is found, and returns the most that a relevant plan may take; its
-// answers never rise. Apart from its first passes, the ascent takes at most `most_operations`.
+// Raises a dual bound on `problem` and removes configurations that no assignment within `bound` can
+// have. Repeats this while configurations are removed, until the remaining problem is cheaper to
+// eliminate than the ascent was. `bound` is called with each assignment that is found, and returns
+// the largest total that still matters; its answers must never rise. The ascent ends once it has
+// taken `most_operations`, but not before its first passes.
 Reduction Reduce(const SearchProblem& problem,
                  const std::function<double(const Assignment&)>& bound, double most_operations);
 
-// Returns whether `bound` equals `total` within rounding, which is 1e-9 of it.
+// Returns whether `bound` is at least `total`, but for a rounding error of 1e-9 of `total`.
 bool Meets(double bound, double total);
 
 }  // namespace ucudnn::planner

@@ -12,10 +12,11 @@ namespace ucudnn::planner {
 namespace {
 
 // An elimination of at most this many operations takes no longer than a search by the dual bound,
-// which visits each entry of the edges' tables some tens of times.
+// which visits each entry of the edges' tables about kFewPasses times.
 constexpr double kFewOperations = 1e6;
 constexpr double kFewPasses = 60;
-constexpr double kMarginals = 4;  // time of an elimination with marginals, in eliminations without
+// An elimination with marginals takes as long as this many without.
+constexpr double kMarginals = 4;
 
 double FewOperations(const SearchProblem& problem) {
   double entries = 0;
@@ -49,7 +50,7 @@ Status Check(const SearchProblem& problem, const SearchOptions& options) {
   return Status::Error(std::to_string(options.plans) + " plans; expected 1 or more");
 }
 
-// Replaces the totals by sums from scratch, and checks that they agree with the search's claims.
+// Replaces the totals by TotalMs(), and checks that these agree with lower_bound_ms and `optimal`.
 Result<SearchResult> Checked(const SearchProblem& problem, SearchResult result) {
   for (Plan& plan : result.plans) plan.total_ms = TotalMs(problem, plan.assignment);
   const double total = result.plans.front().total_ms;

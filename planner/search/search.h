@@ -1,4 +1,4 @@
-// Finds the assignment of least cost, with its proof. Pure functions.
+// Finds the assignment of least cost and proves that no other costs less. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 namespace ucudnn::planner {
 
 struct SearchOptions {
-  int plans = 1;           // number of best plans
+  int plans = 1;           // how many of the best plans are returned
   bool marginals = false;  // fills best_total_ms too
-  // Limits of an elimination; its cost is predicted before it runs. Above them a bound is proved
-  // instead.
-  double most_entries = 1 << 27;  // entries of 8 bytes, in all tables together
+  // Limits of an elimination, whose cost is predicted before it runs. If it exceeds them, only a
+  // lower bound is computed.
+  double most_entries = 1 << 27;  // entries of 8 bytes, summed over all tables
   double most_operations = 2e10;
 };
 
@@ -25,51 +25,54 @@ bool Fits(const EliminationOrder& order, const SearchOptions& options);
 
 struct Plan {
   Assignment assignment;
-  double total_ms = 0;  // equation 1, summed from scratch
+  double total_ms = 0;  // equation 1, computed from the problem's own costs
 
   bool operator==(const Plan&) const = default;
 };
 
 struct SearchResult {
   std::vector<Plan> plans;  // in ascending order of total; fewer than asked if there are no more
-  // No assignment takes less. If `optimal`, equal to plans[0].total_ms within rounding.
+  // No assignment takes less. If `optimal`, this equals plans[0].total_ms but for rounding.
   double lower_bound_ms = 0;
   bool optimal = false;
   // best_total_ms[v][c] is the total of the best plan with layer v in configuration c. Empty unless
-  // asked for; empty also if the elimination of the whole problem would take more than the options
-  // allow.
+  // SearchOptions::marginals is set, and if an elimination of the whole problem would exceed the
+  // limits of the options.
   std::vector<std::vector<double>> best_total_ms;
 };
 
-// Finds the least of equation 1. If one elimination takes little time, the whole problem is
-// eliminated. Else a dual bound (DualAscent) that a plan meets proves the least; if no plan meets
-// it, what the bound leaves of the problem is eliminated. Fails if Check() refuses the problem. If
-// the result is not `optimal`, there is one plan, which no change of one layer improves.
+// Finds the least cost by equation 1. If an elimination of the whole problem takes little time, it
+// decides. Otherwise DualAscent gives a lower bound; if no known plan reaches the bound, the part
+// of the problem that Reduce() leaves is eliminated, within the limits of the options. Fails if
+// Check() refuses the problem. If the result is not `optimal`, it has one plan, which no change of
+// one layer improves.
 Result<SearchResult> Search(const SearchProblem& problem, const SearchOptions& options = {});
 
-// Searches by the dual bound whatever an elimination would take, and without marginals.
+// Searches by the dual bound even if an elimination of the whole problem is cheap, and without
+// marginals.
 Result<SearchResult> SearchByDual(const SearchProblem& problem, const SearchOptions& options = {});
 
-// Returns the total of the best plan with `layer` in each of its configurations, by marginals or by
-// one search for each, whichever is predicted to be faster. A total is none if the search's share
-// of what `options` allow does not prove it. Fails if Search() fails.
+// Returns for each configuration of `layer` the total of the best plan with that configuration;
+// none if no search proves it. Computes marginals, or makes one search for each configuration,
+// whichever is predicted to be faster. The searches share the operations that `options` allow.
+// Fails if Search() fails.
 Result<std::vector<std::optional<double>>> BestTotals(const SearchProblem& problem, int layer,
                                                       SearchOptions options = {});
 
 struct LimitedResult {
   Plan plan;
-  int64_t bytes = 0;          // of the plan
-  double lower_bound_ms = 0;  // no plan within the limit takes less
+  int64_t bytes = 0;          // TotalBytes() of the plan
+  double lower_bound_ms = 0;  // no plan within the limit takes less time
   bool optimal = false;
 };
 
 constexpr int kMostPlans = 20'000;
 
-// Finds the fastest plan whose TotalBytes() is at most `limit_bytes`. It first minimises time plus
-// a price per byte, for the price that gives the strictest bound. Then it lists plans in ascending
-// order of this cost until the bound meets the best plan that fits, or `most_plans` were listed.
-// Fails if Search() fails, or if the limit is below the need of the smallest plan, which the error
-// names.
+// Finds the fastest plan whose TotalBytes() is at most `limit_bytes`. First minimises time plus a
+// price per byte, and looks for the price with the largest lower bound. Then lists plans in
+// ascending order of this sum until the bound reaches the best plan that fits, or `most_plans` were
+// listed. Fails if Search() fails, or if even the smallest plan exceeds the limit; the error gives
+// the bytes of that plan.
 Result<LimitedResult> SearchWithin(const SearchProblem& problem, int64_t limit_bytes,
                                    const SearchOptions& options = {}, int most_plans = kMostPlans);
 
@@ -79,9 +82,9 @@ struct ParetoPoint {
   bool optimal = false;
 };
 
-// Returns plans that no other plan found beats in both time and memory, in ascending order of time.
-// It calls SearchWithin at `points` limits, from the need of the fastest plan down to that of the
-// smallest.
+// Returns plans in ascending order of time. No plan found beats another of them in both time and
+// memory. Calls SearchWithin at up to `points` limits, from the bytes of the fastest plan down to
+// those of the smallest.
 Result<std::vector<ParetoPoint>> TimeMemoryFrontier(const SearchProblem& problem, int points,
                                                     const SearchOptions& options = {});
 

@@ -5,7 +5,8 @@
 namespace ucudnn::simulate {
 namespace {
 
-// What ended when a task began, and kept it from beginning earlier.
+// The task whose end allowed another task to begin, and the reason why the other one had waited for
+// it.
 struct Holder {
   TaskId task = kNone;
   HeldBy why = HeldBy::kNothing;

@@ -8,8 +8,8 @@
 
 namespace ucudnn::simulate {
 
-// `slot_from` gives for each task the task that last gave back a slot of its resource when it
-// began, or kNone. REQUIRES: `tasks` are the spans of all tasks of the graph.
+// `slot_from` gives for each task the task whose slot of the resource it took over, or kNone if a
+// slot was free. REQUIRES: `tasks` are the spans of all tasks of the graph.
 std::vector<PathTask> CriticalPath(const TaskGraph& graph, const Waits& waits,
                                    const std::vector<Span>& tasks,
                                    const std::vector<TaskId>& slot_from);

@@ -5,10 +5,11 @@
 namespace ucudnn::simulate {
 namespace {
 
-// The load of a whole resource. Even one share of 1 for every possible id adds up without overflow.
+// The load of a whole resource, 2^32. Even if 2^31 tasks (every possible TaskId) each have a share
+// of 1, the sum is below 2^64.
 constexpr double kWhole = 4294967296.0;
 
-// Rounds down, so that n shares of 1 / n never add up to more than the whole.
+// Rounds down, so that n shares of 1 / n never add up to more than kWhole.
 uint64_t LoadOf(double share) { return static_cast<uint64_t>(share * kWhole); }
 
 }  // namespace
@@ -31,13 +32,14 @@ void SharedResource::Begin(double now_ms, TaskId task, double duration_ms, doubl
 double SharedResource::NextEndMs() const {
   const double end_ms = running_.top().progress_ms;
   if (progress_ms_ == now_ms_ && slowdown_ == 1) return end_ms;
-  // Rounding may have taken the clock past the end.
+  // The maximum is needed because rounding may have moved the clock past the end.
   return std::max(now_ms_, now_ms_ + (end_ms - progress_ms_) * slowdown_);
 }
 
 void SharedResource::EndNext(double now_ms, std::vector<TaskId>& ended) {
   PassUntil(now_ms);
-  progress_ms_ = running_.top().progress_ms;  // exact, without the rounding of PassUntil()
+  // Sets the exact value, without the rounding of PassUntil().
+  progress_ms_ = running_.top().progress_ms;
   last_ended_ = running_.top().task;
   uint64_t load = load_;
   while (!IsIdle() && running_.top().progress_ms <= progress_ms_) {

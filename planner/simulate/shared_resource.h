@@ -1,9 +1,10 @@
-// A resource during a simulation: which tasks run on it, which wait for a slot, and when the next
-// one ends. Not thread-safe.
+// A resource during a simulation: the tasks that run on it, the tasks that wait for a slot, and the
+// time of the next end. Not thread-safe.
 //
-// All tasks on a resource progress equally fast, so that one clock of progress serves them all: a
-// task ends when the clock has advanced by the task's duration since the task began. The clock runs
-// in real time while shares add up to at most 1; else it is slower by a factor of their sum.
+// All tasks on a resource progress equally fast, so one clock of progress serves them all: a task
+// ends when the clock has advanced by the task's duration since the task began. While the shares
+// add up to at most 1, the clock advances as fast as time; otherwise it is slower by a factor of
+// the sum of the shares.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +19,12 @@
 
 namespace ucudnn::simulate {
 
-// Moments are ms since the start and must not decrease from call to call.
+// Times are ms since the start of the simulation and must not decrease from call to call.
 class SharedResource {
  public:
   explicit SharedResource(int slots) : slots_(slots) {}
 
-  // Queues the task behind all that wait already.
+  // Queues the task behind all tasks that wait already.
   void Wait(TaskId task) { waiting_.push_back(task); }
   // Returns the next task that may begin now, or kNone if none waits or no slot is free.
   TaskId TakeNext();
@@ -31,20 +32,20 @@ class SharedResource {
   void Begin(double now_ms, TaskId task, double duration_ms, double share);
 
   bool IsIdle() const { return running_.empty(); }
-  // Returns the time at which the next task ends if none begins before. REQUIRES: !IsIdle().
+  // Returns the time at which the next task ends if no further task begins. REQUIRES: !IsIdle().
   double NextEndMs() const;
   // Appends the tasks that end at `now_ms`, which NextEndMs() returned. REQUIRES: !IsIdle().
   void EndNext(double now_ms, std::vector<TaskId>& ended);
 
-  // Returns the first task that the last call of EndNext() appended, which has the smallest id; or
-  // kNone.
+  // Returns the first task that the last call of EndNext() appended, which has the smallest id of
+  // them; kNone before the first call.
   TaskId LastEnded() const { return last_ended_; }
-  // Returns all fields except the work. REQUIRES: IsIdle().
+  // Returns all fields of ResourceUse except work_ms. REQUIRES: IsIdle().
   const ResourceUse& use() const { return use_; }
 
  private:
   struct Running {
-    double progress_ms;  // clock of progress at the task's end
+    double progress_ms;  // value of progress_ms_ at which the task ends
     TaskId task;
     uint64_t load;
     bool operator>(const Running& other) const {
@@ -56,14 +57,15 @@ class SharedResource {
   void SetLoad(uint64_t load);
 
   int slots_;
-  std::vector<TaskId> waiting_;  // from first_waiting_ on
+  std::vector<TaskId> waiting_;  // in order; tasks before first_waiting_ have begun
   size_t first_waiting_ = 0;
   std::priority_queue<Running, std::vector<Running>, std::greater<>> running_;
-  // In steps of a share: whole numbers, so that the load is 0 when all have ended.
+  // The sum of the running tasks' loads. Integers return to exactly 0 when all tasks have ended.
   uint64_t load_ = 0;
   double slowdown_ = 1;
   double now_ms_ = 0;
-  double progress_ms_ = 0;  // equals now_ms_ from idleness until the resource is overfilled
+  // Equal to now_ms_ from the moment the resource was last idle until it is overfilled.
+  double progress_ms_ = 0;
   double busy_since_ms_ = 0;
   TaskId last_ended_ = kNone;
   ResourceUse use_;

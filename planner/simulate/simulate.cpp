@@ -14,7 +14,7 @@
 namespace ucudnn::simulate {
 namespace {
 
-// Measures how long every combination of activities was under way.
+// Measures for every set of activities how long exactly this set was under way.
 class ActivityClock {
  public:
   void Begin(Activity activity) { ++running_[static_cast<size_t>(activity)]; }
@@ -28,7 +28,7 @@ class ActivityClock {
     now_ms_ = now_ms;
   }
 
-  // Returns the use of an activity, without the critical path.
+  // Returns the use of an activity, with path_ms still 0.
   ActivityUse Of(size_t activity) const {
     const size_t alone = size_t{1} << activity;
     ActivityUse use;
@@ -41,12 +41,13 @@ class ActivityClock {
 
  private:
   std::array<int, kActivities> running_{};
-  std::array<double, 1U << kActivities> ms_{};  // by the set of activities
+  std::array<double, 1U << kActivities> ms_{};  // by the set of activities, one bit each
   double now_ms_ = 0;
 };
 
-// The end of a task that runs on no resource, or the next end on a resource. It is void once the
-// resource has another version. The order of ends at the same moment changes no result.
+// The end of a task that runs on no resource, or the next end on a resource. An event of a resource
+// is void once the resource has another version. The order of events at the same time changes no
+// result.
 struct Event {
   double ms = 0;
   TaskId task = kNone;
@@ -77,14 +78,15 @@ class Simulation {
   std::vector<unsigned> versions_;  // by resource
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 
-  std::vector<TaskId> ready_;  // tasks that became ready at this moment, for resources
-  // Resources that changed at this moment: they may begin tasks, and their next end differs.
+  std::vector<TaskId> ready_;  // tasks with a resource that became ready at this moment
+  // Resources whose running or waiting tasks changed at this moment. They may begin tasks, and need
+  // a new Event.
   std::vector<ResourceId> changed_;
   std::vector<char> is_changed_;        // by resource
   std::vector<TaskId> ended_together_;  // tasks that ended together on one resource
 
   std::vector<char> has_ended_;    // by task
-  std::vector<TaskId> slot_from_;  // by task: see CriticalPath
+  std::vector<TaskId> slot_from_;  // by task: the argument of CriticalPath
   ActivityClock activities_;
   Timeline timeline_;
 };
@@ -121,7 +123,7 @@ Result<Timeline> Simulation::Run() {
   return std::move(timeline_);
 }
 
-// Drops void events.
+// Drops void events. Returns whether an event is left.
 bool Simulation::HasEvent() {
   while (!events_.empty()) {
     const Event& event = events_.top();
@@ -133,7 +135,8 @@ bool Simulation::HasEvent() {
   return false;
 }
 
-// Tasks for resources wait in ready_ until all tasks that become ready at this moment are known.
+// Tasks with a resource are collected in ready_, because they are queued in the order of ids once
+// all tasks that become ready at this moment are known.
 void Simulation::BecomeReady(double now_ms, TaskId id) {
   const Task& task = graph_.tasks[Position(id)];
   if (task.resource != kNone) {
@@ -157,7 +160,7 @@ void Simulation::End(double now_ms, TaskId id) {
   if (waits_.behind[at] != kNone) one_less(waits_.behind[at]);
 }
 
-// Includes joins that end at once, because they do not delay the tasks that they make ready.
+// Also ends joins that take no time, because they must not delay the tasks that they make ready.
 void Simulation::EndAllAt(double now_ms) {
   while (HasEvent() && events_.top().ms == now_ms) {
     const Event event = events_.top();

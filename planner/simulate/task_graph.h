@@ -1,6 +1,6 @@
 // The input of a simulation: tasks that take time, fill resources, stand in queues and wait for
-// each other. Plain values; thread-compatible. A resource is shared, a queue is an order, a
-// dependency is a wait. They express:
+// each other. Plain values; thread-compatible. Tasks share a resource, a queue orders tasks, and a
+// dependency makes one task wait for another. These express:
 //
 //   device                a resource; its slots are how many kernels it can run at once
 //   stream                a queue; it may hold kernels of a device and messages of links
@@ -21,7 +21,7 @@
 
 namespace ucudnn::simulate {
 
-// These are positions in the lists of a TaskGraph.
+// The ids are positions in the lists of a TaskGraph.
 using TaskId = int;
 using ResourceId = int;
 using QueueId = int;
@@ -30,10 +30,10 @@ inline constexpr int kNone = -1;
 enum class Activity { kComputation, kCommunication, kLaunch };
 inline constexpr int kActivities = 3;
 
-// Runs at most `slots` tasks at a time. Other tasks wait, and begin in the order in which they
-// became ready; among tasks that become ready at the same moment the smallest id begins first.
-// Tasks that a join makes ready are ready at the same moment as the join. If the shares of tasks
-// add up to more than 1, each task is slower by a factor of this sum than alone.
+// A resource runs at most `slots` tasks at a time. Further tasks wait, and begin in the order in
+// which they became ready. Among tasks that become ready at the same moment, also through a join
+// that takes no time, the smallest id begins first. If the shares of running tasks add up to more
+// than 1, each task is slower by a factor of that sum.
 struct Resource {
   std::string name;
   int slots = std::numeric_limits<int>::max();
@@ -43,15 +43,16 @@ struct Queue {
   std::string name;
 };
 
-// A task is ready once all tasks of `after` and the task before it in its queue have ended. Queues
-// are in the order of ids.
+// A task is ready once all tasks of `after` and the preceding task of its queue have ended. A queue
+// orders its tasks by id.
 struct Task {
-  std::string name;             // for messages; may be empty
-  double duration_ms = 0;       // its duration alone on its resource
-  ResourceId resource = kNone;  // where it runs; kNone: it begins as soon as it is ready
+  std::string name;        // used in messages; may be empty
+  double duration_ms = 0;  // its duration if it is alone on its resource
+  // The resource on which it runs; kNone: it begins as soon as it is ready.
+  ResourceId resource = kNone;
   double share = 1;       // share of the resource, 0 to 1; counts in steps of 2^-32, rounded down
-  QueueId queue = kNone;  // kNone: only `after` orders it
-  std::vector<TaskId> after;  // any order; may name tasks that are added later
+  QueueId queue = kNone;  // kNone: only `after` delays it
+  std::vector<TaskId> after;  // in any order; may name tasks that are added later
   Activity activity = Activity::kComputation;
 };
 
@@ -64,8 +65,9 @@ struct HostThread {
 // One direction of a link.
 struct Link {
   ResourceId resource = kNone;
-  double gb_per_s = 0;    // 10^9 bytes a second
-  double latency_us = 0;  // from the last byte sent until the tasks that wait for the message begin
+  double gb_per_s = 0;  // 10^9 bytes a second
+  // Time between the last byte sent and the begin of tasks that wait for the message.
+  double latency_us = 0;
 };
 
 enum class Duplex { kHalf, kFull };
@@ -73,11 +75,11 @@ enum class Duplex { kHalf, kFull };
 struct Message {
   std::string name;
   double bytes = 0;
-  QueueId queue = kNone;  // its next task may begin once the bytes are sent
+  QueueId queue = kNone;  // the next task of this queue may begin once the bytes are sent
   std::vector<TaskId> after;
 };
 
-// Simulate() checks ids and values, not TaskGraph.
+// Its functions do not check ids and values; Simulate() does.
 struct TaskGraph {
   std::vector<Resource> resources;
   std::vector<Queue> queues;
@@ -88,15 +90,15 @@ struct TaskGraph {
   TaskId Add(Task task);
 
   HostThread AddHostThread(std::string name, double launch_ms);
-  // Adds the launch, and then the task, which waits for it. Returns the task.
+  // Adds the launch and the task, which waits for the launch. Returns the task.
   TaskId Launch(const HostThread& thread, Task task);
 
-  // Returns the link for each direction. With half duplex both are the same resource, so that
-  // messages of either direction wait for each other.
+  // Returns one Link for each direction. With half duplex both have the same resource, so that
+  // messages in opposite directions wait for each other.
   std::array<Link, 2> AddLink(const std::string& name, double gb_per_s, double latency_us,
                               Duplex duplex);
-  // Adds the message and, if the link has one, its latency. Returns the task for which the receiver
-  // waits.
+  // Adds the message and, if the link has a latency, a task for the latency. Returns the task for
+  // which the receiver waits.
   TaskId Send(const Link& link, Message message);
 };
 

@@ -9,9 +9,10 @@
 namespace ucudnn::simulate {
 namespace {
 
-// A limit on the sum of all durations. It bounds every end, and rounding cannot lead to infinity.
+// The largest permitted sum of all durations. It bounds every end, with enough room that rounding
+// cannot give infinity.
 constexpr double kMostMs = 1e300;
-// How many waits of a cycle a message names.
+// A message names at most this many waits of a cycle.
 constexpr size_t kToldWaits = 8;
 
 std::string Called(const char* what, int id, const std::string& name) {
@@ -64,7 +65,7 @@ Status CheckTask(const TaskGraph& graph, TaskId id) {
   return Status::Ok();
 }
 
-// A task for which `task` waits and that has not ended.
+// A task that has not ended and for which another task waits.
 struct Obstacle {
   TaskId task = kNone;
   bool is_of_queue = false;

@@ -1,4 +1,4 @@
-// Which task waits for which, in the form that a simulation walks. Pure functions.
+// The dependencies of a task graph in the form in which a simulation walks them. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@ namespace ucudnn::simulate {
 inline size_t Position(int id) { return static_cast<size_t>(id); }
 
 struct Waits {
-  // First position of each task in `dependents`, and the end of the list.
+  // The dependents of task i are at first[i] to first[i + 1] - 1 of `dependents`.
   std::vector<size_t> first;
-  std::vector<TaskId> dependents;  // waiting tasks, by the task that they name in `after`
+  std::vector<TaskId> dependents;  // tasks that wait, sorted by the task that they name in `after`
   std::vector<TaskId> ahead;       // preceding task in the same queue, or kNone
   std::vector<TaskId> behind;      // next task in the same queue, or kNone
-  std::vector<int> missing;        // number of tasks for which each task waits
+  std::vector<int> missing;        // by task: number of tasks for which it waits at the start
 };
 
 // Fails if a resource or task has an impossible value, or an id does not exist; the error names it.
@@ -26,8 +26,8 @@ Status Check(const TaskGraph& graph);
 // REQUIRES: Check(graph) is ok.
 Waits WaitsOf(const TaskGraph& graph);
 
-// Says which tasks wait for each other. REQUIRES: some task has not `ended`, and each such task
-// waits for another.
+// Returns an error that names tasks that wait for each other. REQUIRES: some task has not ended,
+// and each such task waits for another.
 Status Deadlock(const TaskGraph& graph, const Waits& waits, const std::vector<char>& ended);
 
 }  // namespace ucudnn::simulate

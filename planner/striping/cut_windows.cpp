@@ -19,7 +19,7 @@ std::vector<int64_t> Lengths(const std::vector<Interval>& intervals) {
   return lengths;
 }
 
-// Returns what parts with `outputs` outputs, in order, read and own.
+// Returns the rows that each part reads or owns, if part i computes outputs[i] consecutive outputs.
 CutWindows Reading(const PaddedWindow& padded, const std::vector<int64_t>& extents,
                    std::vector<int64_t> outputs) {
   const SlidingWindow& window = padded.window;
@@ -41,8 +41,9 @@ CutWindows Reading(const PaddedWindow& padded, const std::vector<int64_t>& exten
   return cut;
 }
 
-// Cuts windows whose padding is too small to give one row of outputs for each stride of rows. The
-// outputs that are missing at the end are missing in the last part.
+// Cuts windows whose padding is too small to give one output for each `stride` rows. Gives each
+// part its outputs as if the padding were large enough; the outputs that do not exist are taken
+// from the last part.
 Result<CutWindows> LessInTheLastPart(char axis, const PaddedWindow& padded,
                                      const std::vector<int64_t>& extents, int64_t count) {
   const SlidingWindow& window = padded.window;
@@ -62,7 +63,8 @@ Result<CutWindows> LessInTheLastPart(char axis, const PaddedWindow& padded,
   return Reading(padded, extents, std::move(outputs));
 }
 
-// Returns whether, for some extents, the parts' own calls compute the windows of the whole.
+// Returns whether there are extents for which each part's own call computes its share of the
+// windows of the whole axis.
 bool OwnCallsGoOn(const SlidingWindow& window) {
   const int64_t large = window.stride * (window.Extent() + window.pad);
   const std::array<int64_t, 2> extents = {large, large};
@@ -76,7 +78,8 @@ Result<CutWindows> Fetched(char axis, const PaddedWindow& padded,
   const int64_t room = total + window.pad + padded.back - window.Extent();
   const int64_t count = FloorDivide(room, window.stride) + 1;
   Status refused;
-  // Tries windows with the same pad at both ends, counted from the first row or from the last.
+  // CutAxis() takes one pad for both ends. Tries the pad of the front, and then, with the axis
+  // reversed, the pad of the back that the last window reaches.
   for (const bool mirrored : {false, true}) {
     SlidingWindow same = window;
     if (mirrored) same.pad = padded.back - (room - (count - 1) * window.stride);
@@ -115,8 +118,8 @@ Result<CutWindows> CutWindowsOf(char axis, const PaddedWindow& padded,
   }
   Result<CutWindows> fetched = Fetched(axis, padded, extents);
   if (!fetched.ok()) {
-    // If own calls work at other extents, their fault is the reason; if only fetching could help,
-    // its fault is.
+    // Both ways fail. If own calls work at other extents, the reason why they fail here is told;
+    // otherwise the reason why fetching fails is told.
     const bool has_own = padded.window.pad == padded.back && OwnCallsGoOn(padded.window);
     return has_own ? Status::Error(why) : fetched;
   }

@@ -1,7 +1,8 @@
 // Windows that slide over one axis that is cut into parts, with padding that may differ at the two
-// ends: what each part computes, and which rows it reads for that. CutAxis() says whether a part's
-// own call, which knows nothing of the cut, computes it. If it does not, rows that are fetched
-// before the call (as ucudnn.spatial.convert does in PyTorch) may help. Pure functions.
+// ends: the windows that each part computes, and the rows that it reads for them. CutAxis() says
+// whether a part's own call, which is not aware of the cut, computes exactly these windows. If it
+// does not, fetching rows before the call (as ucudnn.spatial.convert does in PyTorch) may help.
+// Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@
 
 namespace ucudnn::planner {
 
-// `window.pad` is the padding before the first row, `back` the padding behind the last row.
+// Windows with `window.pad` rows of padding before the first row and `back` rows behind the last
+// row.
 struct PaddedWindow {
   SlidingWindow window;
   int64_t back = 0;
@@ -22,20 +24,20 @@ struct PaddedWindow {
 struct CutWindows {
   std::vector<int64_t> outputs;  // number of windows of each part
   std::vector<Interval> needed;  // by part: the interval of the whole axis that it reads or owns
-  bool is_own_call = true;       // each part's own call computes its windows
+  bool is_own_call = true;       // whether each part's own call computes its windows
   std::string why;               // the reason if is_own_call is false
 };
 
-// `axis` is d, h or w, for messages. An error says why no fetched rows make the parts' windows
-// those of the whole.
+// Cuts the axis `axis` (d, h or w), which only messages name. An error says why even fetched rows
+// do not give the parts the windows of the whole axis.
 Result<CutWindows> CutWindowsOf(char axis, const PaddedWindow& padded,
                                 const std::vector<int64_t>& extents);
 
-// Returns whether CutWindowsOf() can cut the axis into `parts` parts of some extents, with
-// `own_calls` such that the parts' own calls compute it.
+// Returns whether there are extents for which CutWindowsOf() can cut the axis into `parts` parts.
+// With `own_calls`, the parts' own calls must compute the windows.
 bool CanBeCut(const PaddedWindow& padded, int parts, bool own_calls);
 
-// Returns each part's rows in the whole, in order.
+// Returns the interval of the whole axis that each part owns.
 std::vector<Interval> OwnedRows(const std::vector<int64_t>& extents);
 
 }  // namespace ucudnn::planner

@@ -9,21 +9,22 @@
 namespace ucudnn::planner {
 namespace {
 
-// Largest product of all layers' strides for which sizes are tried.
+// Sizes are tried up to this many rows more for each part, which suffices if the strides of all
+// layers multiply to at most this number.
 constexpr int kMostStride = 256;
 
 constexpr std::array<int SpatialGrid::*, kMaxSpatial> kPartsAlong = {
     &SpatialGrid::d, &SpatialGrid::h, &SpatialGrid::w};
 
 struct Outcome {
-  bool is_exact = true;    // nothing is refused
-  bool as_it_is = true;    // nothing needs convert either
-  bool never = false;      // something is refused at any size
-  bool never_own = false;  // something is refused or needs convert at any size
+  bool is_exact = true;    // no operator is refused
+  bool as_it_is = true;    // no operator is refused or needs convert
+  bool never = false;      // convert of some operator fails at every size
+  bool never_own = false;  // some operator's own call fails at every size
 };
 
-// Judges the operators, and stops at the first one that rules out a result with this `as_it_is`. If
-// `as_it_is` is unset, never stops early.
+// Judges the operators. With `as_it_is` true, stops at the first operator that needs convert or is
+// refused; with false, at the first that is refused. Without `as_it_is`, judges all operators.
 Outcome Try(const Graph& graph, const SpatialGrid& grid, int multiple,
             std::optional<bool> as_it_is) {
   Outcome outcome;
@@ -49,7 +50,9 @@ Outcome Try(const Graph& graph, const SpatialGrid& grid, int multiple,
   return outcome;
 }
 
-// Returns the smallest suitable extent along `axis`, at least the present one.
+// Returns the smallest extent along `axis`, not below the present one, that suits the grid if only
+// this axis is cut. The extent must suit a program's own calls if `as_it_is`; otherwise it must
+// suit ucudnn.spatial.convert.
 std::optional<int32_t> NextExtent(Graph graph, const SpatialGrid& grid, int multiple, size_t axis,
                                   bool as_it_is) {
   SpatialGrid along;
@@ -90,9 +93,9 @@ int64_t Positions(const Shape& shape) {
   return int64_t{shape.extents[0]} * shape.extents[1] * shape.extents[2];
 }
 
-// Adapts operators that state the extents of their output, or how many keys a query meets, to the
-// new size, if they kept their input's extents or met all keys. `before` are the shapes at the old
-// size.
+// Adapts Opaque operators and attentions to new extents of the inputs. Operators that kept their
+// input's extents keep them, and attentions over all keys stay over all keys. `before` are the
+// shapes at the old size.
 void FollowExtents(Graph& graph, const std::vector<Shape>& before) {
   std::vector<Shape> now;
   for (Node& node : graph.nodes) {
@@ -109,7 +112,7 @@ void FollowExtents(Graph& graph, const std::vector<Shape>& before) {
       }
     }
     const Result<Shape> shape = OutputShape(node.op, inputs, 1);
-    if (!shape.ok()) return;  // shape inference will report it
+    if (!shape.ok()) return;  // InferShapes() reports the fault to the caller
     now.push_back(*shape);
   }
 }

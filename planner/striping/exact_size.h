@@ -1,5 +1,5 @@
-// Finds the next larger size of a network's images at which a grid that refuses them now does not.
-// Pure functions.
+// Finds the next larger size of a network's images at which a grid that refuses an operator now
+// refuses none. Pure functions.
 #pragma once
 
 #include <optional>
@@ -12,35 +12,38 @@
 
 namespace ucudnn::planner {
 
-// Gives every input of `graph` these extents along the axes where they are not 0. Operators that
-// keep their input's extents still do so, and an attention over all keys stays over all. Fails if
-// the graph has inputs of different extents along such an axis.
+// Gives every input of `graph` the extents `extents` along the axes where these are not 0.
+// Operators that kept their input's extents keep the new ones, and an attention over all keys stays
+// over all keys. Fails if the inputs have different extents along such an axis.
 Status SetInputExtents(Graph& graph, const Spatial& extents);
 
 struct ExactSize {
   Spatial extents = {1, 1, 1};  // d, h, w
-  bool as_it_is = true;         // else through convert
-  // Fully connected layers that read maps of another size then, and so have other weights.
+  // Whether a program's own calls suffice; if not, it needs ucudnn.spatial.convert.
+  bool as_it_is = true;
+  // Fully connected layers whose weights have another size than at the present size, because their
+  // input's size differs.
   std::vector<std::string> other_weights;
 };
 
-// Returns the smallest extents along the axes that `grid` cuts, each at least the present one, that
-// make equal stripes (or, with `multiple`, are multiples of it) for which no operator is refused.
-// They suit a program's own calls if there are such extents, else convert. Sizes are tried one
-// after the other, as far as strides that multiply to 256 need; returns none if none is found.
+// Returns the smallest extents along the axes that `grid` cuts, not below the present ones, for
+// which no operator is refused. The extents are multiples of the number of parts or, if `multiple`
+// is above 1, of `multiple`. Returns extents that suit a program's own calls if there are any;
+// otherwise extents that suit ucudnn.spatial.convert. Tries one extent after the other up to 256
+// rows more for each part (enough for strides whose product is 256); returns none if it finds none.
 // REQUIRES: the network has the axes that the grid cuts.
 std::optional<ExactSize> NextExactSize(const Graph& graph, const SpatialGrid& grid,
                                        int multiple = 1);
 
-// What to do if something is refused.
+// Changes with which no operator would be refused.
 struct NextExact {
   std::optional<ExactSize> size;
-  std::optional<int> multiple;  // for the present size of the images
+  std::optional<int> multiple;  // at the present size of the images
 };
 
-// Returns the smallest multiple, up to 256, with which no operator is refused at the present size
-// of the images (see StripeNetwork). It suits a program's own calls if there is one that does, else
-// convert.
+// Returns the smallest `multiple` (see StripeNetwork) from 2 to 256 with which no operator is
+// refused at the present size of the images. Returns one that suits a program's own calls if there
+// is any; otherwise one that suits ucudnn.spatial.convert.
 std::optional<int> NextExactMultiple(const Graph& graph, const SpatialGrid& grid);
 
 }  // namespace ucudnn::planner

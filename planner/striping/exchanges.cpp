@@ -10,7 +10,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Elements of one image and channel, by cell.
+// Numbers of elements of one image and channel that each cell of the grid sends and receives.
 struct RowCounts {
   std::vector<int64_t> sent;
   std::vector<int64_t> received;
@@ -33,7 +33,7 @@ ConvolutionProblem WindowsOf(const Layer& layer) {
 }
 
 // Calls visit(cell, its stripes) for every cell. `elements` are the parts of the tensor over which
-// windows slide. Along axes that are not cut nothing is exchanged.
+// windows slide.
 template <typename Visit>
 void ForEachCell(ConvolutionProblem problem, const Placement& elements, const SpatialGrid& cut,
                  const Visit& visit) {
@@ -43,7 +43,8 @@ void ForEachCell(ConvolutionProblem problem, const Placement& elements, const Sp
       extents[axis] = elements.axes[axis].extents;
       continue;
     }
-    // With one tap this axis, which is not cut, counts its rows once.
+    // Nothing is exchanged along an axis that is not cut. One row and one tap let the axis count as
+    // a factor of 1.
     problem.w[axis] = problem.stride[axis] = problem.dilation[axis] = 1;
     problem.pad[axis] = 0;
     extents[axis] = {1};
@@ -55,12 +56,12 @@ void ForEachCell(ConvolutionProblem problem, const Placement& elements, const Sp
       problem.x[axis] = static_cast<int32_t>(extents[axis][static_cast<size_t>(part[axis])]);
     }
     const Result<Stripes> stripes = Stripes::Make(problem, cut, cell, extents);
-    // A cell without stripes was judged before.
+    // Judge() has already refused a problem that has no stripes.
     if (stripes.ok()) visit(static_cast<size_t>(cell), *stripes);
   }
 }
 
-// Counts what the library exchanges under a rank's own call.
+// Counts the rows that ucudnn exchanges under a rank's own call.
 RowCounts UnderOwnCalls(const ConvolutionProblem& problem, const Placement& elements,
                         const SpatialGrid& cut) {
   RowCounts rows = NoRows(cut);
@@ -73,7 +74,8 @@ RowCounts UnderOwnCalls(const ConvolutionProblem& problem, const Placement& elem
   return rows;
 }
 
-// Counts the same for a pooling's gradient: elements of x, which tells where maxima are, or of dy.
+// Counts the rows that ucudnn exchanges for a pooling's gradient: elements of x, in which it finds
+// the maxima, or of dy, as `of` selects.
 RowCounts UnderPooling(ConvolutionProblem problem, const Placement& elements,
                        const SpatialGrid& cut, SpatialBox PooledBoxPair::*of) {
   problem.operation = Operation::kBackwardData;
@@ -87,7 +89,7 @@ RowCounts UnderPooling(ConvolutionProblem problem, const Placement& elements,
   return rows;
 }
 
-// Returns the parts of one axis that own some of `needed`, and how much.
+// Returns (part, number of rows) for each part of one axis that owns some of `needed`.
 std::vector<std::pair<int, int64_t>> OwnersOf(const Interval& needed,
                                               const std::vector<Interval>& owned) {
   std::vector<std::pair<int, int64_t>> owners;
@@ -98,7 +100,8 @@ std::vector<std::pair<int, int64_t>> OwnersOf(const Interval& needed,
   return owners;
 }
 
-// Counts what a rank fetches before its call: the box of all that it reads.
+// Counts the elements that a rank fetches before its call: the box of all that it reads, without
+// its own stripe.
 RowCounts FetchedRows(const Placement& input, const Judgement& judgement, const SpatialGrid& cut) {
   RowCounts rows = NoRows(cut);
   std::array<std::vector<Interval>, kMaxSpatial> owned, needed;
@@ -128,8 +131,8 @@ RowCounts FetchedRows(const Placement& input, const Judgement& judgement, const 
   return rows;
 }
 
-// `factor` is the number of bytes of one element over all images and channels, and over all rows
-// along axes that are not cut.
+// Turns the counts of cells into bytes of ranks. `factor` is the number of bytes of one element
+// over all images and channels, and over all rows along axes that are not cut.
 Exchange OfRanks(Pass pass, const RowCounts& rows, int64_t factor, const SpatialGrid& cut,
                  const SpatialGrid& grid) {
   Exchange exchange{pass, {}, {}, 0};
@@ -152,15 +155,16 @@ int64_t FactorOf(const Placement& tensor) {
   return factor;
 }
 
-// Rows of a layer with windows, forward and for the gradients.
+// The rows that a layer with windows exchanges in its passes.
 struct WindowRows {
   RowCounts forward;
   RowCounts data;    // for the data gradient
   RowCounts filter;  // for the filter gradient
 };
 
-// A convolution exchanges x, then dy for both gradients. A transposed convolution is the gradient
-// of the convolution that reads its output.
+// An own call of a convolution exchanges rows of x forward, and rows of dy once for each gradient.
+// A transposed convolution is the data gradient of the convolution that reads its output, so its
+// passes exchange what the gradients of that convolution do.
 WindowRows RowsOf(const Operator& op, const Placement& input, const Judgement& judgement,
                   const SpatialGrid& cut) {
   const auto with = [](ConvolutionProblem problem, Operation operation) {
@@ -186,7 +190,6 @@ WindowRows RowsOf(const Operator& op, const Placement& input, const Judgement& j
   return {rows, NoRows(cut), NoRows(cut)};
 }
 
-// Adds two exchanges.
 Exchange Together(const Exchange& one, const Exchange& other) {
   if (other.sent.empty()) return one;
   if (one.sent.empty()) return other;
@@ -232,7 +235,8 @@ std::vector<Exchange> OfWindows(const Operator& op, const Placement& input,
   return exchanges;
 }
 
-// Ranks with different parts all get the whole. Its gradient is the same on all.
+// Every rank receives the whole input. The gradient of the whole is the same on all ranks, so the
+// backward pass exchanges nothing.
 std::vector<Exchange> GatheredWhole(const Placement& input, const SpatialGrid& grid) {
   const int64_t others = input.CutGrid(grid).GroupSize() - 1;
   const int64_t whole = int64_t{input.shape.n} * input.shape.Features() * kElementBytes;
@@ -258,7 +262,7 @@ std::vector<Exchange> AllOf(const Operator& op, const Placement& input, const Ju
     }
     return exchanges;
   }
-  // Exchanges sums, or maxima, of each image's channels.
+  // Ranks exchange sums, or maxima, of each channel of each image.
   if (judgement.pools_over_ranks) {
     return Sums(Pass::kForward, int64_t{input.shape.n} * input.shape.c);
   }
@@ -268,15 +272,16 @@ std::vector<Exchange> AllOf(const Operator& op, const Placement& input, const Ju
     return exchanges;
   }
   if (std::holds_alternative<BatchNormalization>(op)) {
-    // The mean and variance forward; backward the sums of dy and of dy times x, which are also the
-    // parameters' gradients.
+    // Forward, ranks add up the sums for the mean and the variance of each channel; backward, the
+    // sums of dy and of dy times x, which are also the gradients of the parameters.
     std::vector<Exchange> exchanges = Sums(Pass::kForward, 2 * int64_t{input.shape.c});
     exchanges.push_back(Sums(Pass::kBackward, 2 * int64_t{input.shape.c}).front());
     return exchanges;
   }
   const int64_t groups = SummedGroups(op);
   if (groups > 0 && judgement.verdict == Verdict::kConvert) {
-    // The mean and variance of each image's groups of channels, and as many sums of gradients.
+    // Ranks add up two numbers for each group of channels of each image forward (mean and
+    // variance), and two backward (sums of gradients).
     const int64_t numbers = 2 * int64_t{input.shape.n} * groups;
     std::vector<Exchange> exchanges = Sums(Pass::kForward, numbers);
     exchanges.push_back(Sums(Pass::kBackward, numbers + parameters).front());

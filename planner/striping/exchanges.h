@@ -1,5 +1,5 @@
-// What ranks send each other for one operator of a network whose images are cut, in bytes of fp32.
-// Pure functions.
+// The data that ranks send each other for one operator of a network whose images are cut, in bytes
+// of fp32. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -11,33 +11,33 @@
 
 namespace ucudnn::planner {
 
-// The passes of a training step. kBackward is for operators without a filter.
+// The passes of a training step. kBackward is the backward pass of operators without a filter.
 enum class Pass { kForward, kBackwardData, kBackwardFilter, kBackward };
 const char* PassName(Pass pass);  // "forward", "backward_data", ...
 
 struct Exchange {
   Pass pass = Pass::kForward;
-  // Bytes of rows, or of whole tensors that are gathered, by rank of the group; empty if none
-  // travel.
+  // Bytes of rows, or of whole tensors that are gathered, by rank of the group; empty if none are
+  // sent.
   std::vector<int64_t> sent;
   std::vector<int64_t> received;
-  int64_t summed = 0;  // bytes of the numbers that are added over ranks
+  int64_t summed = 0;  // bytes of the numbers that are added up over ranks
 };
 
-// Rows and gathered tensors, in bytes.
+// Bytes of rows and gathered tensors.
 struct StripeTraffic {
   int64_t most_sent = 0;      // by one rank
   int64_t most_received = 0;  // by one rank
   int64_t all = 0;            // by all ranks of all groups
 };
-// Adds up these exchanges, or only those of the forward pass. `exchanges` are the exchanges of the
-// ranks of one group of `grid`.
+// Adds up `exchanges`, or only those of the forward pass. They are the exchanges of one group of
+// `grid`.
 StripeTraffic TrafficOf(const std::vector<Exchange>& exchanges, const SpatialGrid& grid,
                         bool forward_only);
 
-// Returns the exchanges of `op`, which has `judgement` on `input`; none if it is refused.
-// `parameters` is the number of its trained parameters. `has_gradient` says whether a training step
-// needs the gradient of the input, which it does not for the network's own input.
+// Returns the exchanges of `op`, for which Judge() gave `judgement` on `input`; none if it is
+// refused. `parameters` is the number of the operator's trained parameters. `has_gradient` says
+// whether a training step needs the gradient of the input (false for the network's own input).
 std::vector<Exchange> ExchangesOf(const Operator& op, const Placement& input,
                                   const Judgement& judgement, const SpatialGrid& grid,
                                   int64_t parameters, bool has_gradient);

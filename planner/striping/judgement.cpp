@@ -10,7 +10,7 @@ namespace {
 
 std::string On(size_t axis) { return std::string(1, kAxisLetters[axis]) + ": "; }
 
-// Keeps the worst verdict and the first reason for it.
+// Keeps the worst verdict and the first reason for that verdict.
 void Worsen(Judgement& judgement, Verdict verdict, const std::string& why) {
   if (verdict <= judgement.verdict) return;
   judgement.verdict = verdict;
@@ -31,7 +31,7 @@ bool IsCopied(const AxisPlacement& placed, const SpatialGrid& grid, size_t axis)
   return grid.Parts()[axis] > 1 && !placed.IsCut();
 }
 
-// Copies of more than one row look like stripes to the library unless it is told otherwise.
+// ucudnn takes copies of more than one row for stripes unless it is told that they are copies.
 void JudgeCopies(const AxisPlacement& placed, size_t axis, Judgement& judgement) {
   if (placed.Whole() > 1) {
     NeverAsItIs(judgement,
@@ -46,7 +46,7 @@ bool IsOneEverywhere(const std::vector<int64_t>& extents) {
   return std::all_of(extents.begin(), extents.end(), [](int64_t extent) { return extent == 1; });
 }
 
-// Judges pooling over all rows of an axis, whichever ranks they are on.
+// Judges a pooling over all rows of an axis, however the ranks hold these.
 void JudgePooledRows(const AxisPlacement& placed, size_t axis, Judgement& judgement) {
   judgement.pools_over_ranks = true;
   judgement.ones = OnesAre::kReplicated;
@@ -56,8 +56,8 @@ void JudgePooledRows(const AxisPlacement& placed, size_t axis, Judgement& judgem
              "they are copies");
 }
 
-// Returns whether each window covers exactly one stripe. To the library, which sees one stripe,
-// this is pooling over all positions.
+// Returns whether each window covers exactly one stripe. ucudnn sees only the stripe in a rank's
+// call, which looks like a pooling over all positions.
 bool CoversEachStripe(const PaddedWindow& padded, const std::vector<int64_t>& extents) {
   return padded.window.pad == 0 && padded.back == 0 &&
          std::all_of(extents.begin(), extents.end(),
@@ -206,7 +206,7 @@ void JudgeJoin(const std::vector<Placement>& inputs, Judgement& judgement) {
     const AxisPlacement* found = nullptr;
     for (const Placement& input : inputs) {
       const AxisPlacement& placed = input.axes[axis];
-      // A gate of one pixel meets every position.
+      // A gate of one pixel applies to every position, so any placement suits it.
       if (!placed.IsCut() && placed.Whole() == 1 && input.shape != judgement.output.shape) continue;
       if (found != nullptr && found->extents != placed.extents) {
         Worsen(judgement, Verdict::kRefused,
@@ -225,15 +225,15 @@ void JudgeInput(const SpatialGrid& grid, int multiple, Judgement& judgement) {
   judgement.output = EqualStripes(judgement.output.shape, grid, multiple);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (parts[axis] == 1) continue;
-    // One tap reads every row, so only parts without rows are refused.
+    // A window of one tap reads every row, so CutAxis() refuses only parts without rows.
     const auto cut =
         CutAxis(kAxisLetters[axis], SlidingWindow(), judgement.output.axes[axis].extents);
     if (!cut.ok()) Worsen(judgement, Verdict::kRefused, cut.message());
   }
 }
 
-// Along axes where the output has as many rows as the input, gives each rank the rows of the output
-// that it has of the input.
+// Along axes where the output has as many rows as the input, the output gets the input's placement,
+// without stored padding.
 void KeepRows(const Placement& input, Judgement& judgement) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     if (input.axes[axis].Whole() == judgement.output.shape.extents[axis]) {
@@ -242,12 +242,13 @@ void KeepRows(const Placement& input, Judgement& judgement) {
   }
 }
 
-// Judges operators that keep their input's positions, and compute each position separately or from
-// sums over all positions.
+// Judges operators whose output has their input's positions, and that compute each position from
+// this position alone or from sums over all positions.
 void JudgeByPosition(const Operator& op, const Placement& input, Judgement& judgement) {
   KeepRows(input, judgement);
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    // Rows of zeros stay rows of zeros.
+    // An activation or a dropout keeps the rows of stored padding as padding, which assumes that it
+    // maps 0 to 0.
     if (std::holds_alternative<Activation>(op) || std::holds_alternative<Dropout>(op)) {
       judgement.output.axes[axis] = input.axes[axis];
     }
@@ -263,8 +264,8 @@ void JudgeByPosition(const Operator& op, const Placement& input, Judgement& judg
   }
 }
 
-// Returns whether an operator computes positions along a spatial axis from other positions of the
-// axis, other than by sliding windows.
+// Returns whether an operator computes positions along an axis from other positions, except by
+// sliding windows.
 bool MixesPositions(const Operator& op, size_t axis) {
   if (std::holds_alternative<FullyConnected>(op) || std::holds_alternative<Flatten>(op) ||
       std::holds_alternative<Reshape>(op) || std::holds_alternative<Attention>(op)) {
@@ -279,8 +280,8 @@ bool MixesPositions(const Operator& op, size_t axis) {
   return opaque != nullptr && !(axis == 1 ? opaque->rows : axis == 2 && opaque->columns);
 }
 
-// Returns whether one of the inputs is cut along an axis whose positions mix. Queries of an
-// attention do not mix.
+// Returns whether an input is cut along an axis whose positions the operator mixes. The queries of
+// an attention (its first input) do not mix.
 bool NeedsAllPositions(const Operator& op, const std::vector<Placement>& inputs) {
   const size_t first = std::holds_alternative<Attention>(op) ? 1 : 0;
   for (size_t at = first; at < inputs.size(); ++at) {
@@ -370,7 +371,7 @@ Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const 
     KeepRows(input, judgement);
   } else if (std::holds_alternative<Flatten>(op) || std::holds_alternative<FullyConnected>(op) ||
              std::holds_alternative<Reshape>(op)) {
-    // Every rank has the whole input, and gives the whole output.
+    // Every rank has the whole input and computes the whole output.
   } else if (const auto* padding = std::get_if<Padding>(&op)) {
     JudgePadding(*padding, input, judgement);
   } else if (const auto* upsampling = std::get_if<Upsampling>(&op)) {

@@ -1,5 +1,5 @@
-// Judges one operator of a network whose images are cut: whether the ranks' results equal the whole
-// result, and how they are placed. Pure functions.
+// Judges one operator of a network whose images are cut: whether the ranks' results equal the
+// result of the whole, and how they are placed. Pure functions.
 #pragma once
 
 #include <array>
@@ -14,10 +14,11 @@
 namespace ucudnn::planner {
 
 // Verdicts in ascending order of trouble. kExact: each rank computes its stripe of the whole from
-// its own stripe and from what ucudnn exchanges under the call. kGather: the operator needs all
-// positions, so the program gathers them first. kConvert: the unchanged program would compute
-// another result, but ucudnn.spatial.convert makes it exact. kUnvouched: whether the result equals
-// one process's is unknown. kRefused: refused with and without convert.
+// its own stripe and from rows that ucudnn exchanges under the call. kGather: the operator needs
+// all positions, so the program gathers them first. kConvert: the unchanged program would compute
+// another result, but ucudnn.spatial.convert makes it exact. kUnvouched: it is not known whether
+// the result equals that of one process. kRefused: the operator is refused with and without
+// convert.
 enum class Verdict { kExact, kGather, kConvert, kUnvouched, kRefused };
 const char* VerdictName(Verdict verdict);  // "exact", "gather", "convert", "unvouched", "refused"
 
@@ -26,34 +27,36 @@ enum class OnesAre { kEither, kSplit, kReplicated };
 
 struct Judgement {
   Verdict verdict = Verdict::kExact;
-  std::string why;                // for verdicts other than kExact
-  bool never_as_it_is = false;    // a program's own call fails at every size of the image
-  bool never_converted = false;   // convert fails at every size of the image
-  bool pools_over_ranks = false;  // a window covers the whole axis
+  std::string why;                // the reason for a verdict other than kExact
+  bool never_as_it_is = false;    // whether a program's own call fails at every size of the image
+  bool never_converted = false;   // whether convert fails at every size of the image
+  bool pools_over_ranks = false;  // whether a window covers the whole cut axis
   OnesAre ones = OnesAre::kEither;
-  // For convolutions and pooling: windows along each axis of the input that is cut. For a
-  // transposed convolution: its gradient's windows.
+  // For convolutions and poolings: the windows along each axis of the input that is cut. For a
+  // transposed convolution: the windows of the convolution whose gradient it is.
   std::array<std::optional<CutWindows>, kMaxSpatial> windows;
-  Placement output;  // for a refused operator: equal stripes, so that later operators can be judged
+  // The placement of the result. A refused operator gets equal stripes, so that later operators can
+  // be judged.
+  Placement output;
 };
 
-// Returns the grid for an input of `graph`. An input of one row, beside images of several rows, is
-// the same on all ranks.
+// Returns the grid for an input of `graph`. If images have several rows, an input of one row is not
+// cut, and all ranks have the same.
 SpatialGrid GridOfNode(const Graph& graph, const Node& node, const SpatialGrid& grid);
 
-// `inputs` are the inputs of `op`; `output` is the shape of the whole result. The network's own
-// inputs are in equal stripes of multiples of `multiple` rows.
+// Judges `op`. `inputs` are the placements of its inputs; `output` is the shape of the whole
+// result. The network's own inputs are cut into equal stripes of multiples of `multiple` rows.
 Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const Shape& output,
                 const SpatialGrid& grid, int multiple = 1);
 
-// Returns the number of groups of channels of each image whose means and variances an operator
-// takes over all positions; 0 if it takes none.
+// Returns the number of groups of channels, in each image, whose means and variances an operator
+// takes over all positions; 0 for operators that take none.
 int64_t SummedGroups(const Operator& op);
 
 // Returns the window of a convolution or pooling along an axis; none for other operators.
 std::optional<PaddedWindow> WindowAlong(const Operator& op, size_t axis);
 
-// Returns the rows of an axis without stored padding.
+// Returns the number of rows of each part, without stored padding.
 std::vector<int64_t> RowsOfImage(const AxisPlacement& axis);
 
 }  // namespace ucudnn::planner

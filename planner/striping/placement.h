@@ -1,5 +1,5 @@
-// How a tensor is placed on the ranks of one group: in stripes, or the same on each. Plain values
-// and pure functions. Axes are d, h, w.
+// The placement of a tensor on the ranks of one group: cut into stripes, or the same on each. Plain
+// values and pure functions. Axes are d, h, w.
 #pragma once
 
 #include <array>
@@ -16,16 +16,16 @@ namespace ucudnn::planner {
 constexpr std::array<char, kMaxSpatial> kAxisLetters = {'d', 'h', 'w'};
 
 struct AxisPlacement {
-  // Extents of the parts of the grid, in order. One extent: every rank has the whole axis, because
-  // the grid does not cut it or because the ranks hold copies.
+  // Extents of the parts, in order. One extent means that every rank has the whole axis, because
+  // the grid does not cut the axis or because the ranks hold copies.
   std::vector<int64_t> extents;
-  // Rows of stored padding in the first and the last part, which count as rows of these parts.
+  // Rows of stored padding in the first and in the last part. `extents` includes them.
   int64_t before = 0;
   int64_t after = 0;
 
   bool operator==(const AxisPlacement&) const = default;
   bool IsCut() const { return extents.size() > 1; }
-  int64_t Whole() const;  // rows of all parts together
+  int64_t Whole() const;  // sum of all extents
 };
 
 struct Placement {
@@ -33,8 +33,7 @@ struct Placement {
   std::array<AxisPlacement, kMaxSpatial> axes;
 
   bool IsCut() const;
-  // Returns the grid of the axes that are cut: `grid` without groups, and without axes of which
-  // ranks hold copies.
+  // Returns `grid` without groups and without axes that this tensor is not cut along.
   SpatialGrid CutGrid(const SpatialGrid& grid) const;
   // Returns the number of elements of the rank with number `rank` in its group.
   int64_t Elements(const SpatialGrid& grid, int rank) const;
@@ -42,14 +41,14 @@ struct Placement {
   std::string Text() const;
 };
 
-// Returns the number in `cut`, a CutGrid of `grid`, of the cell that a rank of the group holds.
+// Returns the number, in the CutGrid `cut` of `grid`, of the cell that a rank of the group holds.
 int CellIn(const SpatialGrid& cut, const SpatialGrid& grid, int rank);
 
-// Places the same tensor on every rank.
+// Places the whole tensor on every rank.
 Placement Whole(const Shape& shape);
 
-// Cuts a tensor as frameworks do, into equal parts of multiples of `multiple` rows: the first parts
-// are larger by one multiple, and the last part has the rest. A part may be empty.
+// Cuts a tensor as frameworks do, into nearly equal parts of multiples of `multiple` rows: the
+// first parts are larger by one multiple, and the last part has the rest. A part may be empty.
 Placement EqualStripes(const Shape& shape, const SpatialGrid& grid, int multiple = 1);
 
 }  // namespace ucudnn::planner

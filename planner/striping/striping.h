@@ -1,6 +1,6 @@
-// Judges a whole network on stripes without running it: the verdict on each operator, what ranks
-// send each other, what each rank keeps in memory, and the next size of the image at which nothing
-// is refused. Pure functions.
+// Judges a whole network on stripes without running it: the verdict on each operator, the data that
+// ranks send each other, the memory that each rank keeps, and the next size of the image at which
+// no operator is refused. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace ucudnn::planner {
 
 struct StripedOperator {
   std::string name;
-  const char* kind = "";  // name in FORMAT.md of planner/graph
+  const char* kind = "";  // the operator's name in planner/graph/FORMAT.md
   Judgement judgement;
   std::vector<Exchange> exchanges;
 };
@@ -28,13 +28,13 @@ struct Striping {
   SpatialGrid grid;
   int batch = 1;  // images of all groups together
   int multiple = 1;
-  Shape input;  // of one group
+  Shape input;  // the images of one group
   std::vector<StripedOperator> operators;
-  // Unknown operators of a file that were passed through. They have no verdict.
+  // Unknown operators of a file that the importer passed through. They have no verdict.
   std::vector<std::string> unknown;
-  int64_t device_activation_bytes = 0;  // outputs of layers, of the whole batch on one device
-  int64_t rank_activation_bytes = 0;    // on the rank that has most, with what is gathered
-  int64_t largest_exchange_bytes = 0;   // most that one rank receives at a time
+  int64_t device_activation_bytes = 0;  // outputs of all layers for the whole batch on one device
+  int64_t rank_activation_bytes = 0;    // outputs and gathered tensors on the rank that has most
+  int64_t largest_exchange_bytes = 0;   // most that one rank receives in one exchange
   int64_t parameter_bytes = 0;          // the same on one device and on each rank
 
   int Count(Verdict verdict) const;
@@ -43,8 +43,8 @@ struct Striping {
   StripeTraffic Traffic(bool forward_only) const;
 };
 
-// Cuts images into equal stripes of multiples of `multiple` rows. Fails if the grid cuts an axis
-// that the network lacks, if groups do not divide the batch, or if shapes do not fit.
+// Judges images in equal stripes of multiples of `multiple` rows. Fails if the grid cuts an axis
+// that the network lacks, if the groups do not divide the batch, or if shapes do not fit.
 Result<Striping> StripeNetwork(const Graph& graph, const SpatialGrid& grid, int batch,
                                int multiple = 1);
 

@@ -35,7 +35,7 @@ struct CacheOptions {
   std::string file;
   std::vector<std::string> sources;
   std::string device;
-  VariableOptions variables;  // --db
+  VariableOptions variables;  // for --db
 };
 
 int Fail(const CLI::App& app, const std::string& message) { return Refuse(app, message, kFailed); }
@@ -83,7 +83,7 @@ struct Kernel {
   size_t verified = 0;
   std::set<EngineId> engines;
   std::set<int> micro_batches;
-  MicroConfiguration fastest;  // at the largest micro-batch
+  MicroConfiguration fastest;  // for the largest micro-batch
 };
 
 void Add(const db::StoredMeasurement& row, std::vector<Kernel>& kernels) {
@@ -161,8 +161,8 @@ void PrintRows(const db::StoredRows& rows) {
   std::cout << RowsText(rows) << "\n";
 }
 
-// Keeps the rows of `device`, or of all devices if it is empty. The error lists the devices that
-// exist.
+// Keeps only the rows of `device`; keeps all rows if `device` is empty. The error lists the devices
+// that the stores have.
 Status KeepDevice(const std::string& device, std::vector<db::StoredRows*> all) {
   if (device.empty()) return Status::Ok();
   std::set<std::string> devices;
@@ -243,7 +243,7 @@ Result<int> Export(const CLI::App& app, const CacheOptions& options,
 
 Result<int> Merge(const CLI::App& app, const CacheOptions& options,
                   const std::vector<std::string>& paths) {
-  // All sources are read before the first one is merged, so a mistyped name changes nothing.
+  // All sources are read before the first one is merged, so that a mistyped name changes nothing.
   std::vector<db::StoredRows> sources;
   for (const std::string& path : options.sources) {
     std::error_code error;
@@ -347,7 +347,7 @@ struct CacheCommand {
   const char* name;
   const char* usage;  // words behind the name
   const char* help;
-  const char* device_help;  // null: the subcommand takes no --device
+  const char* device_help;  // null: the subcommand has no --device
   Result<int> (*run)(const CLI::App&, const CacheOptions&, const std::vector<std::string>& paths);
   bool makes_store = false;
   bool reads_unsound = false;  // also reads files that are no stores
@@ -392,7 +392,7 @@ Result<int> RunCache(const CLI::App& app, const CacheOptions& options) {
   }
   for (const std::string& path : paths) {
     if (command.makes_store || command.reads_unsound) break;
-    // The question is about this file, not about one that took its place.
+    // The user asks about this file, not about the sibling that runs would use in its place.
     if (Status store = CheckIsStore(path); !store.ok()) return Fail(chosen, store.message());
   }
   return command.run(chosen, options, paths);

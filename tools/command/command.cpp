@@ -28,7 +28,7 @@ class HelpText : public CLI::Formatter {
   std::string usage_;
 };
 
-// Returns what a run does by default; null if there is nothing to say.
+// Returns a text about a run's default for the variable; null if there is nothing to say.
 const char* DefaultOf(const std::string& variable) {
   static constexpr std::pair<std::string_view, const char*> kDefaults[] = {
       {"UCUDNN_BATCH_SIZE_POLICY", "auto"},
@@ -50,7 +50,7 @@ const char* DefaultOf(const std::string& variable) {
   return nullptr;
 }
 
-// Breaks `text` into lines that fit beside the options' names.
+// Breaks `text` into lines that fit the column beside the options' names.
 std::string InLines(const std::string& text) {
   constexpr size_t kLongest = 110;
   std::string lines;
@@ -93,7 +93,7 @@ void AddFlag(CLI::App& app, const char* name, bool& is_given, const std::string&
 
 void Tell(const CLI::App& app, const std::string& message) {
   std::string line = FullName(app) + ": " + message;
-  // The message becomes one line, whatever a file name or a library's message contains.
+  // The message must stay one line, even if a file name or a library's message contains line ends.
   std::replace(line.begin(), line.end(), '\n', ' ');
   std::cerr << line << "\n";
 }

@@ -1,5 +1,5 @@
-// Common parts of the subcommands of `ucudnn`: how they join the command line, refuse, and write
-// documents, and the options for UCUDNN_ variables. Used from main's thread only.
+// The parts that all subcommands of `ucudnn` use: for adding options, refusing, writing documents,
+// and setting UCUDNN_ variables by options. Used from main's thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,21 +14,21 @@
 
 namespace ucudnn::command {
 
-// Exit codes of the command; a program that was started has its own.
+// Exit codes of the command itself; after `ucudnn run`, the exit code is the program's.
 constexpr int kFailed = 1;
 constexpr int kBadUsage = 2;
-constexpr int kCannotRun = 126;  // the program cannot be run; same code as in shells and env
+constexpr int kCannotRun = 126;  // the program cannot be run; shells and env use the same code
 constexpr int kNotFound = 127;
 
 // The words behind `--`.
 using ProgramWords = std::vector<std::string>;
 
-// A subcommand, which was chosen if `app->parsed()`; `run` returns the exit code, or why its words
-// are refused.
+// A subcommand. The user chose it if app->parsed(); then run() returns the exit code, or an error
+// that says why its words are refused.
 struct Command {
   CLI::App* app;
   std::function<Result<int>(const ProgramWords& program)> run;
-  bool takes_program = false;  // words behind -- are expected
+  bool takes_program = false;  // whether words behind -- are expected
 };
 
 Command AddRun(CLI::App& ucudnn);
@@ -42,14 +42,14 @@ Command AddSpatial(CLI::App& ucudnn);
 Command AddMultigrid(CLI::App& ucudnn);
 Command AddDoctor(CLI::App& ucudnn);
 
-// Adds a subcommand whose help begins with "Usage: ucudnn " and `usage`.
+// Adds a subcommand. Its help begins with "Usage: ucudnn " and `usage`.
 CLI::App* AddSubcommand(CLI::App& parent, const std::string& name, const std::string& usage,
                         const std::string& help);
 
 // Adds a switch.
 void AddFlag(CLI::App& app, const char* name, bool& is_given, const std::string& help);
 
-// Adds an option; its value is called `value` in the help.
+// Adds an option. The help calls its value `value`.
 template <typename Value>
 CLI::Option* AddOption(CLI::App& app, const char* name, Value& place, const char* value,
                        const std::string& help) {
@@ -62,53 +62,54 @@ void AddWord(CLI::App& app, const char* name, Value& place, const std::string& h
   AddOption(app, name, place, "", help)->required();
 }
 
-// "ucudnn NAME", with all its names.
+// Returns "ucudnn NAME", with the names of all parents.
 std::string FullName(const CLI::App& app);
 
-// Returns the names of the subcommands of `app` that the help shows: "a, b and c".
+// Returns the names of the subcommands of `app` that the help shows, as "a, b and c".
 std::string Subcommands(const CLI::App& app);
 
 // Prints "ucudnn NAME: message" as one line on stderr.
 void Tell(const CLI::App& app, const std::string& message);
 
-// Prints the message, and returns the exit code.
+// Prints the message as Tell() does, and returns `code`.
 int Refuse(const CLI::App& app, const std::string& message, int code = kBadUsage);
 
-// Writes a document to the file at `path`, and makes missing folders above it; if `path` is empty,
-// to stdout, which main checks. Returns the exit code: 1, with a message, if the file cannot be
-// written.
+// Writes a document to the file at `path`, and makes missing folders above it. If `path` is empty,
+// writes to stdout, which main checks. If the file cannot be written, prints a message and returns
+// 1; else returns 0.
 int WriteOutput(const CLI::App& app, const std::string& text, const std::string& path);
 
-// Returns the options of the environment for commands that plan and do not run; reports options
-// that are ignored.
+// Returns the environment's options for commands that plan and do not run. Prints a line for each
+// option that is ignored.
 Options PlanningOptionsOf(const CLI::App& app);
 
-// The options that set UCUDNN_ variables, from the same table that parses the variables.
+// The options that set UCUDNN_ variables. They are made from the table that also parses the
+// variables.
 class VariableOptions {
  public:
-  // Sets other words than a run's for a variable's accepted values and default. To be called before
-  // the variable is added.
+  // Sets texts about a variable's accepted values and its default that differ from a run's. Must be
+  // called before the variable is added.
   void Describe(const std::string& variable, const char* accepted, const char* by_default);
 
-  // Adds options for all variables except those in `except`, which the command does not use and
-  // does not accept.
+  // Adds options for all variables except those in `except`, which the command does not accept.
   void AddTo(CLI::App& app, const std::vector<std::string>& except = {});
   void AddOnly(CLI::App& app, const std::string& variable);
-  // Adds an option for a variable under a name, without dashes, that only this command uses.
+  // Adds an option for a variable under another name, which has no dashes and which only this
+  // command uses.
   void AddAs(CLI::App& app, const std::string& variable, const char* name);
 
-  // Returns whether the option of this variable was on the command line.
+  // Returns whether this variable's option was on the command line.
   bool Given(const std::string& variable) const;
-  // Returns the value of the option; empty if it was not given.
+  // Returns the option's value; empty if the option was not given.
   std::string Value(const std::string& variable) const;
-  // Returns the options that were given, with their dashes.
+  // Returns the names of the options that were given, with their dashes.
   std::vector<std::string> GivenFlags() const;
 
-  // Refuses the first value that is not accepted; the error names option, value and what is
-  // accepted.
+  // Fails if a value is not accepted. The error names the first such option, its value and the
+  // accepted values.
   Status Check() const;
-  // Refuses options that a run uses only if it has one budget for all kernels, given by option or
-  // variable or in a workspace plan.
+  // Fails if an option was given that a run uses only with one budget for all kernels, and there is
+  // no such budget in an option, a variable or a workspace plan.
   Status CheckBudget() const;
   // Sets the variables of all given options in this process's environment.
   void Export() const;
@@ -126,11 +127,11 @@ class VariableOptions {
     const char* accepted = "";
   };
   void Add(CLI::App& app, const Variable& variable, const char* name);
-  // Returns the option of this variable; null if it was not given.
+  // Returns this variable's entry; null if its option was not given.
   const Entry* Find(const std::string& variable) const;
 
   std::map<std::string, Words> words_;
-  std::deque<Entry> given_;  // CLI11 keeps pointers to the elements
+  std::deque<Entry> given_;  // a deque, because CLI11 keeps pointers to the elements
 };
 
 }  // namespace ucudnn::command

@@ -14,7 +14,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the stores that --db names; none if it is not given.
+// Returns the stores that --db names; none if --db is not given.
 std::vector<std::string> StoresOf(const VariableOptions& variables) {
   Options options;
   if (!variables.Given("UCUDNN_DATABASE")) return {};
@@ -23,7 +23,7 @@ std::vector<std::string> StoresOf(const VariableOptions& variables) {
   return parsed.ok() ? options.stores : std::vector<std::string>();
 }
 
-// Reads every page. An error is a passing fault, and names the file.
+// Reads every page of the file. The error names the file, and is one that may pass, such as a lock.
 Result<db::Identity> IdentityOf(const std::string& path) {
   db::Connection connection;
   UCUDNN_RETURN_IF_ERROR(connection.Open(path, db::Connection::Access::kRead));
@@ -101,7 +101,8 @@ Status CheckFilesOfRun(const VariableOptions& variables) {
   if (stores.empty()) return Status::Ok();
   struct stat info;
   const bool is_file = stat(stores[0].c_str(), &info) == 0 && S_ISREG(info.st_mode);
-  // A file that is no store is left alone, and a store that may not be written is read.
+  // CheckWritable must not refuse existing files: runs leave a file that is no store alone, and
+  // read a store that they may not write.
   const Status first = is_file ? Status::Ok() : CheckWritable(stores[0]);
   return first.ok() ? first : refuse("UCUDNN_DATABASE", first.message());
 }

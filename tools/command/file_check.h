@@ -1,5 +1,5 @@
-// Checks files that options name, before anything is started that would need them: a mistyped path
-// is reported at once, not by a program that runs for hours. Used from main's thread only.
+// Checks files that options name, before a program that needs them is started: a mistyped path is
+// reported at once, and not after hours. Used from main's thread only.
 #pragma once
 
 #include <string>
@@ -13,22 +13,22 @@ namespace ucudnn::command {
 // Returns the nearest existing folder above `path`.
 std::string NearestFolder(const std::string& path);
 
-// Fails unless a file can be written at `path`, with the missing folders above it. If something
-// exists there, it must be a file: a device or a pipe would be replaced.
+// Fails unless a file can be written at `path`, with the missing folders above it. Something that
+// exists there must be a file, because a device or a pipe would be replaced.
 Status CheckWritable(const std::string& path);
 
-// Says why an existing file cannot serve as a measurement store; returns Ok if it can.
+// Fails, with the reason, if an existing file cannot serve as a measurement store.
 Status CheckContents(const std::string& path);
 
-// Runs CheckContents for a path that may be mistyped, and describes everything wrong with it in one
-// line.
+// Runs CheckContents for a path that may be mistyped. The error is one line with everything that is
+// wrong with the path.
 Status CheckIsStore(const std::string& path);
 
-// Fails unless the files of --report, --workspace-plan and --db can serve a run: reports and
-// measurements are written, a plan is read.
+// Fails unless a run can use the files of --report, --workspace-plan and --db. A run writes reports
+// and measurements, and reads a plan.
 Status CheckFilesOfRun(const VariableOptions& variables);
 
-// Returns one line for each missing store behind the first one: those are only read.
+// Returns one line for each missing store behind the first one, because runs only read those.
 std::vector<std::string> MissingStores(const VariableOptions& variables);
 
 }  // namespace ucudnn::command

@@ -1,4 +1,4 @@
-// Shows problems, engines and plans for the commands: as JSON and in words. Pure functions.
+// Shows problems, engines and plans for the commands, as JSON and in words. Pure functions.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,27 +13,27 @@ namespace ucudnn::command {
 
 using Json = nlohmann::ordered_json;
 
-// Returns the layer columns, with numbers as numbers.
+// Returns the layer columns; numbers are JSON numbers.
 Json ProblemJson(const ConvolutionProblem& problem);
 
-// Returns an engine that takes the whole mini-batch, as engine, workspace_bytes and time_ms.
+// Returns an engine that runs the whole mini-batch: engine, workspace_bytes and time_ms.
 Json EngineJson(const MicroConfiguration& micro);
 
-// Returns a division as time_ms, workspace_bytes and plan.
+// Returns a division: time_ms, workspace_bytes and plan.
 Json DivisionJson(const Division& division);
 
-// Runs of equal micro-batches, or of the kinds of tiles, as in files (PlanRuns).
+// Returns the runs of equal micro-batches, or of the kinds of tiles, as files have them (PlanRuns).
 Json PlanJson(Division division);
 
-// Returns null if there is none.
+// Returns the value; null if there is none.
 template <typename Value>
 Json OrNull(const std::optional<Value>& value) {
   return value ? Json(*value) : Json();
 }
-// Returns null if there is none, or it is not finite.
+// Returns the number; null if there is none or if it is not finite.
 Json FiniteOrNull(const std::optional<double>& number);
 
-// Returns the list of `json_of` each item.
+// Returns the list of json_of(item) for each item.
 template <typename Items, typename JsonOf>
 Json ListOf(const Items& items, const JsonOf& json_of) {
   Json list = Json::array();
@@ -41,7 +41,7 @@ Json ListOf(const Items& items, const JsonOf& json_of) {
   return list;
 }
 
-// Returns JSON text with one line per member. Names may hold any bytes.
+// Returns JSON text with one line per member. Names may have any bytes.
 std::string JsonText(const Json& json);
 
 }  // namespace ucudnn::command

@@ -22,7 +22,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the problem at another mini-batch, or why there can be none so large.
+// Returns the problem at another mini-batch; fails if the problem cannot have it.
 Result<ConvolutionProblem> AtBatch(ConvolutionProblem problem, int batch) {
   problem.n = batch;
   std::map<std::string, std::string> fields;
@@ -40,7 +40,7 @@ size_t AxesOf(const planner::Graph& graph) {
   return input != nullptr ? static_cast<size_t>(input->spatial_rank) : 2;
 }
 
-// Applies --size: an extent of the images for each of their axes, or one for all.
+// Applies --size, which has an extent for each spatial axis, or one for all of them.
 Status ChangeSize(const std::string& text, planner::Graph& graph) {
   if (text.empty()) return Status::Ok();
   const size_t axes = AxesOf(graph);
@@ -59,8 +59,8 @@ Status ChangeSize(const std::string& text, planner::Graph& graph) {
   return changed.ok() ? changed : Status::Error("--size: " + changed.message());
 }
 
-// Returns the extents of --size for a file that leaves the size of its images open, before the
-// images are known; zeros if there is none.
+// Returns height and width from --size, for files that leave the size of their images open, before
+// the images are known; zeros if --size is not given.
 std::array<int32_t, 2> OpenSize(const std::string& text) {
   const auto extents = WholeNumbers(text, 'x', 1);
   if (!extents) return {0, 0};
@@ -98,7 +98,7 @@ Result<std::vector<Layer>> FromNetwork(const LayerSource& source,
   return layers;
 }
 
-// Returns the kernels of a report, each once, at its own mini-batch or the requested one.
+// Returns each kernel of a report once, at its own mini-batch or at the requested one.
 Result<std::vector<Layer>> FromTrace(const LayerSource& source,
                                      const std::vector<Operation>& operations) {
   const Result<RunReport> report = ReadReport(source.trace);
@@ -134,7 +134,7 @@ Result<std::vector<Layer>> FromTrace(const LayerSource& source,
   return layers;
 }
 
-// Lists the networks in lines that fit the column of descriptions.
+// Returns the names of the networks in lines that fit the column of descriptions.
 std::string Networks() {
   constexpr size_t kColumns = 60;
   std::string lines, line;

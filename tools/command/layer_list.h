@@ -1,4 +1,4 @@
-// The convolutions that a command works on: from a layer file, a network or a report. Used from
+// The convolutions on which a command works, from a layer file, a network or a report. Used from
 // main's thread only.
 #pragma once
 
@@ -13,22 +13,22 @@
 
 namespace ucudnn::command {
 
-// Options for reading a network's file, from the command line.
+// Options for reading a network's file.
 struct ImportWords {
   bool pass_through = false;
   std::string input;
 
-  // Adds --pass-through and, for the images of a Caffe file's data layers, --input.
+  // Adds --pass-through, and --input for the images of a Caffe file's data layers.
   void AddTo(CLI::App& app, const char* help =
                                 "operators of a file that are not known pass their "
                                 "input through");
   Result<planner::ImportOptions> Parse() const;
 };
 
-// Adds a required word or option of this name, for a network.
+// Adds a required word or option for a network.
 void AddNetwork(CLI::App& app, const char* name, std::string& net, const char* value = "");
 
-// The values of the command line; CLI11 fills the members.
+// The words of the command line. CLI11 fills the members.
 struct LayerSource {
   std::string layers;
   std::string net;
@@ -38,7 +38,7 @@ struct LayerSource {
   std::string batch;
   std::string ops = "forward,backward_data,backward_filter";
 
-  // Adds --layers, --net, --pass-through, --input, --size, --trace, --batch and --ops. This object
+  // Adds --layers, --net, --pass-through, --input, --size, --trace, --batch and --ops. The object
   // must live as long as `app`.
   void AddTo(CLI::App& app);
 };
@@ -49,12 +49,12 @@ Result<int> ParseBatch(const std::string& text);
 // Adds --size, for a network's images.
 void AddSize(CLI::App& app, std::string& size);
 
-// Returns the network of --net with images of --size, if that is not empty: an extent for each of
-// their axes, or one for all. The error names the option.
+// Returns the network of --net. If `size` is not empty, its images have that size: an extent for
+// each spatial axis, or one for all of them. The error names the option.
 Result<planner::Graph> LoadNetworkOfSize(const std::string& net, planner::ImportOptions reading,
                                          const std::string& size);
 
-// Lists each layer once per operation. The error is bad usage: it names the option or the place in
+// Lists each layer once per operation. Errors mean bad usage, and name the option or the place in
 // the file.
 Result<std::vector<Layer>> ListLayers(const LayerSource& source);
 

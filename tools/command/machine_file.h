@@ -8,7 +8,8 @@
 
 namespace ucudnn::command {
 
-// Loads a built-in machine by its name (NAME:N for nodes), else a file. The error names --machine.
+// Loads a built-in machine by its name (NAME:N for N nodes); another word is taken as a file. The
+// error names --machine.
 Result<planner::Machine> LoadMachine(const std::string& machine);
 
 }  // namespace ucudnn::command

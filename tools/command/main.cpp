@@ -1,4 +1,5 @@
-// The `ucudnn` command. Exit codes: the command's own, 2 for bad usage (one line on stderr).
+// The `ucudnn` command. Its exit codes are the subcommand's, or 2 for bad usage, with one line on
+// stderr.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -26,24 +27,25 @@ class MainHelp : public CLI::Formatter {
   std::string make_usage(const CLI::App*, std::string) const override { return kUsage; }
 };
 
-// Returns the exit code, which shows if the output is incomplete, as on a full disk.
+// Returns the exit code: `code`, or a failure if the output is incomplete, for example on a full
+// disk.
 int Finish(const CLI::App& app, int code) {
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
-  // An earlier failure has left no errno.
+  // If an earlier write failed, errno no longer has the reason.
   const std::string why = errno != 0 ? std::strerror(errno) : "no room, or nobody who reads it";
   if (flushed && std::ferror(stdout) == 0 && std::cout.good()) return code;
   return Refuse(app, "cannot be printed: " + why, code != 0 ? code : kFailed);
 }
 
 int Main(int argc, char** argv) {
-  // The program's own words are not parsed here.
+  // The words behind "--" belong to the program and are not parsed here.
   const std::vector<std::string> all(argv + std::min(argc, 1), argv + argc);
   const auto separator = std::find(all.begin(), all.end(), "--");
   std::vector<std::string> ours(all.begin(), separator);
   const ProgramWords program(separator == all.end() ? separator : separator + 1, all.end());
-  // A reader that goes away ends this process silently, as it ends `ls`, even if the parent ignores
-  // SIGPIPE. A program that is started inherits the parent's setting.
+  // If nothing reads the output any more, this process ends silently, as `ls` does, even if its
+  // parent ignores SIGPIPE. A program that is started must inherit the parent's setting.
   if (program.empty()) std::signal(SIGPIPE, SIG_DFL);
 
   CLI::App app("Micro-batched cuDNN convolutions for unmodified programs.", "ucudnn");

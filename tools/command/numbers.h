@@ -1,4 +1,4 @@
-// Numbers and lists: reads them from texts of a command line, and shows them in tables and
+// Numbers and lists: reads them from words of a command line, and formats them for tables and
 // sentences. Pure functions.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace ucudnn::command {
 
-// Reads all of `text` as a decimal number from `least` to `most`.
+// Reads all of `text` as a decimal number from `least` to `most`; none if it is no such number.
 template <class Number>
 std::optional<Number> WholeNumber(std::string_view text, Number least,
                                   Number most = std::numeric_limits<Number>::max()) {
@@ -24,24 +24,24 @@ std::optional<Number> WholeNumber(std::string_view text, Number least,
   const bool is_all = error == std::errc() && end == last;
   return is_all && number >= least && number <= most ? std::optional(number) : std::nullopt;
 }
-// Reads all of `text` as a finite number.
+// Reads all of `text` as a finite number; none if it is no such number.
 std::optional<double> RealNumber(std::string_view text);
-// Reads whole numbers with `separator` in between; none if a part of `text` is no such number.
+// Reads whole numbers that `separator` separates; none if a part of `text` is no such number.
 std::optional<std::vector<int>> WholeNumbers(std::string_view text, char separator, int least,
                                              int most = std::numeric_limits<int>::max());
 // Reads the value of `option`, a whole number from `least` to `most`. The error names the option
-// and says what was `expected`; by default, a number in this range.
+// and, in words, what was `expected`; by default, a number in this range.
 Result<int> ParseWhole(const std::string& option, const std::string& text, int least, int most,
                        const std::string& expected = "");
 
-// Formats a number by printf's format for one double: "%.3g".
+// Formats a number with printf's format for one double, such as "%.3g".
 std::string NumberText(const char* format, double number);
-// Formats "4,093".
+// Formats as "4,093".
 std::string Grouped(int64_t number);
-// Formats "1 cycle", "2 cycles", "2 micro-batches".
+// Formats as "1 cycle", "2 cycles" or "2 micro-batches".
 std::string Counted(int64_t number, const std::string& noun);
 
-// Formats "4x24x24".
+// Formats as "4x24x24", with the separator "x".
 template <typename Number>
 std::string Joined(const std::vector<Number>& numbers, const char* separator) {
   std::string text;
@@ -50,14 +50,14 @@ std::string Joined(const std::vector<Number>& numbers, const char* separator) {
   }
   return text;
 }
-// Formats "a, b and c".
+// Formats as "a, b and c".
 std::string Listed(const std::vector<std::string>& texts);
-// Formats "a, b, c and 4 more".
+// Formats as "a, b, c and 4 more".
 std::string FirstOf(const std::vector<std::string>& texts);
 
-// Formats the result of cudnnGetVersion: "9.19.0".
+// Formats a result of cudnnGetVersion, as "9.19.0".
 std::string CudnnVersion(size_t version);
-// Formats the result of cuDriverGetVersion: "13.0".
+// Formats a result of cuDriverGetVersion, as "13.0".
 std::string DriverVersion(int version);
 
 }  // namespace ucudnn::command

@@ -20,7 +20,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the rows that a call through this API may use, within the options.
+// Returns the rows that a call through this API may use, as `options` permit.
 std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, Api api,
                                            const Options& options,
                                            const std::vector<MicroConfiguration>& rows) {
@@ -48,8 +48,8 @@ std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, Ap
 // Returns the rows of the whole mini-batch that no other row beats in both time and workspace.
 std::vector<MicroConfiguration> UndividedOf(std::vector<MicroConfiguration> usable, int n) {
   std::erase_if(usable, [&](const MicroConfiguration& row) { return !row.IsWhole(n); });
-  // The order is complete, so that the same one of equal rows is kept, whatever order a store gives
-  // them.
+  // Comparing the engine, too, makes the result independent of the order in which a store lists
+  // equal rows.
   std::sort(usable.begin(), usable.end(), [](const auto& a, const auto& b) {
     return std::tie(a.workspace_bytes, a.time_ms, a.engine) <
            std::tie(b.workspace_bytes, b.time_ms, b.engine);
@@ -61,7 +61,8 @@ std::vector<MicroConfiguration> UndividedOf(std::vector<MicroConfiguration> usab
   return front;
 }
 
-// Divisions into the tiles of a grid in which every kind was measured, by engines of the API.
+// Returns divisions into tiles by engines of the API, for each grid whose kinds of tiles were all
+// measured.
 std::vector<Division> TiledDivisions(const ConvolutionProblem& problem, Api api,
                                      const Options& options, const Measurements& measurements) {
   std::vector<Division> divisions;
@@ -92,8 +93,8 @@ std::vector<Division> TiledDivisions(const ConvolutionProblem& problem, Api api,
   return divisions;
 }
 
-// Plans with the first alignment, and the first API, for which there are measurements. The kernel's
-// desirable set is empty if there are none.
+// Plans with the first alignment, and the first API, for which there are measurements. If there are
+// none, the kernel's desirable set is empty.
 OfflineKernel PlanOffline(const Layer& layer, const Options& options,
                           const Measurements& measurements, std::initializer_list<int> alignments,
                           std::initializer_list<Api> apis) {

@@ -1,5 +1,5 @@
-// Planning without a device, from the measurement stores' rows of a network's kernels. Reads store
-// files only. Thread-compatible.
+// Planning without a device, from the measurement stores' rows of a network's kernels. Only reads
+// store files. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ namespace ucudnn::command {
 struct OfflineKernel {
   Layer layer;  // with the alignment of its measurements
   const char* api = "legacy";
-  // Without any limit; not empty; in ascending order of workspace and descending order of time.
+  // Without a limit and not empty, in ascending order of workspace and descending order of time.
   std::vector<Division> desirable_set;
   // Single engines for the whole mini-batch, in ascending order of workspace and descending order
   // of time.
@@ -28,34 +28,34 @@ struct OfflineKernel {
 struct OfflineKernels {
   planning::Platform platform;
   std::vector<OfflineKernel> kernels;  // in the order of the layers
-  size_t differing_rows = 0;           // rows that differ from those of an earlier store
+  size_t differing_rows = 0;           // number of rows that differ from an earlier store's rows
 };
 
-// Returns the layers' desirable sets from the stores of `options`, from the sizes that its policy
-// considers (auto: all measured ones) and, if it asks for them, deterministic engines alone. The
-// sets are for `device` (empty: the only one) on its newest platform that has rows of all layers.
-// Rows with a run's alignment count before rows that demand none, and rows of the legacy API's
-// engines before rows of the graph API's. The error is bad usage, or names the kernels that lack
-// measurements.
+// Returns the layers' desirable sets from the stores of `options`. Considers the sizes of the
+// policy (auto: all measured sizes), and only deterministic engines if the options require them.
+// The sets are for `device` (empty: the only one) on the newest platform that has rows of all
+// layers. Rows with the alignment of a run's calls take precedence over rows without alignment, and
+// rows of legacy engines over rows of graph engines. Errors mean bad usage, or name the kernels
+// without measurements.
 Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, const Options& options,
                                           const std::string& device);
 
 struct ApiKernel {
   ConvolutionProblem problem;
-  Api api = Api::kLegacy;  // the API that it is called through
+  Api api = Api::kLegacy;  // the API through which it is called
 };
 
 // Returns the desirable set of each kernel on `device`, from engines of its own API, on the
-// platform with this cuDNN (0: any) and the newest driver that has its rows; empty if no rows make
-// up the mini-batch.
+// platform with this cuDNN (0: any) and the newest driver that has rows of the kernel. A set is
+// empty if no rows make up the mini-batch.
 Result<std::vector<std::vector<Division>>> ReadDesirableSets(const std::vector<ApiKernel>& kernels,
                                                              const Options& options,
                                                              const std::string& device, int cudnn);
 
-// Formats "1 row differs from the first store's, which counts".
+// Formats as "1 row differs from the first store's, which counts".
 std::string Disagreement(size_t rows);
 
-// Formats "conv1 forward, conv2 forward and 3 more".
+// Formats as "conv1 forward, conv2 forward and 3 more".
 std::string KernelNames(const std::vector<const Layer*>& layers);
 
 }  // namespace ucudnn::command

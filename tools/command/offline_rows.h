@@ -1,5 +1,5 @@
 // The rows of measurement stores in memory, by platform and kernel, for planning without a device.
-// Reads store files only. Thread-compatible.
+// Only reads store files. Thread-compatible.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@
 
 namespace ucudnn::command {
 
-using Versions = std::pair<int, int>;  // of cuDNN and the driver
+using Versions = std::pair<int, int>;  // versions of cuDNN and of the driver
 
 struct HashOfProblem {
   size_t operator()(const ConvolutionProblem& problem) const { return problem.Hash(); }
@@ -31,24 +31,24 @@ using Platforms = std::map<Versions, Measurements, std::greater<>>;  // the newe
 
 struct OfflineRows {
   std::string device;
-  size_t differing = 0;  // rows of later stores that differ from an earlier store's rows
+  size_t differing = 0;  // number of rows that differ from an earlier store's rows
   Platforms platforms;
 };
 
 // Returns the rows of `device` (empty: the only one) in the stores of `options`. An error names the
-// missing store, or the option that names the device and the devices that exist.
+// missing store, or `device_from`, the option that named the device, and the devices that exist.
 Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& device,
                                     const std::string& device_from = "--device");
 
-// Returns whether a call through `api` may use the row. Engines that belong to neither API, which
-// only imported rows have, count as the legacy API's. The engine gets its name in plans.
+// Returns whether a call through `api` may use the row. Engines of neither API, which only imported
+// rows have, count as legacy engines. Sets the engine's name to that in plans.
 bool ServesApi(const ConvolutionProblem& problem, Api api, MicroConfiguration& row);
 
-// The rows of one API's engines as a read-only store: each kernel has the rows of the newest
-// platform with rows.
+// The rows of one API's engines as a read-only store. Each kernel has the rows of the newest
+// platform that has rows of it.
 class ApiRows : public planning::MeasurementStore {
  public:
-  // `rows` outlives this object.
+  // `rows` must outlive the object.
   ApiRows(const OfflineRows& rows, Api api) : rows_(rows), api_(api) {}
 
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,

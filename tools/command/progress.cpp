@@ -58,7 +58,7 @@ std::string Progress::TimeLeft() const {
 
 namespace {
 
-// Warnings about variables do not matter here.
+// Ignores warnings about variables, which other code prints.
 bool RewritesLinesHere() {
   std::vector<std::string> warnings;
   return OptionsOfEnvironment(warnings, Use::kPlanning).rewrites_lines;

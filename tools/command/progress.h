@@ -1,5 +1,6 @@
-// The progress that a user sees while layers are measured: on a terminal the current layer, and how
-// long the others will take; everywhere warnings, on lines of their own. Thread-safe.
+// The progress that a user sees while layers are measured: on a terminal, the current layer and the
+// time that the remaining layers will take; everywhere, warnings on lines of their own.
+// Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -13,8 +14,8 @@
 
 namespace ucudnn::command {
 
-// Returns the multiplications of the undivided kernel, to which the time of its measurements is
-// about proportional.
+// Returns the multiplications of the undivided kernel. The time for measuring it is about
+// proportional to them.
 double MeasuringWork(const ConvolutionProblem& problem);
 
 class Stopwatch {
@@ -29,16 +30,17 @@ class Stopwatch {
 
 class Progress {
  public:
-  // `warn` prints a line on stderr. `rewrites`: the terminal there can rewrite a line.
+  // warn() prints a line on stderr. `rewrites` says that stderr is a terminal that can rewrite a
+  // line.
   Progress(const std::vector<Layer>& layers, bool rewrites,
            std::function<void(const std::string&)> warn);
 
-  // Sets the number of devices that measure at the same time; initially one.
+  // Sets the number of devices that measure at the same time, which is one at first.
   void UseDevices(size_t devices);
   void Begin(const Layer& layer);
   void Done(const Layer& layer);
   void Warn(const std::string& line);
-  // Erases the line.
+  // Erases the current line.
   void Clear();
 
  private:
@@ -55,8 +57,8 @@ class Progress {
   size_t at_ UCUDNN_GUARDED_BY(mutex_) = 0;
 };
 
-// The progress that a user sees on a terminal while `ucudnn multigrid` computes: the cycle, the
-// epoch, the share done. Used from one thread.
+// The progress that a user sees on a terminal while `ucudnn multigrid` computes: the cycle or the
+// epoch, and the share that is done. Used from one thread.
 class MultigridProgress {
  public:
   MultigridProgress();
@@ -66,9 +68,9 @@ class MultigridProgress {
 
   // Shows "TEXT, 5.1 s".
   void Show(const std::string& text);
-  // Shows "TEXT, about 2 min left", by the share of all work that is done, in [0, 1].
+  // Shows "TEXT, about 2 min left". `share`, in [0, 1], is the share of all work that is done.
   void Show(const std::string& text, double share);
-  // Erases the line.
+  // Erases the current line.
   void Clear();
 
  private:
@@ -76,7 +78,7 @@ class MultigridProgress {
   const Stopwatch stopwatch_;
 };
 
-// Formats "about 2 min left", in a readable unit.
+// Formats as "about 2 min left", with a suitable unit.
 std::string TimeLeftText(double seconds);
 
 }  // namespace ucudnn::command

@@ -9,7 +9,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Formats "ucudnn report FILE.json [-o report.html]".
+// Formats as "ucudnn report FILE.json [-o report.html]".
 std::string UsageOf(const CLI::App& app) {
   const auto& formatter = dynamic_cast<const CLI::Formatter&>(*app.get_formatter());
   const std::string text = formatter.make_usage(&app, "");
@@ -21,7 +21,7 @@ std::string NeedsValue(const CLI::Option& option) {
   return "needs a value: " + option.get_description();
 }
 
-// Returns "--policy" for "--policy=all", and a word without a value unchanged.
+// Returns "--policy" for "--policy=all"; returns a word without a value unchanged.
 std::string NameIn(const std::string& word) { return word.substr(0, word.find('=')); }
 
 const CLI::Option* FindOption(const CLI::App& app, const std::string& word) {
@@ -41,7 +41,7 @@ std::string UnknownOption(const CLI::App& app, const std::string& word) {
                           : "did you mean --" + nearest + "?");
 }
 
-// Returns the meaning of a word that stands before the command to which it may belong.
+// Returns a text about a word that is written before the command to which it may belong.
 std::string EarlyWord(const CLI::App& app, const CLI::App& chosen, const std::string& word) {
   const auto belongs = [&](const CLI::App& command) {
     return NameIn(word) + " is an option of `" + FullName(command) +

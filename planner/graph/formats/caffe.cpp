@@ -234,8 +234,9 @@ Status CaffeImporter::PutInput(size_t index, const Dims& dims) {
   return Status::Ok();
 }
 
-// Puts images in the first top, whose size --input may give, and one number per image in the other
-// tops.
+// Puts images into the first top; --input, if given, replaces their channels and extents. Puts
+// labels into the other tops: one number per image or, if the layer may give labels of another
+// shape, labels of unknown extents.
 Status CaffeImporter::PutImages(Dims dims) {
   const int64_t batch = dims.front();
   if (!options_.input.empty()) {
@@ -271,7 +272,7 @@ Status CaffeImporter::AddInputLayer() {
   for (size_t top = 0; top < tops; ++top) {
     const std::vector<int32_t> numbers = shapes[shapes.size() == 1 ? 0 : top].Numbers("dim");
     Dims dims(numbers.begin(), numbers.end());
-    // Programs set the batch of a network with batch 0 before they run it.
+    // A batch of 0 means that programs set the batch before they run the network.
     if (!dims.empty() && dims.front() == 0) dims.front() = 1;
     UCUDNN_RETURN_IF_ERROR(PutInput(top, dims));
   }

@@ -1,4 +1,4 @@
-// Layers of Caffe that join, cut, reduce and reorder axes. Each function here checks its own
+// Adds layers of Caffe that join, cut, reduce and reorder axes. Each function here checks its own
 // fields.
 
 #include <algorithm>
@@ -80,7 +80,7 @@ Status CaffeImporter::AddSlice() {
   return Status::Ok();
 }
 
-// Cuts the first bottom to the extents of the second, from an axis on.
+// Cuts the first bottom to the extents of the second bottom, along `axis` and all later axes.
 Status CaffeImporter::AddCrop() {
   const CaffeFields fields = Fields("crop_param");
   UCUDNN_RETURN_IF_ERROR(BottomNode(0).status());
@@ -135,7 +135,7 @@ Status CaffeImporter::AddReduction() {
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
   const int32_t from = Fields("reduction_param").Number("axis", 0);
   UCUDNN_ASSIGN_OR_RETURN(const size_t axis, Axis(from, "axis"));
-  if (axis == 0) return Drop();  // one number for the whole batch, like a loss
+  if (axis == 0) return Drop();  // such a layer gives one number for the batch, like a loss
   Dims dims = BottomDims(0);
   dims.resize(axis);
   Opaque op = OpaqueOf("Reduction", dims, {},
@@ -145,7 +145,8 @@ Status CaffeImporter::AddReduction() {
   return Put(0, op, {bottom}, axis);
 }
 
-// Gives the indices of the largest numbers along an axis, or of each image if no axis is given.
+// The top holds indices of the largest numbers along an axis, or in each image if the layer gives
+// no axis.
 Status CaffeImporter::AddArgMax() {
   const CaffeFields fields = Fields("argmax_param");
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
@@ -175,8 +176,8 @@ Status CaffeImporter::AddArgMax() {
   return Put(0, OpaqueOf("ArgMax", dims, {1, 2, 3, 4}, operations), {bottom}, dims.size());
 }
 
-// SSD's layer puts axes in another order. Axes that it does not name keep their order behind the
-// named axes.
+// Permute, a layer of SSD's fork, puts axes in another order. Axes that `order` does not name
+// follow the named axes, in their old order.
 Status CaffeImporter::AddPermute() {
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
   const Dims& dims = BottomDims(0);
@@ -218,7 +219,7 @@ Status CaffeImporter::AddFlatten() {
   return PutReshaped(flat);
 }
 
-// Follows ReshapeLayer::Reshape.
+// Follows Caffe's ReshapeLayer::Reshape.
 Status CaffeImporter::AddReshape() {
   const CaffeFields fields = Fields("reshape_param");
   UCUDNN_RETURN_IF_ERROR(BottomNode(0).status());

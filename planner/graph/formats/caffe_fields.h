@@ -12,13 +12,14 @@
 
 namespace ucudnn::planner {
 
-// Parses a scalar of protocol buffers' text format; none if the text is no such scalar. Whole
-// numbers have 32 bits, and are hexadecimal after 0x, octal after 0.
+// Parses a scalar of protocol buffers' text format; returns none if the text is no such scalar.
+// Whole numbers have 32 bits; they are hexadecimal after 0x and octal after 0.
 std::optional<int32_t> WholeOf(std::string_view text);
 std::optional<double> RealOf(std::string_view text);
 std::optional<bool> FlagOf(std::string_view text);
 
-// REQUIRES: CheckCaffeMessage() has accepted the message. A null message has no fields.
+// Gives the fields of one message. A null message has no fields. REQUIRES: CheckCaffeMessage() has
+// accepted the message.
 class CaffeFields {
  public:
   explicit CaffeFields(const TextField* message) : message_(message) {}
@@ -28,7 +29,7 @@ class CaffeFields {
   std::vector<int32_t> Numbers(const char* name) const;
   double Real(const char* name, double standard) const;
   bool Flag(const char* name, bool standard) const;
-  // Returns a string, or the word of an enumeration.
+  // Returns the value of a string field, or the word of an enumeration.
   std::string Word(const char* name, const char* standard) const;
   std::vector<std::string> Words(const char* name) const;
   CaffeFields Message(const char* name) const { return CaffeFields(Find(name)); }

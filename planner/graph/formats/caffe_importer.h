@@ -1,4 +1,4 @@
-// Turns a Caffe network into a graph, layer by layer: the inside of ImportCaffe().
+// The implementation of ImportCaffe(): turns a Caffe network into a graph, layer by layer.
 // Thread-compatible.
 #pragma once
 
@@ -20,8 +20,9 @@ namespace ucudnn::planner {
 
 // Returns the number of elements along the axes from `begin` up to `end`; 2^62 if there are more.
 int64_t ElementsOf(const std::vector<int64_t>& dims, size_t begin, size_t end);
-std::string DimsText(const std::vector<int64_t>& dims);  // "2x4x9x9", of at most eight extents
-// Returns the position in Spatial of Caffe's axis `axis`, which is at least 2. The last axis is w.
+std::string DimsText(const std::vector<int64_t>& dims);  // "2x4x9x9"; shows at most eight extents
+// Returns the position in a Spatial that axis `axis` of a Caffe blob of `rank` axes has. The last
+// axis is w. REQUIRES: axis >= 2.
 inline size_t PositionOf(size_t axis, size_t rank) { return axis + kMaxSpatial - rank; }
 
 class CaffeImporter {
@@ -32,13 +33,14 @@ class CaffeImporter {
   Result<Graph> Import(TextField net, ImportedTensors* tensors);
 
  private:
-  // Extents of a blob as in Caffe, the batch first: n, c and up to three spatial axes.
+  // Extents of a blob in Caffe's order: n, c and up to three spatial axes.
   using Dims = std::vector<int64_t>;
 
   struct Blob {
-    // None for a label, a loss or an index, through which no layer trains.
+    // The node whose output the blob is. None for a label, a loss or an index, through which no
+    // layer trains.
     std::optional<NodeId> node;
-    std::optional<Dims> dims;  // none if not known
+    std::optional<Dims> dims;  // none if unknown
   };
 
   struct LayerKind {
@@ -52,7 +54,7 @@ class CaffeImporter {
   Status AddLayer();
   Status PassThrough();
 
-  // These functions read the layer that is being added.
+  // The functions below read layer_, the layer that is being added.
   CaffeFields Fields(const char* message) const {
     return CaffeFields(layer_->text).Message(message);
   }
@@ -61,34 +63,35 @@ class CaffeImporter {
   // REQUIRES: BottomNode(index) succeeds.
   const Dims& BottomDims(size_t index) const { return *Bottom(index).dims; }
   size_t BottomRank(size_t index) const { return BottomDims(index).size(); }
-  // Returns the axis of bottom 0 that `axis` names. A negative `axis` counts from the end.
+  // Returns the axis of bottom 0 that `axis` names. A negative `axis` counts from the end. An error
+  // names the field `name`.
   Result<size_t> Axis(int32_t axis, const char* name) const;
 
-  // Makes top `index` the output of a new node, a blob of `rank` axes.
+  // Adds a node, whose output becomes top `index`, a blob of `rank` axes.
   Status Put(size_t index, const Operator& op, const std::vector<NodeId>& inputs, size_t rank,
              std::vector<Parameter> parameters = {});
-  // Adds the node of a layer that has one bottom and one top and keeps the number of axes.
+  // Adds the node of a layer with one bottom and one top that have equally many axes.
   Status PutUnary(const Operator& op, std::vector<Parameter> parameters = {});
   void PutLabel(size_t index, std::optional<Dims> dims);
   void PutSame(size_t index, size_t bottom);
-  // Returns the nodes of all bottoms. Fails unless each has the extents of bottom 0, except along
-  // axis `free`.
+  // Returns the nodes of all bottoms. Fails unless every bottom has the extents of bottom 0, except
+  // along axis `free`.
   Result<std::vector<NodeId>> SameBottoms(std::optional<size_t> free) const;
-  // Returns an operator that gives images of `dims` and mixes positions along the Caffe axes
-  // `mixed`.
+  // Returns an operator whose output is an image of `dims`, and which mixes positions along the
+  // Caffe axes `mixed`.
   static Opaque OpaqueOf(const std::string& kind, const Dims& dims, const std::set<size_t>& mixed,
                          double operations);
 
-  // Returns the parameters of `layer`, whose blobs have the extents `blobs`. Returns none if the
-  // file neither shares nor freezes one, unless `always` is set. `nodes` nodes of the layer read
-  // them.
+  // Returns the parameters of `layer`, whose blobs have the extents `blobs`, for `nodes` nodes that
+  // read them. Returns none if the file neither shares nor freezes a parameter, unless `always` is
+  // set.
   Result<std::vector<Parameter>> ReadParameters(const CaffeLayer& layer,
                                                 const std::vector<Dims>& blobs, bool always = false,
                                                 size_t nodes = 1);
 
-  // Caffe's own field names of a window, for each of `axes` spatial axes.
+  // Caffe's field names of one property of a window, such as kernel_size, kernel_h and kernel_w.
   struct WindowWords {
-    const char* each;  // given once, or once for each axis
+    const char* each;  // may be given once for all axes, or once for each axis
     const char* height;
     const char* width;
     int32_t standard;
@@ -105,7 +108,7 @@ class CaffeImporter {
   Status PutConvolutions(int32_t groups);
   Status PutConvolutionAlong(size_t axis, bool forward);
 
-  // These add layers, in the order of Kinds().
+  // The functions below add one kind of layer each, in the order of Kinds().
   Status AddInputLayer();
   Status AddDummyData();
   Status AddMemoryData();
@@ -152,8 +155,8 @@ class CaffeImporter {
   }
   Status Drop();
 
-  // Returns the Scale that completes the BatchNorm whose top is `blob`; null if something else
-  // reads `blob`.
+  // Returns the Scale that scales and shifts the output `blob` of a BatchNorm; null if another
+  // layer reads `blob`, too.
   const CaffeLayer* CompletingScale(size_t blob) const;
 
   const std::string file_;
@@ -161,10 +164,10 @@ class CaffeImporter {
   bool input_is_used_ = false;
   ImportedGraph graph_;
   CaffeNet net_;
-  std::vector<Blob> blobs_;  // by number in CaffeNet
+  std::vector<Blob> blobs_;  // by the blob's number in CaffeNet
   const CaffeLayer* layer_ = nullptr;
-  std::set<const CaffeLayer*> merged_;  // Scales that a preceding BatchNorm has taken in
-  std::map<std::string, Dims> shared_;  // extents of parameters that have names
+  std::set<const CaffeLayer*> merged_;  // Scales that became part of the preceding BatchNorm
+  std::map<std::string, Dims> shared_;  // extents of parameters that have a name
   int next_tensor_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Turns the other layers of Caffe into operators of a graph. Each function here checks its own
-// fields.
+// Turns layers of Caffe into operators, except the layers of caffe_axes.cpp and caffe_windows.cpp.
+// Each function here checks its own fields.
 
 #include <algorithm>
 #include <utility>
@@ -57,7 +57,7 @@ Opaque CaffeImporter::OpaqueOf(const std::string& kind, const Dims& dims,
   op.spatial_rank = rank == 5 ? 3 : 2;
   op.rows = op.columns = true;
   for (size_t axis = 1; axis < rank; ++axis) {
-    // Shapes without pixels are refused.
+    // An extent of 0 makes the graph refuse the shape.
     const auto extent = static_cast<int32_t>(dims[axis] > INT32_MAX ? 0 : dims[axis]);
     if (axis == 1) {
       op.channels = extent;
@@ -100,7 +100,8 @@ Status CaffeImporter::AddInnerProduct() {
   const double operations =
       2.0 * static_cast<double>(ElementsOf(dims, 1, dims.size())) * static_cast<double>(inputs);
   Opaque op = OpaqueOf("InnerProduct along axis " + std::to_string(axis), dims, mixed, operations);
-  // If the top has fewer axes, its h is not the bottom's h.
+  // If the top has fewer axes than the bottom, rows and columns of the image that the top becomes
+  // are not those of the bottom's image.
   if (axis + 1 != BottomRank(0)) op.rows = op.columns = false;
   return Put(0, op, {bottom}, axis + 1, std::move(parameters));
 }
@@ -147,7 +148,7 @@ const CaffeLayer* CaffeImporter::CompletingScale(size_t blob) const {
   return completes ? &scale : nullptr;
 }
 
-// Caffe normalises in one layer, and scales and shifts in the next layer.
+// Caffe's BatchNorm only normalises; the next layer, a Scale, scales and shifts.
 Status CaffeImporter::AddNormalization() {
   UCUDNN_RETURN_IF_ERROR(BottomNode(0).status());
   if (layer_->params.size() > 3) {
@@ -173,7 +174,7 @@ Status CaffeImporter::AddWholeNormalization() {
   const int64_t channels = BottomRank(0) == 1 ? 1 : BottomDims(0)[1];
   const bool is_fixed =
       fields.Flag("frozen", layer_->is_testing) || fields.Word("bn_mode", "LEARN") == "INFERENCE";
-  // Forks store the statistics behind the scales and shifts.
+  // Forks of Caffe store the statistics behind the scales and shifts.
   std::vector<Dims> blobs = {{channels}, {channels}, {channels}, {channels}};
   UCUDNN_ASSIGN_OR_RETURN(auto parameters, ReadParameters(*layer_, blobs, is_fixed));
   for (size_t i = 2; i < parameters.size(); ++i) parameters[i].trained = false;
@@ -205,7 +206,7 @@ Status CaffeImporter::AddBias() {
                                      : AddScalingByBottom(false, fields);
 }
 
-// Scales and shifts by parameters along `num_axes` axes from `axis` on.
+// Scales or shifts by parameters that vary along `num_axes` axes from `axis` on.
 Status CaffeImporter::AddScaling(bool scale, bool shift, const CaffeFields& fields) {
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
   const size_t rank = BottomRank(0);
@@ -227,7 +228,7 @@ Status CaffeImporter::AddScaling(bool scale, bool shift, const CaffeFields& fiel
   const bool by_channel = axis == 1 && end == 2;
   UCUDNN_ASSIGN_OR_RETURN(auto parameters, ReadParameters(*layer_, blobs, !by_channel));
   if (by_channel || end == axis) return PutUnary(Scale{scale, shift}, std::move(parameters));
-  std::set<size_t> mixed;  // a part along h or w would need a part of the parameters
+  std::set<size_t> mixed;  // a part of the image along h or w would need a part of the parameters
   for (size_t at = std::max<size_t>(axis, 2); at < end; ++at) mixed.insert(at);
   return Put(0,
              OpaqueOf(layer_->type + " by position", dims, mixed,
@@ -235,7 +236,8 @@ Status CaffeImporter::AddScaling(bool scale, bool shift, const CaffeFields& fiel
              {bottom}, rank, std::move(parameters));
 }
 
-// Scales or shifts by the second bottom, along as many axes as it has, from `axis` on.
+// Scales or shifts by the second bottom, whose axes correspond to the first bottom's axes from
+// `axis` on.
 Status CaffeImporter::AddScalingByBottom(bool multiplies, const CaffeFields& fields) {
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
   const Dims dims = BottomDims(0);
@@ -260,7 +262,8 @@ Status CaffeImporter::AddScalingByBottom(bool multiplies, const CaffeFields& fie
     return Put(0, Multiply{}, {bottom, other}, rank);
   }
   if (is_whole) return Put(0, Add{}, {bottom, other}, rank);
-  // A factor with other axes than n and c has them at other positions.
+  // A factor with other axes than n and c holds these axes at other positions than the image does,
+  // so the operator mixes positions.
   const std::set<size_t> mixed =
       factor->size() == 2 ? std::set<size_t>() : std::set<size_t>{1, 2, 3, 4};
   return Put(0, OpaqueOf(layer_->type, dims, mixed, static_cast<double>(ElementsOf(dims, 1, rank))),
@@ -276,7 +279,8 @@ Status CaffeImporter::AddPrelu() {
   return PutUnary(Activation{ActivationKind::kLeakyRelu}, std::move(parameters));
 }
 
-// SSD's layer divides by the length of a pixel or of the image and multiplies by parameters.
+// Normalize, a layer of SSD's fork, divides by the L2 norm of each pixel or of the image and
+// multiplies by parameters.
 Status CaffeImporter::AddNormalize() {
   const CaffeFields fields = Fields("norm_param");
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
@@ -311,7 +315,7 @@ Status CaffeImporter::AddEltwise() {
 
 Status CaffeImporter::AddSoftmax() { return PutSoftmax(0); }
 
-// The tops are the loss, which may be left out, and the softmax itself.
+// The first top is the loss, and the second the softmax; both may be absent.
 Status CaffeImporter::AddSoftmaxLoss() {
   UCUDNN_RETURN_IF_ERROR(BottomNode(0).status());
   const Dims& dims = BottomDims(0);
@@ -319,7 +323,7 @@ Status CaffeImporter::AddSoftmaxLoss() {
                           Axis(Fields("softmax_param").Number("axis", 1), "axis"));
   const __int128 wanted =
       __int128{ElementsOf(dims, 0, axis)} * ElementsOf(dims, axis + 1, dims.size());
-  // Labels from a layer of unknown type have unknown extents.
+  // The labels' extents are unknown if a layer of unknown type gives the labels.
   const Blob& labels = Bottom(1);
   const bool is_given =
       !labels.node || std::holds_alternative<Input>(graph_.NodeOf(*labels.node).op);
@@ -331,7 +335,7 @@ Status CaffeImporter::AddSoftmaxLoss() {
   return PutSoftmax(1);
 }
 
-// Puts the softmax into top `top` if there is such a top.
+// Adds a Softmax, whose output becomes top `top` if the layer has such a top.
 Status CaffeImporter::PutSoftmax(size_t top) {
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
   UCUDNN_ASSIGN_OR_RETURN(const size_t axis,
@@ -351,8 +355,8 @@ Status CaffeImporter::PutSoftmax(size_t top) {
   return graph_.Add(layer_->name, "loss", op, {bottom}).status();
 }
 
-// Labels, and tensors compared with labels, are left out. A loss between the outputs of two
-// branches is a node, because it joins them.
+// The graph leaves out labels and losses of one output against labels. A loss between outputs of
+// two branches becomes a node, because it joins the branches.
 Status CaffeImporter::AddLoss() {
   for (size_t top = 0; top < layer_->tops.size(); ++top) PutLabel(top, Dims());
   std::vector<NodeId> branches;

@@ -73,7 +73,7 @@ struct State {
            std::all_of(wanted.begin(), wanted.end(), is_set) &&
            std::none_of(unwanted.begin(), unwanted.end(), is_set);
   }
-  // Decides as Net::FilterNet does.
+  // Returns whether a layer runs in this state, as Caffe's Net::FilterNet decides.
   Result<bool> Runs(const CaffeFields& layer) const {
     const std::vector<CaffeFields> includes = layer.Messages("include");
     const std::vector<CaffeFields> excludes = layer.Messages("exclude");
@@ -93,7 +93,8 @@ TextField Scalar(const char* name, std::string value) {
   return field;
 }
 
-// Turns each `input`, with its input_shape or four input_dim, into an Input layer.
+// Replaces the network's own inputs, each an `input` with an input_shape or four input_dim, by an
+// Input layer.
 Status AddInputLayer(TextField& net) {
   const CaffeFields fields(&net);
   const std::vector<std::string> names = fields.Words("input");
@@ -234,7 +235,7 @@ class Reader {
     return fault;
   }
 
-  // Connects a layer as Net::AppendBottom and Net::AppendTop do.
+  // Connects a layer's bottoms and tops to blobs, as Net::AppendBottom and Net::AppendTop do.
   Status Connect(size_t position) {
     CaffeLayer& layer = result_.layers[position];
     for (const std::string& bottom : layer.bottom_names) {
@@ -282,7 +283,7 @@ class Reader {
                          why);
   }
 
-  // Notes parameters as Net::AppendParam does.
+  // Records a layer's named parameters, as Net::AppendParam does.
   Status NoteParams(const CaffeLayer& layer) {
     for (const CaffeParam& param : layer.params) {
       if (param.name.empty()) continue;
@@ -307,8 +308,9 @@ class Reader {
   TextField& net_;
   const std::function<bool(const std::string&)>& is_known_;
   State state_;
-  std::map<std::string, size_t> blobs_;           // newest blob of each name
-  std::map<std::string, std::string> elsewhere_;  // layer of each top that is not run in this phase
+  std::map<std::string, size_t> blobs_;  // the newest blob of each name
+  // By top: a layer that gives it, but does not run in this phase.
+  std::map<std::string, std::string> elsewhere_;
   CaffeNet result_;
 };
 

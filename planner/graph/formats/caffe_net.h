@@ -1,5 +1,5 @@
-// The layers of a Caffe network that run in one phase, and which blob each reads and writes: what a
-// file says before any shape is known. Plain values; pure functions.
+// The layers of a Caffe network that run in one phase, and the blobs that each layer reads and
+// writes: the content of the file before any shape is known. Plain values; pure functions.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,10 @@
 
 namespace ucudnn::planner {
 
-// What a layer says about one of its parameters, in ParamSpec or V1's lists.
+// The settings of one of a layer's parameters, from ParamSpec or from V1's lists.
 struct CaffeParam {
-  std::string name;  // parameters of one name are one blob; empty: the layer's own
+  // Parameters of one name are one blob; an empty name means the layer's own parameter.
+  std::string name;
   bool permissive = false;
   std::optional<double> rate;   // lr_mult
   std::optional<double> decay;  // decay_mult
@@ -25,36 +26,37 @@ struct CaffeParam {
 struct CaffeLayer {
   const TextField* text = nullptr;
   std::string name;
-  std::string type;  // type in the current syntax, for V1 too
+  std::string type;  // in the current syntax, also if the file uses V1's
   bool is_known = true;
-  bool is_testing = false;  // the layer computes as in the testing phase
+  bool is_testing = false;  // whether the layer computes as in the testing phase
   std::vector<std::string> bottom_names, top_names;
-  // Positions in CaffeNet::readers; a blob written in place is a new blob.
+  // Blobs, as positions in CaffeNet::readers. A layer that writes in place makes a new blob.
   std::vector<size_t> bottoms, tops;
   std::vector<CaffeParam> params;
 };
 
-// A parameter that has a name.
+// A parameter with a name, which several layers may read.
 struct CaffeTensor {
   int number = 0;
   int uses = 0;
-  std::optional<double> rate, decay;  // from the first layer that gives one
+  std::optional<double> rate, decay;  // from the first layer that gives each
 };
 
 struct CaffeNet {
   std::vector<CaffeLayer> layers;
-  // Positions in `layers` of the layers that read a blob, by the blob's number.
+  // By blob: positions in `layers` of the layers that read it.
   std::vector<std::vector<size_t>> readers;
   std::map<std::string, CaffeTensor> tensors;
-  // The first fault and its layer. If there is one, the list of layers is whole, but blobs and
-  // parameters after the fault are missing.
+  // The first fault and its layer. After a fault `layers` still lists all layers, but blobs and
+  // parameters of the layer and all later ones are missing.
   Status fault;
   std::string fault_layer;
 };
 
-// Reads the layers of `net` in its own state, or in the training phase at level 0 without stages if
-// it gives none. The fields of a layer are checked (caffe_schema.h) if `is_known` knows its type.
-// `net` gets an Input layer for its own inputs, and must outlive the result.
+// Reads the layers of `net` that run in the state that the file gives or, without one, in the
+// training phase at level 0 without stages. Checks the fields of the layers whose type is_known()
+// knows (caffe_schema.h). The network's own inputs are replaced by an Input layer in `net`, which
+// must outlive the result.
 CaffeNet ReadCaffeNet(TextField& net, const std::function<bool(const std::string&)>& is_known);
 
 }  // namespace ucudnn::planner

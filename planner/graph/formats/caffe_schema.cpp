@@ -11,7 +11,7 @@ namespace {
 
 enum class Use {
   kRead,      // an importer reads it
-  kHarmless,  // it changes neither shapes nor parameters nor the cost of a pass
+  kHarmless,  // it changes neither a shape, a parameter nor the cost of a pass
   kRefused
 };
 using enum Use;
@@ -19,11 +19,12 @@ using enum Use;
 struct Fields {
   const char* message;
   const char* names;  // separated by spaces
-  // One of: whole; count (a whole number from 0); real; flag; text; the words of an enumeration,
-  // from number 0 on; the name of a message; any (not checked). With * the field may repeat.
+  // One of: whole; count (a whole number, 0 or more); real; flag; text; the words of an
+  // enumeration, from number 0 on; the name of a message; any (not checked). A trailing * permits
+  // repetition.
   const char* type;
   Use use;
-  const char* why = "";  // why it is harmless, or what the error says
+  const char* why = "";  // the reason why the fields are harmless, or the text of the error
 };
 
 constexpr const char* kEngines = "DEFAULT|CAFFE|CUDNN";
@@ -87,7 +88,7 @@ constexpr Fields kSchema[] = {
     {"LayerParameter", "scale_param", "ScaleParameter", kRead},
     {"LayerParameter", "swish_param", "SwishParameter", kHarmless, kFunction},
     {"LayerParameter", "tile_param", "TileParameter", kRead},
-    // SSD's fields.
+    // Fields of SSD's fork.
     {"LayerParameter", "norm_param", "NormalizeParameter", kRead},
     {"LayerParameter", "permute_param", "PermuteParameter", kRead},
     {"LayerParameter", "annotated_data_param prior_box_param", "any", kHarmless, kLabel},
@@ -107,7 +108,7 @@ constexpr Fields kSchema[] = {
     {"V1LayerParameter", "blobs_lr weight_decay loss_weight", "real*", kRead},
     {"V1LayerParameter", "hdf5_output_param", "any", kHarmless, kUnknown},
 
-    // Fields of layers of both syntaxes.
+    // Fields that layers of both syntaxes may have.
     {"*LayerParameter", "transform_param", "TransformationParameter", kRead},
     {"*LayerParameter", "loss_param", "LossParameter", kHarmless, kLoss},
     {"*LayerParameter", "accuracy_param", "AccuracyParameter", kHarmless, kLabel},
@@ -144,7 +145,8 @@ constexpr Fields kSchema[] = {
     {"TransformationParameter", "mirror", "flag", kHarmless, kPixels},
     {"TransformationParameter", "mean_file", "text", kHarmless, kPixels},
     {"TransformationParameter", "mean_value", "real*", kHarmless, kPixels},
-    {"TransformationParameter", "resize_param", "ResizeParameter", kRead},  // SSD's field
+    // A field of SSD's fork.
+    {"TransformationParameter", "resize_param", "ResizeParameter", kRead},
     {"TransformationParameter", "noise_param distort_param expand_param emit_constraint", "any",
      kHarmless, kPixels},
     {"ResizeParameter", "height width", "count", kRead},
@@ -161,7 +163,7 @@ constexpr Fields kSchema[] = {
     {"ArgMaxParameter", "axis", "whole", kRead},
     {"BatchNormParameter", "use_global_stats", "flag", kRead},
     {"BatchNormParameter", "moving_average_fraction eps", "real", kHarmless, kConstant},
-    {"BNParameter", "frozen", "flag", kRead},  // field of PSPNet's and SegNet's forks
+    {"BNParameter", "frozen", "flag", kRead},  // BNParameter is of PSPNet's and SegNet's forks
     {"BNParameter", "bn_mode", "LEARN|INFERENCE", kRead},
     {"BNParameter", "slope_filler scale_filler bias_filler shift_filler", "FillerParameter",
      kHarmless, kStart},
@@ -178,7 +180,8 @@ constexpr Fields kSchema[] = {
     {"ConvolutionParameter", "bias_term", "flag", kRead},
     {"ConvolutionParameter", "kernel_size stride pad dilation", "count*", kRead},
     {"ConvolutionParameter", "kernel_h kernel_w stride_h stride_w pad_h pad_w", "count", kRead},
-    {"ConvolutionParameter", "hole", "count*", kRead},  // DeepLab's field; the next two also
+    // Hole, hole_h and hole_w are DeepLab's fields.
+    {"ConvolutionParameter", "hole", "count*", kRead},
     {"ConvolutionParameter", "hole_h hole_w dilation_h dilation_w", "count", kRead},
     {"ConvolutionParameter", "axis", "whole", kRead},
     {"ConvolutionParameter", "weight_filler bias_filler", "FillerParameter", kHarmless, kStart},
@@ -239,11 +242,13 @@ constexpr Fields kSchema[] = {
     {"NormalizeParameter", "eps", "real", kHarmless, kConstant},
     {"PermuteParameter", "order", "count*", kRead},
     {"PoolingParameter", "pool", "MAX|AVE|STOCHASTIC", kRead},
-    {"PoolingParameter", "kernel_size stride pad", "count*", kRead},  // repeated in 3-D forks
+    // 3-D forks repeat these fields.
+    {"PoolingParameter", "kernel_size stride pad", "count*", kRead},
     {"PoolingParameter", "kernel_h kernel_w stride_h stride_w pad_h pad_w", "count", kRead},
     {"PoolingParameter", "global_pooling", "flag", kRead},
     {"PoolingParameter", "round_mode", "CEIL|FLOOR", kRead},
-    {"PoolingParameter", "ceil_mode", "flag", kRead},  // the forks' name of round_mode
+    // A name that forks use in place of round_mode.
+    {"PoolingParameter", "ceil_mode", "flag", kRead},
     {"PoolingParameter", "engine", kEngines, kHarmless, kEngine},
     {"PowerParameter", "power scale shift", "real", kHarmless, kFunction},
     {"PReLUParameter", "channel_shared", "flag", kRead},
@@ -302,12 +307,13 @@ Status Refuse(const TextField& field, const std::string& what) {
   return Status::Error("line " + std::to_string(field.line) + ": " + field.name + ": " + what);
 }
 
-// Formats "layer" or "convolution_param", with its quotation marks.
+// Returns the message's name in quotation marks, such as "convolution_param"; "a network" for the
+// whole file.
 std::string ShownMessage(const TextField& message, const std::string& type) {
   return type == "NetParameter" ? "a network" : Quoted(message.name);
 }
 
-// Says in words which scalar `type` expects; empty if `field` is such a scalar.
+// Returns a text that says which scalar `type` expects; empty if `field` is such a scalar.
 std::string ExpectedScalar(const std::string& type, TextField& field) {
   if (type == "text") return "";
   if (type == "whole") return WholeOf(field.value) ? "" : "a whole number of 32 bits";

@@ -1,4 +1,4 @@
-// Convolutions and pooling of Caffe. Each function here checks its own fields.
+// Adds convolutions and poolings of Caffe. Each function here checks its own fields.
 
 #include <algorithm>
 #include <utility>
@@ -18,7 +18,8 @@ Spatial SpatialOf(const std::vector<int32_t>& numbers, int32_t neutral) {
 
 }  // namespace
 
-// Reads a window as BaseConvolutionLayer::LayerSetUp and PoolingLayer::LayerSetUp do.
+// Reads one property of a window for `axes` spatial axes, as BaseConvolutionLayer::LayerSetUp and
+// PoolingLayer::LayerSetUp do.
 Result<std::vector<int32_t>> CaffeImporter::ReadWindow(const CaffeFields& fields,
                                                        const WindowWords& words,
                                                        size_t axes) const {
@@ -69,8 +70,8 @@ Result<CaffeImporter::Windows> CaffeImporter::ReadConvolutionWindows(const Caffe
   return windows;
 }
 
-// Convolves every bottom with the same filters into its own top. If `groups` is 0, each channel is
-// a group.
+// Adds a convolution from each bottom to the top at the same position; all share the filters. If
+// `groups` is 0, each channel is a group.
 template <typename AnyConvolution>
 Status CaffeImporter::PutConvolutions(int32_t groups) {
   const CaffeFields fields = Fields("convolution_param");
@@ -124,7 +125,7 @@ Status CaffeImporter::AddConvolution() { return PutConvolutions<Convolution>(1);
 Status CaffeImporter::AddDepthwise() { return PutConvolutions<Convolution>(0); }
 Status CaffeImporter::AddDeconvolution() { return PutConvolutions<TransposedConvolution>(1); }
 
-// Adds a convolution whose channels are axis `axis`. The axes in front of it count as images.
+// Adds a convolution whose channels are axis `axis`. Axes before `axis` count as images.
 Status CaffeImporter::PutConvolutionAlong(size_t axis, bool forward) {
   const CaffeFields fields = Fields("convolution_param");
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
@@ -168,7 +169,6 @@ Status CaffeImporter::PutConvolutionAlong(size_t axis, bool forward) {
       {bottom}, rank, std::move(parameters));
 }
 
-// Long because it reads one field after the other.
 Status CaffeImporter::AddPooling() {
   const CaffeFields fields = Fields("pooling_param");
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));
@@ -211,15 +211,15 @@ Status CaffeImporter::AddPooling() {
     return Status::Error("round_mode and ceil_mode differ; expected one of them");
   }
   Dims dims = BottomDims(0);
-  // How far the last window hangs over, beyond what rounding down gives.
+  // By spatial axis: pixels by which the last window extends beyond the padded image.
   std::vector<int32_t> overhang;
   for (size_t i = 0; i < axes; ++i) {
     if (is_padded && pad[i] >= window[i]) {
       return Status::Error("pad " + std::to_string(pad[i]) + " of a window of " +
                            std::to_string(window[i]) + "; expected a smaller one");
     }
-    // Counts as PoolingLayer::Reshape does: only padded images lose a last window that begins in
-    // the pad.
+    // Counts windows as PoolingLayer::Reshape does: a last window that begins in the pad at the end
+    // is dropped, but only if the layer has a pad.
     int64_t& extent = dims[2 + i];
     const int64_t room = extent + 2 * int64_t{pad[i]} - window[i];
     int64_t steps = room < 0 ? 0 : (room + (rounds_up ? stride[i] - 1 : 0)) / stride[i];
@@ -233,7 +233,7 @@ Status CaffeImporter::AddPooling() {
     overhang.push_back(static_cast<int32_t>(std::clamp<int64_t>(end, 0, INT32_MAX)));
     extent = steps + 1;
   }
-  // The second top says which pixels were the largest.
+  // The second top holds the positions of the maxima.
   if (layer_->tops.size() > 1) PutLabel(1, dims);
   if (pool == "STOCHASTIC") {
     Opaque op = OpaqueOf("stochastic Pooling", dims, {2, 3, 4}, 0);

@@ -82,7 +82,7 @@ std::vector<bool> ImportedGraph::NeededFor(const std::vector<NodeId>& outputs) c
 
 void ImportedGraph::SplitFusedLinears(const std::vector<NodeId>& outputs) {
   std::vector<std::vector<NodeId>> readers(nodes_.size());
-  std::map<int, int> times;  // how often each parameter tensor is read
+  std::map<int, int> times;  // by parameter tensor: number of nodes that read it
   for (size_t id = 0; id < nodes_.size(); ++id) {
     if (dropped_.count(static_cast<NodeId>(id)) > 0) continue;
     for (const NodeId input : nodes_[id].inputs) {

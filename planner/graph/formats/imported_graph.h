@@ -1,5 +1,5 @@
-// The parts that importers share: nodes are added under the names of the file, and their shapes are
-// known at once. Thread-compatible.
+// The code that importers share: it adds nodes under the names of the file, and computes their
+// shapes at once. Thread-compatible.
 #pragma once
 
 #include <array>
@@ -19,17 +19,17 @@ namespace ucudnn::planner {
 struct ImportOptions {
   // If set, unknown operators pass their first input through unchanged.
   bool pass_through = false;
-  // The folder of an ONNX model's files of numbers. Only small whole numbers are read, from which
-  // exporters compute shapes. If empty, none are read.
+  // The folder in which an ONNX model's external data files are. The importer reads from these only
+  // small whole numbers, from which exporters compute shapes. If empty, it reads none.
   std::string folder;
-  // Height and width of images if an ONNX file leaves them open; 0: they stay open.
+  // Height and width of images whose size an ONNX file leaves open; 0 leaves them open.
   std::array<int32_t, 2> size = {0, 0};
-  // Channels and extents of the images of Caffe's data layers, which may give none: c, h, w or c,
-  // d, h, w. Empty: the file gives them.
+  // Channels and extents (c, h, w or c, d, h, w) of the images of Caffe's data layers, which often
+  // do not give these. If empty, only the file gives them.
   std::vector<int32_t> input;
 };
 
-// A tensor of a file: its node in the graph, and its axes as digits of the node's axes.
+// The place of a file's tensor in the graph: its node, and its axes as digits of the node's axes.
 struct ImportedTensor {
   NodeId node = 0;
   View view;
@@ -42,14 +42,14 @@ class ImportedGraph {
   ImportedGraph(std::string file, const ImportOptions& options)
       : file_(std::move(file)), options_(options) {}
 
-  // Appends a number to `name` if the name is taken; uses `fallback` if `name` is empty. The error
-  // says what does not fit, without file and node.
+  // Adds a node. Uses `fallback` if `name` is empty, and appends a number if the name is taken. The
+  // error says what does not fit, without file and node.
   Result<NodeId> Add(const std::string& name, const std::string& fallback, const Operator& op,
                      const std::vector<NodeId>& inputs, std::vector<Parameter> parameters = {});
 
   const Shape& ShapeOf(NodeId id) const { return shapes_[static_cast<size_t>(id)]; }
-  // Returns the operator, to be completed by what only the next node says. The shape must not
-  // change.
+  // Returns a node's operator, so that fields can be set that only the next node of the file gives.
+  // This must not change the operator's output shape.
   Operator& OperatorOf(NodeId id) { return nodes_[static_cast<size_t>(id)].op; }
   const Node& NodeOf(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
   int Uses(NodeId id) const { return uses_[static_cast<size_t>(id)]; }
@@ -61,26 +61,26 @@ class ImportedGraph {
   void DropIfUnused(NodeId id);
 
   // If only cuts of whole channels read a Linear, and each channel is read at most once, replaces
-  // it by one Linear for each cut. `outputs` are read too.
+  // the Linear by one Linear for each cut. The tensors `outputs` count as read.
   void SplitFusedLinears(const std::vector<NodeId>& outputs);
 
-  // Notes an unknown operator. The importer goes on as if the operator passed its input through, so
-  // that all unknown operators are listed at once.
+  // Records an unknown operator. The importer continues as if the operator passed its input
+  // through, so that one error can list all unknown operators.
   void NoteUnsupported(const std::string& type, const std::string& node, const std::string& why);
 
-  // Returns a one-line error for the file. Unsupported operators come first, because a fault after
-  // them need not be a fault of the file.
+  // Returns a one-line error for the file. If there are unsupported operators, lists these first,
+  // because a later fault may only follow from them.
   Status Fault(const std::string& node, const std::string& what) const;
 
-  // Returns the graph, called `name`, without unused inputs and without nodes that none of
-  // `outputs` needs. If `outputs` is empty, all nodes are needed. Fails if there are unsupported
+  // Returns the graph, called `name`, without unused inputs and without nodes on which none of
+  // `outputs` depends. If `outputs` is empty, keeps all nodes. Fails if there are unsupported
   // operators that do not pass through, if there is no layer, or if parts are not connected. `ids`,
-  // if not null, receives the position of each node in the graph; -1: the node was dropped.
+  // if not null, receives the position of each node in the graph, or -1 for a dropped node.
   Result<Graph> Finish(const std::string& name, const std::vector<NodeId>& outputs = {},
                        std::vector<NodeId>* ids = nullptr) const;
 
  private:
-  // Says for each node whether one of `outputs` reads it, directly or through other nodes.
+  // Returns by node whether one of `outputs` reads it, directly or through other nodes.
   std::vector<bool> NeededFor(const std::vector<NodeId>& outputs) const;
   std::vector<std::string> UnsupportedTexts() const;
   Status UnsupportedFault() const;
@@ -92,8 +92,8 @@ class ImportedGraph {
   std::vector<int> uses_;
   std::unordered_set<NodeId> dropped_;
   std::unordered_set<std::string> names_;
-  std::map<std::string, int> numbers_;  // the last number appended to a name
-  std::map<std::string, std::vector<std::string>> unsupported_;  // nodes by operator
+  std::map<std::string, int> numbers_;  // by name: the last number that was appended
+  std::map<std::string, std::vector<std::string>> unsupported_;  // by operator: its nodes
 };
 
 }  // namespace ucudnn::planner

@@ -22,7 +22,7 @@ bool Fits32Bits(const JsonValue& value) {
          value.integer <= std::numeric_limits<int32_t>::max();
 }
 
-// Fills an operator from the members of its node. Keeps the first fault.
+// Fills an operator from the members of its node, and keeps the first fault.
 class Reader {
  public:
   explicit Reader(const JsonValue& node)
@@ -90,7 +90,7 @@ class Reader {
     text = value->text;
   }
 
-  // Returns the fault, or an error for a member that nothing read.
+  // Returns the first fault, or an error for a member that no call has read.
   Status Finish() {
     for (const JsonMember& member : node_.members) {
       if (std::find(known_.begin(), known_.end(), member.name) == known_.end()) {
@@ -129,7 +129,7 @@ class Reader {
   Status fault_;
 };
 
-// Writes an operator's members to its node.
+// Writes the fields of an operator as members of its node.
 class Writer {
  public:
   explicit Writer(nlohmann::ordered_json& node) : node_(node) {}

@@ -98,7 +98,7 @@ void OnnxImporter::ReadNames(const onnx::GraphProto& graph) {
     batch_ = images < 1 ? kAnyBatch : images;
     is_first = false;
   }
-  // A node with graphs may read any tensor.
+  // A node with subgraphs may read any tensor, so every tensor counts as read once more.
   const bool are_graphs = std::any_of(graph.node().begin(), graph.node().end(), ReadsGraphs);
   for (const onnx::NodeProto& node : graph.node()) {
     for (const std::string& name : node.input()) ++readers_[name];
@@ -121,7 +121,7 @@ void OnnxImporter::FindLayouts(const onnx::GraphProto& graph) {
                                                                  "InstanceNormalization",
                                                                  "LRN",
                                                                  "MaxPool"};
-  std::map<std::string, std::string> origins;  // inputs from which tensors have their axes
+  std::map<std::string, std::string> origins;  // by tensor: the input whose axes it has
   for (const auto& [name, input] : inputs_) origins[name] = name;
   std::set<std::string> decided;
   for (const onnx::NodeProto& node : graph.node()) {
@@ -169,7 +169,7 @@ Status OnnxImporter::AddNode() {
 bool OnnxImporter::Fold() {
   const std::vector<const OnnxConstant*> inputs = Constants();
   for (size_t input = 0; input < inputs.size(); ++input) {
-    // Only the type of the second input matters.
+    // CastLike reads only the type of its second input.
     if (node_->op_type() == "CastLike" && input == 1) break;
     if (inputs[input] == nullptr && HasInput(static_cast<int>(input))) return false;
   }
@@ -188,7 +188,8 @@ bool OnnxImporter::Fold() {
 }
 
 void OnnxImporter::Keep(ConstantsByName& among, const std::string& name, OnnxConstant constant) {
-  // Exporters compute far fewer numbers from shapes, but a small file may ask for more.
+  // Exporters compute far fewer numbers from shapes than this, but a malicious file could make the
+  // importer compute many more.
   constexpr int64_t kMostValues = 1 << 22;
   const bool was_spent = kept_values_ > kMostValues;
   if (constant.values) {
@@ -288,7 +289,7 @@ const OnnxConstant* OnnxImporter::WeightInput(int index) {
   const auto input = inputs_.find(name);
   if (input == inputs_.end() || tensors_.count(name) > 0) return nullptr;
   onnx::TensorProto weights;
-  weights.set_data_type(1);  // 32-bit floats
+  weights.set_data_type(1);  // float32
   for (const auto& dim : input->second->type().tensor_type().shape().dim()) {
     weights.add_dims(dim.has_dim_value() ? dim.dim_value() : -1);
   }
@@ -369,7 +370,7 @@ Result<OnnxTensor> OnnxImporter::AddInput(const std::string& name,
     return dim.dim_value() > 0 || dim.dim_param().empty() ? std::to_string(dim.dim_value())
                                                           : Quoted(dim.dim_param());
   };
-  // A single number belongs to every image.
+  // A single number is the same for every image.
   const int64_t images = rank == 0 ? batch_ : shape.dim(0).dim_value();
   if (images < 1 ? batch_ != kAnyBatch : batch_ != images || images > kLargestBatch) {
     return refuse("batch " + extent_of(shape.dim(0)) + " beside inputs of another batch");
@@ -506,14 +507,15 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Changed(
     UCUDNN_RETURN_IF_ERROR(Narrow(extent, "an extent").status());
     mixed.insert(mixed.end(), digits.begin(), digits.end());
     Digits made;
-    // A new axis becomes the node's axis that an image has at this place, if the node has none
-    // there yet.
+    // If the node has extent 1 along the axis that an image has at this position, the new axis of
+    // the tensor becomes that axis of the node; otherwise it becomes channels.
     const ViewAxis place = axis < 1 || view.size() > kNodeAxes || axis + kNodeAxes < view.size() + 2
                                ? ViewAxis::kChannel
                                : static_cast<ViewAxis>(kNodeAxes - view.size() + axis);
     const bool is_free = ExtentsOf(tensor)[static_cast<size_t>(place)] == 1;
     Digit whole = {is_free ? place : ViewAxis::kChannel, extent, 0};
-    // An axis that replaces several axes is the channels if these are among them.
+    // If the new axis replaces several digits, it becomes the channels if these are among them,
+    // else the axis of the digit with the largest stride.
     const auto rank_of = [](const Digit& digit) {
       return std::pair(digit.stride > 0 && digit.axis == ViewAxis::kChannel, digit.stride);
     };
@@ -583,7 +585,7 @@ Status OnnxImporter::AddShape() {
 Result<Graph> ImportOnnx(const std::string& model, const std::string& file,
                          const ImportOptions& options, ImportedTensors* tensors) {
   onnx::ModelProto proto;
-  // Protocol buffers end at 2 GiB; larger models keep their weights in separate files.
+  // A protocol buffer has at most 2 GiB; larger models keep their weights in separate files.
   if (model.size() > std::numeric_limits<int32_t>::max() || !proto.ParseFromString(model)) {
     return Status::Error(file + ": no ONNX model; expected protocol buffers of at most 2 GiB");
   }

@@ -1,4 +1,4 @@
-// Nodes of an ONNX model that only move axes and edges.
+// Adds the nodes of an ONNX model that only move or cut axes, pad, or join tensors.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -8,13 +8,14 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns the position in Spatial of a node's axis, as a Concat, a Padding or a Roll names it.
+// Returns the position of a node's axis in a Spatial; none for the batch and channels.
 std::optional<size_t> SpatialOf(ViewAxis axis) {
   if (axis < ViewAxis::kDepth || axis > ViewAxis::kWidth) return std::nullopt;
   return static_cast<size_t>(axis) - static_cast<size_t>(ViewAxis::kDepth);
 }
 
-// Returns the axis of the node that these digits hold whole, if they hold nothing else.
+// Returns the axis of the node of which `digits` hold all positions, and nothing else; none if
+// there is no such axis.
 std::optional<ViewAxis> WholeAxis(const Digits& digits, const NodeExtents& extents) {
   for (size_t axis = 1; axis < kNodeAxes; ++axis) {
     if (!digits.empty() && IsWhole(digits, static_cast<ViewAxis>(axis), extents)) {
@@ -24,7 +25,7 @@ std::optional<ViewAxis> WholeAxis(const Digits& digits, const NodeExtents& exten
   return std::nullopt;
 }
 
-// Adds zeros or parameters around `axis`.
+// Sets the padding of `axis`. Negative numbers cut.
 Status AddEdges(ViewAxis axis, int64_t before, int64_t after, Padding& padding) {
   const auto spatial = SpatialOf(axis);
   int32_t& front = spatial ? padding.before[*spatial] : padding.channels_before;
@@ -63,8 +64,8 @@ Status OnnxImporter::GiveReshaped(const OnnxTensor& tensor, const std::vector<in
     seen.view = *view;
     return Give(seen);
   }
-  // The digits do not divide these numbers, so they become an image that holds them in order, if
-  // the images stay separate.
+  // The extents do not divide the digits. If the images stay separate, the numbers become a new
+  // node: an image that holds them in order.
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor node,
                           tensor.scores < 0 ? Result<OnnxTensor>(tensor) : NodeOfScores(tensor));
   const Digits all = AllOf(node.view);
@@ -79,7 +80,7 @@ Status OnnxImporter::GiveReshaped(const OnnxTensor& tensor, const std::vector<in
   const auto product = [](auto begin, auto end) {
     return std::accumulate(begin, end, int64_t{1}, std::multiplies<>());
   };
-  // There are more axes than an image has, so the first axes become its channels.
+  // The last three axes become the image's spatial axes, and all earlier axes its channels.
   const size_t spatial = rest.empty() ? 0 : std::min<size_t>(rest.size() - 1, kMaxSpatial);
   const auto split = rest.end() - static_cast<std::ptrdiff_t>(spatial);
   UCUDNN_ASSIGN_OR_RETURN(reshape.channels, Narrow(product(rest.begin(), split), "channels"));
@@ -104,7 +105,8 @@ Status OnnxImporter::AddReshape() {
   if (!shape) return Refuse("to a computed shape");
   const std::vector<int64_t> now = Extents(tensor.view);
   const bool zero_is_zero = Attributes().Number("allowzero", 0) != 0;
-  // The axis of a batch of one image is placed as for any number of images, if the shape allows it.
+  // If the batch is 1, tries the reshape with kAnyBatch images first. This shows which axis of the
+  // result holds the images.
   const bool leads = !tensor.view.empty() && !tensor.view[0].empty() &&
                      tensor.view[0].front() == Digit{ViewAxis::kBatch, batch_, 1};
   const bool says_one = leads && !shape->empty() && shape->front() == 1;
@@ -125,7 +127,7 @@ Status OnnxImporter::AddReshape() {
   }
   const auto extents = ReshapedExtents(now, *shape, zero_is_zero);
   if (extents && Reshaped(tensor.view, *extents)) return GiveReshaped(tensor, *extents);
-  // An exporter may have written the one image of its example although the batch may be any.
+  // An exporter may have written a batch of 1, that of its example, although any batch is possible.
   if (!shape->empty() && shape->front() == 1 && batch_ > 1 && BatchAxis(tensor) == size_t{0}) {
     (*shape)[0] = batch_;
     const auto of_batch = ReshapedExtents(now, *shape, zero_is_zero);
@@ -185,7 +187,7 @@ Status OnnxImporter::AddSqueeze() {
     gone[*axis] = true;
   }
   View view;
-  Digits batch;  // digits of one image, whose axis is dropped
+  Digits batch;  // digits of a batch of 1 whose axis is dropped
   for (size_t axis = 0; axis < rank; ++axis) {
     if (gone[axis]) {
       batch.insert(batch.end(), tensor.view[axis].begin(), tensor.view[axis].end());
@@ -219,10 +221,11 @@ Status OnnxImporter::AddUnsqueeze() {
   for (size_t axis = 0; axis < rank; ++axis) {
     view.push_back(is_new[axis] ? Digits() : tensor.view[next++]);
   }
-  // This number belongs to every image.
+  // A tensor without axes holds one number, which is the same for every image. Its new axis counts
+  // as the images.
   if (batch_ == 1 && tensor.view.empty()) view[0] = {{ViewAxis::kBatch, 1, 1}};
-  // The only image of a batch shares an axis with other digits; it moves to the new axis in front
-  // of that axis.
+  // If the digit of a batch of 1 is parked in front of another axis' digits, it moves to the new
+  // first axis.
   if (batch_ == 1 && is_new[0] && rank > 1) {
     for (size_t axis = 1; axis < rank; ++axis) {
       if (view[axis].empty() || !(view[axis][0] == kParked)) continue;
@@ -332,7 +335,7 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Sliced(const OnnxTensor& tensor,
   const Digit outer = digits.front();
   const int64_t inner = Extent(digits) / outer.size;
   if (begin % inner != 0 || count % inner != 0) {
-    // The range lies within one value of the outer digit.
+    // The range lies within one value of the outer digit, so two cuts select it.
     if (digits.size() > 1 && begin / inner == (begin + count - 1) / inner) {
       UCUDNN_ASSIGN_OR_RETURN(const auto one,
                               Sliced(tensor, axis, begin / inner * inner, inner, output));
@@ -352,7 +355,7 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Sliced(const OnnxTensor& tensor,
     Padding padding;
     UCUDNN_RETURN_IF_ERROR(AddEdges(outer.axis, -first * outer.stride,
                                     -(outer.size - first - left) * outer.stride, padding));
-    // Cuts of several axes become one node.
+    // Cuts of several axes, one after the other, are merged into one Padding.
     if (tensor.node >= first_node_ && tensor.is_sole) {
       if (const auto* cut = std::get_if<Padding>(&graph_.NodeOf(tensor.node).op)) {
         for (size_t spatial = 0; spatial < kMaxSpatial; ++spatial) {
@@ -411,7 +414,7 @@ Status OnnxImporter::AddSlice() {
     const int64_t extent = Extent(tensor.view[*axis]);
     if (extent < 1) return Status::Error("more elements than expected of an axis (2^48)");
     SlicedAxis part = SliceOf(extent, (*starts)[i], (*ends)[i], step);
-    // This cut keeps all images, whatever the example's batch was.
+    // A cut that keeps all images is valid for any batch.
     const bool is_batch = BatchAxis(tensor) == *axis;
     if (is_batch && (*starts)[i] == 0 && step == 1 && (*ends)[i] >= extent) continue;
     if (part.count < 1) return Status::Error("a slice of nothing; expected an element");
@@ -452,7 +455,7 @@ Status OnnxImporter::AddSplit() {
   return Status::Ok();
 }
 
-// Looks up rows of a table: each index becomes as many numbers as a row has.
+// Looks up rows of a table: each index is replaced by the numbers of a row.
 Status OnnxImporter::AddLookup(const OnnxConstant& table) {
   if (!table.is_known) return Refuse("of a constant whose shape no rule gives");
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(1));
@@ -508,7 +511,7 @@ Status OnnxImporter::AddGather() {
   }
   if (!made && !numbers && !is_range) return Refuse("by indices whose numbers are not in the file");
   if (!made) return RefuseMixedImages();
-  // The axes of the indices replace this axis.
+  // The axes of `indices` replace the axis from which they select.
   const auto parts = Reshaped({made->view[*axis]}, indices->dims);
   if (!parts) {
     std::vector<int64_t> extents = Extents(made->view);
@@ -562,10 +565,9 @@ std::optional<OnnxTensor> OnnxImporter::Rolled(const std::vector<OnnxTensor>& pa
   return std::nullopt;
 }
 
-// Long because each way of joining has its own condition.
 Status OnnxImporter::AddConcat() {
   std::vector<OnnxTensor> parts;
-  std::vector<const OnnxConstant*> constants;  // by input; null if computed
+  std::vector<const OnnxConstant*> constants;  // by input; null if the input is computed
   size_t rank = 0;
   for (int input = 0; input < node_->input_size(); ++input) {
     constants.push_back(ConstantInput(input));
@@ -584,8 +586,9 @@ Status OnnxImporter::AddConcat() {
     return Give(*rolled);
   }
   if (MixesImages(parts.front().view[*axis])) return RefuseMixedImages();
-  // The other axes of all parts become those of the first part; then each part is whole along one
-  // axis.
+  // Gives all parts the axes of the first part, except the joined axis. Then tests whether each
+  // part has, along the joined axis, exactly one axis of its node, and whether this is the same
+  // axis in all parts.
   std::optional<ViewAxis> label;
   bool is_followed = true;
   for (size_t at = 0; at < parts.size(); ++at) {
@@ -608,11 +611,12 @@ Status OnnxImporter::AddConcat() {
       is_followed = is_followed && Joined(part.view[other]) == Joined(parts.front().view[other]);
     }
     const auto whole = WholeAxis(part.view[*axis], ExtentsOf(part));
-    if (part.view[*axis].empty()) continue;  // one element fits along any axis
+    if (part.view[*axis].empty()) continue;  // one element fits any axis
     is_followed = is_followed && whole && (!label || label == whole);
     label = whole;
   }
-  // If all parts have one element, it lies along an axis that no part has yet.
+  // If all parts have one element along the joined axis, they are joined along an axis of which no
+  // node has more than one position.
   for (size_t free = 1; !label && free < kNodeAxes; ++free) {
     const auto candidate = free == 1 ? ViewAxis::kWidth : static_cast<ViewAxis>(free - 1);
     const bool is_free = std::all_of(parts.begin(), parts.end(), [&](const OnnxTensor& part) {
@@ -648,7 +652,7 @@ Status OnnxImporter::AddConcat() {
                                                      others, 0, std::move(all)));
     return made ? Give(*made) : RefuseMixedImages();
   }
-  // Constants become edges of the part before them, or of the first part.
+  // Constants become padding of the part before them, or of the first part.
   std::vector<NodeId> inputs;
   int64_t before = 0;
   std::vector<Parameter> edge;

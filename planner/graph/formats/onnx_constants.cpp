@@ -17,7 +17,8 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-// Returns the number of significant binary digits of a type; 0 if nothing computes with the type.
+// Returns the number of significant bits of a type; 0 if the importer does not compute with the
+// type.
 int BinaryDigits(int64_t type) {
   if (type == kFloat) return 24;
   if (type == kHalf) return 11;
@@ -54,7 +55,8 @@ std::optional<std::vector<double>> FromEither(const Numbers& numbers, const std:
   return std::vector<double>(numbers.begin(), numbers.end());
 }
 
-// Returns a tensor's bytes from its separate file; empty if `folder` itself has no such file.
+// Returns a tensor's bytes from its separate file. Returns an empty string if the file is not in
+// `folder` itself, or cannot be read.
 std::string ExternalBytes(const onnx::TensorProto& proto, const std::string& folder,
                           int64_t length) {
   std::string location;
@@ -102,8 +104,8 @@ std::optional<std::vector<int64_t>> OnnxConstant::WholeNumbers() const {
   std::vector<int64_t> numbers;
   for (const double value : *values) {
     if (!(std::abs(value) <= kLargest) || value != std::floor(value)) {
-      // A slice up to the end gives the largest number that there is, and a slice down to the
-      // beginning the smallest.
+      // A slice up to the end of an axis gives the largest number of its type, and a slice down to
+      // the beginning the smallest.
       if (!(std::abs(value) > kLargest)) return std::nullopt;
       numbers.push_back(value > 0 ? std::numeric_limits<int64_t>::max()
                                   : std::numeric_limits<int64_t>::min());
@@ -122,7 +124,7 @@ OnnxConstant UnknownConstant() {
 
 OnnxConstant Bounded(OnnxConstant constant) {
   if (constant.dims.size() > kMostConstantAxes) return UnknownConstant();
-  __int128 product = 1;  // also the product of some axes, if another axis has no elements
+  __int128 product = 1;  // checks the product of the non-zero extents, too
   for (const int64_t extent : constant.dims) {
     if (extent < 0 || extent > kLargestConstantExtent) return UnknownConstant();
     product *= std::max<int64_t>(1, extent);
@@ -190,7 +192,7 @@ OnnxConstant ReadSparseConstant(const onnx::SparseTensorProto& sparse, int tenso
   if (!constant.is_known || constant.numbers > kMostConstantValues || !values.values || !places) {
     return constant;
   }
-  // The places are one for each value, or one along each axis.
+  // `places` holds one position in row-major order for each value, or one position per axis.
   const size_t rank = places->size() == values.values->size() ? 1 : constant.dims.size();
   if (places->size() != rank * values.values->size()) return constant;
   const Sizes strides = StridesOf(rank == 1 ? Sizes{constant.numbers} : constant.dims);

@@ -1,4 +1,4 @@
-// Handles nodes of an ONNX model that compute element by element, or over all positions of some
+// Adds the nodes of an ONNX model that compute element by element, or over all positions of some
 // axes.
 #include <algorithm>
 
@@ -49,7 +49,8 @@ Status OnnxImporter::AddActivation() {
       {"Swish", ActivationKind::kSwish},         {"Tanh", ActivationKind::kTanh}};
   const auto kind = kinds->find(node_->op_type());
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor raw, RawInput(0));
-  // Tests for values by which a softmax may not divide are kept beside the scores.
+  // Exporters test the scores for values by which a softmax must not divide. These tests are
+  // treated as the scores themselves.
   if (raw.scores >= 0 && (node_->op_type() == "IsNaN" || node_->op_type() == "Not")) {
     return Give(raw);
   }
@@ -85,7 +86,8 @@ Status OnnxImporter::AddElementwise() {
     for (const OnnxTensor& tensor : tensors) {
       const OnnxScores& met = ScoresOf(tensor);
       scores.is_weight = scores.is_weight || met.is_weight;
-      // Both lists begin with their common parameters.
+      // Both tensors of scores come from one product, so their lists of parameters have a common
+      // beginning, which is kept once.
       const auto [own, others] = std::mismatch(scores.parameters.begin(), scores.parameters.end(),
                                                met.parameters.begin(), met.parameters.end());
       scores.parameters.insert(scores.parameters.end(), others, met.parameters.end());
@@ -157,7 +159,8 @@ bool OnnxImporter::IsGateOf(const OnnxTensor& gate, const OnnxTensor& input) {
       graph_.NodeOf(gate.node).inputs.front() != input.node || gate.view != input.view) {
     return false;
   }
-  // Nothing else reads the gate's earlier form.
+  // Tensors of the file that name the gate are forgotten, because its node now computes another
+  // function.
   for (const std::string& name : names_[gate.node]) tensors_.erase(name);
   switch (activation->kind) {
     case ActivationKind::kSigmoid:
@@ -167,7 +170,7 @@ bool OnnxImporter::IsGateOf(const OnnxTensor& gate, const OnnxTensor& input) {
     case ActivationKind::kRelu6:
       activation->kind = ActivationKind::kHardSwish;
       break;
-    case ActivationKind::kOther:  // the error function
+    case ActivationKind::kOther:  // the error function, which an erf-based Gelu multiplies
       activation->kind = ActivationKind::kGelu;
       break;
     default:
@@ -184,12 +187,14 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Grown(OnnxTensor tensor,
   const bool has_batch = Holds(AllOf(tensor.view), ViewAxis::kBatch);
   for (size_t axis = 0; axis < extents.size(); ++axis) {
     if (now[axis] == extents[axis]) continue;
-    if (!has_batch && axis == 0 && extents[axis] == batch_) {  // one number for every image
+    // A tensor without images has the same numbers for every image, so the axis is repeated to be
+    // the images.
+    if (!has_batch && axis == 0 && extents[axis] == batch_) {
       tensor.view[axis] = {{ViewAxis::kBatch, batch_, 1}};
       continue;
     }
-    // A batch of one image meets several images; then the images of one mini-batch would differ
-    // from others.
+    // A batch of 1 would be repeated to several images. With a larger batch, the operator would
+    // then combine different images of the mini-batch, so this is refused.
     if (Holds(tensor.view[axis], ViewAxis::kBatch)) return {std::nullopt};
     grown[axis] = extents[axis];
   }
@@ -202,11 +207,12 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
   OnnxTensor conformed = tensor;
   conformed.view = WithRank(tensor.view, like.view.size());
   bool is_alike = true;
-  // Pairs of digits that correspond; the digits of `like` come first.
+  // Pairs of corresponding digits: of `like` and of `conformed`.
   std::vector<std::pair<Digit, Digit>> pairs;
   const auto images = BatchAxis(conformed);
   const auto others = BatchAxis(like);
-  // If an axis with another extent than the images' meets the images, only one image fits.
+  // The images of `tensor` are along another axis than those of `like`, so the extents fit only if
+  // the batch is 1.
   if (images && others && images != others && Extent(like.view[*images]) == 1) {
     return {std::nullopt};
   }
@@ -227,7 +233,7 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
       return {std::nullopt};
     }
   }
-  // Equal digits make the same node if each axis is there whole or not at all.
+  // If all digits are equal and axes are held whole or not at all, the tensor needs no new node.
   if (is_alike) return {conformed};
   std::stable_sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) {
     if (a.first.axis != b.first.axis) return a.first.axis < b.first.axis;
@@ -257,7 +263,7 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Conformed(const OnnxTensor& tens
   for (size_t axis = 0; axis < view.size(); ++axis) {
     if (Extent(conformed.view[axis]) == 1) view[axis] = conformed.view[axis];
   }
-  // If an axis is there in part, the digits that are left close the gap.
+  // If the new node lacks some digits of an axis, the remaining digits are renumbered without gaps.
   Remainder left = Compacted(view);
   return {OnnxTensor{node, std::move(left.view), false}};
 }
@@ -276,7 +282,7 @@ Status OnnxImporter::AddOfTensors(const std::string& type, std::vector<OnnxTenso
     if (IsGateOf(tensors[1], tensors[0])) return Give(tensors[1]);
     if (IsGateOf(tensors[0], tensors[1])) return Give(tensors[0]);
   }
-  // The tensor that has all positions determines the axes of the result.
+  // The result has the axes of the first tensor that has all its extents.
   size_t base = tensors.size();
   for (size_t at = tensors.size(); at-- > 0;) {
     if (WithRank(Extents(tensors[at].view), extents.size()) == extents) base = at;
@@ -388,8 +394,8 @@ Status OnnxImporter::AddNormalization() {
   for (int input = 1; input <= 2 && HasInput(input); ++input) {
     const OnnxConstant* constant = WeightInput(input);
     if (constant == nullptr || !constant->is_known) return Refuse("by computed numbers");
-    // Exporters write group normalisation as instance normalisation with a scale of one and a shift
-    // of zero.
+    // Exporters write a group normalisation as an instance normalisation with a scale of 1 and a
+    // shift of 0, and then scale and shift by channel.
     const double neutral = input == 1 ? 1 : 0;
     const bool is_neutral = type == "InstanceNormalization" && constant->values &&
                             std::all_of(constant->values->begin(), constant->values->end(),
@@ -411,7 +417,7 @@ Status OnnxImporter::AddNormalization() {
   std::vector<size_t> axes;
   for (size_t axis = 2; axis < rank; ++axis) axes.push_back(axis);
   if (type == "InstanceNormalization") return AddMixing(tensor, axes, std::move(parameters));
-  // The groups are the outer digit of the channels.
+  // A group is a run of adjacent channels, so the groups are the outer digit of the channels.
   const int64_t groups = Attributes().Number("num_groups", 0);
   std::vector<int64_t> extents = Extents(tensor.view);
   if (groups < 1 || extents[1] % groups != 0) {
@@ -421,7 +427,7 @@ Status OnnxImporter::AddNormalization() {
   extents[1] /= groups;
   extents.insert(extents.begin() + 1, groups);
   const auto apart = Reshaped(tensor.view, extents);
-  if (!apart) {  // groups run across digits: treated as one group
+  if (!apart) {  // if groups do not divide the digits, all channels count as one group
     axes.push_back(1);
     return AddMixing(tensor, axes, std::move(parameters));
   }
@@ -510,7 +516,7 @@ Status OnnxImporter::AddReduction() {
     for (size_t axis = 0; axis < rank; ++axis) {
       if (changed.count(axis) == 0) left.push_back(made->view[axis]);
     }
-    // A batch of one image goes to another axis if there is one.
+    // The digit of a batch of 1 moves from a dropped axis to a remaining axis if one exists.
     for (const auto& [axis, extent] : changed) {
       if (!made->view[axis].empty() && left.empty()) return RefuseMixedImages();
       if (!made->view[axis].empty()) left.front().insert(left.front().begin(), kParked);

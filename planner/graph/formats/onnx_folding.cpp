@@ -10,8 +10,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns the steps of a constant, or steps found from its values. An axis of one position has the
-// step 0.
+// Returns the steps of a constant (OnnxConstant::steps), computed from its values if needed. The
+// step of an axis of extent 1 is 0.
 std::optional<Sizes> StepsOf(const OnnxConstant& constant) {
   const auto numbers = constant.WholeNumbers();
   if (constant.steps || !numbers || numbers->empty()) return constant.steps;
@@ -30,7 +30,7 @@ std::optional<Sizes> StepsOf(const OnnxConstant& constant) {
   return is_sum ? std::optional(steps) : std::nullopt;
 }
 
-// Returns the steps of a + b, or of a x b if b is one number. The result has `rank` axes.
+// Returns the steps of a + b, or of a * b if b is one number, for a result of `rank` axes.
 std::optional<Sizes> StepsOf(const std::string& type, const OnnxConstant& a, const OnnxConstant& b,
                              size_t rank) {
   const auto steps = StepsOf(a);
@@ -39,7 +39,7 @@ std::optional<Sizes> StepsOf(const std::string& type, const OnnxConstant& a, con
     return std::nullopt;
   }
   Sizes made(rank, 0);
-  for (size_t axis = 0; axis < rank; ++axis) {  // counted from the last axis
+  for (size_t axis = 0; axis < rank; ++axis) {  // `axis` counts from the last axis
     int64_t& step = made[rank - 1 - axis];
     if (axis < steps->size()) step = (*steps)[steps->size() - 1 - axis];
     const bool overflows =
@@ -85,7 +85,7 @@ Folded FoldUnary(const Folding& folding) {
   return One(Bounded(made));
 }
 
-// Clips between two numbers, which are inputs, or attributes below opset 11.
+// Clips values between two bounds, which are inputs, or attributes below opset 11.
 Folded FoldClip(const Folding& folding) {
   OnnxConstant made = Computed(folding, folding.Dims());
   made.type = folding.In(0).type;
@@ -105,7 +105,8 @@ Folded FoldClip(const Folding& folding) {
 
 using OfTwo = double (*)(double, double);
 
-// Returns null if the operator's values are not computed.
+// Returns the function that computes an element; null if elements of this operator are not
+// computed.
 OfTwo FunctionOf(const Folding& folding, bool is_real) {
   static const auto* const functions = new std::map<std::string, OfTwo>{
       {"Add", [](double a, double b) { return a + b; }},
@@ -205,7 +206,7 @@ Folded FoldGemm(const Folding& folding) {
   return One(Computed(folding, {a[turn_a ? 1 : 0], b[turn_b ? 0 : 1]}));
 }
 
-// Follows equations whose axes are single letters.
+// Computes extents by the equation if its axes are single letters without an ellipsis.
 Folded FoldEinsum(const Folding& folding) {
   std::string equation = folding.attributes.Text("equation");
   std::erase(equation, ' ');
@@ -250,7 +251,7 @@ Folded FoldConstantOfShape(const Folding& folding) {
   return One(made);
 }
 
-// Adds a new axis of `depth` positions; its values are not computed.
+// The result has a new axis of `depth` positions; its values are not computed.
 Folded FoldOneHot(const Folding& folding) {
   const auto depth = folding.List(1, "");
   Sizes dims = folding.Dims();
@@ -346,7 +347,7 @@ Folded FoldReduce(const Folding& folding) {
   return One(Bounded(made));
 }
 
-// Turns integers into reals, or back.
+// Changes the type from integers to floats or back; the values are not computed.
 Folded FoldQuantization(const Folding& folding) {
   OnnxConstant made = Computed(folding, folding.Dims());
   made.type = folding.node.op_type() == "DequantizeLinear" ? kFloat : kInt8;

@@ -9,13 +9,14 @@
 
 namespace ucudnn::planner {
 
-// Returns the outputs of `node` if it reads only constants; absent inputs are null. Shapes follow
-// from the operator's rule in operator set `opset`; without a rule the outputs are not known.
+// Returns the outputs of `node`, which reads only constants; absent inputs are null. The operator's
+// rule in operator set `opset` gives the shapes; the outputs of an operator without a rule are not
+// known.
 std::vector<OnnxConstant> FoldConstants(const onnx::NodeProto& node,
                                         const std::vector<const OnnxConstant*>& inputs,
                                         int64_t opset);
 
-// Returns whether each element of the constant is known to be its own position in row-major order.
+// Returns whether each element is known to equal its own position in row-major order.
 bool CountsUp(const OnnxConstant& constant);
 
 }  // namespace ucudnn::planner

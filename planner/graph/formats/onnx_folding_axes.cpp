@@ -1,4 +1,4 @@
-// Moves, takes and repeats elements of constants.
+// The rules of FoldConstants() for operators that move, select and repeat elements.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -268,7 +268,7 @@ Folded FoldPad(const Folding& folding) {
   return One(padded);
 }
 
-// Computes only the sizes, not the interpolated elements.
+// Computes the extents, but not the interpolated elements.
 Folded FoldResize(const Folding& folding) {
   const auto sizes = folding.List(3, "");
   const bool is_plain = folding.attributes.Find("axes") == nullptr &&

@@ -1,4 +1,5 @@
-// What the rules of FoldConstants() share. Only onnx_folding*.cpp may include it.
+// The helpers that the rules of FoldConstants() share. Only onnx_folding*.cpp may include this
+// file.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace ucudnn::planner {
 
 using Sizes = std::vector<int64_t>;
 
-// One node and the constants that it reads.
+// One node and the constants that it reads, by input.
 struct Folding {
   const onnx::NodeProto& node;
   const std::vector<const OnnxConstant*>& inputs;
@@ -43,7 +44,8 @@ inline int64_t Product(const Sizes& extents) {
   return product;
 }
 
-// Visits all positions of `dims`, which are at most kMostConstantValues.
+// Calls visit(position) for all positions of `dims` in row-major order. REQUIRES: these are at most
+// kMostConstantValues.
 template <typename Visit>
 void ForEach(const Sizes& dims, Visit visit) {
   Sizes at(dims.size(), 0);
@@ -56,8 +58,8 @@ void ForEach(const Sizes& dims, Visit visit) {
   }
 }
 
-// Returns a tensor of `dims` whose element at each position is the element of `from` at
-// `place(position)`.
+// Returns a constant of extents `dims`. Its element at each position is the element of `from` at
+// place(position).
 template <typename Place>
 OnnxConstant Picked(const OnnxConstant& from, const Sizes& dims, Place place) {
   OnnxConstant picked = from;
@@ -67,7 +69,7 @@ OnnxConstant Picked(const OnnxConstant& from, const Sizes& dims, Place place) {
   picked.tensor = -1;
   picked = Bounded(picked);
   if (!picked.is_known) return picked;
-  picked.numbers = std::min(from.numbers, picked.Elements());  // copies are not new numbers
+  picked.numbers = std::min(from.numbers, picked.Elements());  // copies are not counted
   picked.repeated = from.repeated || (from.Elements() == 1 && from.values && picked.Elements() > 1);
   if (!from.values || picked.Elements() > kMostConstantValues) return picked;
   picked.values.emplace();
@@ -81,7 +83,8 @@ OnnxConstant Picked(const OnnxConstant& from, const Sizes& dims, Place place) {
   return picked;
 }
 
-// Repeats the constant to the extents `dims`. REQUIRES: it can be broadcast to `dims`.
+// Repeats the constant along axes of extent 1 and along new leading axes, up to the extents `dims`.
+// REQUIRES: ONNX can broadcast it to `dims`.
 inline OnnxConstant Repeated(const OnnxConstant& constant, const Sizes& dims) {
   const size_t more = dims.size() - constant.dims.size();
   return Picked(constant, dims, [&](const Sizes& at) {
@@ -93,7 +96,8 @@ inline OnnxConstant Repeated(const OnnxConstant& constant, const Sizes& dims) {
   });
 }
 
-// Returns a constant of computed numbers. All of them count as trained, whatever they come from.
+// Returns a constant whose elements are computed from the inputs. All elements count as trained,
+// even if the inputs' do not.
 inline OnnxConstant Computed(const Folding& folding, const Sizes& dims) {
   OnnxConstant made;
   made.dims = dims;
@@ -110,7 +114,7 @@ inline OnnxConstant Computed(const Folding& folding, const Sizes& dims) {
   return made;
 }
 
-// Returns the same numbers in other axes.
+// Returns the first input with other extents and the same elements in row-major order.
 inline Folded Seen(const Folding& folding, const std::optional<Sizes>& dims) {
   if (!dims) return NotKnown();
   OnnxConstant seen = folding.In(0);
@@ -119,7 +123,7 @@ inline Folded Seen(const Folding& folding, const std::optional<Sizes>& dims) {
   return One(Bounded(seen));
 }
 
-// Rules of operators that only move and repeat elements, in onnx_folding_axes.cpp.
+// The rules of operators that only move and repeat elements, defined in onnx_folding_axes.cpp.
 const std::map<std::string, Rule>& AxisRules();
 
 }  // namespace ucudnn::planner

@@ -1,4 +1,4 @@
-// Layers of an ONNX model that slide windows, and layers on channels of images.
+// Adds the layers of an ONNX model that slide windows, and layers over the channels of images.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,8 +8,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns the spatial axes of `numbers` from `offset` on, with `neutral` along the axes that a
-// tensor of `rank` axes lacks.
+// Returns the numbers from position `offset` on as a Spatial, with `neutral` along the spatial axes
+// that a tensor of `rank` axes lacks.
 Result<Spatial> ReadSpatial(const std::vector<int64_t>& numbers, size_t offset, size_t rank,
                             int32_t neutral, const std::string& name) {
   Spatial spatial = {neutral, neutral, neutral};
@@ -156,7 +156,7 @@ Status OnnxImporter::AddTransposedConvolution() {
 
 Status OnnxImporter::CutTransposed(size_t axis, int64_t total, bool lower,
                                    TransposedConvolution& layer) {
-  // If the output is longer than the windows give, the rest is added at the end.
+  // If the output is larger than the windows give, the additional pixels are at the end.
   const int64_t smaller = total / 2;
   const int64_t before = total < 0 ? 0 : (lower ? total - smaller : smaller);
   UCUDNN_ASSIGN_OR_RETURN(layer.pad[axis], Narrow(before, "output_shape"));
@@ -190,7 +190,7 @@ Status OnnxImporter::ReadTransposedExtents(const OnnxTensor& image,
     }
     return Status::Ok();
   }
-  // Older files also give the batch and the channels.
+  // Files of older operator sets give the batch and the channels, too.
   const size_t offset = given.size() == rank ? 2 : 0;
   UCUDNN_ASSIGN_OR_RETURN(const Spatial wanted,
                           ReadSpatial(given, offset, rank, 1, "output_shape"));
@@ -200,7 +200,7 @@ Status OnnxImporter::ReadTransposedExtents(const OnnxTensor& image,
     const int64_t window = int64_t{layer.window[axis] - int64_t{1}} * layer.dilation[axis] + 1;
     const int64_t out = given.empty() ? pixels * stride : wanted[axis];
     const int64_t total = (pixels - 1) * stride + more[axis] + window - out;
-    // ONNX puts the odd pixel at the beginning unless the node asks for SAME_UPPER.
+    // ONNX cuts the odd pixel at the beginning unless the node asks for SAME_UPPER.
     UCUDNN_RETURN_IF_ERROR(CutTransposed(axis, total, automatic != "SAME_UPPER", layer));
     UCUDNN_ASSIGN_OR_RETURN(
         layer.extra_extent[axis],
@@ -228,7 +228,8 @@ Status OnnxImporter::AddPooling() {
   UCUDNN_ASSIGN_OR_RETURN(pooling.extra_pad, Difference(sliding.end_pad, sliding.pad));
   pooling.round_up = Attributes().Number("ceil_mode", 0) != 0;
   if (sliding.dilation != Spatial{1, 1, 1}) {
-    // A window with gaps counts with its whole length, as one without gaps.
+    // A dilated window has the extent of one without gaps between its first and last tap, which
+    // gives the output's extents.
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
       UCUDNN_ASSIGN_OR_RETURN(
           pooling.window[axis],
@@ -264,7 +265,7 @@ Status OnnxImporter::AddBatchNormalization() {
   for (int input = 1; input <= 4; ++input) {
     const OnnxConstant* constant = WeightInput(input);
     if (constant == nullptr || !constant->is_known) return Refuse("by computed numbers");
-    if (input > 2) continue;  // running statistics are not trained
+    if (input > 2) continue;  // the running statistics, which are not trained
     for (Parameter parameter : Trained(*constant)) parameters.push_back(parameter);
   }
   for (int output = 1; output < node_->output_size(); ++output) {
@@ -287,7 +288,6 @@ Status OnnxImporter::AddDropout() {
   return Append(Dropout{given ? (*ratio->values)[0] : Attributes().Real("ratio", 0.5)}, tensor);
 }
 
-// Long because it reads one attribute after the other.
 Status OnnxImporter::AddResize() {
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(0));
   const OnnxAttributes attributes(*node_);
@@ -336,7 +336,7 @@ Status OnnxImporter::AddResize() {
   for (size_t axis = 0; axis < rank; ++axis) {
     const double wanted = factors[axis] * static_cast<double>(extents[axis]);
     if (!(wanted >= 0.5 && wanted < 2147483648.0)) return Refuse("to no image");
-    const bool rounds = !sizes->empty();  // sizes are exact, or kept in proportion
+    const bool rounds = !sizes->empty();  // `sizes` are exact, so their quotients are rounded back
     const auto extent =
         static_cast<int64_t>(rounds ? std::floor(wanted + 0.5) : std::floor(wanted));
     if (extent < 1) return Refuse("to no image");
@@ -346,7 +346,7 @@ Status OnnxImporter::AddResize() {
       std::all_of(factors.begin(), factors.end(), [](double factor) { return factor == 1; })) {
     return Give(tensor);
   }
-  // Handles whole factors along whole axes of an image.
+  // If all factors are whole and along whole axes of an image, the node is an Upsampling.
   Upsampling upsampling;
   View view = tensor.view;
   const NodeExtents node_extents = ExtentsOf(tensor);
@@ -387,7 +387,7 @@ Status OnnxImporter::AddResize() {
   return GiveNode(node, std::move(view));
 }
 
-// Composes a reshape, a transposition and a reshape.
+// Adds a reshape, a transposition and a reshape.
 Status OnnxImporter::AddDepthToSpace() {
   UCUDNN_ASSIGN_OR_RETURN(OnnxTensor tensor, TensorInput(0));
   const int64_t block = Attributes().Number("blocksize", 0);
@@ -421,7 +421,7 @@ Status OnnxImporter::AddDepthToSpace() {
     return Status::Error("blocksize " + std::to_string(block) + "; expected one that divides");
   }
   const auto parts = Reshaped(tensor.view, apart);
-  // Earlier reshapes gave these numbers digits that the blocks do not divide.
+  // The channels consist of digits that the blocks do not divide.
   if (!parts) return AddChanged(tensor, {{1, joined[1]}, {2, joined[2]}, {3, joined[3]}});
   View turned;
   for (const size_t axis : order) turned.push_back((*parts)[axis]);

@@ -1,4 +1,4 @@
-// Matrix products of an ONNX model: layers with weights, and attentions.
+// Adds the matrix products of an ONNX model: layers with weights, and attentions.
 #include <algorithm>
 
 #include "planner/graph/formats/onnx_importer.h"
@@ -39,14 +39,14 @@ bool AreAll(const Digits& digits, bool (*predicate)(const Digit&)) {
 // Returns the view without its last two axes.
 View Leading(const View& view) { return {view.begin(), view.end() - 2}; }
 
-// Returns whether these are one head's channels: the inner digit, or all channels if there is one
-// head.
+// Returns whether `digits` are the channels of one head: the inner digit of the channels, or all
+// channels if there is one head.
 bool IsHead(const Digits& digits) {
   return digits.empty() ||
          (digits.size() == 1 && digits[0].axis == ViewAxis::kChannel && digits[0].stride == 1);
 }
 
-// Returns whether the axes in front of a product's two axes are images, heads and windows.
+// Returns whether the leading axes of a product hold only images, heads and windows, but no keys.
 bool AreGroups(const View& view) {
   for (const Digits& digits : view) {
     for (const Digit& digit : digits) {
@@ -116,7 +116,7 @@ Status OnnxImporter::AddMatMul() {
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor tensor, TensorInput(second != nullptr ? 0 : 1));
   std::vector<Parameter> parameters = Weight(*weights);
   OnnxConstant matrix = *weights;
-  // Leading axes of extent 1 change nothing.
+  // Leading axes of extent 1 do not change the product.
   while (matrix.dims.size() > 2 && matrix.dims.front() == 1 &&
          matrix.dims.size() <= tensor.view.size()) {
     matrix.dims.erase(matrix.dims.begin());
@@ -190,7 +190,7 @@ Status OnnxImporter::AddLinear(OnnxTensor tensor, const OnnxConstant& weights, b
         const NodeId node, AddOperator(Linear{narrow, bias}, {tensor.node}, std::move(parameters)));
     return give(node, std::move(view));
   }
-  // The last axis of an image holds channels in the graph's order if the images stay separate.
+  // If the images stay separate, the last axis becomes channels of an Opaque operator.
   const double operations = 2.0 * static_cast<double>(all) / static_cast<double>(features) *
                             static_cast<double>(features) * static_cast<double>(outputs);
   UCUDNN_ASSIGN_OR_RETURN(const auto made, Changed(node_->op_type(), tensor, {{last, outputs}}, {},
@@ -214,7 +214,8 @@ bool OnnxImporter::AreScores(const OnnxTensor& a, const OnnxTensor& b) const {
     if (digit.axis == ViewAxis::kChannel) channels *= digit.size;
   }
   if (channels != ExtentsOf(a)[1] || channels != ExtentsOf(b)[1]) return false;
-  // The windows are in both tensors, and have equally many positions.
+  // If there are windows, they tile queries and keys alike, which therefore have equally many
+  // positions.
   const Digits outer = WithoutBatch(AllOf(groups));
   const bool has_windows = std::any_of(outer.begin(), outer.end(), IsPosition);
   return !has_windows || queries == keys;
@@ -248,7 +249,7 @@ Result<bool> OnnxImporter::AddAttention(const OnnxTensor& weights, const OnnxTen
       !AreAll(queries, IsPosition)) {
     return false;
   }
-  // A head's values may have another number of channels than its queries and keys.
+  // The values of a head may have another number of channels than its queries and keys.
   const NodeExtents of_queries = planner::ExtentsOf(graph_.ShapeOf(scores.queries), batch_);
   const NodeExtents of_values = ExtentsOf(values);
   int64_t heads = 1;
@@ -278,7 +279,8 @@ Result<bool> OnnxImporter::AddAttention(const OnnxTensor& weights, const OnnxTen
     int32_t window = 1;
     for (const Digit& digit : queries) {
       if (static_cast<size_t>(digit.axis) != spatial + 2) continue;
-      // A grid of positions runs through all windows.
+      // A digit with another stride than 1 means that the window's positions form a grid over the
+      // whole axis, so no division along this axis keeps windows whole.
       if (digit.stride != 1) {
         window = 0;
       } else {
@@ -297,7 +299,8 @@ Result<bool> OnnxImporter::AddAttention(const OnnxTensor& weights, const OnnxTen
 
 Result<OnnxTensor> OnnxImporter::NodeOfScores(const OnnxTensor& tensor) {
   const OnnxScores scores = ScoresOf(tensor);
-  // There are as many channels as heads and windows, and one position for each pair.
+  // The node of scores has a channel for each head and window, a row for each query and a column
+  // for each key.
   Digits queries;
   Digits keys;
   int64_t groups = 1;
@@ -306,7 +309,6 @@ Result<OnnxTensor> OnnxImporter::NodeOfScores(const OnnxTensor& tensor) {
   std::vector<Digit*> rows;
   std::vector<Digit*> columns;
   const NodeExtents of_queries = planner::ExtentsOf(graph_.ShapeOf(scores.queries), batch_);
-  // Positions of queries between windows are in front of positions within a window.
   Digits all = AllOf(tensor.view);
   int64_t keys_of_query = 1;
   for (const Digit& digit : all) {
@@ -379,7 +381,7 @@ Status OnnxImporter::AddProductOfTensors(const OnnxTensor& a, const OnnxTensor& 
   extents.insert(extents.end(), left.end() - 2, left.end());
   UCUDNN_ASSIGN_OR_RETURN(const auto grown, Grown(first, extents));
   if (!grown) return RefuseMixedImages();
-  // The images of both tensors are whole and outermost in one leading axis.
+  // Both tensors must hold all images outermost in the same leading axis.
   OnnxTensor padded = second;
   padded.view.insert(padded.view.begin(), rank - second.view.size(), Digits());
   bool meet = false;

@@ -1,11 +1,11 @@
 // Visits the operators of a graph and their members by name, for code that reads or writes them as
-// text. `fields` is called once for each member, in the order of the format:
+// text. Calls one function of `fields` for each member, in the order of the format:
 //
-//   fields.Required("filters", int32_t&)     a number that has no default
-//   fields.Optional("groups", int32_t&)      number, real number or flag
+//   fields.Required("filters", int32_t&)     a number without a default
+//   fields.Optional("groups", int32_t&)      a number, real number or flag with a default
 //   fields.RequiredExtents("window", Spatial&, neutral), OptionalExtents(...)
-//                                            where the d axis of a two-dimensional operator is
-//                                            neutral
+//                                            extents; the d axis of a two-dimensional operator has
+//                                            the value `neutral`
 //   fields.Choice("kind", enumeration&, names of its values in their order), OptionalChoice(...)
 //   fields.Text("kind", std::string&)
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace ucudnn::planner {
 
-// Names of Operator's alternatives, in their order.
+// The names of Operator's alternatives, in their order.
 inline constexpr std::array<const char*, std::variant_size_v<Operator>> kOperatorNames = {
     "input",
     "convolution",
@@ -176,7 +176,7 @@ template <typename Fields>
 void VisitFields(Concat& op, Fields& fields) {
   fields.OptionalChoice("axis", op.axis, kConcatAxisNames);
 }
-// These operators have no members.
+// The operators below have no members.
 template <typename Fields>
 void VisitFields(Add&, Fields&) {}
 template <typename Fields>

@@ -19,7 +19,7 @@ class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
 
-  // Parses fields until `end`, which is consumed; '\0' is the end of the text.
+  // Parses fields up to and including `end`; '\0' stands for the end of the text.
   Status ParseFields(char end, int depth, std::vector<TextField>& fields) {
     for (;;) {
       SkipSpace();
@@ -40,7 +40,7 @@ class Parser {
     return AtEnd() ? "the end of the text" : Quoted(text_.substr(position_, 1));
   }
 
-  // Separators between fields count as space too.
+  // Skips white space, comments, and the separators "," and ";" between fields.
   void SkipSpace() {
     for (; !AtEnd(); ++position_) {
       const char c = text_[position_];
@@ -93,7 +93,7 @@ class Parser {
   Status ParseScalar(TextField& field) {
     SkipSpace();
     if (!AtEnd() && (text_[position_] == '"' || text_[position_] == '\'')) {
-      // Adjacent strings are joined to one.
+      // Adjacent strings are concatenated.
       while (!AtEnd() && (text_[position_] == '"' || text_[position_] == '\'')) {
         UCUDNN_RETURN_IF_ERROR(ParseString(field.value));
         SkipSpace();

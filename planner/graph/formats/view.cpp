@@ -92,7 +92,7 @@ std::optional<View> Reshaped(const View& from, const std::vector<int64_t>& exten
   const Digits digits = AllOf(from);
   View view;
   size_t next = 0;
-  Digit rest;  // rest of digits[next], if a part of it was taken
+  Digit rest;  // the remainder of digits[next] if a part of it was taken
   if (!digits.empty()) rest = digits[0];
   const auto advance = [&] {
     if (++next < digits.size()) rest = digits[next];
@@ -101,7 +101,7 @@ std::optional<View> Reshaped(const View& from, const std::vector<int64_t>& exten
     Digits taken;
     int64_t left = extent;
     if (left < 1) return std::nullopt;
-    // A batch of one image goes to the first axis that may hold it.
+    // The digit of a batch of 1 is put into the first axis that comes at its place.
     while (next < digits.size() && rest.axis == ViewAxis::kBatch && rest.size == 1) {
       taken.push_back(rest);
       advance();
@@ -196,7 +196,7 @@ Remainder Compacted(const View& kept) {
     for (Digit* digit : digits) {
       int64_t& extent = remainder.extents[axis];
       digit->stride = extent;
-      // An extent that does not fit exceeds 32 bits anyway, which a node's extents must not.
+      // An extent that overflows exceeds 32 bits in any case, so the node is refused later.
       if (__builtin_mul_overflow(extent, digit->size, &extent)) {
         extent = std::numeric_limits<int64_t>::max();
       }
@@ -209,7 +209,8 @@ Remainder Compacted(const View& kept) {
 Separation SeparationOf(const Digits& mixed, const NodeExtents& extents) {
   Separation separation;
   const int64_t channels = extents[static_cast<size_t>(ViewAxis::kChannel)];
-  // Channels below the largest mixed stride are in one part with the channels that it joins.
+  // All channels up to the end of the largest mixed digit depend on each other, so a part has this
+  // many channels.
   int64_t part = 1;
   for (const Digit& digit : mixed) {
     if (digit.axis == ViewAxis::kChannel) part = std::max(part, digit.stride * digit.size);

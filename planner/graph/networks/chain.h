@@ -1,5 +1,5 @@
-// What the descriptions of the built-in networks share: a chain of layers. Every call adds a node
-// behind the last node. The caller gives the names. Thread-compatible.
+// A chain of layers, with which the built-in networks are described. Every call adds a node behind
+// the last node, under the name that the caller gives. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@
 
 namespace ucudnn::planner {
 
-// Returns a convolution with a square window; `bias` is false if a normalisation follows.
+// Returns a convolution with a square window. `bias` is false by default, because a normalisation
+// usually follows.
 Convolution Square(int32_t filters, int32_t window, int32_t stride = 1, int32_t pad = 0,
                    bool bias = false);
 // Returns a convolution with as many groups as channels.
@@ -55,7 +56,7 @@ class Chain {
   const Shape& shape() const { return shapes_[static_cast<size_t>(last_)]; }
 
   GraphBuilder builder_;
-  std::vector<Shape> shapes_;  // of the nodes' outputs; empty if a node does not fit
+  std::vector<Shape> shapes_;  // of the nodes' outputs; empty after a node that does not fit
   NodeId last_ = 0;
 };
 

@@ -7,13 +7,14 @@
 namespace ucudnn::planner {
 namespace {
 
-constexpr int32_t kGroups = 32;  // groups of channels in every normalization of the decoders
+constexpr int32_t kGroups = 32;  // groups of channels in every normalization of both decoders
 
-// The differences of the two decoders: their convolutions and how they grow.
+// A decoder under construction. The two decoders differ in their convolutions and in how they grow
+// images.
 struct Decoder {
   Chain net;
   Convolution (*convolution)(int32_t filters);
-  int32_t channels = 0;  // of the last node
+  int32_t channels = 0;  // channels of the last node
 
   void Append(const std::string& name, int32_t filters) {
     net.Append(name, convolution(filters));
@@ -75,7 +76,7 @@ struct Decoder {
   }
 };
 
-// A window over three frames reads the frame of its output and the two before it.
+// Returns a convolution over three frames: the output's own frame and the two before it.
 Convolution Causal(int32_t filters) {
   Convolution convolution;
   convolution.filters = filters;
@@ -112,7 +113,8 @@ Result<Graph> VideoVae(const std::string& name) {
     if (i + 1 == std::size(kDecoderFilters)) break;
     const bool in_time = i > 0;
     decoder.net.Append(block + ".nearest", Upsampling{{in_time ? 2 : 1, 2, 2}});
-    // The first frame is not doubled: f frames become 2 f - 1.
+    // Removes the copy of the first frame, which the decoder does not double: f frames become 2 f -
+    // 1.
     if (in_time) decoder.net.Append(block + ".first", Padding{{-1, 0, 0}, {0, 0, 0}});
     decoder.Append(block + ".upsamplers.0.conv", kDecoderFilters[i]);
   }

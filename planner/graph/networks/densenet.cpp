@@ -7,7 +7,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Appends one layer. The block keeps the layer's last node.
+// Appends one layer under the name `name`; its last node becomes part of the block.
 using AppendLayer = std::function<void(const std::string& name)>;
 
 void AppendBlock(Chain& net, const std::string& name, int layers, DenseJoin join,

@@ -6,7 +6,7 @@ namespace {
 
 constexpr ActivationKind kSwish = ActivationKind::kSwish;
 
-// Scales every channel by a gate computed from its mean (Hu 2017).
+// Scales every channel by a gate that is computed from the means of all channels (Hu 2017).
 void SqueezeAndExcite(Chain& net, const std::string& name, int32_t channels, int32_t squeezed) {
   const NodeId input = net.last();
   net.Append(name + ".pool", GlobalPooling{PoolingKind::kAverage});

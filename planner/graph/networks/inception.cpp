@@ -6,7 +6,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns a convolution with a 1 x n or n x 1 window that keeps the extents.
+// Returns a convolution with a 1 x n or n x 1 window that keeps the image's extents.
 Convolution Line(int32_t filters, int32_t height, int32_t width) {
   Convolution convolution = Square(filters, 1);
   convolution.window = {1, height, width};
@@ -16,19 +16,19 @@ Convolution Line(int32_t filters, int32_t height, int32_t width) {
 
 Pooling KeepingAverage() { return SquarePooling(PoolingKind::kAverage, 3, 1, 1); }
 
-// One module: branches from one node, joined along the channels. Names are module.branch.position,
-// except for pooling.
+// One module: branches that all read one node and are joined along the channels. Nodes are called
+// module.branch.position, except for poolings.
 class Module {
  public:
   Module(Chain& net, std::string name) : net_(net), name_(std::move(name)), input_(net.last()) {}
 
-  // Adds units in a row, from the module's input.
+  // Adds a branch: units one behind the other, from the module's input.
   void Branch(const std::vector<Convolution>& units) {
     Start();
     for (const Convolution& unit : units) Append(unit);
     ends_.push_back(net_.last());
   }
-  // Adds two parallel units behind the units of the branch.
+  // Adds a branch of units one behind the other, with two parallel units behind the last.
   void ForkedBranch(const std::vector<Convolution>& units, const Convolution& left,
                     const Convolution& right) {
     Start();

@@ -6,26 +6,27 @@
 namespace ucudnn::planner {
 namespace {
 
-// Appends relu, convolution and normalisation.
 void AppendPointwise(Chain& net, const std::string& name, int32_t filters) {
   net.Relu(name + ".relu");
   net.Normalised(name, Square(filters, 1));
 }
 
-// Cells of figure 4. A cell takes the two cells before it: `h`, the last, and `p`, the one before.
+// Adds the cells of figure 4. A cell reads the outputs of two earlier cells: `h`, of the last cell,
+// and `p`, of the cell before it.
 class NasnetCell {
  public:
   NasnetCell(Chain& net, std::string name, int32_t filters)
       : net_(net), name_(std::move(name)), filters_(filters) {}
 
-  // Brings `from` to the cell's number of channels.
+  // Returns `from` with the cell's number of channels.
   NodeId Squeeze(const std::string& name, NodeId from) {
     net_.ContinueFrom(from);
     AppendPointwise(net_, name_ + "." + name, filters_);
     return net_.last();
   }
-  // Brings `from`, which has twice the extents, to the cell's shape: two halves of the channels,
-  // the second from pixels shifted by one (section A.1's factorised reduction).
+  // Returns `from`, which has twice the cell's extents, in the cell's shape. Each half of the
+  // channels is computed from every second pixel; the second half begins one pixel later (section
+  // A.1's factorised reduction).
   NodeId SqueezeAndHalve(const std::string& name, NodeId from) {
     const std::string path = name_ + "." + name;
     net_.ContinueFrom(from);
@@ -42,7 +43,7 @@ class NasnetCell {
     net_.Append(path + ".bn", BatchNormalization{});
     return net_.last();
   }
-  // Appends twice: relu, depthwise and pointwise convolution, normalisation.
+  // Appends twice: relu, a depthwise and a pointwise convolution, and a normalisation.
   NodeId Separable(int32_t channels, int32_t window, int32_t stride, NodeId from) {
     net_.ContinueFrom(from);
     for (const char* half : {".1", ".2"}) {
@@ -112,7 +113,7 @@ Result<Graph> NasNetA(const std::string& name, const NasNetSize& size) {
   net.Normalised("conv0", Square(size.stem_filters, 3, 2));
   const NodeId stem = net.last();
 
-  // Two reductions make the stem: the first takes the stem's convolution for both of its inputs.
+  // The stem has two reduction cells. The first reads the stem's convolution as both of its inputs.
   NasnetCell stem0(net, "stem0", size.filters / 4);
   NodeId p = stem0.Reduction(stem0.Squeeze("h", stem), stem, size.stem_filters);
   NasnetCell stem1(net, "stem1", size.filters / 2);

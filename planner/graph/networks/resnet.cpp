@@ -10,7 +10,8 @@ void Normalised(Chain& net, const std::string& block, const std::string& number,
   net.Append(block + ".bn" + number, BatchNormalization{});
 }
 
-// Appends the layers around a shortcut, which is a 1 x 1 convolution if the shape changes.
+// Appends a block with its shortcut, which is a 1 x 1 convolution if the shape changes
+// (`projected`).
 void AppendBlock(Chain& net, const std::string& name, ResidualBlock kind, int32_t filters,
                  int32_t stride, bool projected) {
   const int32_t outputs = kind == ResidualBlock::kBasic ? filters : 4 * filters;

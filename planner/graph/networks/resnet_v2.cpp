@@ -4,11 +4,11 @@
 namespace ucudnn::planner {
 namespace {
 
-// The place of a block, which determines what is in front of its convolutions.
+// The place of a block, which determines the nodes in front of its convolutions.
 enum class Place {
-  kFirst,     // behind the stem, which is activated already
-  kReducing,  // activates also the input of its projection
-  kInside     // activates behind the shortcut
+  kFirst,     // behind the stem, whose output is already activated
+  kReducing,  // the projection reads the activated input, too
+  kInside     // the shortcut reads the input before its activation
 };
 
 void Activated(Chain& net, const std::string& block, const std::string& number) {

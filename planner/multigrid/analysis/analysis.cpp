@@ -12,7 +12,7 @@ constexpr CoarsePlace kPlaces[] = {CoarsePlace::kDistributed, CoarsePlace::kCoar
 
 struct Candidate {
   MultigridModel model;
-  bool is_asked = false;      // whether CyclesSource was asked, so that `cycles` is known
+  bool is_asked = false;      // whether CyclesSource has returned `cycles`
   std::optional<int> cycles;  // none: the setting does not converge
 };
 
@@ -31,8 +31,8 @@ class Search {
   Result<std::optional<ChosenSetting>> Fastest(Workload workload, int devices);
 
  private:
-  // Returns the candidate with the place of its coarse levels that makes a run of `cycles` cycles
-  // on `devices` devices fastest.
+  // Chooses where the coarse levels of a candidate run: returns the setting with which `cycles`
+  // cycles on `devices` devices are fastest.
   Result<ChosenSetting> Place(const Candidate& candidate, Workload workload, int devices,
                               int cycles) const;
 
@@ -63,8 +63,8 @@ Result<ChosenSetting> Search::Place(const Candidate& candidate, Workload workloa
   return chosen;
 }
 
-// Visits the candidates by their least time, so that most are neither simulated nor asked for their
-// cycles.
+// Visits the candidates by their LeastMs, so that most need neither a simulation nor a call of
+// CyclesSource.
 Result<std::optional<ChosenSetting>> Search::Fastest(Workload workload, int devices) {
   std::vector<std::pair<double, Candidate*>> order;
   for (Candidate& candidate : candidates_) {
@@ -172,9 +172,9 @@ double LayersApplied(const MultigridSetting& setting, const Hierarchy& hierarchy
   };
   double layers = 0;
   for (int level = 0; level < hierarchy.levels(); ++level) {
-    // The steps of a level are applied when it is relaxed on the way down, once on the way up, and
-    // once more when the level is made from a finer one. The coarsest level is solved instead of
-    // relaxed.
+    // A cycle applies the steps of a level c_sweeps + 1 times on the way down and once on the way
+    // up. The level's right sides apply them once more if the level is not the finest. The coarsest
+    // level is solved once.
     const bool is_coarsest = level == hierarchy.coarsest();
     const int passes = is_coarsest ? 1 : setting.c_sweeps + 2;
     layers += (passes + (level > 0 ? 1 : 0)) * layers_of(level);

@@ -1,5 +1,5 @@
-// Tells whether layer-parallel multigrid pays: finds the fastest setting for each number of
-// devices, from modelled times (network_model.h) and from how fast solves converge.
+// Finds out whether layer-parallel multigrid is worthwhile: finds the fastest setting for each
+// number of devices, from modelled times (network_model.h) and from the convergence of solves.
 // Thread-compatible.
 #pragma once
 
@@ -12,36 +12,35 @@
 
 namespace ucudnn::multigrid {
 
-// The choices to compare: every combination that the layers allow is a candidate.
+// The values to compare. Every combination for which the network has enough layers is a candidate.
 struct AnalysisChoices {
   std::vector<std::vector<int>> coarsening = {{4}, {8}, {16}, {32}, {64}};
   std::vector<int> levels = {0, 2};
   std::vector<int> c_sweeps = {0, 1};
   std::vector<CoarseOperator> coarse = {CoarseOperator::kInject, CoarseOperator::kSum};
-  // What all candidates have in common: their start, how they run, and whether they measure.
+  // The start, launching and the other members that are the same in all candidates.
   MultigridSetting common = {.blocks = BlocksAtOnce::kGrouped, .launching = Launching::kCaptured};
 };
 
-// A candidate as it runs fastest on a number of devices.
+// The fastest candidate on a number of devices.
 struct ChosenSetting {
   MultigridSetting setting;  // with its cycles and the place of its coarse levels
-  int levels = 2;            // levels of the longest stage
+  int levels = 2;            // number of levels of the longest stage
   ModelledRun run;
 };
 
 struct DevicesRow {
   int devices = 1;
   ModelledRun partitioned;
-  // None if no candidate converges or has enough blocks for the devices.
+  // None if no candidate converges, or if none has enough blocks for the devices.
   std::optional<ChosenSetting> multigrid;
-  // The setting of `multigrid` as the paper runs it: a stream for each block, every kernel
-  // launched.
+  // The same setting run as in the paper: one stream per block, and one launch per kernel.
   std::optional<ModelledRun> launched_streams;
 };
 
 struct WorkloadAnalysis {
   Workload workload = Workload::kInference;
-  ModelledRun serial;    // layer after layer on one device, each kernel launched
+  ModelledRun serial;    // layer after layer on one device; the host launches each kernel
   ModelledRun captured;  // layer after layer on one device, as one CUDA graph
   std::vector<DevicesRow> rows;
 
@@ -51,26 +50,26 @@ struct WorkloadAnalysis {
   // Returns the row whose multigrid is fastest among those that fit the memory, or null if none
   // fits.
   const DevicesRow* Best(const planner::Device& device) const;
-  // Returns the first row whose multigrid fits the memory and is faster than its baseline (or has
-  // none that fits), or null if there is no such row.
+  // Returns the first row whose multigrid fits the memory and is faster than the row's Baseline, or
+  // has no Baseline; null if there is no such row.
   const DevicesRow* FirstThatPays(const planner::Device& device) const;
 };
 
-// Returns how many cycles a setting needs, or none if it does not converge. Called once at most for
-// each candidate, and only if the candidate might be the fastest.
+// Returns the number of cycles that a setting needs, or none if the setting does not converge.
+// Analyse calls it at most once for each candidate, and only if the candidate may be the fastest.
 using CyclesSource = std::function<Result<std::optional<int>>(const MultigridSetting& setting)>;
 
 // Returns the settings of `choices` for which the longest stage of `network` has enough layers. If
-// two values of `levels` give equally many levels, only the first counts.
+// two values of `levels` give the same number of levels, keeps only the first.
 std::vector<MultigridSetting> CandidatesFor(const NetworkLayers& network,
                                             const AnalysisChoices& choices);
 
-// Estimates how many layers `cycles` cycles of a solve apply. A coarse step that applies several
-// layers counts each of them.
+// Estimates the number of layers that `cycles` cycles of a solve apply. A coarse step that applies
+// several layers counts each of them.
 double LayersApplied(const MultigridSetting& setting, const Hierarchy& hierarchy, int cycles);
 
-// Analyses each workload on each number of devices in `devices`, none of which exceeds the
-// machine's. Fails if `cycles` or the simulator fails.
+// Analyses each workload on each number of devices in `devices`. REQUIRES: the machine has as many
+// devices. Fails if `cycles` or the simulator fails.
 Result<std::vector<WorkloadAnalysis>> Analyse(const NetworkModel& model,
                                               const AnalysisChoices& choices,
                                               const std::vector<int>& devices,

@@ -9,19 +9,19 @@ namespace ucudnn::multigrid {
 namespace {
 
 struct GreedyRuns {
-  std::vector<int> begins;  // where each run begins, and the end of the last
+  std::vector<int> begins;  // position at which each run begins, and the end of the last run
   double dearest = 0;
 };
 
-// Makes each run as long as its cost stays at most `most` and each later run keeps an element.
-// Returns none if the runs do not take all of `costs`.
+// Makes each run as long as possible, with a cost of at most `most` and an element left for each
+// later run. Returns none if the runs do not cover `costs`.
 std::optional<GreedyRuns> TakeRuns(std::span<const double> costs, int runs, double most) {
   GreedyRuns taken;
   const int count = static_cast<int>(costs.size());
   int next = 0;
   for (int run = 0; run < runs; ++run) {
     taken.begins.push_back(next);
-    const int last = count - (runs - run - 1);  // the later runs need the elements from here on
+    const int last = count - (runs - run - 1);  // the later runs need the elements from `last` on
     double sum = 0;
     while (next < last && sum + costs[next] <= most) {
       sum += costs[next++];
@@ -38,8 +38,8 @@ std::optional<GreedyRuns> TakeRuns(std::span<const double> costs, int runs, doub
 
 std::vector<int> BalancedRuns(std::span<const double> costs, int runs) {
   GreedyRuns best = *TakeRuns(costs, runs, std::numeric_limits<double>::infinity());
-  // Halves the interval between a bound that fails and one that suffices. Then it asks for cuts
-  // that are cheaper than the best one, until there is none.
+  // Bisects between a bound that is too small and one that suffices. Then looks for cuts that are
+  // cheaper than the best one until there is none.
   double too_little = 0;
   for (int halving = 0; halving < 60; ++halving) {
     const double middle = (too_little + best.dearest) / 2;

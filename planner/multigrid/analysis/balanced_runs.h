@@ -7,8 +7,9 @@
 namespace ucudnn::multigrid {
 
 // Cuts `costs` into `runs` runs so that the most expensive run is as cheap as possible. Among such
-// cuts, it takes the one whose earlier runs are longest. Returns where each run begins, and the
-// end: runs + 1 positions. REQUIRES: 1 <= runs <= costs.size(), and no cost is negative.
+// cuts, takes the one whose earlier runs are longest. Returns the position at which each run
+// begins, and the end: runs + 1 positions. REQUIRES: 1 <= runs <= costs.size(), and no cost is
+// negative.
 std::vector<int> BalancedRuns(std::span<const double> costs, int runs);
 
 }  // namespace ucudnn::multigrid

@@ -39,7 +39,8 @@ TaskId Cluster::AddLaunches(int device, double launches, TaskList after) {
   return launch;
 }
 
-// The kernels begin after their first launch has ended. They end no earlier than their last launch.
+// Adds the launches of kernels: the kernels may begin when the first launch has ended, and `done`
+// gets the other launches, because a reader of the result waits for these, too.
 void Cluster::Launch(int device, double launches, TaskList& after, TaskList& done) {
   HostThread& host = hosts_[device];
   if (launches > 0) {

@@ -1,5 +1,5 @@
-// The devices of a machine as resources of a task graph. The tasks are what runs on the devices and
-// what travels between them. Thread-compatible.
+// The devices of a machine as resources of a task graph. The tasks are the kernels of the devices
+// and the messages between them. Thread-compatible.
 #pragma once
 
 #include <array>
@@ -22,15 +22,16 @@ inline void Append(TaskList& to, const TaskList& tasks) {
 }
 
 enum class Launching {
-  // The host launches every kernel, one launch after the other on each device. Like a host that
-  // uses MPI, it waits for a message before it launches the kernel that reads it.
+  // The host launches every kernel, one launch after the other on each device. Before it launches a
+  // kernel that reads a message, it waits for the message, as a host that uses MPI does.
   kEach,
-  // CUDA graphs: each Cluster::BeginGraph is one launch. Messages are part of the graph.
+  // The device runs CUDA graphs: each Cluster::BeginGraph is one launch, and messages are part of
+  // the graph.
   kCaptured
 };
 
-// The port at which a message queues behind others: the port of its sender's group or of its
-// receiver's, at the level of the machine that joins the two.
+// The port at which a message waits for other messages: that of its sender's group or of its
+// receiver's group, at the level of the machine that joins the two.
 enum class Port { kOfSender, kOfReceiver };
 
 class Cluster {
@@ -40,36 +41,37 @@ class Cluster {
 
   int devices() const { return devices_; }
 
-  // Runs kernels of `cost` one after the other, on `queue` of the device. Returns the tasks that a
-  // reader of the result waits for.
+  // Runs kernels of `cost` one after the other on `queue` of the device, after the tasks `after`.
+  // Returns the tasks for which a reader of the result must wait.
   TaskList Run(int device, simulate::QueueId queue, const RunCost& cost, TaskList after);
-  // Returns a queue of the device: a stream. The same number gives the same stream.
+  // Returns a queue of the device, which models a stream. The same number gives the same queue.
   simulate::QueueId Stream(int device, int number);
-  // Begins a graph: what the device runs from now on is launched at once. Does nothing with
-  // Launching::kEach.
+  // Begins a graph: one launch serves everything that the device runs from now on. Does nothing
+  // with Launching::kEach.
   void BeginGraph(int device);
-  // Sends `bytes` from one device to another, and returns the tasks that a reader of the message
-  // waits for. If both are the same device, the message takes no time.
+  // Sends `bytes` from one device to another. Returns the tasks for which a reader of the message
+  // must wait. A message from a device to itself takes no time.
   TaskList Send(int from, int to, double bytes, Port port, TaskList after);
-  // Returns one task to wait for in place of many.
+  // Returns a single task that ends when all of `tasks` have ended.
   TaskList Join(TaskList tasks);
 
   // Simulates all added tasks. Fails if the simulator fails.
   Result<simulate::Timeline> Simulate() const { return simulate::Simulate(graph_); }
   const simulate::TaskGraph& graph() const { return graph_; }
   int messages() const { return messages_; }
-  // Returns the share of the time in which a kernel runs or is launched on a device, averaged over
-  // the devices.
+  // Returns the share of time in which a device runs or launches a kernel, averaged over the
+  // devices.
   double ComputingShare(const simulate::Timeline& timeline) const;
 
  private:
   struct HostThread {
     simulate::QueueId queue = simulate::kNone;
-    simulate::TaskId last = simulate::kNone;  // kernels without a launch wait for this task
+    // The task for which kernels without a launch of their own wait.
+    simulate::TaskId last = simulate::kNone;
   };
 
-  // What runs a task: a device, by its number, or none. kMessage is a message or a join that waits
-  // for one; kJoin is any other join.
+  // The values of runs_ beside numbers of devices: kMessage is a message, or a join that waits for
+  // one; kJoin is any other join.
   static constexpr int kMessage = -1;
   static constexpr int kJoin = -2;
 
@@ -85,7 +87,7 @@ class Cluster {
   std::vector<HostThread> hosts_;                // by device
   std::map<std::pair<int, int>, simulate::QueueId> streams_;
   std::map<std::array<int, 3>, simulate::Link> ports_;  // by level, group, direction
-  std::vector<int> runs_;                               // by task: what runs it
+  std::vector<int> runs_;  // by task: the device that runs it, kMessage or kJoin
   int messages_ = 0;
 };
 

@@ -6,7 +6,7 @@
 
 namespace ucudnn::multigrid {
 
-constexpr double kSlowestRate = 0.5;  // the solver gives up at slower rates
+constexpr double kSlowestRate = 0.5;  // the solver gives up solves with slower rates
 
 ConvergenceEstimate EstimateOf(const Solution& solution, int direct_cycles) {
   ConvergenceEstimate estimate;
@@ -14,7 +14,7 @@ ConvergenceEstimate EstimateOf(const Solution& solution, int direct_cycles) {
   const size_t known = solution.residuals.size();
   const double none = std::numeric_limits<double>::quiet_NaN();
   estimate.first = known > 1 ? solution.residuals[1] : none;
-  // A solve that ended after one cycle cannot improve any further.
+  // A solve that ended after one cycle has reached its tolerance or cannot improve.
   estimate.second = known > 2 ? solution.residuals[2] : estimate.first;
   return estimate;
 }
@@ -26,7 +26,7 @@ std::optional<int> CyclesFor(const ConvergenceEstimate& estimate, double toleran
   const double rate = estimate.Rate();
   if (rate > kSlowestRate) return std::nullopt;
   if (estimate.second <= tolerance) return 2;
-  // The logarithms are rounded: without 1e-9 a whole number of cycles might become one more.
+  // Without the 1e-9, rounding of the logarithms might turn a whole number of cycles into one more.
   const double more = std::log(tolerance / estimate.second) / std::log(rate);
   return std::min(2 + static_cast<int>(std::ceil(more - 1e-9)), estimate.direct_cycles);
 }

@@ -19,7 +19,8 @@ struct SizedNode {
   std::vector<Shape> inputs;
   Shape output;
   int64_t parameters = 0;
-  bool reads_data = false;  // the node reads the data, so no gradient of its input is needed
+  // Whether the node reads the network's data, so that no gradient of its input is needed.
+  bool reads_data = false;
 
   double in() const { return NumbersOf(inputs.front()); }
   double out() const { return NumbersOf(output); }
@@ -37,7 +38,7 @@ bool IsFullyConnected(const Node& node) {
   return std::holds_alternative<planner::FullyConnected>(node.op);
 }
 
-// Returns whether the node only renames or reshapes numbers.
+// Returns whether the node is free because it only renames or reshapes numbers.
 bool CostsNothing(const Node& node) {
   return node.inputs.empty() || std::holds_alternative<planner::Flatten>(node.op) ||
          std::holds_alternative<planner::Reshape>(node.op) ||
@@ -48,15 +49,15 @@ class KernelLists {
  public:
   KernelLists(int element_bytes, LayerKind& kind) : bytes_(element_bytes), kind_(kind) {}
 
-  // Adds the node's forward kernel. `shares_input`: layers that are applied to one input all read
-  // it.
+  // Adds the node's forward kernel. If `shares_input`, layers that are applied to one input all
+  // read the same input.
   void AddForward(const SizedNode& node, bool shares_input);
-  // Adds the node's backward kernels. Called in the order of the backward pass: the last node
-  // first. `shares_gradient`: layers that are applied to one input all read the gradient of the
-  // output.
+  // Adds the node's backward kernels. If `shares_gradient`, layers that are applied to one input
+  // all read the same gradient of the output. REQUIRES: nodes are added in the order of the
+  // backward pass, the last node first.
   void AddBackward(const SizedNode& node, bool shares_gradient);
-  // Adds the kernel of the sum u + h F(u), or of the adjoint's sum. It reads two states, which all
-  // layers of one input share, and writes one.
+  // Adds the kernel of the sum u + h F(u), or of the adjoint's sum. The kernel reads two states,
+  // which all layers of one input share, and writes one.
   void AddSum(LayerPass pass, double numbers) {
     Add(pass, {.operations = 2 * numbers,
                .shared_bytes = 2 * numbers * bytes_,
@@ -81,9 +82,9 @@ class KernelLists {
   LayerKind& kind_;
 };
 
-// Returns the kernel of a convolution or a fully connected layer, in any direction: it reads or
-// writes input, output and weights once each. A library splits the sums of a fully connected layer
-// over threads.
+// Returns the kernel of a convolution or a fully connected layer in any direction, which reads or
+// writes input, output and weights once each. A fully connected layer has at least as many threads
+// as weights, because libraries split its sums over threads.
 LayerKernel KernelLists::Product(const SizedNode& node, double threads) const {
   planner::PlannedLayer layer;
   layer.op = node.node->op;
@@ -119,7 +120,7 @@ void KernelLists::AddBackward(const SizedNode& node, bool shares_gradient) {
     kernel = Product(node, node.in());
     Add(LayerPass::kGradient, Product(node, node.out()));
   } else {
-    // The kernel reads the gradient of the output and the kept output.
+    // The kernel reads the gradient of the output, and the output that the forward pass has kept.
     double numbers = 2 * node.out();
     for (const Shape& input : node.inputs) numbers += SizedNode::NumbersOf(input);
     kernel = {.operations = node.out(), .own_bytes = numbers * bytes_, .threads = node.in()};
@@ -141,8 +142,8 @@ std::string WindowText(const planner::Convolution& convolution, int rank) {
   return Join(extents, "x");
 }
 
-// Names the convolutions and fully connected layers among `nodes`, as in "7x7 convolution". Returns
-// `otherwise` if there are none.
+// Returns the names of the convolutions and fully connected layers among `nodes`, such as "7x7
+// convolution", or `otherwise` if there are none.
 std::string NameOf(const std::vector<SizedNode>& nodes, const std::string& otherwise) {
   std::vector<std::string> windows;
   std::vector<std::string> parts;
@@ -199,7 +200,7 @@ class LayerReader {
   }
 
  private:
-  // Returns whether the node is the first that costs anything.
+  // Returns whether all nodes before position `at` cost nothing.
   static bool IsFirst(const std::vector<SizedNode>& nodes, size_t at) {
     return std::all_of(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(at),
                        [](const SizedNode& node) { return CostsNothing(*node.node); });

@@ -1,5 +1,5 @@
-// Describes the work of a device for the layers of a network as kernels: each is one launch with
-// its operations, bytes and threads. layer_times.h derives times from them. Plain values; pure
+// The work of a device for the layers of a network, as kernels: each kernel is one launch with its
+// operations, bytes and threads. layer_times.h derives times from these. Plain values; pure
 // functions.
 #pragma once
 
@@ -14,14 +14,14 @@ namespace ucudnn::multigrid {
 
 enum class LayerPass {
   kForward,   // u + h F(u)
-  kAdjoint,   // lambda + h J_F(u)^T lambda, from what the forward pass has kept
-  kGradient,  // the gradient of the weights, from state and adjoint
+  kAdjoint,   // lambda + h J_F(u)^T lambda, from values that the forward pass has kept
+  kGradient,  // the gradient of the weights, from a state and its adjoint
   kUpdate     // a step of the weights, by stochastic gradient descent with momentum
 };
 inline constexpr int kLayerPasses = 4;
 
 struct LayerKernel {
-  double operations = 0;    // a multiply-add counts two
+  double operations = 0;    // a multiply-add counts as two
   double shared_bytes = 0;  // bytes of the state that layers applied to one input share
   double own_bytes = 0;     // all other bytes that the kernel reads and writes
   double threads = 0;       // chains of operations that can run at once
@@ -29,13 +29,13 @@ struct LayerKernel {
   bool operator==(const LayerKernel&) const = default;
 };
 
-// Layers that cost the same: residual steps, or whole sections of layers that run serially.
+// A kind of layers that cost the same: a residual step, or a whole section that runs serially.
 struct LayerKind {
   std::string name;
   std::array<std::vector<LayerKernel>, kLayerPasses> passes;
   int64_t parameters = 0;
-  int64_t kept = 0;  // numbers that training keeps beside the state until the backward pass
-  // The first layer of this kind: its section, and its position in that section.
+  int64_t kept = 0;  // numbers beside the state that training keeps until the backward pass
+  // The first layer of this kind: the section that has it, and its position in that section.
   int section = 0;
   int position = 0;
 
@@ -46,7 +46,9 @@ struct LayerKind {
 
 struct LayerSection {
   bool is_stage = false;
-  std::vector<int> kinds;     // indices into NetworkLayers::kinds: by step of a stage, else one
+  // Positions in NetworkLayers::kinds: one for each step of a stage, or a single one for another
+  // section.
+  std::vector<int> kinds;
   int64_t state_numbers = 0;  // numbers of the section's output, for the whole mini-batch
 };
 
@@ -55,19 +57,19 @@ struct NetworkLayers {
   int batch = 1;
   int element_bytes = 4;
   std::vector<LayerKind> kinds;
-  std::vector<LayerSection> sections;  // the sections of the chain
+  std::vector<LayerSection> sections;  // one for each section of the chain
 
   double StateBytes(int section) const {
     return static_cast<double>(sections[section].state_numbers) * element_bytes;
   }
   // Returns the section of the longest stage, or -1 if there is no stage.
   int LongestStage() const;
-  // Returns the number of layers: each step of a stage counts, and each other section counts as
-  // one.
+  // Returns the number of layers: each step of a stage counts as one layer, and so does each other
+  // section.
   int Layers() const;
 };
 
-// Derives the kernels of a network. Each operator is one launch: a bias belongs to its layer, and
+// Derives the kernels of a network. Each operator is one launch, which includes its bias;
 // flattening costs nothing. A number has `element_bytes` bytes. REQUIRES: the bytes of the chain's
 // shapes at this batch fit 63 bits.
 NetworkLayers LayersOfNetwork(const ResidualChain& chain, int batch, int element_bytes);

@@ -1,5 +1,5 @@
-// Tells how long a device takes for one layer or many at once: modelled from their kernels, or
-// measured. Thread-compatible.
+// The time that a device takes for one or several layers at once, either modelled from the layers'
+// kernels or measured. Thread-compatible.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,10 @@
 
 namespace ucudnn::multigrid {
 
-// Layers of one kind that run at once: `groups` inputs, and `per_group` layers applied to each.
-// Several blocks that run the same layer are groups; the layers that a step of the coarse operator
-// `sum` applies to one input are a group. Both numbers are 1 or more.
+// Layers of one kind that run at once: there are `groups` inputs, and `per_group` layers are
+// applied to each. If several blocks run the same layer, each block is a group. If a step of the
+// coarse operator `sum` applies several layers to one input, these are one group. Both numbers are
+// 1 or more.
 struct LayerBatch {
   int kind = 0;
   double groups = 1;
@@ -21,9 +22,9 @@ struct LayerBatch {
 };
 
 struct RunCost {
-  double ms = 0;        // time if nothing else runs on the device
-  double work_ms = 0;   // the time that the same work takes on a device that it fills
-  double launches = 0;  // calls that the host makes
+  double ms = 0;        // time on a device that runs nothing else
+  double work_ms = 0;   // time of the same work on a device that the work fills
+  double launches = 0;  // number of calls that the host makes
 
   RunCost& operator+=(const RunCost& other) {
     ms += other.ms;
@@ -31,7 +32,7 @@ struct RunCost {
     launches += other.launches;
     return *this;
   }
-  // Returns the share of the device that the kernels use while they run alone.
+  // Returns the share of the device that the kernels use when nothing else runs.
   double Share() const { return ms > 0 ? std::min(1.0, work_ms / ms) : 0; }
 };
 
@@ -41,11 +42,11 @@ class LayerTimes {
   virtual RunCost Cost(LayerPass pass, const LayerBatch& batch) const = 0;
 };
 
-// Models the least time of each kernel of one fp32 device. A kernel takes kernel_us and then the
+// Models the least time of each kernel on one fp32 device. A kernel takes kernel_us and then the
 // longer of
-//   its operations at the share of the peak that its threads can keep busy,
-//   its bytes at the memory's bandwidth.
-// A batch is one launch for each kernel of its kind, like a grouped convolution.
+//   the time of its operations, at the share of the peak that its threads can keep busy, and
+//   the time of its bytes, at the memory's bandwidth.
+// A batch has one launch for each kernel of its kind, as a grouped convolution has.
 class RooflineTimes : public LayerTimes {
  public:
   RooflineTimes(const planner::Device& device, const std::vector<LayerKind>& kinds)
@@ -57,14 +58,14 @@ class RooflineTimes : public LayerTimes {
   const std::vector<LayerKind> kinds_;
 };
 
-// Gives the measured times of single layers, on a device that one layer fills, such as one core of
-// a processor: layers that run at once take as long as layers one after the other.
+// Gives the measured times of single layers on a device that one layer fills, such as one core of a
+// processor. Layers that run at once therefore take as long as layers one after the other.
 class MeasuredTimes : public LayerTimes {
  public:
   struct Kind {
     std::array<double, kLayerPasses> ms = {};
-    // The time of one layer among several that share an input, as in the coarse operator `sum`.
-    // Used for the forward pass only; 0: not measured.
+    // The time of one layer among several that share an input, as with the coarse operator `sum`.
+    // Only the forward pass uses it; 0 means that it is not measured.
     double shared_ms = 0;
   };
   // Takes one Kind for each LayerKind.
@@ -75,21 +76,21 @@ class MeasuredTimes : public LayerTimes {
   const std::vector<Kind> kinds_;
 };
 
-// Gives the times of steps that were measured on a device, one alone and several at once, and a
-// model's times for the others. Between and beyond the measured batch, each further step adds the
-// same time.
+// Gives the times of kinds of steps that were measured on a device, one step alone and several at
+// once, and the times of `model` for other kinds. Every step beyond the first adds the same time,
+// which follows from the measured batch.
 class MeasuredBatches : public LayerTimes {
  public:
-  // The time of `layers` steps at once.
+  // The time of `layers` steps that run at once.
   struct Batch {
     int layers = 2;
     double ms = 0;
   };
   struct Kind {
     bool is_measured = false;
-    std::array<double, kLayerPasses> ms = {};           // of one step; 0: not measured
-    std::array<Batch, kLayerPasses> side_by_side = {};  // of steps with an input each
-    Batch together;                                     // of steps that share an input, forward
+    std::array<double, kLayerPasses> ms = {};  // by pass: time of one step; 0: not measured
+    std::array<Batch, kLayerPasses> side_by_side = {};  // by pass: steps that have an input each
+    Batch together;  // the forward pass of steps that share an input
   };
   // Takes one Kind for each LayerKind. `model` outlives the object.
   MeasuredBatches(std::vector<Kind> kinds, const LayerTimes& model)

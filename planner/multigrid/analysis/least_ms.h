@@ -1,4 +1,4 @@
-// Times work that is run several times by its fastest run.
+// Measures the time of work that can be repeated, by its fastest run.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace ucudnn::multigrid {
 
-// Runs `work`, which returns a Status, `runs` times and returns the ms of the fastest run. Fails if
-// a run fails.
+// Calls work(), which returns a Status, `runs` times, and returns the ms of the fastest call. Fails
+// if a call fails.
 template <typename Work>
 Result<double> LeastMs(int runs, const Work& work) {
   double least = std::numeric_limits<double>::infinity();

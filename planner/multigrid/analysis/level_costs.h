@@ -1,4 +1,4 @@
-// Costs of the steps on all levels of a stage, on one device. Thread-compatible.
+// The costs of the steps on all levels of a stage, on one device. Thread-compatible.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,8 @@
 
 namespace ucudnn::multigrid {
 
-// Steps have the numbers of Hierarchy; with kAdjoint, step 0 is the level's last step.
+// Steps are numbered as in Hierarchy. With kAdjoint, step 0 is the adjoint of the level's last
+// step.
 class LevelCosts {
  public:
   // `kinds` has the kind of each layer of the stage, in forward order; `pass` is kForward or
@@ -17,12 +18,12 @@ class LevelCosts {
   LevelCosts(const LayerTimes& times, LayerPass pass, std::vector<int> kinds,
              const Hierarchy& hierarchy, CoarseOperator coarse);
 
-  // Returns the cost of steps begin to end - 1 of a level, one after the other.
+  // Returns the cost of steps begin to end - 1 of a level, run one after the other.
   RunCost InRow(int level, int begin, int end) const;
-  // Returns the cost of step `position` of blocks first_block to end_block - 1, at once. Blocks
-  // without such a step are left out.
+  // Returns the cost of step `position` of each of the blocks first_block to end_block - 1, run at
+  // once. Blocks without such a step do not count.
   RunCost AtOnce(int level, int first_block, int end_block, int position) const;
-  // Returns the cost of steps begin to end - 1 of a level, at once.
+  // Returns the cost of steps begin to end - 1 of a level, run at once.
   RunCost StepsAtOnce(int level, int begin, int end) const;
 
   const Hierarchy& hierarchy() const { return hierarchy_; }

@@ -25,7 +25,7 @@ Result<ModelledRun> RunOf(const Cluster& cluster, int64_t memory_bytes) {
   return run;
 }
 
-// The layers of all sections in a row, each with the bytes of its output.
+// The layers of all sections, one behind the other, each with the bytes of its output.
 struct LayerRow {
   std::vector<int> kinds;
   std::vector<double> state_bytes;
@@ -42,7 +42,7 @@ LayerRow RowOf(const NetworkLayers& network) {
   return row;
 }
 
-// Returns each kind with how many layers have it.
+// Returns pairs of a kind and the number of layers of that kind.
 std::vector<std::pair<int, int>> CountKinds(std::vector<int> layers) {
   std::sort(layers.begin(), layers.end());
   std::vector<std::pair<int, int>> counted;
@@ -114,7 +114,8 @@ Result<ModelledRun> NetworkModel::Partitioned(Workload workload, int devices) co
   for (int device = 0; device < devices; ++device) {
     layers.emplace_back(row.kinds.begin() + begins[device], row.kinds.begin() + begins[device + 1]);
   }
-  const auto boundary_bytes = [&](int device) {  // of the state between the device and the next
+  // Bytes of the state that travels from the device to the next.
+  const auto boundary_bytes = [&](int device) {
     return row.state_bytes[static_cast<size_t>(begins[device + 1]) - 1];
   };
   TaskList ready;
@@ -173,7 +174,8 @@ Result<MultigridModel> MultigridModel::Make(const NetworkModel& model,
   return made;
 }
 
-// Adds the tasks of one run: of all sections, forward and backward.
+// Adds the tasks of one run: the forward passes of all sections and, in training, their backward
+// passes.
 class MultigridModel::Builder {
  public:
   Builder(const MultigridModel& owner, Workload workload, int devices,
@@ -215,15 +217,17 @@ class MultigridModel::Builder {
   const Workload workload_;
   const MultigridSetting setting_;
   Cluster cluster_;
-  // By device: its layers, the bytes of its states, the tasks that compute its gradients.
+  // By device: the layers that it has, the bytes of the states that it keeps, and the tasks that
+  // compute its gradients.
   std::vector<std::vector<int>> layers_;
   std::vector<double> state_bytes_;
   std::vector<TaskList> gradients_;
-  // By section: the device on which it ended, and for a stage what its backward pass needs.
+  // By section: the device on which its forward pass ended and, for a stage, the data that its
+  // backward pass needs.
   std::vector<int> places_;
   std::vector<SolvedStage> solved_;
   // The device that has the state or adjoint which the next section reads, and the tasks that write
-  // it.
+  // that state or adjoint.
   int here_ = 0;
   TaskList ready_;
 };
@@ -358,8 +362,8 @@ Result<ModelledRun> MultigridModel::Run(Workload workload, int devices,
 
 namespace {
 
-// Returns bounds of one solve: the `ms` of the steps that device 0 waits for, and the `work_ms` of
-// all devices.
+// Returns lower bounds for one solve: `ms` is the time of the steps for which device 0 waits, and
+// `work_ms` the work of all devices.
 RunCost LeastOf(const LevelCosts& costs, int c_sweeps, int cycles) {
   const Hierarchy& hierarchy = costs.hierarchy();
   RunCost least;
@@ -367,8 +371,8 @@ RunCost LeastOf(const LevelCosts& costs, int c_sweeps, int cycles) {
     const Level& shape = hierarchy.level(level);
     const RunCost all = costs.InRow(level, 0, shape.steps);
     if (level == hierarchy.coarsest()) {
-      // The coarsest level counts once, not once a cycle: if it is distributed, device 0 goes on as
-      // soon as it has solved its own part.
+      // `ms` counts the coarsest level once, not once per cycle. If this level is distributed,
+      // device 0 continues as soon as it has solved its own part.
       least.ms += all.ms;
       least.work_ms += cycles * all.work_ms;
       break;

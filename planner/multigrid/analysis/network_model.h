@@ -1,5 +1,5 @@
-// Models how long a network takes on a machine, if it is solved by multigrid or propagated
-// serially. All runs are simulated, never executed. Thread-compatible.
+// Models the time that a network takes on a machine, solved by multigrid or propagated serially.
+// All runs are simulated, never executed. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -14,44 +14,47 @@
 
 namespace ucudnn::multigrid {
 
-// The work for one mini-batch: a forward pass, or a training step, which ends with the update of
-// the weights.
+// The work for one mini-batch: a forward pass, or a training step, which ends with an update of the
+// weights.
 enum class Workload { kInference, kTraining };
 
 struct ModelledRun {
   double ms = 0;
-  // The share of the time in which a kernel runs or is launched on a device, averaged over the
-  // devices. In the rest, devices wait for the states of others.
+  // The share of time in which a device runs or launches a kernel, averaged over the devices. In
+  // the remaining time devices wait for states of other devices.
   double computing_share = 0;
-  double message_path_ms = 0;  // the part of `ms` that messages of the critical path take
+  double message_path_ms = 0;  // part of `ms` that messages on the critical path take
   int messages = 0;
-  int64_t memory_bytes = 0;  // weights and states of the device that needs most, without workspace
+  // Weights and states on the device with most of them, without workspace.
+  int64_t memory_bytes = 0;
 
   bool Fits(const planner::Device& device) const { return memory_bytes <= device.memory_bytes; }
 };
 
-// The constructor's arguments outlive the model. Runs fail if the simulator fails.
+// The constructor's arguments must outlive the model. The functions that model runs fail if the
+// simulator fails.
 class NetworkModel {
  public:
   NetworkModel(const NetworkLayers& network, const LayerTimes& times,
                const planner::Machine& machine)
       : network_(network), times_(times), machine_(machine) {}
 
-  // Models propagation layer after layer on one device.
+  // Models a run on one device, layer after layer.
   Result<ModelledRun> Serial(Workload workload, Launching launching) const;
-  // Models propagation layer after layer, with a contiguous run of layers on each device. As in
-  // common frameworks, a device computes the gradients of its layers before the adjoint moves on to
-  // the previous device.
+  // Models a run with a contiguous run of layers on each device, layer after layer. As in common
+  // frameworks, a device computes the gradients of its layers before it sends the adjoint to the
+  // previous device.
   Result<ModelledRun> Partitioned(Workload workload, int devices) const;
 
   const NetworkLayers& network() const { return network_; }
   const LayerTimes& times() const { return times_; }
   const planner::Machine& machine() const { return machine_; }
 
-  // Returns the cost of `layers` one after the other; kUpdate updates them all at once.
+  // Returns the cost of `layers`, one after the other; with kUpdate, of one update of all layers at
+  // once.
   RunCost InRow(const std::vector<int>& layers, LayerPass pass) const;
-  // Returns the bytes that a device keeps for these layers: the weights, and in training also their
-  // gradients, momenta and what the backward pass reads.
+  // Returns the bytes that a device keeps for these layers: the weights and, in training, also the
+  // gradients, the momenta and the values that the backward pass reads.
   int64_t KeptBytes(const std::vector<int>& layers, Workload workload) const;
 
  private:
@@ -63,17 +66,17 @@ class NetworkModel {
 // A network with the levels of one setting, prepared for any number of devices.
 class MultigridModel {
  public:
-  // `model` outlives the object. Fails if the network has no stage, or its longest one has too few
-  // layers for two levels.
+  // `model` must outlive the object. Fails if the network has no stage, or if the longest stage has
+  // too few layers for two levels.
   static Result<MultigridModel> Make(const NetworkModel& model, const MultigridSetting& setting);
 
-  // Returns the number of blocks of the longest stage: no more devices can have work.
+  // Returns the number of blocks of the longest stage. More devices could not all have work.
   int MostDevices() const { return LongestHierarchy().level(0).blocks(); }
   // Models a run with `setting`. REQUIRES: devices <= MostDevices(), and `setting` has the levels,
-  // the coarse operator and the c_sweeps of Make's.
+  // the coarse operator and the c_sweeps of the setting given to Make.
   Result<ModelledRun> Run(Workload workload, int devices, const MultigridSetting& setting) const;
   // Returns a lower bound of the time (ms) of every schedule of `cycles` >= 1 cycles: the longest
-  // chain of steps that wait for each other, or the work divided by the devices.
+  // chain of steps that wait for each other, or the work divided by the number of devices.
   double LeastMs(Workload workload, int devices, int cycles) const;
 
   const Hierarchy& LongestHierarchy() const {

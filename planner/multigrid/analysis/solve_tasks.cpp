@@ -8,7 +8,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Returns how many numbers of [begin, end) are in [other_begin, other_end).
+// Returns the number of integers that are in both [begin, end) and [other_begin, other_end).
 int CommonNumbers(int begin, int end, int other_begin, int other_end) {
   return std::max(0, std::min(end, other_end) - std::max(begin, other_begin));
 }
@@ -63,8 +63,8 @@ void SolveTasks::MakeShares(int level) {
   }
 }
 
-// Puts the block that sends a state first, by itself, and the block that waits for a state last, so
-// that the host launches all other blocks before it waits.
+// Makes the block that sends a state the first unit, alone, and the block that waits for a state
+// the last unit, so that the host launches all other blocks before it waits.
 void SolveTasks::MakeUnits(int level, Share& share, bool has_before, bool has_behind) {
   int begin = share.begin;
   int end = share.end;
@@ -154,7 +154,7 @@ Status SolveTasks::Advance(int level) {
   return Status::Ok();
 }
 
-// If the residual was measured after Advance, RunPhase has sent the advanced states already.
+// If a residual was measured after Advance, RunPhase has already sent the advanced states.
 Status SolveTasks::RelaxC(int level) {
   if (phase_level_ != level) return Status::Ok();
   phase_.sends = true;
@@ -163,7 +163,7 @@ Status SolveTasks::RelaxC(int level) {
 }
 
 // Sends the right sides of the next level to the devices that have its blocks. If that level is
-// relaxed as well, the first states of its blocks travel with them.
+// relaxed, the same messages carry the first states of its blocks.
 Status SolveTasks::Restrict(int level) {
   PhaseOf(level).restricts = true;
   RunPhase();
@@ -187,8 +187,8 @@ Status SolveTasks::Restrict(int level) {
   return Status::Ok();
 }
 
-// Solves the coarsest level. A nested start begins with this phase, which then waits for the first
-// state.
+// Solves the coarsest level. A nested start begins with this solve, which therefore waits for the
+// first state of the stage.
 Status SolveTasks::SolveSerially(int level, Source source) {
   RunPhase();
   if (source == Source::kNone) levels_.back().front().ready = first_;
@@ -231,7 +231,8 @@ Status SolveTasks::Correct(int level) {
   return Status::Ok();
 }
 
-// Sends the first state to all devices along a tree; each device copies it into all its states.
+// Sends the first state to all devices along a binomial tree. Each device copies the state into all
+// its states.
 Status SolveTasks::Broadcast() {
   std::vector<Share>& finest = levels_[0];
   const double bandwidth = device_.memory_gb_per_s * 1e6;
@@ -251,7 +252,7 @@ Status SolveTasks::Broadcast() {
 }
 
 Result<std::span<const double>> SolveTasks::Parts(NormParts) {
-  // The sums need no state of another device, but a C-relaxation that follows does.
+  // The residual needs no state of another device, but a C-relaxation after it does.
   if (phase_level_ == 0) phase_.sends = setting_.c_sweeps > 0;
   RunPhase();
   constexpr double kSumBytes = 8;

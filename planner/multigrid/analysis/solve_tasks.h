@@ -1,6 +1,6 @@
-// The tasks of one multigrid solve of a stage on several devices: what runs where, what waits for
-// what, which states travel. SolveTasks is a LayerSystem without states, driven by the solver's own
-// cycles: so the model follows the steps of a real solve. Thread-compatible.
+// The tasks of one multigrid solve of a stage on several devices: the kernels on each device, their
+// dependencies, and the states that travel. SolveTasks is a LayerSystem without states, which the
+// solver's own cycles call, so the model makes the steps of a real solve. Thread-compatible.
 #pragma once
 
 #include <vector>
@@ -14,42 +14,42 @@ namespace ucudnn::multigrid {
 // How a device runs several blocks at once.
 enum class BlocksAtOnce {
   kStreams,  // a stream for each block
-  kGrouped   // the k-th layers of all blocks as one convolution, a group for each block
+  kGrouped   // layer k of all blocks is one convolution with a group for each block
 };
 
 enum class CoarsePlace {
-  kDistributed,    // a coarse layer is on the device on which its block begins
+  kDistributed,    // each coarse layer is on the device on which its block begins
   kCoarsestOnOne,  // the coarsest level is on the first device
   kAllOnOne        // all coarse levels are on the first device
 };
 
-// How a solve is set up and where its steps run. All stages of a network share it.
+// How a solve is set up and where its steps run. All stages of a network have the same setting.
 struct MultigridSetting {
   std::vector<int> coarsening = {8};
   int levels = 0;  // the `levels` of Hierarchy::Make
   CoarseOperator coarse = CoarseOperator::kInject;
   int c_sweeps = 1;  // sweeps of C-relaxation on every level
   int cycles = 2;
-  Start start = Start::kBroadcast;  // or kNested
+  Start start = Start::kBroadcast;  // kBroadcast or kNested
   BlocksAtOnce blocks = BlocksAtOnce::kStreams;
   Launching launching = Launching::kEach;
   CoarsePlace place = CoarsePlace::kDistributed;
-  // Whether every cycle measures its residual, for which all devices wait, as in a solve with a
-  // tolerance. Without it, a device may begin its next cycle while others are still in the previous
-  // one.
+  // Whether every cycle measures its residual, as in a solve with a tolerance. All devices wait for
+  // the residual. Otherwise, a device may begin its next cycle while other devices are still in the
+  // previous one.
   bool measures_residuals = false;
 
-  // Returns whether both settings solve the same equations in the same steps. Where the steps run
-  // may differ.
+  // Returns whether both settings solve the same equations in the same steps. The steps may run in
+  // different places.
   bool IsSameSolve(const MultigridSetting& other) const {
     return coarsening == other.coarsening && levels == other.levels && coarse == other.coarse &&
            c_sweeps == other.c_sweeps && start == other.start;
   }
 };
 
-// The blocks of the finest level by device: run p has blocks begins[p] to begins[p + 1] - 1, and
-// the last one also the layers behind the last C-point. Run p is on device p or, if reversed, on
-// the p-th device from the end.
+// The blocks of the finest level by device. Run p has blocks begins[p] to begins[p + 1] - 1; the
+// last run also has the layers behind the last C-point. Run p is on device p or, if `is_reversed`,
+// on the p-th device from the end.
 struct BlockRuns {
   std::vector<int> begins;
   bool is_reversed = false;
@@ -60,19 +60,19 @@ struct BlockRuns {
 
 class SolveTasks final : public LayerSystem {
  public:
-  // All arguments but `setting` and `runs` outlive the object. `state_bytes` is the size of one
-  // state of the mini-batch.
+  // All arguments but `setting` and `runs` must outlive the object. `state_bytes` is the size of
+  // one state of the mini-batch.
   SolveTasks(Cluster& cluster, const planner::Device& device, const LevelCosts& costs,
              const MultigridSetting& setting, double state_bytes, BlockRuns runs);
 
-  // Adds the tasks of the solve. The first state is on the first device once the tasks `first` have
+  // Adds the tasks of the solve. The first state is on the first device when the tasks `first` have
   // ended.
   Status Add(const TaskList& first);
-  // Returns the tasks that a reader of run p's states on the finest level waits for.
+  // Returns the tasks for which a reader of run p's states on the finest level must wait.
   const TaskList& Ready(int p) const { return levels_[0][p].ready; }
 
-  // Phases of one level that follow each other run together, block by block: the tasks of a
-  // relaxation are not added until a phase that cannot join them is called.
+  // Phases of one level that follow each other run together, block by block. Therefore the tasks of
+  // a relaxation are added only when a phase is called that cannot join it.
   Status Broadcast() override;
   Status RelaxF(int level, Source source) override;
   Status Advance(int level) override;
@@ -81,13 +81,13 @@ class SolveTasks final : public LayerSystem {
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override;
-  // Adds the tasks that measure the residual, the only norm that cycles ask for: every device
-  // compares its C-points, and all devices learn the sum along a tree. Returns no numbers.
+  // Adds the tasks that measure the residual, the only norm for which cycles ask: every device
+  // compares its C-points, and a tree of messages gives the sum to all devices. Returns no numbers.
   Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return 0; }
 
  private:
-  struct Unit {  // blocks that one stream runs, or that are grouped
+  struct Unit {  // blocks that one stream runs, or that form one group
     int begin = 0;
     int end = 0;
     RunCost relax;
@@ -97,27 +97,29 @@ class SolveTasks final : public LayerSystem {
   // The blocks of a level that one device has.
   struct Share {
     int device = 0;
-    int begin = 0;  // the first block; the shorter block behind the last C-point counts as a block
+    // The first block; the shorter block behind the last C-point counts as a block, too.
+    int begin = 0;
     int end = 0;
     std::vector<Unit> units;
-    TaskList ready;    // tasks that the next phase waits for
-    TaskList arrived;  // tasks that the first block of the next phase waits for as well
+    TaskList ready;    // tasks for which the next phase waits
+    TaskList arrived;  // tasks for which the first block of the next phase waits, too
   };
   struct Phase {
     bool relaxes = false;
     bool advances = false;
     bool restricts = false;
-    bool sends = false;  // the state that the last block advanced goes to the next device
+    bool sends = false;  // the last block sends the state that it advanced to the next device
   };
 
-  // Returns the number of blocks of a level, with the shorter block behind the last C-point.
+  // Returns the number of blocks of a level, including the shorter block behind the last C-point.
   int BlocksOf(int level) const;
   int OwnerOf(int level, int block) const;
   void MakeShares(int level);
   void MakeUnits(int level, Share& share, bool has_before, bool has_behind);
   void CostUnit(int level, Unit& unit) const;
   void BeginGraphs();
-  // Returns the phase of `level` that will run next. A pending phase of another level runs first.
+  // Returns the phase of `level` that will run next. If a phase of another level is pending, runs
+  // that phase first.
   Phase& PhaseOf(int level);
   void RunPhase();
 
@@ -135,8 +137,9 @@ class SolveTasks final : public LayerSystem {
   Phase phase_;
 };
 
-// Returns where the run of blocks of each device begins, and the end: runs are balanced by what
-// their blocks cost on one device alone. REQUIRES: 1 <= devices <= blocks of the finest level.
+// Returns the block at which the run of each device begins, and the end. The runs are balanced by
+// the cost of their blocks on one device alone. REQUIRES: 1 <= devices <= blocks of the finest
+// level.
 std::vector<int> BalancedBlocks(const LevelCosts& costs, double launch_us, int devices);
 
 }  // namespace ucudnn::multigrid

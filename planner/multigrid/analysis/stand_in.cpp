@@ -16,7 +16,7 @@ using planner::NodeId;
 using planner::Reshape;
 using planner::Shape;
 
-// How much smaller the stand-in is.
+// The ways in which the stand-in is smaller than the stage.
 struct Reduction {
   Spatial extents = {1, 1, 1};  // of its states
   int channel_divisor = 1;
@@ -34,7 +34,8 @@ class Reducer {
   bool HasFullyConnected() const {
     return Any([](const Node& node) { return std::holds_alternative<FullyConnected>(node.op); });
   }
-  // Returns how short an axis may become: a window must not reach over two borders at a time.
+  // Returns the shortest permitted extent of an axis: a window must not extend beyond both ends of
+  // a map at once.
   int32_t LeastExtent(size_t axis) const;
   bool DividesChannels(int divisor) const;
 
@@ -103,7 +104,7 @@ Shape Reducer::StateOf(const Reduction& reduction) const {
   return state;
 }
 
-// Returns the operator of the stand-in for `node`. `output` is the node's output in the network.
+// Returns the operator of the stand-in for `node`, whose output in the network is `output`.
 planner::Operator Reducer::Reduced(const Node& node, const Shape& output,
                                    const Reduction& reduction) const {
   const Shape state = StateOf(reduction);
@@ -137,7 +138,7 @@ double Reducer::Operations(const Reduction& reduction) const {
       sized.op = NodeOf(id).op;
       sized.inputs = {{0, input}};
       sized.output = chain_.shapes[id];
-      // The share of places counts twice for a fully connected layer: for its inputs and for its
+      // The number of places enters twice for a fully connected layer: with its inputs and with its
       // outputs.
       const bool is_connected = std::holds_alternative<FullyConnected>(sized.op);
       operations += planner::ForwardOperations(sized) * places * (is_connected ? places : 1) /
@@ -148,8 +149,8 @@ double Reducer::Operations(const Reduction& reduction) const {
   return operations;
 }
 
-// Returns which share of a window's taps, over all positions of an axis, sees the map and not the
-// zeros around it.
+// Returns the share of a window's taps, over all positions of an axis, that read the map and not
+// the zeros around the map.
 double SeenShare(int32_t extent, const Convolution& convolution, size_t axis) {
   const int32_t window = convolution.window[axis];
   int seen = 0;
@@ -162,9 +163,9 @@ double SeenShare(int32_t extent, const Convolution& convolution, size_t axis) {
   return static_cast<double>(seen) / (static_cast<double>(extent) * window);
 }
 
-// Returns the factor by which a step of the stage is larger than a step of the stand-in, because
-// more taps of its windows see the map. The size of a step is taken for the square root of the
-// number of terms in its sums; the first step stands for all.
+// Returns the factor by which a step of the stage is larger than a step of the stand-in because
+// more taps of its windows read the map. The size of a step is estimated as the square root of the
+// number of terms in its sums; the first step of the stage represents all steps.
 double Reducer::BorderFactor(const Reduction& reduction) const {
   double factor = 1;
   for (const NodeId id : stage_.steps.front().transformation) {
@@ -215,7 +216,7 @@ Result<StandIn> Reducer::Make(const Reduction& reduction) const {
     last = builder.Add(NodeOf(step.sum).name, planner::Add{}, {last, input});
   }
   UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph, builder.Build());
-  // Batch normalisations inside the chain were permitted when the chain was made.
+  // The checks of the original chain have already permitted its batch normalisations.
   UCUDNN_ASSIGN_OR_RETURN(made.chain, MakeResidualChain(graph, BatchNorms::kFrozen));
   made.stage_steps = static_cast<int>(stage_.steps.size());
   made.h_factor = reduction.stride * BorderFactor(reduction);

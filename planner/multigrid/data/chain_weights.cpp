@@ -16,7 +16,7 @@ std::string NonFiniteText(double value) {
   return value > 0 ? "inf" : "-inf";
 }
 
-// Returns the indices of value `place` of an array of this shape.
+// Returns the index along each axis of value `place` (row-major) of an array of shape `shape`.
 std::vector<int64_t> IndicesOf(size_t place, const std::vector<int64_t>& shape) {
   std::vector<int64_t> indices(shape.size());
   for (size_t axis = shape.size(); axis-- > 0;) {

@@ -23,7 +23,7 @@ DataFile::~DataFile() {
 int DataFile::Release() { return std::exchange(descriptor_, -1); }
 
 Result<DataFile> DataFile::Open(const std::string& path) {
-  // Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
+  // Without O_NONBLOCK, opening a pipe without a writer would wait for ever.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     return Status::Error(path + ": cannot be opened: " + std::strerror(errno));

@@ -1,5 +1,5 @@
-// A regular file that is open for reading, so that readers hold no more of it in memory than they
-// decode. Thread-compatible.
+// A regular file that is open for reading, so that readers need not hold the whole file in memory.
+// Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace ucudnn::multigrid {
 
 class DataFile {
  public:
-  // Opens a file. Fails if it cannot be opened or is no regular file, with one line of the path and
-  // the reason.
+  // Opens a file. Fails if it cannot be opened or is no regular file. The error is one line with
+  // the path and the reason.
   static Result<DataFile> Open(const std::string& path);
   DataFile(DataFile&& other) noexcept;
   DataFile& operator=(DataFile&&) = delete;
@@ -23,8 +23,8 @@ class DataFile {
   // Returns the size of the file when it was opened. If the file becomes shorter, Read fails.
   uint64_t size() const { return size_; }
 
-  // Fills `bytes` from offset `offset` on. Fails if the file ends before or cannot be read, with
-  // one line that begins with the path.
+  // Fills `bytes` with the file's bytes from `offset` on. Fails if the file ends earlier or cannot
+  // be read. The error is one line that begins with the path.
   Status Read(uint64_t offset, std::span<char> bytes) const;
 
   // Returns an error that begins with the path.
@@ -39,7 +39,7 @@ class DataFile {
 
   std::string path_;
   uint64_t size_;
-  int descriptor_;  // -1: released
+  int descriptor_;  // -1 once released
 };
 
 }  // namespace ucudnn::multigrid

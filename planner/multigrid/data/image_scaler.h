@@ -1,4 +1,4 @@
-// Scales images to the input of a network: to another size, with values in [0, 1]. Pure.
+// Scales images to the input of a network: to another size, with values in [0, 1].
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,25 @@ struct ImageSize {
   int64_t rows = 0, columns = 0;
 };
 
-// Interpolates bilinearly, with pixel centres at halves: output pixel i of an axis is the value at
+// Interpolates bilinearly, with pixel centres at halves. Output pixel i of an axis is the value at
 // s = (i + 1/2) * from / to - 1/2, clamped to [0, from - 1], on the straight line between the
-// pixels floor(s) and floor(s) + 1. Sums are whole numbers, and only their division rounds: every
-// result is the double nearest to the exact value. Immutable; several threads may use it.
+// pixels floor(s) and floor(s) + 1. All sums are whole numbers, and only the final division rounds,
+// so every result is the double nearest to the exact value. Immutable; several threads may use it.
 class ImageScaler {
  public:
-  static constexpr int64_t kMostPixels = int64_t{1} << 15;  // on an axis of the result
+  static constexpr int64_t kMostPixels = int64_t{1} << 15;  // largest extent of a result
 
   // `full_scale` is the pixel value that becomes 1. REQUIRES: from, to and full_scale are at least
   // 1, full_scale is at most 255, to is at most kMostPixels and from is below 2^32.
   ImageScaler(ImageSize from, ImageSize to, int full_scale);
 
-  // Scales `image` [from.rows, from.columns] into `scaled` [to.rows, to.columns]. Allocates
-  // nothing. A pixel above the full scale becomes more than 1.
+  // Scales `image` [from.rows, from.columns] into `scaled` [to.rows, to.columns], without
+  // allocating memory. A pixel above the full scale becomes more than 1.
   void Scale(std::span<const uint8_t> image, std::span<double> scaled) const;
 
  private:
-  // The two pixels of the image beside an output pixel. Their weights are whole and add up to 2 *
-  // to.
+  // The two pixels of the image beside an output pixel. Their weights are whole numbers with the
+  // sum 2 * to.
   struct Place {
     int64_t first = 0, second = 0;
     int64_t first_weight = 0, second_weight = 0;
@@ -38,7 +38,7 @@ class ImageScaler {
 
   const int64_t image_columns_;
   const std::vector<Place> rows_, columns_;
-  const double one_;  // the weighted sum of pixels that becomes 1
+  const double one_;  // the weighted sum of pixels for which the result is 1
 };
 
 }  // namespace ucudnn::multigrid

@@ -18,12 +18,12 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// The first four bytes: two zeros, the type (8: unsigned bytes) and the number of axes.
+// The first four bytes of a file: two zeros, the type (8: unsigned bytes) and the number of axes.
 constexpr uint32_t kIdxMagicOfImages = 0x00000803;
 constexpr uint32_t kIdxMagicOfLabels = 0x00000801;
 
 constexpr uint64_t kMostIdxBytes = uint64_t{16} << 30;
-// Deflate's shortest code for its longest match has two bits and stands for 258 bytes.
+// Deflate codes at most 258 bytes in at least two bits: 258 * 8 / 2 = 1032 bytes per byte.
 constexpr uint64_t kMostInflation = 1032;
 
 std::string IdxMagicText(uint32_t magic) {
@@ -32,7 +32,7 @@ std::string IdxMagicText(uint32_t magic) {
   return text;
 }
 
-// Reads a file from its first byte to its last, plain or compressed by gzip.
+// Reads a file once from beginning to end. The file may be compressed by gzip.
 class IdxStream {
  public:
   static Result<IdxStream> Open(const std::string& path) {
@@ -60,7 +60,7 @@ class IdxStream {
     return Status::Ok();
   }
 
-  // Returns Ok if nothing is left, and the compressed data was complete.
+  // Returns Ok if all data was read and the compressed data is complete.
   Status Close() {
     char beyond = 0;
     const int length = gzread(file_.get(), &beyond, 1);
@@ -77,7 +77,8 @@ class IdxStream {
 
   IdxStream(std::string path, uint64_t bytes) : path_(std::move(path)), file_bytes_(bytes) {}
 
-  // Tells why zlib gives no more bytes. `end` is the reason if the file simply ends.
+  // Returns an error that says why zlib gives no more bytes; with the reason `end` if the file
+  // simply ends.
   Status Damage(const std::string& end) const {
     int state = Z_OK;
     gzerror(file_.get(), &state);
@@ -105,7 +106,7 @@ struct IdxArray {
   std::vector<uint8_t> values;
 };
 
-// Compares the size that the header promises with the size of the file.
+// Fails if the file is too short for the size in its header.
 Status CheckIdxSize(const IdxStream& file, const IdxArray& array) {
   std::string text;
   for (const int64_t extent : array.extents) {
@@ -155,7 +156,7 @@ Result<IdxArray> ReadIdx(const std::string& path, uint32_t expected, const char*
   return array;
 }
 
-// Returns the path of the file `name` in `folder`, or of its compressed form.
+// Returns the path of the file `name` in `folder`, or of `name`.gz if only that exists.
 Result<std::string> FindIdx(const std::string& folder, const std::string& name) {
   const std::string path = (std::filesystem::path(folder) / name).string();
   std::error_code unknown;

@@ -15,7 +15,7 @@ struct Images {
   std::vector<uint8_t> pixels;               // [count, rows, columns]
 };
 
-// Labels are 0 to kLabels - 1.
+// A label is a number from 0 to kLabels - 1.
 inline constexpr int kLabels = 10;
 
 struct LabelledImages {
@@ -28,14 +28,14 @@ struct DataSet {
   int full_scale = 0;             // the largest pixel of the training images: 255 in MNIST
 };
 
-// Reads one file. Errors are one line with the file, what it holds and what would be right; among
-// them are a file that ends early and compressed data that is damaged. If the file's size cannot
-// hold what its header promises, the file is refused before memory is taken.
+// Read one file. An error is one line with the file, the value found and the value expected. A file
+// that ends early and damaged compressed data are errors, too. If the file is too small for the
+// size in its header, the functions fail before they allocate memory.
 Result<Images> ReadIdxImages(const std::string& path);
 Result<std::vector<uint8_t>> ReadIdxLabels(const std::string& path);
 
-// Reads the four files of `folder`, named like MNIST's: {train,t10k}-images-idx3-ubyte and
-// {train,t10k}-labels-idx1-ubyte. If a file is missing, its name with ".gz" appended is tried.
+// Reads the four files of `folder`, named as MNIST's: {train,t10k}-images-idx3-ubyte and
+// {train,t10k}-labels-idx1-ubyte. Each file may have ".gz" appended.
 Result<DataSet> LoadDataSet(const std::string& folder);
 
 }  // namespace ucudnn::multigrid

@@ -17,9 +17,10 @@
 namespace ucudnn::multigrid {
 namespace {
 
-constexpr uint64_t kMostHeaderBytes = uint64_t{16} << 20;  // a hundred thousand arrays fit
+// Suffices for a hundred thousand arrays.
+constexpr uint64_t kMostHeaderBytes = uint64_t{16} << 20;
 constexpr int64_t kMostNumber = std::numeric_limits<int64_t>::max();
-constexpr size_t kBlock = size_t{1} << 16;  // a multiple of the bytes of a value of each type
+constexpr size_t kBlock = size_t{1} << 16;  // a multiple of the size of every value type
 constexpr char kMetadata[] = "__metadata__";
 
 uint64_t LittleEndian(std::string_view bytes) {
@@ -30,7 +31,7 @@ uint64_t LittleEndian(std::string_view bytes) {
   return number;
 }
 
-// Converts a number of IEEE 754's binary16.
+// Converts a binary16 number of IEEE 754.
 double HalfToDouble(uint64_t half) {
   const int exponent = static_cast<int>(half >> 10 & 31);
   const int fraction = static_cast<int>(half & 1023);
@@ -69,7 +70,7 @@ constexpr ValueType kTypes[] = {
     {"U8", 1, WholeToDouble<uint8_t>},
 };
 
-// An array as the header describes it. Its values are bytes begin to end - 1 behind the header.
+// The header's description of an array, whose values are bytes begin to end - 1 behind the header.
 struct Described {
   std::string name;
   const ValueType* type = nullptr;
@@ -79,7 +80,7 @@ struct Described {
   uint64_t count() const { return (end - begin) / type->bytes; }
 };
 
-// Returns how many values a shape has, or none if there are more than `most`.
+// Returns the number of values of a shape; none if the number exceeds `most`.
 std::optional<uint64_t> CountOf(const std::vector<int64_t>& shape, uint64_t most) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   uint64_t count = 1;
@@ -90,7 +91,7 @@ std::optional<uint64_t> CountOf(const std::vector<int64_t>& shape, uint64_t most
   return count;
 }
 
-// Reads the entry `place` of the array called `name`. `held` is the number of bytes behind the
+// Reads the header's entry `place` for the array `name`. `held` is the number of bytes behind the
 // header.
 Described ReadEntry(const std::string& name, const JsonPlace& place, uint64_t held) {
   Described array = {.name = name};
@@ -124,7 +125,8 @@ Described ReadEntry(const std::string& name, const JsonPlace& place, uint64_t he
   return array;
 }
 
-// Reads the arrays of a header. Fails unless their bytes are exactly the `held` bytes behind it.
+// Reads the header's descriptions of all arrays. Fails unless the arrays' bytes are exactly the
+// `held` bytes behind the header.
 Result<std::vector<Described>> ReadHeader(const DataFile& file, const std::string& text,
                                           uint64_t held) {
   const Result<JsonValue> header = ParseJson(text);
@@ -157,7 +159,7 @@ Result<std::vector<Described>> ReadHeader(const DataFile& file, const std::strin
                     std::to_string(end) + " of its arrays");
 }
 
-// Reads values from byte `offset` of the file on.
+// Fills `values` with values of type `type` from byte `offset` of the file on.
 Status ReadValues(const DataFile& file, uint64_t offset, const ValueType& type,
                   std::vector<double>& values) {
   std::array<char, kBlock> block;

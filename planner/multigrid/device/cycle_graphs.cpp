@@ -67,7 +67,7 @@ Result<CycleGraphs::Exec> CycleGraphs::Record(DeviceLanes& lanes,
                                               const std::function<Status()>& work) {
   const cuda::Driver& driver = *target_.driver;
   const CUstream stream = lanes.first().stream();
-  // In the relaxed mode, other threads of the program may allocate during the capture.
+  // The relaxed mode lets other threads of the program allocate memory during the capture.
   UCUDNN_RETURN_IF_ERROR(
       UCUDNN_DRIVER(target_, cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   Status recorded = lanes.Fork();

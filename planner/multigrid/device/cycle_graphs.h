@@ -1,4 +1,4 @@
-// Streams whose blocks run at once, and CUDA graphs that repeat what the streams were given.
+// Streams that run blocks at once, and CUDA graphs that repeat work of these streams.
 // Thread-compatible.
 #pragma once
 
@@ -11,12 +11,12 @@
 
 namespace ucudnn::multigrid {
 
-// The lanes of one solve. What is enqueued on the first lane after Join, or waited for there,
-// follows all work of all lanes.
+// The lanes of one solve. After Join, work on the first lane, or a wait for it, follows all earlier
+// work of all lanes.
 class DeviceLanes {
  public:
-  // Makes `count` lanes. `exchanges`: makes another lane, for messages between ranks, which Join
-  // includes.
+  // Makes `count` lanes and, if `exchanges`, an additional lane for messages between ranks, which
+  // Join includes.
   static Result<std::unique_ptr<DeviceLanes>> Make(const DeviceTarget& target, int count,
                                                    bool exchanges = false);
 
@@ -25,17 +25,17 @@ class DeviceLanes {
   DeviceLane& first() { return *lanes_.front(); }
   DeviceLane& exchange() { return *lanes_.back(); }
   Status Reserve(const LaneNeeds& needs);
-  // Notes that memory which the lanes use has new addresses.
+  // Records that memory which the lanes use has new addresses.
   void NoteMove() { ++moves_; }
   int64_t moves() const { return moves_; }
 
-  // Makes all later work wait for all work enqueued so far.
+  // Makes all later work of all lanes wait for all work enqueued so far.
   Status Join();
-  // Makes the other lanes wait for the first.
+  // Makes the other lanes wait for the first lane.
   Status Fork();
-  // Makes the first lane wait for the others.
+  // Makes the first lane wait for the other lanes.
   Status Gather();
-  // Makes the first lane wait for messages under way.
+  // Makes the first lane wait for the messages on the exchange lane.
   Status GatherExchange();
   Status Wait();
 
@@ -45,17 +45,19 @@ class DeviceLanes {
   std::vector<std::unique_ptr<DeviceLane>> lanes_;
 };
 
-// Repeats work that is the same each time: keeps, for each kind of work, a graph of what it
-// enqueued on the lanes.
+// Repeats work that is the same each time. For each kind of work, it keeps a graph of the calls
+// that the work enqueued on the lanes.
 class CycleGraphs {
  public:
-  // Fails if the driver has no graphs. `target` and what it points to outlive the object.
+  // Fails if the driver has no graphs. `target` and everything that it points to must outlive the
+  // object.
   static Result<CycleGraphs> Make(const DeviceTarget& target);
 
-  // Runs the first work of a kind as it is, so that everything that is made at its first use gets
-  // made. Records the second one, and launches the recorded graph from then on, until memory of the
-  // lanes moves. `work` enqueues the same each time and waits for nothing. REQUIRES: the lanes are
-  // joined, but for messages. The lanes are joined again afterwards.
+  // Runs the first work of a kind directly, because it creates everything that is created at first
+  // use. Records the second work of the kind as a graph, and launches that graph from then on,
+  // until memory of the lanes moves. `work` must enqueue the same calls each time, and wait for
+  // nothing. REQUIRES: the lanes are joined, apart from messages. On return the lanes are joined
+  // again.
   Status Run(int kind, DeviceLanes& lanes, const std::function<Status()>& work);
 
  private:
@@ -74,7 +76,7 @@ class CycleGraphs {
 
   DeviceTarget target_;
   std::vector<Kind> kinds_;
-  int64_t moves_ = 0;  // lanes.moves() when the graphs were recorded
+  int64_t moves_ = 0;  // value of lanes.moves() when the graphs were recorded
 };
 
 }  // namespace ucudnn::multigrid

@@ -55,8 +55,8 @@ Status DeviceStates::SquaredDistance(State x, State y, double* result, int lane)
   return Status::Ok();
 }
 
-// A graph or a run that was read keeps the addresses of its states. So a cycle must leave states
-// where the cycle before left them, and Take copies.
+// A recorded graph, and the calls of SideBySide, contain the addresses of states. A cycle must
+// therefore leave states at the same addresses as the cycle before it, so Take copies.
 Status DeviceStates::Take(State& to, State& from, int lane) {
   return graphs_ || side_by_side_ ? Combine(to, 0, 1, from, lane)
                                   : Propagator::Take(to, from, lane);
@@ -112,7 +112,7 @@ Result<const DeviceStates::Downloaded*> DeviceStates::Read(DeviceLane& lane, Sta
   return static_cast<const Downloaded*>(&read);
 }
 
-// Sums in double precision on the host, since a residual is a small difference of large numbers.
+// Sums in double precision on the host, because a residual is a small difference of large numbers.
 Status DeviceStates::Measure(DeviceLane& lane, const Pending& pending) {
   const Downloaded* y = nullptr;
   UCUDNN_ASSIGN_OR_RETURN(const Downloaded* const x, Read(lane, pending.x, nullptr));
@@ -171,8 +171,8 @@ Status DeviceStates::Download(State from, double* numbers) {
 
 namespace {
 
-// Returns plans by level and step: the plan of a step applies the layers that `ranges` returns.
-// There are none unless lanes are streams.
+// Returns plans by level and step. The plan of a step applies the layers that ranges(level, step)
+// returns. Returns no plans unless lanes are streams.
 template <typename Ranges>
 Result<std::vector<std::vector<StepPlan>>> PlanSteps(DeviceRun& run, const Ranges& ranges,
                                                      Pass pass) {
@@ -273,7 +273,8 @@ Status DeviceAdjoint::Step(int level, int step, State from, State to, int lane) 
                                    run().lanes->lane(lane));
 }
 
-// Each cycle computes states again, if they are not kept, since a graph must contain all of that.
+// Drops states that were computed from C-points, because the graph of a cycle must contain their
+// computation.
 Status DeviceAdjoint::RunCycle(int kind, const std::function<Status()>& cycle) {
   trajectory_->Reset();
   Status ran = DeviceStates::RunCycle(kind, cycle);

@@ -1,6 +1,6 @@
-// The chain of a stage on a device and its adjoint, as propagators. Either each lane is a stream
-// and one host thread serves all lanes (Lanes::Threads::kCallersAlone), or all blocks run side by
-// side on one lane.
+// The chain of a stage on a device and the chain's adjoint, as propagators. Either each lane is a
+// stream, and one host thread serves all lanes (Lanes::Threads::kCallersAlone), or all blocks run
+// side by side on one lane.
 #pragma once
 
 #include <deque>
@@ -21,11 +21,11 @@ namespace ucudnn::multigrid {
 
 // How the blocks of a level run at once.
 enum class Way {
-  kStreams,  // a stream for each lane; one lane for serial propagation
-  kGrouped   // side by side, as one grouped convolution
+  kStreams,  // a stream for each lane; with one lane, propagation is serial
+  kGrouped   // side by side, as groups of one convolution
 };
 
-// What a chain and its adjoint share. They share the lanes with the chains of other levels, too.
+// The objects that a chain and its adjoint share. The chains of other levels share the lanes, too.
 struct DeviceRun {
   std::unique_ptr<StepRunner> runner;
   std::shared_ptr<DeviceLanes> lanes;
@@ -50,11 +50,11 @@ class DeviceStates : public Propagator {
   Status Wait() override;
   double UnitRoundoff() const override;
 
-  // Copy between host and device, and wait. `to` comes from Create().
+  // Copy numbers between host and device, and wait. `to` comes from Create().
   Status Upload(const double* numbers, State to);
   Status Download(State from, double* numbers);
 
-  // Records cycles as graphs from now on.
+  // Makes later cycles be recorded and launched as CUDA graphs.
   Status RecordCycles();
   const Precision& precision() const { return *run_.runner->target().precision; }
 
@@ -63,7 +63,8 @@ class DeviceStates : public Propagator {
   DeviceRun& run() { return run_; }
   // Returns null if lanes are streams.
   SideBySide* side_by_side() { return side_by_side_.get(); }
-  // Reads `operation` and returns true if chains are being read; else the caller runs it.
+  // If operations are being read, reads `operation` and returns true. Otherwise the caller must run
+  // it.
   bool Reads(const SideBySide::Operation& operation);
   static StepRunner::States At(State state) {
     const StatesView& view = PlacedState::Of(state).view;
@@ -76,54 +77,55 @@ class DeviceStates : public Propagator {
     State y = nullptr;
     double* result = nullptr;
   };
-  // The numbers of an array on the host, valid until the next Wait.
+  // The numbers of an array, copied to the host. They are valid until the next Wait.
   struct Downloaded {
     const StatesArray* array = nullptr;
     std::vector<double> numbers;
   };
 
-  // A call of Mark that has not been answered.
+  // A call of Mark whose time is not known yet.
   struct Marked {
     std::unique_ptr<cuda::Event> event;
     double* ms = nullptr;
   };
-  // Answers all marks of a lane. REQUIRES: the lane has been waited for.
+  // Writes the times of all marks of a lane. REQUIRES: the host has waited for the lane.
   Status TellMarks(int lane);
   bool IsPacked(const StatesView& view) const {
     return view.image_distance == 1 || run_.runner->batch() == 1;
   }
-  // Returns the numbers of the state's array. Does not replace `kept`.
+  // Returns the numbers of the state's array. Does not reuse the buffer `kept`.
   Result<const Downloaded*> Read(DeviceLane& lane, State state, const Downloaded* kept);
   Status Measure(DeviceLane& lane, const Pending& pending);
 
   DeviceRun& run_;
   int64_t size_;
   std::unique_ptr<SideBySide> side_by_side_;
-  std::deque<StatesArray> arrays_;  // of one state each
+  std::deque<StatesArray> arrays_;  // one for each state that Create made
   std::deque<PlacedState> states_;
-  State packed_ = nullptr;  // Download copies states here whose numbers are apart
+  State packed_ = nullptr;  // buffer for Download of states whose numbers are apart
   std::vector<std::vector<Pending>> pending_;  // by lane
   Downloaded downloaded_[2];
   std::optional<CycleGraphs> graphs_;
-  std::unique_ptr<cuda::Event> epoch_;      // of marks; null before the first one
+  // The event from which marks are timed; null before the first mark.
+  std::unique_ptr<cuda::Event> epoch_;
   std::vector<std::vector<Marked>> marks_;  // by lane
 };
 
 class DeviceChain : public DeviceStates {
  public:
   // All lanes together use at most `workspace_limit` bytes. With Way::kGrouped there is one lane.
-  // What `stage` refers to outlives the chain.
+  // Everything to which `stage` refers must outlive the chain.
   static Result<std::unique_ptr<DeviceChain>> Make(const DeviceTarget& target,
                                                    const StagePart& stage, size_t workspace_limit,
                                                    std::shared_ptr<DeviceLanes> lanes,
                                                    Way way = Way::kStreams);
 
-  // Loads the parameters that the host has now. Make has loaded them once.
+  // Loads the host's current parameters. Make has loaded them once.
   Status LoadWeights();
 
   Status Step(int level, int step, State from, State to, int lane) override;
 
-  // The adjoint shares these, too.
+  // Returns the objects that the adjoint shares.
   DeviceRun& shared() { return *owned_; }
   int64_t convolution_calls() const { return owned_->runner->convolution_calls(); }
 
@@ -135,33 +137,35 @@ class DeviceChain : public DeviceStates {
   std::vector<std::vector<StepPlan>> plans_;  // by level and step; empty unless lanes are streams
 };
 
-// The adjoint chain w[j] = lambda[N - j] (HostChain), on the mirrored hierarchy of the chain.
+// The adjoint chain w[j] = lambda[N - j] (see HostChain), on the mirrored hierarchy of the chain.
 class DeviceAdjoint : public DeviceStates {
  public:
-  // `chain` outlives the adjoint.
+  // `chain` must outlive the adjoint.
   static Result<std::unique_ptr<DeviceAdjoint>> Make(DeviceChain& chain);
 
-  // Linearises at `states`, states of the chain, which outlive the solves that follow.
+  // Sets the states of the chain at which the adjoint is linearised. They must outlive later
+  // solves.
   void LineariseAt(StateReader& states) { trajectory_ = &states; }
-  // Reads the states, which have changed. Called after Prepare.
+  // Reads the states again after they have changed. Called after Prepare.
   Status Linearise() { return side_by_side() ? side_by_side()->Linearise() : Status::Ok(); }
 
   // REQUIRES: LineariseAt.
   Status Step(int level, int step, State from, State to, int lane) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override;
 
-  // Computes the gradient of a layer, in a run with the key StageLayers::kGradients. This function
-  // and the next two REQUIRE: the stage has gradients.
+  // Computes the gradient of a layer, in a run whose key has the phase StageLayers::kGradients.
+  // REQUIRES of this function and the next two: the stage has gradients.
   Status Gradient(int layer, State state, State adjoint, int lane);
-  // Adds `factor` times the gradients that the run computed for `layers` to `gradient`; waits.
+  // Adds `factor` times the gradients that the run computed for `layers` to `gradient`, and waits.
   Status AddGradients(LayerSpan layers, double factor, Parameters& gradient);
-  // Moves the chain's weights along the gradients (DeviceDescent::Step).
+  // Moves the chain's weights along the gradients (see DeviceDescent::Step).
   Status Descend(double factor, const Descent& descent, RankChannel* replicas);
 
  private:
   explicit DeviceAdjoint(DeviceRun& run) : DeviceStates(run, Direction::kAdjoint) {}
   Status PlanGradients();
-  // Puts all gradients in their places, and makes the first lane wait for that.
+  // Copies all gradients to their places in the DeviceDescent, and makes the first lane wait for
+  // the copies.
   Result<DeviceDescent*> GatherGradients();
 
   std::vector<std::vector<StepPlan>> plans_;  // by level and step; empty unless lanes are streams

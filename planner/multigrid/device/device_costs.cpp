@@ -10,7 +10,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Returns zeros in place of the parameters of the stage's steps.
+// Returns parameters for the stage's steps that are all 0, because times do not depend on values.
 Parameters ZerosOf(const ResidualChain& chain, const Stage& stage) {
   Parameters parameters(chain.graph.nodes.size());
   for (const ResidualStep& step : stage.steps) {
@@ -23,7 +23,7 @@ Parameters ZerosOf(const ResidualChain& chain, const Stage& stage) {
   return parameters;
 }
 
-// Returns the least ms of `work`, which enqueues on the device, together with a Wait.
+// Returns the least ms of work(), which enqueues on the device, and a Wait.
 Result<double> LeastMsOf(Propagator& waits, const auto& work) {
   constexpr int kRounds = 5;
   return LeastMs(kRounds, [&]() -> Status {
@@ -32,7 +32,7 @@ Result<double> LeastMsOf(Propagator& waits, const auto& work) {
   });
 }
 
-// Some steps of a stage on a device, with numbers that are all 0.
+// Some steps of a stage on a device, with all parameters and states 0.
 struct TimedSteps {
   static Result<std::unique_ptr<TimedSteps>> Make(const DeviceTarget& target,
                                                   const ResidualChain& chain, const Stage& stage,
@@ -105,8 +105,8 @@ Result<double> TimedSteps::SideBySideMs(LayerPass pass) {
   });
 }
 
-// Returns half the least ms in which `numbers` numbers go from rank 0 to rank 1 and back. The
-// result counts on rank 0 only.
+// Returns half of the least ms in which `numbers` numbers travel from rank 0 to rank 1 and back.
+// Only rank 0 gets a valid result.
 Result<double> MessageMs(const DeviceTarget& target, const std::shared_ptr<RankChannel>& channel,
                          Peers& peers, int64_t numbers) {
   UCUDNN_ASSIGN_OR_RETURN(auto made, DeviceLanes::Make(target, 1, true));
@@ -134,8 +134,9 @@ Result<double> MessageMs(const DeviceTarget& target, const std::shared_ptr<RankC
   return ms / 2;
 }
 
-// Returns how many layers with this many parameters are timed on one input; twice as many are timed
-// side by side. Returns 1 if the weights of several layers would take long to upload.
+// Returns the number of layers to time on one input, given their number of parameters; twice as
+// many are timed side by side. Returns 1 if the weights of several layers would take long to
+// upload.
 int TimedTogether(int64_t parameters) {
   constexpr int64_t kMostTogether = 8;
   constexpr int64_t kMostNumbers = int64_t{1} << 27;
@@ -143,10 +144,10 @@ int TimedTogether(int64_t parameters) {
   return fitting < 2 ? 1 : static_cast<int>(std::min(fitting, kMostTogether));
 }
 
-// A step to time: `together` layers on one input, and twice as many side by side.
+// A step to time: `together` layers on one input, and twice as many layers side by side.
 struct TimedKind {
   const Stage& stage;
-  int position = 0;  // of the step
+  int position = 0;  // position of the step in the stage
   int batch = 1;
   int together = 1;
 };
@@ -170,7 +171,7 @@ Result<MeasuredBatches::Kind> TimeKind(const DeviceTarget& target, const Residua
   for (const LayerPass pass : passes) {
     UCUDNN_ASSIGN_OR_RETURN(made.ms[static_cast<size_t>(pass)], one->SideBySideMs(pass));
   }
-  if (kind.together == 1) {  // one layer fills the device
+  if (kind.together == 1) {  // assumes that one layer fills the device
     for (size_t at = 0; at < made.ms.size(); ++at) made.side_by_side[at].ms = 2 * made.ms[at];
     made.together.ms = 2 * made.ms[0];
     return made;

@@ -1,4 +1,4 @@
-// Measures what steps and messages cost on a device.
+// Measures the times of steps and messages on a device.
 #pragma once
 
 #include <span>
@@ -14,22 +14,22 @@
 
 namespace ucudnn::multigrid {
 
-// Measures how many times as long as one step a coarse step takes that applies `layers` layers to
-// one input (CoarseOperator::kSum): 1 if a single layer leaves the device idle, `layers` if it
-// fills the device. All lanes together use at most `workspace_limit` bytes. REQUIRES: the stage has
-// at least 2 * `layers` steps.
+// Measures the time of a coarse step that applies `layers` layers to one input
+// (CoarseOperator::kSum), divided by the time of a single step. The result is 1 if a single layer
+// leaves the device idle, and `layers` if it fills the device. All lanes together use at most
+// `workspace_limit` bytes. REQUIRES: the stage has at least 2 * `layers` steps.
 Result<double> MeasureSumCost(const DeviceTarget& target, const ResidualChain& chain,
                               const Stage& stage, int batch, int layers, size_t workspace_limit);
 
-// Measures the ms of messages between ranks 0 and 1, over the transport of `how`. All ranks of
-// `peers` call it; the result counts on rank 0.
+// Measures the ms of messages between ranks 0 and 1 over the transport of `how`. All ranks of
+// `peers` call it; only rank 0 gets a valid result.
 Result<MessageCosts> MeasureDeviceMessages(const DeviceTarget& target, Peers& peers,
                                            const RankTransport& how, int64_t state_numbers);
 
 enum class StepsAtOnce { kOne, kSeveral };
-// Times one step of each kind in the stages of `network`, which is `chain`, in `passes`. With
-// kSeveral it also times several steps at once, both side by side and on one input. Takes a
-// fraction of a second for each kind.
+// Measures one step of each kind in the stages of `network`, which was derived from `chain`, in the
+// passes `passes`. With kSeveral, also measures several steps at once, both side by side and on one
+// input. Takes a fraction of a second for each kind.
 Result<std::vector<MeasuredBatches::Kind>> MeasureDeviceLayers(
     const DeviceTarget& target, const ResidualChain& chain, const NetworkLayers& network,
     StepsAtOnce at_once, std::span<const LayerPass> passes, size_t workspace_limit);

@@ -8,7 +8,8 @@
 
 namespace ucudnn::multigrid {
 
-// Gathers bytes as numbers: first their count, then eight bytes in each number.
+// Gathers bytes over Peers, packed into doubles: the first number is the count of bytes, and each
+// later number holds eight bytes.
 class RankChannel::PeersGatherer : public transport::Gatherer {
  public:
   PeersGatherer(Peers& peers, RankRange ranks) : peers_(peers), ranks_(ranks) {}
@@ -148,7 +149,7 @@ Status DeviceExchange::Copy(DeviceLane& lane, const StatesView& from, const Stat
   return sums_.Combine(lane, 1, from, 0, to);
 }
 
-// Receives a single state in its place if the state's numbers lie together there.
+// A single state whose numbers are contiguous is received directly in its place.
 Status DeviceExchange::LayOut(std::span<const StateMessage> receives) {
   size_t landed = 0;
   receives_.clear();
@@ -174,7 +175,8 @@ Status DeviceExchange::Begin(std::span<const StateMessage> sends,
                              std::span<const StateMessage> receives) {
   if (sends.empty() && receives.empty()) return Status::Ok();
   DeviceLane& exchange = lanes_->exchange();
-  // Makes the first lane wait for the last message, so that the room of the message may be written.
+  // The first lane must wait for the last message, because Pack may overwrite that message's
+  // buffer.
   UCUDNN_RETURN_IF_ERROR(exchange.Record());
   UCUDNN_RETURN_IF_ERROR(exchange.LetFollow(lanes_->first()));
   UCUDNN_RETURN_IF_ERROR(Pack(sends));

@@ -1,5 +1,5 @@
-// Sends states of devices between ranks, over whichever transport serves the ranks
-// (transport/opening.h), on a stream of its own, so that lanes run on meanwhile.
+// Sends states of devices between ranks, over the transport that the ranks can use
+// (transport/opening.h). The messages have a stream of their own, so that lanes continue meanwhile.
 #pragma once
 
 #include <chrono>
@@ -20,38 +20,41 @@ namespace ucudnn::multigrid {
 // How ranks that solve on devices reach each other.
 struct RankTransport {
   Transport wanted = Transport::kAuto;
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of each wait for other ranks
-  std::string cudnn_file;  // cuDNN's file, beside which NCCL may lie; empty: unknown
+  // Limit of each wait for other ranks.
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  std::string cudnn_file;  // the file of cuDNN, in whose folder NCCL may be; empty if unknown
 };
 
-// The channel of the ranks that share a stage. If their job fails, the channel is aborted, so that
-// no stream waits for it any longer. Thread-compatible.
+// The channel between the ranks that share a stage. If the ranks' job fails, the channel is
+// aborted, so that no stream waits for it any longer. Thread-compatible.
 class RankChannel {
  public:
-  // All of `ranks` call it. `peers` and what `target` points to outlive the channel.
+  // All of `ranks` must call it. `peers` and everything to which `target` points must outlive the
+  // channel.
   static Result<std::shared_ptr<RankChannel>> Open(const DeviceTarget& target, Peers& peers,
                                                    RankRange ranks, const RankTransport& how);
   ~RankChannel();
 
   transport::Channel& channel() { return *opened_.channel; }
   int ranks() const { return ranks_; }
-  // Sums `count` numbers in single precision over all ranks, in place, with the same bits on all
-  // ranks; waits for `lane`.
+  // Sums `count` numbers in single precision over all ranks, in place. All ranks get the same bits.
+  // Waits for `lane`.
   Status Sum(Address numbers, int64_t count, DeviceLane& lane);
-  // Returns the name of the transport, such as "loopback"; with NCCL also the library's file.
+  // Returns the name of the transport, such as "loopback"; for NCCL, also the library's file.
   std::string Text() const;
 
  private:
   class PeersGatherer;
 
   RankChannel(const DeviceTarget& target, Peers& peers, int ranks);
-  // Adds for the channel, on the lane of the current sum.
+  // Computes to += from for the channel, on the lane of the current sum.
   Status Add(CUdeviceptr to, CUdeviceptr from, int64_t count);
 
   DeviceTarget target_;  // in single precision
   Peers& peers_;
   const int ranks_;
-  DeviceLane* summing_ = nullptr;  // the lane of the last sum; null before the first
+  // The lane of the current or last sum; null before the first sum.
+  DeviceLane* summing_ = nullptr;
   std::unique_ptr<PeersGatherer> gatherer_;
   transport::OpenedChannel opened_;
   int listener_ = 0;
@@ -61,15 +64,15 @@ enum class Transfer { kSend, kReceive };
 
 class DeviceExchange : public StateExchange {
  public:
-  // The states to exchange, which are PlacedStates, and their ranks.
+  // The states to exchange, which are PlacedStates, and the ranks that exchange them.
   struct Setting {
     Peers& peers;
     RankRange ranks;
-    int64_t state_size = 0;  // numbers in a state of one image
+    int64_t state_size = 0;  // numbers in one image's state
     int batch = 1;
   };
-  // `channel` is null if the rank is alone; else `lanes` has an exchange lane. What `target` and
-  // `setting` refer to outlives the object.
+  // `channel` is null if the rank is alone; otherwise `lanes` must have an exchange lane.
+  // Everything to which `target` and `setting` refer must outlive the object.
   DeviceExchange(const DeviceTarget& target, std::shared_ptr<RankChannel> channel,
                  std::shared_ptr<DeviceLanes> lanes, const Setting& setting);
   ~DeviceExchange() override;
@@ -80,9 +83,9 @@ class DeviceExchange : public StateExchange {
   Status Finish(int lane) override;
   Status Check() override;
   void Close() override { channel_.reset(); }
-  // Sends numbers that are no states to `rank`, or receives them, in pieces that the channel has
-  // room for. The message follows the work that lane 0 has been given; later work of lane 0 follows
-  // the message.
+  // Sends `count` numbers that are no states to `rank`, or receives them, in pieces that fit the
+  // channel. The message follows the earlier work of lane 0, and later work of lane 0 follows the
+  // message.
   Status MoveNumbers(Transfer transfer, int rank, Address numbers, int64_t count);
   Result<std::vector<std::vector<double>>> Gather(std::span<const double> mine) override;
 
@@ -101,10 +104,10 @@ class DeviceExchange : public StateExchange {
     return target_.Behind(room->data(), static_cast<int64_t>(states) * size_);
   }
   transport::Message MessageOf(int rank, Address data, size_t states) const;
-  // Returns `status`. If it is an error, waits for the job to fail first: an error of the channel
-  // usually follows from a failure of the job, whose message says more.
+  // Returns `status`. If `status` is an error, first waits for the job to fail, because the job's
+  // own message says more about the cause.
   Status OfJob(Status status);
-  // Copies the states to send, so that they may change afterwards.
+  // Copies the states to send into a buffer, so that the states may change afterwards.
   Status Pack(std::span<const StateMessage> sends);
   Status LayOut(std::span<const StateMessage> receives);
 
@@ -112,7 +115,7 @@ class DeviceExchange : public StateExchange {
   std::shared_ptr<RankChannel> channel_;
   std::shared_ptr<DeviceLanes> lanes_;
   const Setting setting_;
-  int64_t size_;  // numbers in a state of the mini-batch
+  int64_t size_;  // numbers in a state of the whole mini-batch
   StateSums sums_;
   std::optional<DeviceNumbers> sent_, received_;
   ExchangeRoom room_;

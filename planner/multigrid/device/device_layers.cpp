@@ -7,7 +7,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// What the parts of one rank share.
+// The objects that all parts of one rank share.
 struct DeviceShared {
   DeviceTarget target;
   LaneSetting setting;
@@ -60,7 +60,8 @@ class DeviceLayers : public StageLayers, private KeptWeights {
 
   bool scales_adjoints() const override { return chain_->precision().has_few_exponents; }
 
-  // If blocks run side by side, the gradients of all layers are computed at once.
+  // If blocks run side by side, the call with the first layers computes the gradients of all layers
+  // at once.
   Status AddGradients(LayerSpan span, double factor, Parameters& gradient) override {
     if (!chain_->RunsSideBySide()) return StageLayers::AddGradients(span, factor, gradient);
     if (span.begin > 0) return Status::Ok();
@@ -73,7 +74,7 @@ class DeviceLayers : public StageLayers, private KeptWeights {
     if (!adjoint_) {
       UCUDNN_ASSIGN_OR_RETURN(adjoint_, DeviceAdjoint::Make(*chain_));
       // Making the adjoint moves memory on some ranks only, but all ranks must record their cycles
-      // again together.
+      // again at the same time.
       shared_->streams->NoteMove();
       if (shared_->setting.is_recorded) UCUDNN_RETURN_IF_ERROR(adjoint_->RecordCycles());
     }
@@ -89,7 +90,7 @@ class DeviceLayers : public StageLayers, private KeptWeights {
   }
 
  private:
-  // The weights of some layers as a message.
+  // The weights of some layers, packed into one message.
   struct Packed {
     Address numbers = nullptr;
     int64_t count = 0;

@@ -1,4 +1,4 @@
-// The layers of a rank's part of a stage on its device. Blocks run either on lanes that are
+// The layers of a rank's part of a stage, on the rank's device. Blocks run either on lanes that are
 // streams, or side by side.
 #pragma once
 
@@ -15,13 +15,14 @@ namespace ucudnn::multigrid {
 
 struct LaneSetting {
   Way way = Way::kStreams;
-  int lanes = 1;               // one if blocks run side by side
-  bool is_recorded = false;    // cycles run as graphs
-  size_t workspace_limit = 0;  // bytes of all lanes together
+  int lanes = 1;               // 1 if blocks run side by side
+  bool is_recorded = false;    // whether cycles run as CUDA graphs
+  size_t workspace_limit = 0;  // bytes for all lanes together
 };
 
-// `channel` is null if the rank is alone, and `replicas` if the stage has none. Cycles may be
-// recorded only if `channel` can be captured. What `target` points to outlives the layers.
+// `channel` is null if the rank is alone, and `replicas` if the stage has no replicas. Cycles may
+// be recorded only if `channel` can be captured. Everything to which `target` points must outlive
+// the layers.
 Result<StageMaker> DeviceMaker(const DeviceTarget& target, const StageToSolve& stage,
                                const LaneSetting& setting, std::shared_ptr<RankChannel> channel,
                                std::shared_ptr<RankChannel> replicas);

@@ -1,5 +1,5 @@
-// Memory and streams of a device, with its cuDNN. Thread-compatible; what a lane enqueues runs on
-// its stream, in order.
+// Memory and streams of a device, with a cuDNN handle for each stream. Thread-compatible; work that
+// a lane enqueues runs on the lane's stream, in order.
 #pragma once
 
 #include <cuda.h>
@@ -20,25 +20,25 @@
 
 namespace ucudnn::multigrid {
 
-// Call a function of the target's cuDNN or driver. If the call fails, the Status names the
-// function.
+// Call a function of the target's cuDNN or driver, and return a Status, which names the function if
+// the call failed.
 #define UCUDNN_CUDNN(target, function, ...) \
   CudnnStatus(*(target).functions, (target).functions->function(__VA_ARGS__), #function)
 #define UCUDNN_DRIVER(target, function, ...) \
   cuda::DriverStatus(*(target).driver, (target).driver->function(__VA_ARGS__), #function)
 
-// The address of numbers in device memory, in the target's precision.
+// The address of numbers in device memory, which have the target's precision.
 using Address = std::byte*;
 
-// Where work runs, and in which precision. The caller owns both tables and keeps them and the
-// context alive.
+// The device to run on, and the precision. The caller owns both tables and the context, and keeps
+// all of them alive.
 struct DeviceTarget {
   const cuda::Driver* driver = nullptr;
   const cudnn::Functions* functions = nullptr;
   CUcontext context = nullptr;
   const Precision* precision = &kSinglePrecision;
 
-  // Returns the address `count` numbers behind `address`.
+  // Returns the address that is `count` numbers behind `address`.
   Address Behind(Address address, int64_t count) const {
     return address + count * precision->bytes;
   }
@@ -65,18 +65,19 @@ class DeviceNumbers {
   int64_t count_ = 0;
 };
 
-// Rounds up the beginning of numbers in a block, so that kernels read the numbers at full width.
+// Rounds up the position at which numbers begin in a block, so that kernels can read them at full
+// width.
 inline int64_t Aligned(int64_t numbers, int64_t multiple = 64) {
   return (numbers + multiple - 1) / multiple * multiple;
 }
 
-// Numbers in device memory with the descriptor that says how they lie.
+// Numbers in device memory, with the descriptor of their layout.
 struct TensorNumbers {
   cudnnTensorDescriptor_t tensor = nullptr;
   Address data = nullptr;
 };
 
-// Memory that calls on a lane need besides their operands.
+// Memory that calls on a lane need beside their operands.
 struct LaneNeeds {
   int64_t room = 0;      // in numbers
   size_t workspace = 0;  // in bytes
@@ -90,7 +91,8 @@ class DeviceLane {
   static Result<std::unique_ptr<DeviceLane>> Make(const DeviceTarget& target);
   ~DeviceLane();
 
-  // Provides at least `needs`. Memory that was smaller moves. Waits for the lane.
+  // Provides at least `needs`, and waits for the lane. Memory that is too small is replaced at
+  // another address.
   Status Reserve(const LaneNeeds& needs);
   bool Holds(const LaneNeeds& needs) const {
     return needs.room <= held_.room && needs.workspace <= held_.workspace;
@@ -100,20 +102,20 @@ class DeviceLane {
   cudnnHandle_t handle() const { return handle_; }
   Address room() const { return room_ ? room_->data() : nullptr; }
   Address workspace() const { return workspace_ ? workspace_->data() : nullptr; }
-  // Record remembers the work enqueued so far. After LetFollow, later work of `other` waits for
-  // that work.
+  // Record marks the work enqueued so far. After LetFollow, later work of `other` waits for the
+  // marked work.
   Status Record();
   Status LetFollow(const DeviceLane& other);
   Status Wait();
-  // Enqueues a copy on the device.
+  // Enqueues a copy between two addresses of the device.
   Status Copy(Address from, Address to, int64_t count);
-  // Enqueue to = a * x + b * to, and to = operation(a * x, b * y). Extents of 1 are repeated, and
-  // an operand whose factor is 0 is not read. REQUIRE: the target's context is current.
+  // Enqueue to = a * x + b * to, and to = operation(a * x, b * y). Extents of 1 are repeated. An
+  // operand whose factor is 0 is not read. REQUIRE: the target's context is current.
   Status Add(double a, const TensorNumbers& x, double b, const TensorNumbers& to);
   Status Apply(cudnnOpTensorDescriptor_t operation, double a, const TensorNumbers& x, double b,
                const TensorNumbers& y, const TensorNumbers& to);
-  // Copy between host and device, and wait for the lane. On the device, numbers are in `precision`,
-  // by default the target's.
+  // Copy numbers between host and device, and wait for the lane. On the device the numbers have
+  // `precision`, by default the target's.
   Status Upload(const double* from, Address to, int64_t count, const Precision& precision);
   Status Download(Address from, double* to, int64_t count, const Precision& precision);
   Status Upload(const double* from, Address to, int64_t count) {
@@ -134,7 +136,7 @@ class DeviceLane {
   LaneNeeds held_;
   std::optional<DeviceNumbers> room_;
   std::optional<DeviceNumbers> workspace_;
-  std::vector<std::byte> staging_;  // numbers on their way, in the device's precision
+  std::vector<std::byte> staging_;  // buffer for Upload and Download, in the device's precision
 };
 
 }  // namespace ucudnn::multigrid

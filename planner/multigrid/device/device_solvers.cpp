@@ -11,7 +11,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Returns the options of a solve that runs one cycle and measures nothing.
+// Returns the options of a solve of one cycle that measures nothing.
 SolveOptions OneCycle(const SolveOptions& of) {
   SolveOptions options(of);
   options.tolerance.reset();
@@ -22,15 +22,15 @@ SolveOptions OneCycle(const SolveOptions& of) {
   return options;
 }
 
-// Returns the seconds of the last of kRuns cycles; earlier cycles make everything ready. If the
-// stage trains, an adjoint cycle and a descent are included.
+// Returns the seconds of the last of kRuns cycles. Earlier runs make everything that is made at
+// first use. If the stage trains, a run includes an adjoint cycle and a descent.
 Result<double> TimeOf(StageSolver& solver, const StageToSolve& stage) {
   const std::vector<double> first(static_cast<size_t>(stage.stage.shape.Features() * stage.batch),
                                   1.0);
   std::vector<double> last(first.size());
   UCUDNN_RETURN_IF_ERROR(solver.LoadWeights());
   double seconds = 0;
-  constexpr int kRuns = 3;  // the second run records a graph
+  constexpr int kRuns = 3;  // the second run records the graph
   for (int run = 0; run < kRuns; ++run) {
     const auto begin = std::chrono::steady_clock::now();
     UCUDNN_RETURN_IF_ERROR(
@@ -60,7 +60,8 @@ Status CheckTimeline(std::optional<Way> way, std::optional<Launch> launch) {
 
 namespace {
 
-// Returns Ok, or why the stage cannot be solved in this way. The result is the same on all ranks.
+// Returns Ok, or an error that says why the stage cannot be solved in this way. All ranks get the
+// same result.
 Status Serves(Way way, const StageToSolve& stage) {
   if (way == Way::kStreams) return Status::Ok();
   if (stage.storage == Storage::kCPoints) {
@@ -72,7 +73,7 @@ Status Serves(Way way, const StageToSolve& stage) {
 
 }  // namespace
 
-// Chooses how cycles are launched. All ranks of `channel` choose the same.
+// Chooses how cycles are launched. All ranks of `channel` make the same choice.
 Result<Launch> DeviceSolvers::LaunchOf(const StageToSolve& stage, RankChannel* channel) const {
   Status recordable = channel != nullptr ? channel->channel().CanBeCaptured() : Status::Ok();
   if (stage.notes_timeline) recordable = CheckTimeline(std::nullopt, Launch::kGraph);
@@ -95,9 +96,9 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(const StageToSolve& s
   return StageSolver::Make(stage, std::move(maker));
 }
 
-// Measures the ways that serve the stage. All ranks measure the same ways and choose the same. If
-// there are several ranks, a way that fails on one of them is an error, since the others wait for
-// that rank.
+// Measures the ways that serve the stage. All ranks measure the same ways and choose the same one.
+// If there are several ranks, a way that fails on one of them is an error, because the other ranks
+// wait for that rank.
 Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
                                                     const Channels& channels) const {
   Choice choice = {.levels = stage.hierarchy.levels()};
@@ -109,11 +110,12 @@ Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
   double fastest = std::numeric_limits<double>::infinity();
   Status refusal;
   for (const Way way : kWays) {
-    if (choice.levels == 1 && way == Way::kGrouped) continue;  // one level has no blocks
+    // A hierarchy of one level has no blocks.
+    if (choice.levels == 1 && way == Way::kGrouped) continue;
     if (!Serves(way, stage).ok()) continue;
     Choice tried = choice;
     tried.way = way;
-    // Only one solver exists at a time: two may not fit the device.
+    // Only one solver exists at a time, because two might not fit the device.
     Result<std::unique_ptr<StageSolver>> solver = MakeOf(stage, tried, channels);
     Result<double> own = solver.ok() ? TimeOf(**solver, stage) : Result<double>(solver.status());
     if (!own.ok()) {

@@ -1,5 +1,5 @@
-// Solvers of stages on devices, and the choice of how blocks run at once on a device. Not
-// thread-safe.
+// Solvers of stages on devices, and the choice of the way in which blocks run at once on a device.
+// Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -19,30 +19,30 @@
 namespace ucudnn::multigrid {
 
 inline constexpr Way kWays[] = {Way::kStreams, Way::kGrouped};
-const char* NameOf(Way way);  // streams, grouped
+const char* NameOf(Way way);  // "streams" or "grouped"
 
-// How the device is given the work of a cycle.
+// How the host gives a device the work of a cycle.
 enum class Launch {
   kEach,  // call by call
-  kGraph  // recorded at the second cycle of a kind as a CUDA graph, launched from then on
+  kGraph  // as a CUDA graph, recorded at the second cycle of each kind
 };
 inline constexpr Launch kLaunches[] = {Launch::kEach, Launch::kGraph};
-const char* NameOf(Launch launch);  // each, graph
+const char* NameOf(Launch launch);  // "each" or "graph"
 
-// Returns Ok if solves that run in this way can note when lanes run which steps
-// (StageToSolve::notes_timeline). None stands for a way that is chosen later.
+// Returns Ok if a solve with this way and launch can record the times at which lanes run steps
+// (StageToSolve::notes_timeline). None means that the value is chosen later.
 Status CheckTimeline(std::optional<Way> way, std::optional<Launch> launch);
 
 // Returns the coarse operator for a device on which the layers of a block at once take `sum_cost`
-// times as long as one layer (MeasureSumCost): kSum up to a cost of 2, which means that single
-// layers leave the device idle.
+// times as long as one layer (MeasureSumCost). Returns kSum up to a cost of 2, because such layers
+// leave the device idle when they run singly.
 CoarseOperator FittingOperator(double sum_cost);
 
 struct DeviceSetting {
-  // None: each stage takes the fastest of all ways that serve it, measured on a solve of one cycle,
-  // in training together with its adjoint.
+  // None: each stage gets the fastest of all ways that serve it, measured in a solve of one cycle
+  // (in training, with its adjoint).
   std::optional<Way> way;
-  // None: graphs if cycles can be recorded.
+  // None: cycles run as graphs if they can be recorded.
   std::optional<Launch> launch;
   int lanes = 8;  // for Way::kStreams
   // Bytes of workspace for all lanes of a stage together.
@@ -53,7 +53,7 @@ struct DeviceSetting {
 // Makes the solvers of one rank.
 class DeviceSolvers : public StageSolvers {
  public:
-  // The target and what it points to outlive the solvers.
+  // The target and everything to which it points must outlive the solvers.
   DeviceSolvers(const DeviceTarget& target, const DeviceSetting& setting)
       : target_(target), setting_(setting) {}
 
@@ -62,8 +62,9 @@ class DeviceSolvers : public StageSolvers {
   const DeviceTarget& target() const { return target_; }
   const DeviceSetting& setting() const { return setting_; }
 
-  // Returns the coarse operator that fits the device, by what `layers` layers like the first of
-  // `stage` cost at once. Returns kInject if that cannot be measured.
+  // Returns the coarse operator that fits the device. Decides by the measured cost of `layers`
+  // layers at once, which all are like the first layer of `stage`. Returns kInject if this cannot
+  // be measured.
   CoarseOperator MeasureOperator(const ResidualChain& chain, const Stage& stage, int batch,
                                  int layers) const;
 
@@ -73,23 +74,24 @@ class DeviceSolvers : public StageSolvers {
     Way way = Way::kStreams;
     Launch launch = Launch::kEach;
     // The seconds of one cycle on the slowest rank, by way; with one level, of serial propagation.
-    // The way was chosen by them. Empty if the way was given.
+    // Choose() took the way with the least. Empty if DeviceSetting gave the way.
     struct Measured {
       Way way;
       double seconds;
     };
     std::vector<Measured> measured;
   };
-  // Returns the choice of the stage that was made last among the stages with most levels.
+  // Returns the choice for the stage with most levels; among several such stages, for the last one
+  // that was made.
   const Choice& chosen() const { return chosen_; }
-  // Returns the transport of the last stage made on several ranks; empty if there was none.
+  // Returns the transport of the last stage on several ranks; empty if there was none.
   const std::string& transport() const { return transport_; }
 
  private:
-  // A channel is null if there are no other ranks.
+  // A channel is null if it would have no other ranks.
   struct Channels {
-    std::shared_ptr<RankChannel> ranks;     // between the ranks of the stage
-    std::shared_ptr<RankChannel> replicas;  // between the replicas of these layers
+    std::shared_ptr<RankChannel> ranks;     // between the ranks that share the stage
+    std::shared_ptr<RankChannel> replicas;  // between the replicas of this rank's layers
   };
   Result<std::unique_ptr<StageSolver>> MakeOf(const StageToSolve& stage, const Choice& choice,
                                               const Channels& channels) const;

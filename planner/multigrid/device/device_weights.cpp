@@ -16,8 +16,8 @@ int64_t CountOfSteps(const StepShape& shape, int64_t steps) {
   return count;
 }
 
-// Returns where the numbers of `steps` steps lie from `address` on: for each layer first the
-// weights of all steps, then the biases of all steps.
+// Returns the layout of the numbers of `steps` steps from `address` on. For each layer, the weights
+// of all steps come first, and then the biases of all steps.
 ArrangedNumbers LaidOut(const DeviceTarget& target, const StepShape& shape, int64_t steps,
                         Address address) {
   ArrangedNumbers numbers;
@@ -121,8 +121,8 @@ Status NumbersLayout::Copy(DeviceLane& lane, Move move, Address block,
   return Status::Ok();
 }
 
-// Calls visit(kind, layers) for each stretch of consecutive layers of one kind. Ranks number kinds
-// by the layers that they have, but agree on where stretches begin.
+// Calls visit(kind, layers) for each stretch of consecutive layers of one kind. Ranks may number
+// kinds differently, but all have the same stretches.
 template <typename Visit>
 Status NumbersLayout::ForEachStretch(std::span<const int> layers, const Visit& visit) const {
   for (size_t begin = 0, end = 0; begin < layers.size(); begin = end) {
@@ -150,7 +150,7 @@ Status NumbersLayout::CopyLayers(DeviceLane& lane, Move move, Address block,
     const ArrangedNumbers packed = LaidOut(target_, shape, steps, message);
     message = target_.Behind(message, CountOfSteps(shape, steps));
     const auto number = [&](size_t at) { return shapes_.number_of[stretch[at]]; };
-    // Copies steps at equal distances at once.
+    // Copies all steps at equal distances in one call.
     for (size_t begin = 0, end = 0; begin < stretch.size(); begin = end) {
       Arrangement run = {.kind = kind, .first = number(begin)};
       for (end = begin + 1; end < stretch.size(); ++end, ++run.count) {

@@ -1,5 +1,5 @@
-// The weights of a stage's steps on a device, once in the order of the steps, and again side by
-// side for steps that run at once; and the gradients of the weights. Thread-compatible.
+// The weights of a stage's steps on a device: one copy in the order of the steps, and copies side
+// by side for steps that run at once. Also the layout of the weights' gradients. Thread-compatible.
 #pragma once
 
 #include <map>
@@ -20,8 +20,8 @@
 
 namespace ucudnn::multigrid {
 
-// `count` groups of `fan` consecutive steps of one kind; each group begins `distance` steps of that
-// kind behind the one before.
+// `count` groups of `fan` consecutive steps of one kind. Each group begins `distance` steps of that
+// kind behind the preceding group.
 struct Arrangement {
   int kind = 0;
   int first = 0;
@@ -30,14 +30,15 @@ struct Arrangement {
   int fan = 1;
 
   bool operator<(const Arrangement& other) const;
-  // Returns whether the groups lie one behind the other without being copied.
+  // Returns whether the groups are contiguous in the block of all steps, so that they need no copy.
   bool is_contiguous() const { return count == 1 || distance == fan; }
 };
 
-// By layer of the kind: numbers of the steps of a group one behind the other, group after group.
+// By layer of the kind: the numbers of all steps, step by step within a group, and group after
+// group.
 using ArrangedNumbers = std::vector<LayerNumbers>;
 
-// Memory for the numbers of an arrangement's steps, laid out as ArrangedNumbers.
+// Memory for the numbers of an arrangement's steps, with the layout of ArrangedNumbers.
 struct ArrangedMemory {
   static Result<ArrangedMemory> Make(const DeviceTarget& target, const StageShapes& shapes,
                                      const Arrangement& arrangement);
@@ -46,29 +47,29 @@ struct ArrangedMemory {
   ArrangedNumbers numbers;
 };
 
-// The layout of the numbers of all steps of a stage in one block: kind by kind, the steps of a kind
-// in their order.
+// The layout of the numbers of all steps of a stage in one block: kind after kind, and within a
+// kind step after step.
 class NumbersLayout {
  public:
-  // What the arguments refer to outlives the layout.
+  // Everything to which the arguments refer must outlive the layout.
   NumbersLayout(const DeviceTarget& target, const StagePart& stage, const StageShapes& shapes);
 
   int64_t count() const { return count_; }  // numbers in a block, a multiple of kRow
   static constexpr int64_t kRow = 1024;
-  // Returns where the numbers of a kind lie in the block at `block`, from step `number` on.
+  // Returns the addresses of the numbers of a kind in the block at `block`, from step `number` on.
   ArrangedNumbers InOrder(Address block, int kind, int number) const;
-  // Copies between a block, in which groups lie apart, and `together`, in which they lie one behind
-  // the other: kGather out of the block, kScatter into it.
+  // Copies between a block, in which groups are apart, and `together`, in which they are
+  // contiguous. kGather copies out of the block, kScatter into the block.
   enum class Move { kGather, kScatter };
   Status Copy(DeviceLane& lane, Move move, Address block, const Arrangement& arrangement,
               const ArrangedNumbers& together) const;
-  // Copies the numbers of `layers`, in rising order, between a block and a message of
+  // Copies the numbers of `layers`, which are in ascending order, between a block and a message of
   // CountOf(layers) numbers. The message has the same layout on all ranks.
   Status CopyLayers(DeviceLane& lane, Move move, Address block, std::span<const int> layers,
                     Address message) const;
   int64_t CountOf(std::span<const int> layers) const;
 
-  // Where the numbers of a node of one step lie in a block.
+  // The place in a block of the numbers of a node in one step.
   struct Place {
     int step;
     planner::NodeId node;
@@ -83,7 +84,7 @@ class NumbersLayout {
 
   DeviceTarget target_;
   const StageShapes& shapes_;
-  std::vector<int64_t> begins_;  // where each kind begins
+  std::vector<int64_t> begins_;  // by kind: where it begins in a block
   int64_t count_ = 0;
   std::vector<Place> places_;
 };
@@ -94,24 +95,24 @@ class DeviceWeights {
                                                      const StagePart& stage,
                                                      const StageShapes& shapes);
 
-  // Returns the numbers in that arrangement, from the last Upload or InOrderChanged. They are valid
-  // for work that `lane` is given from now on, and live as long as the weights.
+  // Returns the numbers in that arrangement, as of the last Upload or InOrderChanged. They are
+  // valid for later work of `lane`, and as long as the weights exist.
   Result<const ArrangedNumbers*> Arrange(const Arrangement& arrangement, DeviceLane& lane);
 
-  // Uploads the parameters that the host has now; waits.
+  // Uploads the host's current parameters, and waits.
   Status Upload(DeviceLane& lane);
-  // Copies weights that have changed at in_order() into all arrangements.
+  // Copies the weights at in_order(), which have changed, into all arrangements.
   Status InOrderChanged(DeviceLane& lane);
 
   const NumbersLayout& layout() const { return layout_; }
   Address in_order() const { return in_order_->data(); }
-  // Returns the parameters that the host has now, laid out as a block, with 0 between them.
+  // Returns the host's current parameters in the layout of a block, with 0 in the gaps.
   std::vector<double> HostBlock() const;
 
  private:
   struct Arranged {
     ArrangedNumbers numbers;
-    std::optional<ArrangedMemory> memory;  // none if the arrangement is contiguous
+    std::optional<ArrangedMemory> memory;  // none if the arrangement is contiguous in in_order_
   };
 
   DeviceWeights(const DeviceTarget& target, const StagePart& stage, const StageShapes& shapes)

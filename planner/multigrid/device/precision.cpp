@@ -20,9 +20,10 @@ constexpr Precision kPrecisions[] = {
 
 constexpr int kBitsOfTwoBytes = 16;
 
-// Rounds `value` to the bits of an IEEE number of two bytes. The exponent's field, less one for the
-// leading bit, lies above the significant bits. Read as an integer, the bits therefore count the
-// numbers above 0.
+// Rounds `value` to an IEEE number of two bytes, and returns its bits. Adds the exponent's field
+// and the significant bits as integers, so that a significand that rounds up to the next power of
+// two carries into the exponent. The leading bit, which is not stored, is part of `units` and
+// accounts for one unit of the exponent's field.
 uint16_t BitsOf(const Precision& precision, double value) {
   const int fraction_bits = precision.significant_bits - 1;
   const auto infinite =
@@ -34,7 +35,7 @@ uint16_t BitsOf(const Precision& precision, double value) {
   if (std::isinf(magnitude)) return sign | infinite;
   int exponent = 0;
   std::frexp(magnitude, &exponent);
-  // The exponent of the last bit of the rounded number.
+  // The exponent of the last significant bit of the rounded number.
   const int last = std::max(exponent - precision.significant_bits, precision.least_exponent);
   const auto units = static_cast<int64_t>(std::nearbyint(std::ldexp(magnitude, -last)));
   const int64_t bits = (int64_t{last - precision.least_exponent} << fraction_bits) + units;

@@ -24,8 +24,8 @@ int64_t DistanceOf(std::span<const ChainOperation> operations, Member member) {
   return IndexOf(operations[1].*member) - IndexOf(operations[0].*member);
 }
 
-// Returns whether the states of all `operations` but the last are at equal distances, and the last
-// state follows at the same distance.
+// Returns whether the last of `operations` continues the others: if the states `member` of the
+// others are at equal distances, its state is at the same distance behind them.
 bool Follows(std::span<const ChainOperation> operations, Member member) {
   const State before = operations[operations.size() - 2].*member;
   const State last = operations.back().*member;
@@ -71,9 +71,9 @@ StatesView SideBySide::ViewOf(const StatesArray& array, int64_t index) const {
           .image_distance = array.count};
 }
 
-// Places states so that they can run as one: B blocks of c steps have B + 1 C-points side by side,
-// and B states at each place between C-points. Right sides lie in the order of their steps, like
-// the C-points of the finer level.
+// Places states so that operations on many states can be one call. For B blocks of c steps, the B +
+// 1 C-points lie side by side in one array, and so do the B states at each place between C-points.
+// The right sides of a level are in the order of its steps, as the C-points of the finer level are.
 Result<State> SideBySide::Create(const StatePlace& place) {
   const Level& level = runner_.stage().hierarchy.level(place.level);
   const bool is_source = place.role == StatePlace::Role::kSource;
@@ -81,7 +81,7 @@ Result<State> SideBySide::Create(const StatePlace& place) {
   const int steps_before = is_source ? place.number - 1 : place.number;
   const int last = is_state ? level.steps : level.steps - 1;
   const int number = direction_ == Direction::kAdjoint ? last - steps_before : steps_before;
-  // On the finest level, the steps of a block take turns with the scratch.
+  // On the finest level all steps of a block use the same scratch, one after the other.
   const bool has_one_place = !is_state && place.level == 0;
   const int tail = number - level.last_c_point();
   int at = has_one_place ? 0 : number % level.coarsening;
@@ -192,7 +192,8 @@ Result<SideBySide::Call> SideBySide::CallOf(std::span<const Operation> operation
   return call;
 }
 
-// The linearised states of a coarse level are blocks apart, so they are copied to lie side by side.
+// The linearised states of a coarse level are one block apart, so copies of them are placed side by
+// side.
 Result<StatesView> SideBySide::LinearisedOf(std::span<const Operation> operations) {
   const Operation& first = operations.front();
   bool are_beside = true;

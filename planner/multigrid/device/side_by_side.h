@@ -1,7 +1,7 @@
-// Runs chains whose k-th operations are one call. Steps of states that lie side by side on the
+// Runs chains whose k-th operations form one call. Steps on states that lie side by side on the
 // channel axis are one convolution with as many groups, whose weights are stored in the same order.
 // Sums of states at equal distances are one call, too. The operations of a run are read once for
-// each key, and then repeated as few calls. Thread-compatible.
+// each key, and then repeated as a few calls. Thread-compatible.
 #pragma once
 
 #include <deque>
@@ -24,53 +24,53 @@ namespace ucudnn::multigrid {
 
 class SideBySide {
  public:
-  // `direction` is the direction of the chain whose states are placed; the states of an adjoint lie
-  // in the order of the network. `runner` and `lanes` outlive the object. REQUIRES: there is one
-  // lane.
+  // `direction` is the direction of the chain whose states are placed; the states of an adjoint are
+  // in the order of the network. `runner` and `lanes` must outlive the object. REQUIRES: there is
+  // one lane.
   SideBySide(StepRunner& runner, DeviceLanes& lanes, Direction direction)
       : runner_(runner), lanes_(lanes), direction_(direction) {}
 
-  // Creates a state of a system, which lives as long as this object.
+  // Creates a state of a system. The state exists as long as this object.
   Result<State> Create(const StatePlace& place);
 
   // An operation of a chain.
   struct Operation {
     enum class Kind { kSum, kStep, kAdjointStep, kGradient };
     Kind kind = Kind::kSum;
-    Pass pass = Pass::kForward;  // the pass for which steps are prepared
-    LayerRange layers = {};      // of a step
-    double a = 1, b = 0;         // of a sum: to = a * from + b * to
-    State from = nullptr;        // of a gradient: the adjoint
-    State to = nullptr;          // null for a gradient
-    State linearised = nullptr;  // the state at which adjoint steps and gradients are linearised
+    Pass pass = Pass::kForward;  // the pass for which the layers are prepared
+    LayerRange layers = {};      // kStep, kAdjointStep and kGradient: the layers that are applied
+    double a = 1, b = 0;         // kSum: to = a * from + b * to
+    State from = nullptr;        // kGradient: the adjoint; otherwise the input
+    State to = nullptr;          // null for kGradient
+    State linearised = nullptr;  // kAdjointStep and kGradient: the state at which F is linearised
   };
-  // Returns whether operations are being read now; they are not run then.
+  // Returns whether operations are being read, in which case the chain must not run them.
   bool reads() const { return reading_ != nullptr; }
   void Read(const Operation& operation) { reading_->push_back(operation); }
 
   Status Run(const RunKey& key, int count, LaneWork chain);
   // See Propagator::Prepare.
   Status Prepare(const std::function<Status()>& phases);
-  // Copies the states at which adjoint steps are linearised, so that they lie side by side.
+  // Copies the states at which adjoint steps are linearised, where these are not side by side.
   Status Linearise();
-  // Copies the gradients of the run of `key` to their places in DeviceDescent.
+  // Copies the gradients of the run `key` to their places in the DeviceDescent.
   Status PutGradients(const RunKey& key);
 
  private:
-  // Operations that run as one.
+  // Operations that run as one call.
   struct Call {
     Operation::Kind kind = Operation::Kind::kSum;
     double a = 1, b = 0;
     StatesView from, to, linearised;
     StepPlan plan;
-    std::vector<ArrangedMemory> gradients;  // by call of the plan
-    std::vector<ArrangedNumbers> numbers;   // of `gradients`
+    std::vector<ArrangedMemory> gradients;  // by StepCall of `plan`
+    std::vector<ArrangedNumbers> numbers;   // addresses in `gradients`
   };
 
   Result<const StatesArray*> MakeArray(int64_t count);
   StatesView ViewOf(const StatesArray& array, int64_t index) const;
-  // Returns the calls of `chains`: first the calls of all first operations, then of all second
-  // operations, and so on.
+  // Returns the calls of `chains`: first the calls of all chains' first operations, then of all
+  // second operations, and so on.
   Result<std::vector<Call>> CallsOf(const std::vector<std::vector<Operation>>& chains);
   // Appends the calls of operations that may run at the same time.
   Status Group(std::vector<Operation>& operations, std::vector<Call>& calls);
@@ -83,13 +83,13 @@ class SideBySide {
   const Direction direction_;
   std::deque<StatesArray> arrays_;
   std::deque<PlacedState> states_;
-  // By level, role and place in a block. The places of the shorter last block follow.
+  // By level, role and place in a block. The shorter last block has places of its own behind these.
   std::map<std::tuple<int, StatePlace::Role, int>, const StatesArray*> places_;
   std::map<RunKey, std::vector<Call>> runs_;
   std::vector<Operation>* reading_ = nullptr;
   bool prepares_ = false;
-  // Copies of linearised states, by the first layer, the layers between two states and the number
-  // of states.
+  // Copies of linearised states, by the first layer, the distance in layers between two states and
+  // the number of states.
   std::map<std::tuple<int, int, size_t>, StatesView> linearised_;
   std::vector<Call> linearisation_;
 };

@@ -13,7 +13,7 @@ using Kind = StepLayer::Kind;
 
 constexpr float kOne = 1;
 constexpr float kZero = 0;
-// Kernels read at full width only from addresses that are multiples of this.
+// Kernels can read at full width only from addresses that are multiples of this.
 constexpr int64_t kAlignment = 16;  // bytes
 
 }  // namespace
@@ -22,7 +22,7 @@ Result<TensorNumbers> StateSums::NumbersOf(const StatesView& view) {
   const std::array<int64_t, 3> key = {view.count, view.image_distance, view.distance};
   auto found = tensors_.find(key);
   if (found == tensors_.end()) {
-    // A state that is read several times has one place, which cuDNN repeats.
+    // A state that is read `count` times is described as one place, which cuDNN repeats.
     const int places = view.distance == 0 ? 1 : view.count;
     const int64_t distance = view.distance == 0 ? 1 : view.distance;
     UCUDNN_ASSIGN_OR_RETURN(Tensor tensor,
@@ -43,14 +43,14 @@ Status StateSums::Combine(DeviceLane& lane, double a, const StatesView& x, doubl
   return lane.Add(a, from, b, to);
 }
 
-// A layer of several steps side by side.
+// A layer of several steps side by side, with its descriptors.
 struct StepKernels::PreparedLayer {
-  Tensor x, y;     // y is packed
+  Tensor x, y;     // the extents of x, packed
   Tensor dx;       // extents of x, packed
-  Tensor numbers;  // of a bias or of factors: one number for each output channel
+  Tensor numbers;  // one number for each output channel: a bias, or factors
   Filter weights;
   ConvolutionDescriptor convolution;
-  int algorithms[3] = {};  // by operation
+  int algorithms[3] = {};  // by Operation
   size_t workspace[3] = {};
   int64_t value = 0;  // place of the output in the room
 
@@ -61,14 +61,14 @@ struct StepKernels::PreparedLayer {
 
 struct StepKernels::Prepared {
   Pass pass = Pass::kForward;
-  bool spreads_x = false;  // whether each step gets its own copy of the input
+  bool spreads_x = false;  // whether each step gets its own copy of a shared input
   std::vector<PreparedLayer> layers;
-  Tensor fanned;                          // the states of all steps of all groups, packed
-  int64_t spread = 0, gradients[2] = {};  // places in the room
+  Tensor fanned;                          // describes the states of all steps of all groups, packed
+  int64_t spread = 0, gradients[2] = {};  // positions in the room
   size_t sum_workspace = 0;
 };
 
-// Operands with their Prepared, for the duration of one call.
+// The operands of one call, with the Prepared of their width.
 struct StepKernels::Call {
   DeviceLane& lane;
   const Prepared& prepared;
@@ -76,7 +76,8 @@ struct StepKernels::Call {
   const DeviceTarget& target;
 
   Address Room(int64_t place) const { return target.Behind(operands.room, place); }
-  // Returns the buffer for the result of a layer's backward pass whose input is `dy`.
+  // Returns the gradient buffer that `dy` does not occupy, for the result of a layer's backward
+  // pass.
   Address Other(Address dy) const {
     const Address first = Room(prepared.gradients[0]);
     return dy == first ? Room(prepared.gradients[1]) : first;
@@ -84,7 +85,7 @@ struct StepKernels::Call {
   bool IsInRoom(Address dy) const {
     return dy == Room(prepared.gradients[0]) || dy == Room(prepared.gradients[1]);
   }
-  // Describes the states of all steps of all groups at a place in the room.
+  // Returns the states of all steps of all groups that are at `data` in the room.
   TensorNumbers Fanned(Address data) const { return {prepared.fanned.get(), data}; }
   const LayerNumbers& Numbers(size_t layer) const { return (*operands.numbers)[layer]; }
 };
@@ -131,8 +132,9 @@ Status StepKernels::Choose(Operation operation, const PreparedLayer& made, const
   const int64_t bytes = target_.precision->bytes;
   const bool is_aligned =
       shape_.StateSize() * bytes % kAlignment == 0 && layer.weights * bytes % kAlignment == 0;
-  // Takes the fastest algorithm with the requested arithmetic. A solve compares results of
-  // different calls, so algorithms that are not deterministic serve only if no other one does.
+  // Takes the fastest algorithm with the requested arithmetic. Algorithms that are not
+  // deterministic are used only if no other one fits, because a solve compares results of different
+  // calls.
   for (const bool must_be_deterministic : {true, false}) {
     for (const cudnn::AlgorithmPerformance& ranked : ranking) {
       const bool is_exact =
@@ -172,7 +174,8 @@ Status StepKernels::PrepareConvolution(PreparedLayer& made, const StepLayer& lay
 Status StepKernels::PrepareLayers(Prepared& prepared, const Width& width, Pass pass) {
   const int copies = width.count * width.fan;
   int64_t place = 0;
-  const auto take = [&](int64_t size) {  // room for `size` numbers for each image of each step
+  // Takes room for `size` numbers for each image of each step.
+  const auto take = [&](int64_t size) {
     return std::exchange(place, place + Aligned(size * batch_ * copies));
   };
   if (prepared.spreads_x) prepared.spread = take(shape_.StateSize());
@@ -196,8 +199,8 @@ Status StepKernels::PrepareLayers(Prepared& prepared, const Width& width, Pass p
         made.y, MakePacked(target_, batch_, int64_t{copies} * out.channels, out.rows, out.columns));
     UCUDNN_ASSIGN_OR_RETURN(made.numbers,
                             MakePacked(target_, 1, int64_t{copies} * out.channels, 1, 1));
-    // An activation overwrites its input, since its slope follows from its output, unless the input
-    // is the output of another activation.
+    // An activation overwrites its input, because its slope follows from its output. The exception
+    // is an input that is itself the output of an activation, whose slope needs that output.
     const bool is_in_place =
         layer.is_activation() && !reads_x && (i == 0 || !shape_.layers[i - 1].is_activation());
     made.value = !is_in_place ? take(out.Count())
@@ -313,7 +316,7 @@ Result<Address> StepKernels::Transform(const Call& call) {
     const PreparedLayer& made = call.prepared.layers[i];
     const Address y = call.Room(made.value);
     if (layers[i].kind == Kind::kConvolution) {
-      // cuDNN runs convolution, bias and ReLU in one call.
+      // cuDNN runs a convolution, its bias and a ReLU in one call.
       const bool with_relu =
           layers[i].bias > 0 && i + 1 < layers.size() && layers[i + 1].kind == Kind::kRelu;
       UCUDNN_RETURN_IF_ERROR(Convolve(call, i, x, y, with_relu));
@@ -399,7 +402,8 @@ Status StepKernels::AdjointStep(DeviceLane& lane, const Operands& operands) {
   for (size_t i = shape_.layers.size(); i-- > 0;) {
     UCUDNN_ASSIGN_OR_RETURN(dy, Back(call, i, dy));
   }
-  // If a convolution shares one input, the gradient of the input is already the sum over the fan.
+  // If the steps of a group share one input, the convolution's gradient of that input is already
+  // the sum over the group.
   return AddUp(call, dy, operands.fan == 1 || !call.prepared.spreads_x);
 }
 

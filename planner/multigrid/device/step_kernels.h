@@ -1,6 +1,7 @@
 // The library calls of residual steps of one kind on a device, for one step or many side by side: u
-// + factor * F(u), its adjoint and the gradient of its numbers; and sums of states. There are no
-// kernels of our own. Thread-compatible; what a lane enqueues runs on its stream, in order.
+// + factor * F(u), its adjoint and the gradient of its numbers; and sums of states. ucudnn has no
+// kernels of its own. Thread-compatible; work that a lane enqueues runs on the lane's stream, in
+// order.
 #pragma once
 
 #include <array>
@@ -16,27 +17,27 @@
 
 namespace ucudnn::multigrid {
 
-// States of all images side by side: the state of image n at place i begins (n * image_distance + i
-// * distance) states behind `data`.
+// States of all images. The state of image n at place i begins (n * image_distance + i * distance)
+// states behind `data`.
 struct StatesView {
   Address data = nullptr;
   int count = 1;
   int64_t image_distance = 1;
-  int64_t distance = 1;  // 0: one state, read `count` times
+  int64_t distance = 1;  // 0 for one state that is read `count` times
 };
 
-// Copies and adds states of any kind of step.
+// Copies and adds states, for all kinds of steps.
 class StateSums {
  public:
-  // `state_size` counts the numbers of one image's state. The target's functions and context
-  // outlive the object.
+  // `state_size` is the number of numbers in one image's state. The target's functions and context
+  // must outlive the object.
   StateSums(const DeviceTarget& target, int64_t state_size, int batch)
       : target_(target), state_size_(state_size), batch_(batch) {}
 
-  // Computes y = a * x + b * y, for as many states in x as in y. An operand whose factor is 0 is
-  // not read.
+  // Computes y = a * x + b * y for all states. `x` and `y` have equally many states. An operand
+  // whose factor is 0 is not read.
   Status Combine(DeviceLane& lane, double a, const StatesView& x, double b, const StatesView& y);
-  // Returns a view with its descriptor, which is made at the first use.
+  // Returns the numbers of a view with their descriptor, which is made at its first use.
   Result<TensorNumbers> NumbersOf(const StatesView& view);
 
  private:
@@ -47,11 +48,11 @@ class StateSums {
   std::map<std::array<int64_t, 3>, Tensor> tensors_;
 };
 
-// What steps side by side are prepared for. Each pass includes the passes before it.
+// The passes for which steps are prepared. Each pass includes the passes before it.
 enum class Pass { kForward, kAdjoint, kGradient };
 
-// The numbers of a layer for many steps, one step behind the other: weights [step, ...], bias
-// [step, ...]. Null if the layer has none.
+// The numbers of a layer for many steps: weights [step, ...] and bias [step, ...]. Null if the
+// layer has none.
 struct LayerNumbers {
   Address weights = nullptr;
   Address bias = nullptr;
@@ -59,15 +60,15 @@ struct LayerNumbers {
 
 class StepKernels {
  public:
-  // Makes kernels for `batch` images and steps of `shape`, with engines whose workspace is at most
-  // `workspace_limit` bytes.
+  // Makes kernels for `batch` images and steps of `shape`. Their algorithms use at most
+  // `workspace_limit` bytes of workspace.
   static Result<std::unique_ptr<StepKernels>> Make(const DeviceTarget& target,
                                                    const StepShape& shape, int batch,
                                                    size_t workspace_limit);
   ~StepKernels();
 
-  // `count` groups of steps side by side. The `fan` steps of a group share one input, and their
-  // results are summed: a coarse step of many layers. From one image to the next, the input states
+  // `count` groups of steps run side by side. The `fan` steps of a group share one input, and their
+  // results are added up, as in a coarse step of many layers. The input states of successive images
   // are `x_distance` states apart.
   struct Width {
     int count = 1;
@@ -76,35 +77,36 @@ class StepKernels {
   };
   // Prepares `pass`, with fan 1 for kGradient. REQUIRES: no lane is using the kernels.
   Status Prepare(const Width& width, Pass pass);
-  // Returns what a lane needs for any call that was prepared.
+  // Returns the needs of a lane that makes any prepared call.
   const LaneNeeds& needs() const { return needs_; }
 
-  // One state for each of `count` places, side by side on the channel axis.
+  // One state for each of `count` places, which lie side by side on the channel axis.
   struct States {
     Address data = nullptr;
-    int64_t distance = 1;  // states from one image's to the next image's
+    int64_t distance = 1;  // distance between the states of successive images, in states
   };
-  // The operands of one call. REQUIRES: Prepare for this width.
+  // The operands of one call. REQUIRES: Prepare was called for this width.
   struct Operands {
     int count = 1;
     int fan = 1;
     const std::vector<LayerNumbers>* numbers = nullptr;  // by layer
     States x;                                            // the input of the steps
-    States input;  // of the adjoint and the gradient: what is propagated back
+    States input;  // of the adjoint and the gradient: the state that is propagated backward
     double factor = 1;
-    States from, out;  // out = from + ...; out may be from
+    States from, out;  // out = from + ...; `out` may be `from`
     Address room = nullptr;
   };
-  // Computes out = from + factor * sum of F(x) over the fan, with one library call for each layer.
+  // Computes out = from + factor * (sum of F(x) over the group), with one library call for each
+  // layer.
   Status Step(DeviceLane& lane, const Operands& operands);
-  // Computes out = from + factor * sum of J_F(x)^T input.
+  // Computes out = from + factor * (sum of J_F(x)^T input over the group).
   Status AdjointStep(DeviceLane& lane, const Operands& operands);
-  // Writes (derivative of F(x) by the step's numbers)^T input of each step into `gradient`, which
+  // Writes the gradient of each step's numbers, (dF(x) / d numbers)^T input, into `gradient`, which
   // has the layout of the numbers.
   Status Gradient(DeviceLane& lane, const Operands& operands,
                   const std::vector<LayerNumbers>& gradient);
 
-  // Counts the forward convolutions in all passes.
+  // Returns the number of forward convolutions that all passes have made.
   int64_t convolution_calls() const { return convolution_calls_; }
 
  private:
@@ -122,31 +124,33 @@ class StepKernels {
   cudnnActivationDescriptor_t ActivationOf(const StepLayer& layer) const {
     return layer.kind == StepLayer::Kind::kRelu ? relu_.get() : tanh_.get();
   }
-  // Chooses the fastest algorithm in cuDNN's own ranking whose workspace is allowed.
+  // Chooses the first algorithm in cuDNN's ranking that fits the workspace limit, the arithmetic
+  // and the alignment, if possible a deterministic one.
   Status Choose(Operation operation, const PreparedLayer& made, const StepLayer& layer,
                 int& algorithm, size_t& workspace) const;
-  // Returns the distance between the states of two images. A single image has no such distance, so
-  // every distance then counts as `count`.
+  // Returns the distance between the states of two images. With one image any distance is the same,
+  // so `count` stands for all of them.
   int64_t DistanceOf(int count, int64_t distance) const { return batch_ == 1 ? count : distance; }
-  // Describes `count` states, one for each place.
+  // Returns the numbers of `count` states, one for each place, with their descriptor.
   Result<TensorNumbers> StatesOf(int count, const States& states);
 
-  // Computes F(x) of all steps in the room. Returns the address of F(x).
+  // Computes F(x) of all steps, in the room. Returns the address of the results.
   Result<Address> Transform(const Call& call);
   Status Convolve(const Call& call, size_t layer, Address x, Address y, bool with_relu);
   Status Scale(const Call& call, size_t layer, Address x, Address y);
   Status AddBias(const Call& call, size_t layer, Address y);
-  // Returns what is propagated back to the last layer's output, packed, once for each step.
+  // Returns the packed states that are propagated backward from the last layer's output, one copy
+  // for each step.
   Result<Address> Spread(const Call& call);
-  // Computes the gradient of the layer's input from the gradient `dy` of its output. Returns the
-  // address of the result.
+  // Computes the gradient of the layer's input from the gradient `dy` of its output, and returns
+  // its address.
   Result<Address> Back(const Call& call, size_t layer, Address dy);
-  // Sums over images and pixels: one number for each output channel.
+  // Sums `dy` over images and pixels, to one number for each output channel.
   Status SumToNumbers(const Call& call, const PreparedLayer& made, Address dy,
                       Address numbers) const;
   Status LayerGradient(const Call& call, size_t layer, Address dy, const LayerNumbers& gradient);
-  // Computes out = from + factor * the sum of `value` over the fan. `is_summed`: `value` is that
-  // sum already.
+  // Computes out = from + factor * (sum of `value` over the group). If `is_summed`, `value` is
+  // already that sum.
   Status AddUp(const Call& call, Address value, bool is_summed);
 
   DeviceTarget target_;
@@ -157,7 +161,7 @@ class StepKernels {
   ActivationDescriptor relu_, tanh_;
   OpTensorDescriptor add_, multiply_;
   ReductionDescriptor sum_;
-  // By count, fan and the image distance of x.
+  // By count, fan and the distance between images of x.
   std::map<std::array<int64_t, 3>, std::unique_ptr<Prepared>> prepared_;
   StateSums states_;
   int64_t convolution_calls_ = 0;

@@ -6,8 +6,8 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Returns whether the groups that begin with `next` continue the groups counted in `parts` at the
-// same distance.
+// Returns whether the groups that begin with `next` continue the groups in `parts` at the same
+// distance.
 bool Continues(const std::vector<Arrangement>& parts, const std::vector<Arrangement>& next) {
   return std::equal(parts.begin(), parts.end(), next.begin(), next.end(),
                     [](const Arrangement& a, const Arrangement& b) {
@@ -24,9 +24,9 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Make(const DeviceTarget& target,
                                                      int lanes) {
   UCUDNN_ASSIGN_OR_RETURN(StageShapes shapes, ShapesOf(stage.chain, stage.stage, stage.used));
   std::unique_ptr<StepRunner> runner(new StepRunner(target, stage, std::move(shapes)));
-  // Each lane runs every kernel, so in concurrent Workspace Division each lane has a slot of the
-  // same size, in which each kernel has the fastest algorithm that fits
-  // (planning/network_division.h).
+  // Each lane runs every kernel, so each lane gets an equal share of the workspace. This is
+  // concurrent Workspace Division with equal slots, in which each kernel has the fastest algorithm
+  // that fits (planning/network_division.h).
   for (const StepShape& shape : runner->shapes_.kinds) {
     UCUDNN_ASSIGN_OR_RETURN(auto kernels,
                             StepKernels::Make(target, shape, stage.batch, workspace_limit / lanes));

@@ -1,6 +1,6 @@
-// Plans with which library calls many steps of a level run at once, and runs them. Steps of one
-// kind whose numbers lie at equal distances are one call, and so are all layers that a coarse step
-// applies to one input.
+// Plans the library calls with which many steps of a level run at once, and makes these calls.
+// Steps of one kind whose numbers are at equal distances are one call. All layers that a coarse
+// step applies to one input are one call, too.
 #pragma once
 
 #include <memory>
@@ -19,16 +19,17 @@ struct StepCall {
   Arrangement steps;
   int first = 0;
   double factor = 1;
-  bool is_first = true;  // the first call of its positions, which begins the sum
+  // Whether this is the first call for its positions. The sum of the first call begins with `from`.
+  bool is_first = true;
   const ArrangedNumbers* numbers = nullptr;
 };
 
-// The calls of the steps at some positions, each applied to its own input.
+// The calls of the steps at some positions, each of which has its own input.
 struct StepPlan {
   std::vector<StepCall> calls;
 };
 
-// Runs plans of one stage. Thread-compatible; lanes run at once.
+// Runs plans of one stage. Thread-compatible; lanes may run at once.
 class StepRunner {
  public:
   using States = StepKernels::States;
@@ -37,10 +38,10 @@ class StepRunner {
                                                   const StagePart& stage, size_t workspace_limit,
                                                   int lanes);
 
-  // Plans steps that apply `ranges`, one for each position.
+  // Plans one step for each of `ranges`, which are the layers that the steps apply.
   Result<StepPlan> Plan(const std::vector<LayerRange>& ranges, DeviceLane& lane);
-  // Prepares `pass` for the plan's positions, all at once or one by one. From one image to the
-  // next, the input states are `distance` states apart.
+  // Prepares `pass` for the plan's positions, both all at once and one by one. The input states of
+  // successive images are `distance` states apart.
   Status Prepare(const StepPlan& plan, int64_t distance, Pass pass);
   const LaneNeeds& needs() const { return needs_; }
 
@@ -59,9 +60,9 @@ class StepRunner {
   const StagePart& stage() const { return stage_; }
   const StageShapes& shapes() const { return shapes_; }
   DeviceWeights& weights() { return *weights_; }
-  // Returns the descent, which the first call makes.
+  // Returns the descent, which the first call of this function makes.
   Result<DeviceDescent*> Descent();
-  // Uploads the host's parameters; waits.
+  // Uploads the host's parameters, and waits.
   Status LoadWeights(DeviceLane& lane);
   StateSums& sums() { return sums_; }
   int64_t StateSize() const { return shapes_.StateSize(); }
@@ -75,7 +76,8 @@ class StepRunner {
         stage_(stage),
         shapes_(std::move(shapes)),
         sums_(target, shapes_.StateSize(), stage.batch) {}
-  // Splits a range of layers into stretches of one kind, each with the numbers of one group.
+  // Splits a range of layers into stretches of one kind. Each stretch is an Arrangement of one
+  // group.
   std::vector<Arrangement> PartsOf(const LayerRange& range) const;
   StepKernels::Operands OperandsOf(const StepCall& call, const DeviceLane& lane) const;
   States Moved(const States& states, int positions) const;
@@ -85,7 +87,7 @@ class StepRunner {
   StageShapes shapes_;
   StateSums sums_;
   std::unique_ptr<DeviceWeights> weights_;
-  std::unique_ptr<DeviceDescent> descent_;             // null until Descent is called
+  std::unique_ptr<DeviceDescent> descent_;             // null until Descent() is called
   std::vector<std::unique_ptr<StepKernels>> kernels_;  // by kind
   LaneNeeds needs_;
 };

@@ -20,7 +20,7 @@ using Kind = StepLayer::Kind;
 Extents ExtentsOf(const Shape& shape) { return {shape.c, shape.extents[1], shape.extents[2]}; }
 Extents Flat(const Shape& shape) { return {static_cast<int>(shape.Features()), 1, 1}; }
 
-// Returns the last two axes: rows and columns.
+// Returns the extents of the last two axes, rows and columns.
 std::array<int, 2> InPlane(const Spatial& spatial) { return {spatial[1], spatial[2]}; }
 
 bool IsView(const Node& node) {

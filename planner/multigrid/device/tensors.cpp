@@ -6,8 +6,8 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Makes a handle with `create`, describes it with set(handle, arguments...) and owns it. `name` is
-// the name of the function that describes it.
+// Creates a descriptor with create(), describes it with set(handle, arguments...), and returns it
+// with its owner. `name` is the name of `set`.
 template <typename Handle, typename Set, typename... Arguments>
 Result<Owned<Handle>> Make(const DeviceTarget& target, cudnnStatus_t (*create)(Handle*),
                            cudnnStatus_t (*destroy)(Handle), const char* name, const Set& set,

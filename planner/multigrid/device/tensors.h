@@ -1,4 +1,4 @@
-// Descriptors of cuDNN as owned values. Thread-compatible.
+// Descriptors of cuDNN, owned by values. Thread-compatible.
 #pragma once
 
 #include <cudnn.h>
@@ -19,7 +19,7 @@ struct Destroyer {
   cudnnStatus_t (*destroy)(Handle) = nullptr;
   void operator()(Handle handle) const { destroy(handle); }
 };
-// A descriptor with the function that frees it.
+// A descriptor and the function that destroys it.
 template <typename Handle>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer<Handle>>;
 
@@ -30,13 +30,13 @@ using ActivationDescriptor = Owned<cudnnActivationDescriptor_t>;
 using OpTensorDescriptor = Owned<cudnnOpTensorDescriptor_t>;
 using ReductionDescriptor = Owned<cudnnReduceTensorDescriptor_t>;
 
-// An axis of a tensor: its extent, and the distance in numbers from one index to the next.
+// An axis of a tensor: its extent, and the distance, in numbers, between neighbouring indices.
 struct Axis {
   int64_t extent = 1;
   int64_t stride = 1;
 };
 
-// Makes a handle for queries that belong to no lane.
+// Makes a cuDNN handle for queries, which belongs to no lane.
 Result<Owned<cudnnHandle_t>> MakeHandle(const DeviceTarget& target);
 // Makes a tensor of four axes. Fails if an extent or a stride exceeds 31 bits.
 Result<Tensor> MakeTensor(const DeviceTarget& target, const std::array<Axis, 4>& axes);
@@ -44,7 +44,7 @@ Result<Tensor> MakeTensor(const DeviceTarget& target, const std::array<Axis, 4>&
 Result<Tensor> MakePacked(const DeviceTarget& target, int batch, int64_t channels, int rows,
                           int columns);
 Result<Filter> MakeFilter(const DeviceTarget& target, const std::array<int, 4>& extents);
-// Describes the convolution of `layer` in `groups` groups, for copies of the layer side by side.
+// Makes the convolution of `layer` with `groups` groups, for copies of the layer side by side.
 Result<ConvolutionDescriptor> MakeConvolution(const DeviceTarget& target, const StepLayer& layer,
                                               int groups);
 Result<ActivationDescriptor> MakeActivation(const DeviceTarget& target, cudnnActivationMode_t mode);

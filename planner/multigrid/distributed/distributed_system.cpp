@@ -36,7 +36,8 @@ Status DistributedSystem::Broadcast() {
   return local_->Broadcast();
 }
 
-// Sends the first state of the gathered levels to the gatherer, if Restrict does not bring it.
+// Sends the first state of the gathered levels to the gatherer, in solves in which Restrict does
+// not send it.
 Status DistributedSystem::SendFirst() {
   const int from = part_.line.RankOf(0);
   const bool is_here = part_.position == 0;
@@ -118,7 +119,7 @@ Status DistributedSystem::GatherCoarse() {
 }
 
 Status DistributedSystem::ScatterCoarse() {
-  // The first state of each rank is sent, too, except u0, which all levels share.
+  // The first state of each rank is sent, too, except on position 0, where it is u0.
   std::vector<State> own;
   const int count = part_.hierarchy->level(part_.distributed).steps;
   for (int i = part_.position == 0 ? 1 : 0; i <= count; ++i) {
@@ -138,7 +139,7 @@ Status DistributedSystem::ScatterCoarse() {
   return local_->Join();
 }
 
-// Solves a level on one rank after the other.
+// Solves a level one rank after the other.
 Status DistributedSystem::SolveInTurn(int level, Source source) {
   if (!has_first()) {
     const State first = local_->state(level, 0);

@@ -1,11 +1,11 @@
-// The states of a chain on several ranks, each with a contiguous run of its blocks. The solver of
-// each rank moves the states of its system, at the same time as the solvers of the other ranks. All
-// ranks take the same decisions, since norms are summed from the parts of all ranks in the order
-// that a single rank would use. So results do not depend on the number of ranks, to the bit.
+// The states of a chain on several ranks, each of which has a contiguous run of blocks. The solvers
+// of all ranks run at the same time, each on its own system. All ranks take the same decisions,
+// because every norm is the sum of all ranks' parts in the order that a single rank would use.
+// Therefore results do not depend on the number of ranks, to the bit.
 //
 // A state at a boundary belongs to the rank that computes it, and the next rank has a copy. Each
-// C-relaxation sends one message, before F-relaxation goes on, and the next rank receives it when
-// its first block needs it. Calls come from one thread.
+// C-relaxation sends one message before F-relaxation begins, and the next rank receives it when its
+// first block needs it. All calls must come from one thread.
 #pragma once
 
 #include <functional>
@@ -35,29 +35,31 @@ struct RankLine {
   }
 };
 
-// The part of a chain that one rank has. All pointers outlive the system.
+// The part of a chain that one rank has. Everything to which the pointers point must outlive the
+// system.
 struct RankPart {
   StateExchange* exchange = nullptr;
   RankLine line;
-  int position = 0;  // of this rank
+  int position = 0;  // position of this rank in `line`
   // The levels of this rank's layers (Hierarchy::Part): the distributed levels and, if the chain
-  // has more levels, the first of the others.
+  // has further levels, the first of these.
   const Hierarchy* hierarchy = nullptr;
   int distributed = 1;
-  // The rank that has all levels that are not distributed, if there are any.
+  // The rank that has all levels that are not distributed, if such levels exist.
   int gatherer = 0;
-  // Whether at least two levels are not distributed, so that the first of them is relaxed.
+  // Whether at least two levels are not distributed, so that the first of these is relaxed.
   bool relaxes_gathered = false;
-  // By position, and the end: how many states of the first level that is not distributed lie in
-  // front of the rank's own.
+  // By position, with one number more for the end: how many states of the first level that is not
+  // distributed precede the states of the rank at this position.
   std::vector<int> coarse_begins;
 };
 
 class DistributedSystem : public LayerSystem, private Inlet {
  public:
-  // `local` has this rank's blocks, with an inlet unless they are the chain's first. `coarse`, on
-  // the gatherer only, has all steps of the levels of Hierarchy::CoarseLevels, the finest of which
-  // has a source. REQUIRES: SetFirst is called before the first solve, on the rank of position 0.
+  // `local` has this rank's blocks, with an inlet unless these are the chain's first blocks.
+  // `coarse` is null except on the gatherer, where it has all steps of the levels of
+  // Hierarchy::CoarseLevels; its finest level has right sides. REQUIRES: on position 0, SetFirst is
+  // called before the first solve.
   DistributedSystem(const RankPart& part, std::unique_ptr<BlockSystem> local,
                     std::unique_ptr<BlockSystem> coarse);
 
@@ -74,11 +76,12 @@ class DistributedSystem : public LayerSystem, private Inlet {
   Status RunCycle(int kind, const std::function<Status()>& cycle) override {
     return local_->RunCycle(kind, cycle);
   }
-  // Returns the parts of all ranks, in the order in which a single rank has them.
+  // Returns the parts of all ranks, in the order in which a single rank would have them.
   Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return local_->UnitRoundoff(); }
 
-  // This rank's states. The first one is the last state of the previous rank.
+  // Returns this rank's states. If the rank is not the first, local().first() is a copy of the
+  // previous rank's last state.
   BlockSystem& local() { return *local_; }
   bool has_first() const { return part_.position == 0; }
   bool has_last() const { return part_.position + 1 == part_.line.ranks.count; }
@@ -88,8 +91,8 @@ class DistributedSystem : public LayerSystem, private Inlet {
   bool is_gatherer() const { return coarse_ != nullptr; }
   // Returns whether one rank has all of level `level`.
   bool IsGathered(int level) const { return level >= part_.distributed; }
-  // Runs a phase on the system that has `level`, with the level's number in that system. Returns Ok
-  // if another rank has the level.
+  // Runs a phase on the system that has `level`, with the level's number in that system. Does
+  // nothing if only another rank has the level.
   template <typename... Arguments>
   Status Run(int level, Status (BlockSystem::*phase)(int, Arguments...), Arguments... arguments) {
     if (!IsGathered(level)) return (*local_.*phase)(level, arguments...);
@@ -102,8 +105,8 @@ class DistributedSystem : public LayerSystem, private Inlet {
   Status SendFirst();
   Status GatherCoarse();
   Status ScatterCoarse();
-  // Return the states that this rank sends to the gatherer, and the gatherer's states for the rank
-  // at `position`.
+  // Return the states that this rank sends to the gatherer, and the gatherer's states that
+  // correspond to the rank at `position`.
   std::vector<State> Restricted() const;
   std::vector<State> RestrictedOf(int position) const;
   Status SolveInTurn(int level, Source source);
@@ -113,7 +116,7 @@ class DistributedSystem : public LayerSystem, private Inlet {
   std::unique_ptr<BlockSystem> local_;
   std::unique_ptr<BlockSystem> coarse_;  // null except on the gatherer
   std::vector<double> all_parts_;
-  std::vector<bool> is_awaited_;  // by level: a first state is on its way
+  std::vector<bool> is_awaited_;  // by level: whether a first state is on its way
 };
 
 }  // namespace ucudnn::multigrid

@@ -1,5 +1,5 @@
-// Listeners that are told when a job of ranks has failed: waits for other ranks outside of Peers
-// must end then. Thread-safe.
+// Callbacks for the failure of a job of ranks. They end waits for other ranks that Peers does not
+// know of. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -13,15 +13,15 @@ namespace ucudnn::multigrid {
 
 class FailureListeners {
  public:
-  // Calls `tell` once when the job fails, or now if it has failed. Any thread may call it, so it
-  // must not wait. Returns a number for Remove.
+  // Calls tell() once when the job fails, or now if it has failed already. Any thread may make this
+  // call, so tell() must not wait. Returns a number for Remove.
   int Add(std::function<void()> tell) {
     MutexLock lock(mutex_);
     if (has_failed_) tell();
     listeners_.emplace(next_, std::move(tell));
     return next_++;
   }
-  // Removes a listener. No call of it is under way afterwards.
+  // Removes a listener. On return, no call of the listener is running.
   void Remove(int number) {
     MutexLock lock(mutex_);
     listeners_.erase(number);
@@ -36,8 +36,8 @@ class FailureListeners {
     MutexLock lock(mutex_);
     return has_failed_;
   }
-  // Waits for the job to fail, for `timeout` at most: a consequence of the failure may be noticed
-  // before the failure itself.
+  // Waits for the job to fail, but at most for `timeout`. A rank may notice a consequence of the
+  // failure before the failure itself.
   void AwaitFailure(std::chrono::milliseconds timeout) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     MutexLock lock(mutex_);

@@ -1,5 +1,5 @@
-// Sums numbers over ranks, always in the order of the ranks, so that all ranks get the same bits.
-// Thread-compatible; all ranks make the same calls in the same order.
+// Sums numbers over ranks in the order of the ranks, so that all ranks get the same bits.
+// Thread-compatible; all ranks must make the same calls in the same order.
 #pragma once
 
 #include <span>
@@ -12,13 +12,13 @@ namespace ucudnn::multigrid {
 
 class OrderedSum {
  public:
-  // `peers` outlives the object.
+  // `peers` must outlive the object.
   explicit OrderedSum(Peers& peers) : peers_(peers) {}
 
-  // Sends the numbers of `parts` to the rank that sums them, while the caller goes on. Finish
-  // replaces them by the sums; until then they must not change.
+  // Sends the numbers of `parts` to the rank that sums them, and does not wait. Until Finish
+  // replaces the numbers by the sums, they must not change.
   Status Begin(std::vector<std::span<double>> parts);
-  // Waits for all sums that Begin has begun.
+  // Waits for all sums that Begin has started.
   Status Finish();
 
  private:
@@ -27,7 +27,7 @@ class OrderedSum {
     size_t count = 0;
   };
 
-  // Returns the rank that adds up sum number `sum`: the ranks take turns.
+  // Returns the rank that adds up sum number `sum`. The ranks take turns.
   int SummerOf(size_t sum) const { return static_cast<int>(sum % peers_.size()); }
   Status AddUp(Sum& sum);
 

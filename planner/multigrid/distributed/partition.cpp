@@ -9,7 +9,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Returns a number of layers: the first layer of each rank is a multiple of it.
+// Returns the number of layers of which the first layer of each rank must be a multiple.
 int UnitOf(const Hierarchy& hierarchy, int distributed) {
   return hierarchy.level(std::min(distributed, hierarchy.coarsest())).span;
 }
@@ -17,7 +17,7 @@ int UnitOf(const Hierarchy& hierarchy, int distributed) {
 std::vector<int> BalancedLayers(const Hierarchy& hierarchy, int ranks, int distributed,
                                 std::span<const double> costs) {
   const int unit = UnitOf(hierarchy, distributed);
-  // Layers behind the last whole unit belong to that unit.
+  // Layers behind the last whole unit belong to the last unit.
   std::vector<double> sums(MostRanks(hierarchy, distributed), 0.0);
   for (size_t layer = 0; layer < costs.size(); ++layer) {
     sums[std::min(layer / unit, sums.size() - 1)] += costs[layer];
@@ -28,8 +28,9 @@ std::vector<int> BalancedLayers(const Hierarchy& hierarchy, int ranks, int distr
   return begins;
 }
 
-// Estimates the cost of a V-cycle with FCF-relaxation. Each level relaxes its F-points twice and
-// its C-points once, and takes a coarse step from each C-point for the next level's right side.
+// Estimates the cost of a V-cycle with FCF-relaxation. On each level but the coarsest it counts the
+// steps three times: the F-points are relaxed twice, the C-points once, and the next level's right
+// side and the way up need the rest. The coarsest level is solved once.
 double CycleCost(const Hierarchy& hierarchy, int ranks, int distributed,
                  std::span<const double> costs, const MessageCosts& messages) {
   const std::vector<int> begins = BalancedLayers(hierarchy, ranks, distributed, costs);
@@ -44,7 +45,7 @@ double CycleCost(const Hierarchy& hierarchy, int ranks, int distributed,
     const Level& shape = hierarchy.level(level);
     const bool is_coarsest = level == hierarchy.coarsest();
     const bool is_here = level < distributed;
-    // A coarse step costs as much as a layer, and stands for `span` layers.
+    // A coarse step costs as much as one layer, and replaces `span` layers.
     const double layers = (is_here && !is_coarsest ? dearest : all) / shape.span;
     cost += is_coarsest ? layers : 3 * layers;
     if (is_here) cost += (is_coarsest ? ranks - 1 : 1) * (messages.message + messages.state);
@@ -81,8 +82,8 @@ Result<Partition> MakePartition(const Hierarchy& hierarchy, int ranks,
   double least = 0;
   for (int tried = first; tried <= last && ranks <= MostRanks(hierarchy, tried); ++tried) {
     const double cost = CycleCost(hierarchy, ranks, tried, costs, messages);
-    // If costs are equal, more levels are distributed, so that weights and states stay with their
-    // layers.
+    // Among equal costs, prefers more distributed levels, because weights and states then stay with
+    // their layers.
     if (tried > first && cost > least) continue;
     least = cost;
     best.distributed = tried;

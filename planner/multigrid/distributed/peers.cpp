@@ -26,8 +26,8 @@ Status ShareNumber(Peers& peers, int from, double& number) {
   return Status::Ok();
 }
 
-// The first rank collects all numbers, and sends to the others first how many each rank has, then
-// the numbers.
+// The first rank collects all numbers. It sends each other rank one message: the count of numbers
+// of each rank, and then all numbers.
 Result<std::vector<std::vector<double>>> GatherNumbers(Peers& peers, RankRange ranks,
                                                        std::span<const double> mine) {
   std::vector<std::vector<double>> all(ranks.count);

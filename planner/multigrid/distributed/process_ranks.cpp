@@ -8,11 +8,11 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// A message travels in records. Each record begins with the count of numbers that are left in the
-// message, its own included, and then has as many numbers as fit.
+// A message is sent as one or more records. Each record begins with the count of numbers that are
+// left in the message, including the record's own, and then has as many numbers as fit.
 constexpr size_t kMostNumbers = (transport::kLargestRecord - sizeof(uint64_t)) / sizeof(double);
 constexpr char kWaiting[] = "waits for rank ";
-// A rank that waits longer than this tells the others.
+// A rank that waits longer than this tells the other ranks for whom it waits.
 constexpr transport::Milliseconds kSoon{200};
 
 std::string RankName(int rank) { return "rank " + std::to_string(rank); }
@@ -127,7 +127,7 @@ Result<std::vector<double>> ProcessRanks::Receive(int from) {
         return std::move(*taken);
       }
     }
-    // Called without the lock, since callbacks take it.
+    // This is called without the lock, because callbacks take the lock.
     if (now - begin > kSoon && !std::exchange(has_told, true)) {
       ranks_->Doing(kWaiting + std::to_string(from));
     }

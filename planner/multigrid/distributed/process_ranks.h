@@ -1,5 +1,5 @@
-// Ranks that are processes, on one host or several. Messages go through the control plane of the
-// job (transport/ranks.h), by way of rank 0.
+// Ranks that are processes, on one host or several. Messages use the control plane of the job
+// (transport/ranks.h), through rank 0.
 #pragma once
 
 #include <deque>
@@ -18,10 +18,10 @@ namespace ucudnn::multigrid {
 
 class ProcessRanks : public Peers {
  public:
-  // Meets the other ranks. REQUIRES: the meeting has one group. Receive waits as long as the
-  // meeting's timeout.
+  // Meets the other ranks. Receive waits at most as long as the meeting's timeout. REQUIRES: the
+  // meeting has one group.
   static Result<std::unique_ptr<ProcessRanks>> Join(const transport::Meeting& meeting);
-  // Leaves the job, after a short wait for the others.
+  // Leaves the job, after a short wait for the other ranks.
   ~ProcessRanks() override;
 
   int rank() const override { return ranks_->membership().group_rank; }
@@ -30,24 +30,24 @@ class ProcessRanks : public Peers {
   Result<std::vector<double>> Receive(int from) override;
   void Fail(const std::string& line) override;
   FailureListeners& failure_listeners() override { return listeners_; }
-  // Returns why the job failed, or none.
+  // Returns the reason why the job failed; none if it has not failed.
   std::optional<std::string> Failure() const { return ranks_->Failure(); }
 
  private:
-  // What has arrived from one rank: whole messages, and the beginning of the next.
+  // The messages that have arrived from one rank, and the beginning of the next message.
   struct Inbox {
     std::deque<std::vector<double>> messages;
     std::vector<double> partial;
-    size_t missing = 0;  // numbers of the next message
+    size_t missing = 0;  // numbers of the next message that have not arrived
     bool has_left = false;
   };
 
   ProcessRanks(std::unique_ptr<transport::Ranks> ranks, transport::Milliseconds timeout);
   void Hear(int from, std::string_view record);
-  // Returns what Receive would return at once, or none if nothing has arrived.
+  // Returns the result that Receive would return without waiting; none if nothing has arrived.
   std::optional<Result<std::vector<double>>> Taken(int from) UCUDNN_REQUIRES(mutex_);
-  // Follows the ranks that wait for each other, from `rank` on and as far as they told, and returns
-  // the last.
+  // Follows the chain of ranks that wait for each other, from `rank` on, as far as ranks have told.
+  // Returns the last rank of the chain.
   int LastAwaited(int rank) const;
 
   const std::unique_ptr<transport::Ranks> ranks_;

@@ -11,8 +11,8 @@ namespace ucudnn::multigrid {
 
 class SomePeers : public Peers {
  public:
-  // `members` are ranks of `all`, by their rank here; the caller's is among them. `all` outlives
-  // the object. All objects made of one `all` are used by one thread at a time.
+  // members[i] is the rank in `all` of rank i here; the caller's rank must be among them. `all`
+  // must outlive the object. At most one thread at a time may use the objects made of one `all`.
   SomePeers(Peers& all, std::vector<int> members) : all_(all), members_(std::move(members)) {
     const auto own = std::find(members_.begin(), members_.end(), all.rank());
     rank_ = static_cast<int>(own - members_.begin());
@@ -33,15 +33,15 @@ class SomePeers : public Peers {
   int rank_ = 0;
 };
 
-// The ranks of data-parallel training with `replicas` replicas of the network, each on equally many
-// consecutive ranks.
+// The ranks of data-parallel training. Each of the `replicas` replicas of the network is on equally
+// many consecutive ranks.
 struct ReplicaPeers {
   ReplicaPeers(Peers& all, int replicas)
       : network(all, NetworkOf(all.rank(), all.size() / replicas)),
         same_layers(all, SameLayersAs(all.rank(), replicas, all.size() / replicas)) {}
 
   SomePeers network;      // the ranks of this rank's replica
-  SomePeers same_layers;  // the ranks that have this rank's layers, by replica
+  SomePeers same_layers;  // by replica: the rank that has this rank's layers
 
  private:
   static std::vector<int> NetworkOf(int rank, int size) {

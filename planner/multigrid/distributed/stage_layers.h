@@ -1,4 +1,4 @@
-// The layers of a stage that one rank has, as a chain and its adjoint, each on a propagator. An
+// The layers of a stage that one rank has, as a chain and its adjoint, each on a propagator. The
 // implementation decides where they are computed. Thread-compatible.
 #pragma once
 
@@ -21,42 +21,44 @@
 
 namespace ucudnn::multigrid {
 
-// Layers begin to end - 1, counted from the first layer of a rank.
+// Layers begin to end - 1 of a rank, where layer 0 is the rank's first layer.
 struct LayerSpan {
   int begin = 0;
   int end = 0;
 };
 
-// The two chains of the same layers.
+// The chain and the adjoint of the same layers.
 enum class Direction { kForward, kAdjoint };
 
-// What layers are made of. Everything that it refers to outlives the layers.
+// The data from which layers are made. Everything to which it refers must outlive the layers.
 struct StagePart {
   const ResidualChain& chain;
-  const Stage& stage;  // only the part's layers, unless `used` selects layers
+  const Stage& stage;  // has only the part's layers, unless `used` selects layers
   const Parameters& parameters;
   const Hierarchy& hierarchy;
   CoarseOperator coarse = CoarseOperator::kInject;
   int batch = 1;
   double h = 1;
-  // The layers that the levels apply, if these are not all layers; only they have parameters.
+  // The layers that the levels apply, if these are not all layers. Only these layers have
+  // parameters.
   std::span<const int> used = {};
   bool has_gradients = true;  // whether AddGradients will be called
   Storage storage = Storage::kAll;
-  bool notes_timeline = false;  // of the steps of the chain
+  bool notes_timeline = false;  // whether the times of the chain's steps are recorded
 
   int64_t state_size() const { return stage.shape.Features() * batch; }
 };
 
-// Weights, with their momentum, that layers keep where they compute.
+// Weights and their momentum, which layers keep where they compute.
 class KeptWeights {
  public:
   virtual ~KeptWeights() = default;
-  // See StageSolver. The gradient is `factor` times what AddGradients adds.
+  // Moves the weights as StageSolver::Descend does, along `factor` times the gradient that
+  // AddGradients would add.
   virtual Status Descend(double factor, const Descent& descent) = 0;
   virtual Status Read(Parameters& parameters) = 0;
-  // Move the weights of some layers, in rising order: to the rank `to`, from the rank `from`, or
-  // from the layers `theirs` of another object on this rank to the layers `own`.
+  // Move the weights of some layers, in ascending order: to rank `to`, from rank `from`, or from
+  // the layers `theirs` of another object on this rank to the layers `own`.
   virtual Status Send(int to, std::span<const int> layers) = 0;
   virtual Status Receive(int from, std::span<const int> layers) = 0;
   virtual Status Take(KeptWeights& from, std::span<const int> theirs, std::span<const int> own) = 0;
@@ -69,44 +71,45 @@ class StageLayers {
 
   virtual ~StageLayers() = default;
 
-  // The adjoint has the mirrored hierarchy.
+  // Returns the hierarchy of the chain, or the mirrored hierarchy of the adjoint.
   const Hierarchy& hierarchy(Direction direction) const {
     return direction == Direction::kForward ? part_.hierarchy : mirrored_;
   }
 
-  // Makes the states of the chain or, afterwards, of its adjoint on the mirrored hierarchy. Called
-  // once for each. The layers outlive the states.
+  // Makes the states of the chain or of the adjoint, whose hierarchy is mirrored. Called once for
+  // the chain, and then at most once for the adjoint. The layers must outlive the states.
   Result<std::unique_ptr<BlockSystem>> MakeSystem(Direction direction, const PartTraits& traits);
   // Creates a state of unspecified value for any system of these layers.
   Result<State> Create() { return chain().Create(); }
 
-  // Loads the parameters that the host has now, for both chains.
+  // Loads the host's current parameters for both chains.
   virtual Status LoadWeights() = 0;
-  // Returns the weights that the layers keep, or null if they use the host's.
+  // Returns the weights that the layers keep; null if the layers use the host's weights.
   virtual KeptWeights* kept_weights() { return nullptr; }
-  // Copy between the host and a state, and wait.
+  // Copy numbers between the host and a state, and wait.
   virtual Status Upload(const double* numbers, State to) = 0;
   virtual Status Download(State from, double* numbers) = 0;
-  // Waits for all work of the lanes.
+  // Waits for all work of all lanes.
   Status Wait() { return chain().Wait(); }
 
-  // Returns whether adjoints are solved scaled, so that their numbers are in the middle of what
-  // states can hold (scaled_solve.h). The same on all ranks.
+  // Returns whether adjoints are solved scaled, to keep their numbers in the middle of the range
+  // that states can hold (scaled_solve.h). All ranks return the same.
   virtual bool scales_adjoints() const { return false; }
-  // Notes that states have changed since they were read. This function and those that follow
-  // REQUIRE both systems.
+  // Tells the object that the states of a chain have changed since they were read. REQUIRES of this
+  // function and the following ones: both systems exist.
   void StatesChanged(Direction direction);
-  // Returns state `number` of the chain. It is valid until the next call.
+  // Returns state `number` of the chain. It is valid until the next call of this function.
   Result<State> ReadState(int number) { return forward_.trajectory->At(number, 0); }
-  // Linearises the adjoint at `states`, or at the chain's own states if `states` is null. The
-  // states must have the values that solves will read. Called before each solve of the adjoint.
+  // Linearises the adjoint at `states`, or at the chain's own states if `states` is null. Called
+  // before each solve of the adjoint. REQUIRES: the states already have the values at which the
+  // solve is linearised.
   Status LineariseAt(StateReader* states);
-  // Adds `factor` times the gradient of `layers` to `gradient`, from the states in front of the
-  // layers and the adjoints behind them; waits. Spans follow each other from layer 0 on, and a call
-  // may add later spans early. REQUIRES: StagePart::has_gradients.
+  // Adds `factor` times the gradient of `layers` to `gradient`, computed from the states in front
+  // of the layers and the adjoints behind them, and waits. Successive calls have successive spans,
+  // from layer 0 on; a call may add later spans in advance. REQUIRES: StagePart::has_gradients.
   virtual Status AddGradients(LayerSpan layers, double factor, Parameters& gradient);
 
-  // Notes when lanes run which steps of the next forward solve. Null unless
+  // Returns the object that records the times of the steps of the next forward solve; null unless
   // StagePart::notes_timeline.
   TimedPropagator* timed() { return timed_.get(); }
 
@@ -115,14 +118,14 @@ class StageLayers {
       : part_(part), mirrored_(part.hierarchy.Mirrored()), lanes_(lanes) {}
 
   virtual Propagator& chain() = 0;
-  // Returns the adjoint, which the first call makes.
+  // Returns the adjoint, which the first call of this function makes.
   virtual Result<Propagator*> Adjoint() = 0;
   // Makes steps of the adjoint read `states`.
   virtual void ReadLinearised(StateReader& states) = 0;
-  // Reads the states, which have changed.
+  // Reads the states at which the adjoint is linearised, after they have changed.
   virtual Status Linearise() { return Status::Ok(); }
-  // AddGradient computes the gradient of layer `layer` at `state`, from `adjoint`. Either it adds
-  // the gradient to `sum`, or FinishGradients does.
+  // AddGradient computes the gradient of layer `layer` at `state`, from `adjoint`. Either
+  // AddGradient or FinishGradients adds the gradient to `sum`.
   struct GradientSum {
     double factor;
     Parameters& gradient;
@@ -133,14 +136,14 @@ class StageLayers {
                                  [[maybe_unused]] const GradientSum& sum) {
     return Status::Ok();
   }
-  // Runs AddGradient for `layers`.
+  // Calls AddGradient for each of `layers`.
   Status RunGradients(LayerSpan layers, const GradientSum& sum);
 
   const StagePart& part() const { return part_; }
   int layers() const { return part_.hierarchy.level(0).steps; }
 
  private:
-  // One of the two chains. The adjoint of layer n is step layers() - 1 - n.
+  // The chain or its adjoint. The adjoint of layer n is step layers() - 1 - n.
   struct Chain {
     Propagator* propagator = nullptr;
     BlockSystem* system = nullptr;  // owned by the caller of MakeSystem
@@ -153,10 +156,10 @@ class StageLayers {
   Lanes& lanes_;
   std::unique_ptr<TimedPropagator> timed_;
   Chain forward_, adjoint_;
-  bool is_prepared_ = false;  // whether the adjoint is prepared
+  bool is_prepared_ = false;  // whether the adjoint's Propagator::Prepare was called
 };
 
-// Makes the parts of one rank, which share lanes, and carries messages between ranks.
+// Makes the parts of one rank, which share lanes, and holds the exchange of states between ranks.
 struct StageMaker {
   std::function<Result<std::unique_ptr<StageLayers>>(const StagePart& part)> make;
   std::shared_ptr<StateExchange> exchange;

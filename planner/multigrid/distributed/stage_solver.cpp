@@ -34,9 +34,9 @@ StageSolver::StageSolver(const StageToSolve& stage, StageMaker maker)
       end_(stage.partition.begins[stage.peers.rank() - stage.partition.first_rank + 1]),
       mirrored_(stage.hierarchy.Mirrored()) {}
 
-// After a failed solve, streams may still wait for other ranks, so Close must end those waits
-// before anything is freed. Otherwise graphs that contain messages are freed before the channel
-// that carries the messages.
+// After a failed solve, streams may still wait for other ranks. Close must end these waits before
+// anything is freed. Otherwise, graphs that contain messages must be freed before Close frees the
+// channel of these messages.
 StageSolver::~StageSolver() {
   if (is_idle_) {
     backward_ = Way();
@@ -64,12 +64,12 @@ int StageSolver::CoarseStepsOf(int at) const {
 
 ExchangeRoom StageSolver::RoomForStates() const {
   const auto others = static_cast<size_t>(partition().ranks().count - 1);
-  // One rank sends a first state and its old value to all others.
+  // The first rank of SetFirst sends a first state and its previous value to each other rank.
   ExchangeRoom room = {.message = 2, .sent = 2 * others, .received = 2};
   if (!gathers_) return room;
   size_t all = 0;
   for (int p = 0; p < partition().ranks().count; ++p) {
-    // Each coarse step has its right side and its state; one first state comes in front of all.
+    // Each coarse step has a right side and a state, and one first state precedes them.
     const size_t of_rank = 2 * static_cast<size_t>(CoarseStepsOf(p)) + 1;
     room.message = std::max(room.message, of_rank);
     all += of_rank;
@@ -159,7 +159,7 @@ int StageSolver::OwnerOf(int layer) const {
   return partition().first_rank + static_cast<int>(behind - begins.begin()) - 1;
 }
 
-// Each rank sends one message with the weights and biases of the nodes of each needed layer.
+// Each rank sends one message with the weights and biases of the nodes of its needed layers.
 Status StageSolver::GatherWeights() {
   Peers& peers = to_solve_.peers;
   const auto for_each = [&](int owner, const auto& visit) {
@@ -325,8 +325,8 @@ Result<double> StageSolver::AdjointScale(const double* numbers) {
   return scales.back().front();
 }
 
-// The adjoint is linear, so it is solved scaled, with a scaled tolerance, and the result is
-// unscaled.
+// The adjoint is linear in its first state. Therefore the solve may use a scaled first state and a
+// scaled tolerance, and the result is divided by the scale.
 Result<Solution> StageSolver::SolveBackward(const double* last_adjoint, const SolveOptions& options,
                                             double* first_adjoint) {
   is_idle_ = false;
@@ -362,8 +362,8 @@ Result<Solution> StageSolver::SolveBackward(const double* last_adjoint, const So
 Status StageSolver::AddGradients(Parameters& gradient, const GradientWatch& watch) {
   const int layers = end_ - begin_;
   const int coarsening = local_.level(0).coarsening;
-  // A watcher sends complete gradients while the others are computed. All replicas complete equally
-  // many at once, however their blocks run.
+  // A watcher sends complete gradients while later ones are computed. The number of layers per call
+  // is the same on all replicas, however their blocks run, because replicas sum the same nodes.
   constexpr int kBlocksAtOnce = 32;
   const int at_once = watch ? kBlocksAtOnce * coarsening : layers;
   for (int begin = 0; begin < layers; begin += at_once) {

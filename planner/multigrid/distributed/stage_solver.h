@@ -1,6 +1,6 @@
-// Solves one stage of a network in both directions, on the ranks that have its layers. An object is
-// one rank's part: its own layers, wherever they are computed (stage_layers.h), and on one rank
-// also the layers of the levels that this rank solves for all.
+// Solves one stage of a network in both directions, on the ranks that have the stage's layers. An
+// object is one rank's part: the rank's own layers, wherever they are computed (stage_layers.h),
+// and on one rank also the layers of the levels that this rank solves for all ranks.
 #pragma once
 
 #include <memory>
@@ -18,71 +18,73 @@
 namespace ucudnn::multigrid {
 
 // The arguments of a stage's solver: a whole stage, with the parameters of this rank's layers.
-// Everything that it refers to outlives the solver.
+// Everything to which it refers must outlive the solver.
 struct StageToSolve : StagePart {
   const Partition& partition;  // this rank is one of its ranks
   Peers& peers;
-  // The options that solves will have, for choices that are made by measuring.
+  // The options of later solves, for choices that are made by measuring.
   SolveOptions forward = {}, backward = {};
-  bool trains = false;  // whether SolveBackward will be called, too
-  // The ranks that have these layers in the replicas; Descend averages their gradients. Null if
+  bool trains = false;  // whether SolveBackward will be called
+  // The ranks that have these layers in each replica. Descend averages their gradients. Null if
   // there is one replica.
   Peers* replicas = nullptr;
 };
 
-// All ranks make and call their solvers in the same order (peers.h). Thread-compatible.
+// All ranks must make and call their solvers in the same order (peers.h). Thread-compatible.
 class StageSolver {
  public:
   static Result<std::unique_ptr<StageSolver>> Make(const StageToSolve& stage, StageMaker maker);
   ~StageSolver();
 
-  // Loads the parameters that the host has now. Called before the first solve and after each change
-  // by the host.
+  // Loads the host's current parameters. Called before the first solve, and after the host has
+  // changed the parameters.
   Status LoadWeights();
-  // Returns whether the solver keeps the loaded weights, and their momentum, where it computes. If
-  // so, Descend changes the weights, and the host has the weights of the last ReadWeights.
+  // Returns whether the solver keeps the loaded weights and their momentum where it computes. If
+  // so, Descend changes these weights, and the host has the weights of the last ReadWeights.
   bool keeps_weights() const { return layers_->kept_weights() != nullptr; }
-  // Solves from the first state, on the first rank, to the last state, on the last rank: states of
-  // all images, [batch, C, H, W]. Other ranks' pointers are not used. The solution is the same on
-  // all ranks.
+  // Solves from the first state, which the first rank reads from `first`, to the last state, which
+  // the last rank writes to `last`. Both are states of all images, [batch, C, H, W]; other ranks do
+  // not use these pointers. The solution is the same on all ranks.
   Result<Solution> SolveForward(const double* first, const SolveOptions& options, double* last);
-  // Solves from the adjoint of the last state to the adjoint of the first, linearised at the states
-  // of the last forward solve. Pointers are used as in SolveForward, with the ranks reversed.
+  // Solves from the adjoint of the last state, which the last rank reads, to the adjoint of the
+  // first state, which the first rank writes. The adjoint is linearised at the states of the last
+  // forward solve.
   Result<Solution> SolveBackward(const double* last_adjoint, const SolveOptions& options,
                                  double* first_adjoint);
   // AddGradients and Descend use the gradients of this rank's layers from the last forward and
-  // backward solves. They REQUIRE: SolveBackward.
+  // backward solves. They REQUIRE a SolveBackward.
 
-  // Adds the gradients to `gradient`, and passes their nodes to `watch`, some layers at a time.
+  // Adds the gradients to `gradient`, some layers at a time, and calls watch() with the nodes that
+  // are complete.
   Status AddGradients(Parameters& gradient, const GradientWatch& watch);
-  // Moves the parameters along the gradients, or along their mean over all replicas. REQUIRES:
-  // keeps_weights.
+  // Moves the parameters along the gradients, or along the mean of all replicas' gradients.
+  // REQUIRES: keeps_weights().
   Status Descend(const Descent& descent);
-  // Reads the parameters of this rank's layers, in single precision. REQUIRES: keeps_weights.
+  // Reads the parameters of this rank's layers in single precision. REQUIRES: keeps_weights().
   Status ReadWeights(Parameters& parameters) { return layers_->kept_weights()->Read(parameters); }
-  // Returns when this rank's layers ran in the last forward solve, or none unless
+  // Returns the times of this rank's steps in the last forward solve; none unless
   // StageToSolve::notes_timeline.
   std::optional<CycleTimeline> Timeline() const;
 
  private:
-  // The layers whose weights the gathered levels read, and the states at which the adjoint of these
-  // levels is linearised, both in rising order.
+  // The layers whose weights the gathered levels need, and the states at which the adjoint of these
+  // levels is linearised. Both are in ascending order.
   struct GatheredNeeds {
     std::vector<int> layers;
     std::vector<int> states;
   };
-  // States of the whole chain by their number, sent by other ranks.
+  // The states of the whole chain by number. Other ranks have sent them.
   class GatheredStates : public StateReader {
    public:
     Result<State> At(int number, int) override { return states[number]; }
     std::vector<State> states;
   };
-  // One direction of solving: the states of the chain or of its adjoint.
+  // One direction of solving: the system of the chain or of its adjoint.
   struct Way {
     RankPart part;
     std::unique_ptr<DistributedSystem> system;
-    State given = nullptr;   // receives a copy of the first state of each solve
-    State before = nullptr;  // receives the previous first state; null until needed
+    State given = nullptr;   // a copy of the first state of the current solve
+    State before = nullptr;  // the previous first state; null until needed
   };
 
   StageSolver(const StageToSolve& stage, StageMaker maker);
@@ -90,44 +92,44 @@ class StageSolver {
   GatheredNeeds NeedsOfGathered() const;
   Status MakeWay(Direction direction, Way& way);
   RankPart PartOf(Direction direction) const;
-  // Returns how many steps of the first gathered level belong to the layers of rank number `at` of
-  // the partition.
+  // Returns the number of steps of the first gathered level that belong to the layers of rank
+  // number `at` of the partition.
   int CoarseStepsOf(int at) const;
   ExchangeRoom RoomForStates() const;
   bool is_gatherer() const { return gathers_ && to_solve_.peers.rank() == partition().first_rank; }
   const Partition& partition() const { return to_solve_.partition; }
   StateExchange& exchange() const { return *maker_.exchange; }
   int OwnerOf(int layer) const;  // returns the rank that has the layer
-  // Returns the layers of needs_.layers that `rank` has, counted from the rank's first layer.
+  // Returns those of needs_.layers that `rank` has, counted from the rank's first layer.
   std::vector<int> NeededOf(int rank) const;
-  // Bring to the gatherer what its levels need of other ranks' layers: weights of the host, weights
-  // that layers keep, or states.
+  // Send to the gatherer the data of other ranks' layers that its levels need: the host's weights,
+  // weights that layers keep, or states.
   Status GatherWeights();
   Status GatherKeptWeights();
   Status GatherStates();
   Status Linearise();
-  // Makes `way.given` on the first rank of the way the first state of its system. If the solve
-  // starts from the states of the one before, all ranks add the change of the first state to their
-  // states.
+  // Makes `way.given`, on the first rank of `way`, the first state of its system. If the solve
+  // starts from the states of the solve before it, all ranks add the change of the first state to
+  // their states.
   Status SetFirst(Start start, Way& way);
-  // Returns the scale that fits adjoints which begin with `numbers`, which the last rank has.
+  // Returns the scale that fits the first adjoint, whose values `numbers` only the last rank has.
   Result<double> AdjointScale(const double* numbers);
 
   const StageToSolve to_solve_;
   const StageMaker maker_;
   const bool gathers_;
-  const int begin_, end_;  // this rank's layers
+  const int begin_, end_;  // this rank's layers: begin_ to end_ - 1
   Stage part_;
   Hierarchy mirrored_, local_, coarse_;
   std::unique_ptr<StageLayers> layers_;
-  // On the gatherer: the layers of the levels that it solves for all.
+  // On the gatherer: the layers of the levels that it solves for all ranks.
   std::unique_ptr<StageLayers> gathered_layers_;
   Way forward_, backward_;
-  KeptScale scale_;             // of the adjoints
-  double gradient_factor_ = 1;  // factor of the gradients by the last adjoints
-  bool is_idle_ = true;         // the last solve has ended, with all its messages
+  KeptScale scale_;             // the scale of the adjoints
+  double gradient_factor_ = 1;  // factor of the gradients that follow from the scaled adjoints
+  bool is_idle_ = true;         // whether the last solve and all its messages have ended
 
-  // Used if levels are gathered.
+  // The members below are used if levels are gathered.
   GatheredNeeds needs_;
   Parameters gathered_parameters_;
   GatheredStates gathered_states_;

@@ -9,41 +9,42 @@
 
 namespace ucudnn::multigrid {
 
-// One message to or from another rank of the job.
+// A message to another rank of the job, or from it.
 struct StateMessage {
   int rank = 0;
   std::span<const State> states;
 };
 
-// Bounds of numbers of states: `message` in any message of any rank, equal on all ranks; `sent` and
-// `received` in all messages of this rank that one Begin sends and receives.
+// Limits, in numbers of states. `message` is the limit of any message of any rank, equal on all
+// ranks. `sent` and `received` are the limits of all messages together that one Begin of this rank
+// sends and receives.
 struct ExchangeRoom {
   size_t message = 0;
   size_t sent = 0;
   size_t received = 0;
 };
 
-// Ranks that exchange with each other make the same calls in the same order, with messages that
-// match (peers.h). Calls come from one thread, except Finish.
+// Ranks that exchange with each other must make the same calls in the same order, with messages
+// that match (peers.h). All calls except Finish must come from one thread.
 class StateExchange {
  public:
   virtual ~StateExchange() = default;
 
-  // Makes room. All ranks that exchange call it, before any other function.
+  // Allocates buffers for `room`. All ranks that exchange must call it, before any other function.
   virtual Status Reserve(const ExchangeRoom& room) = 0;
-  // Sends and receives at most one message to and from each rank. Sent states have the values after
-  // all work that lanes were given before the last Join; they may change afterwards.
+  // Sends at most one message to each rank, and receives at most one from each. A sent state has
+  // the value after all work that lanes had been given before the last Join; it may change after
+  // the call.
   virtual Status Begin(std::span<const StateMessage> sends,
                        std::span<const StateMessage> receives) = 0;
-  // Makes later work of `lane` wait for all that Begin receives. Called once after each Begin that
-  // receives, before the next Begin, by any one lane.
+  // Makes later work of `lane` wait for everything that Begin receives. One lane must call it once
+  // after each Begin that receives, before the next Begin.
   virtual Status Finish(int lane) = 0;
-  // Returns whether all received messages are what was sent. Called after the lanes were waited
-  // for.
+  // Fails if a received message differs from what was sent. Called after a wait for the lanes.
   virtual Status Check() { return Status::Ok(); }
-  // Ends all messages. Nothing waits for a message any longer.
+  // Ends all messages, so that nothing waits for a message any longer.
   virtual void Close() {}
-  // Returns the numbers of each rank that solves the stage, by rank, on all of them.
+  // Returns, on each rank that solves the stage, the numbers of all these ranks, by rank.
   virtual Result<std::vector<std::vector<double>>> Gather(std::span<const double> mine) = 0;
 
   Status Send(int to, std::span<const State> states) {

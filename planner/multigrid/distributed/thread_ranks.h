@@ -1,4 +1,4 @@
-// Ranks that are threads of this process. Messages go through memory.
+// Ranks that are threads of this process. Their messages are copies in memory.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,13 @@ namespace ucudnn::multigrid {
 
 class ThreadRanks {
  public:
-  // Receive waits up to `timeout`.
+  // Receive waits at most `timeout`.
   explicit ThreadRanks(int size, std::chrono::milliseconds timeout = std::chrono::minutes(10));
   ~ThreadRanks();
 
-  // Returns the Peers of `rank`, for one thread.
+  // Returns the Peers of `rank`, which one thread may use.
   Peers& At(int rank);
-  // Returns why the job failed, or none.
+  // Returns the reason why the job failed; none if it has not failed.
   std::optional<std::string> Failure();
 
  private:
@@ -36,9 +36,10 @@ class ThreadRanks {
   Status Send(int from, int to, std::span<const double> numbers);
   Result<std::vector<double>> Receive(int from, int to);
   void Fail(const std::string& line);
-  // Keeps the line of the first failure, and wakes all waits.
+  // Keeps the line of the first failure, and ends all waits.
   void FailWith(const std::string& line) UCUDNN_REQUIRES(mutex_);
-  // Follows the ranks that wait for each other, from `rank` on, and returns the last.
+  // Follows the chain of ranks that wait for each other, from `rank` on. Returns the last rank of
+  // the chain.
   int LastAwaited(int rank) const UCUDNN_REQUIRES(mutex_);
 
   const std::chrono::milliseconds timeout_;
@@ -46,13 +47,14 @@ class ThreadRanks {
   Mutex mutex_;
   Condition changed_;
   std::vector<Mailbox> mailboxes_ UCUDNN_GUARDED_BY(mutex_);
-  std::vector<int> awaited_ UCUDNN_GUARDED_BY(mutex_);  // by rank: the rank awaited; -1: none
+  // By rank: the rank for which it waits; -1: none.
+  std::vector<int> awaited_ UCUDNN_GUARDED_BY(mutex_);
   std::optional<std::string> failure_ UCUDNN_GUARDED_BY(mutex_);
   FailureListeners listeners_;
 };
 
-// Runs `work` for each rank on its own thread; rank 0 runs on the caller's. Returns the job's
-// error: the error of the first rank whose work fails.
+// Runs work() for each rank on a thread of its own; rank 0 uses the caller's thread. Returns the
+// job's error, which is that of the first rank whose work fails.
 Status RunOnThreads(ThreadRanks& ranks, int size, const std::function<Status(Peers& peers)>& work);
 
 }  // namespace ucudnn::multigrid

@@ -1,5 +1,6 @@
-// Loops of convolutions on the host: forward, and the gradients of the input and of the weights.
-// Plain values; thread-compatible. REQUIRES: one call at a time uses a caller's scratch.
+// Loops of convolutions on the host: the forward pass, and the gradients of the input and of the
+// weights. Plain values; thread-compatible. REQUIRES: only one call at a time uses a caller's
+// scratch.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +12,16 @@
 
 namespace ucudnn::multigrid {
 
-// Runs a convolution on one image and one group at a time. The input is padded into scratch, so
-// that the innermost loops need no bounds. If windows move by one pixel along h and w ("dense"),
-// outputs are summed in rows as long as the padded input's rows, so that all rows are one loop; the
-// numbers between two rows are dropped in the end.
+// Runs a convolution on one image and one group at a time. The input is padded in scratch, so that
+// the innermost loops need no bounds. If windows move by one pixel along h and w ("dense"), outputs
+// are summed in rows as long as the padded input's rows, so that one loop computes all rows; the
+// numbers between two rows of outputs are dropped at the end.
 struct ConvolutionLoops {
   const planner::Convolution& op;
   Spatial in, out;
   Spatial padded;  // extents of the padded input, which the windows of all outputs cover
-  int channels;    // of a group
-  int filters;     // of a group
+  int channels;    // channels of one group
+  int filters;     // filters of one group
 
   ConvolutionLoops(const planner::Convolution& convolution, const Spatial& input,
                    const Spatial& output, int group_channels, int group_filters)
@@ -41,12 +42,14 @@ struct ConvolutionLoops {
   int64_t InPixels() const { return int64_t{in[0]} * in[1] * in[2]; }
   int64_t OutPixels() const { return int64_t{out[0]} * out[1] * out[2]; }
   bool IsDense() const { return op.stride[1] == 1 && op.stride[2] == 1; }
-  int64_t LongRows() const { return int64_t{out[1]} * padded[2]; }  // outputs of one depth
-  // Returns the doubles that Forward needs: the padded input, and outputs in long rows.
+  // Outputs of one depth, in long rows.
+  int64_t LongRows() const { return int64_t{out[1]} * padded[2]; }
+  // Returns the number of doubles that Forward needs: the padded input, and outputs in long rows.
   int64_t Scratch() const { return channels * PaddedPixels() + LongRows(); }
 
-  // Transposed returns the convolution that computes the gradient of the input from the gradient of
-  // the output. It exists if all strides are 1 and padding is no larger than windows reach.
+  // Transposed() returns the convolution that computes the gradient of the input from the gradient
+  // of the output. It exists if all strides are 1 and no padding is larger than the window's extent
+  // - 1.
   bool HasTransposed() const {
     for (int axis = 0; axis < 3; ++axis) {
       if (op.stride[axis] != 1 || op.pad[axis] > (op.window[axis] - 1) * op.dilation[axis]) {
@@ -82,7 +85,7 @@ struct ConvolutionLoops {
     }
   }
 
-  // Calls visit(tap, padded offset) for each row of taps of the outputs of depth `d`.
+  // Calls visit(tap, padded offset) for each row of taps of the outputs at depth `d`.
   template <typename Visit>
   void ForEachTapRow(int d, Visit&& visit) const {
     for (int td = 0; td < op.window[0]; ++td) {
@@ -93,8 +96,8 @@ struct ConvolutionLoops {
       }
     }
   }
-  // Calls visit(tap, padded offset, output offset) for each tap and each row of outputs. The
-  // outputs of a row are stride_w apart in the padded input.
+  // Calls visit(tap, padded offset, output offset) for each tap and each row of outputs. Outputs of
+  // a row are stride_w apart in the padded input.
   template <typename Visit>
   void ForEachTap(Visit&& visit) const {
     for (int d = 0; d < out[0]; ++d) {
@@ -151,7 +154,7 @@ struct ConvolutionLoops {
     if (!HasTransposed()) return BackwardDataApart(dy, weights, dx, scratch);
     const planner::Convolution transposed = Transposed();
     const ConvolutionLoops loops(transposed, out, in, filters, channels);
-    // [C, K, taps in reverse order]
+    // The layout is [C, K, taps in reverse order].
     double* const reversed = scratch + loops.Scratch();
     for (int k = 0; k < filters; ++k) {
       for (int c = 0; c < channels; ++c, weights += Taps()) {
@@ -187,8 +190,8 @@ struct ConvolutionLoops {
     }
   }
 
-  // Returns the doubles that BackwardFilter needs: the padded input, the gradient of one output
-  // channel in long rows, and the sums of one row of taps.
+  // Returns the number of doubles that BackwardFilter needs: the padded input, the gradient of one
+  // output channel in long rows, and the sums of one row of taps.
   int64_t BackwardFilterScratch() const {
     return channels * PaddedPixels() + out[0] * LongRows() + op.window[2];
   }
@@ -235,7 +238,8 @@ struct ConvolutionLoops {
   }
 };
 
-// Calls visit(offsets) for each image and group of a convolution.
+// The offsets of one image and group in the four tensors of a convolution. ForEachGroup calls
+// visit(offsets) for each image and group.
 struct GroupOffsets {
   int64_t x, y, weights, bias;
 };

@@ -5,8 +5,8 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Outputs that the registers of any processor hold at once. The rest of a row is computed one by
-// one.
+// Number of outputs that the registers of any processor can hold at once. The outputs that remain
+// in a row are computed one by one.
 constexpr int kTogether = 8;
 
 template <int kTaps>
@@ -45,7 +45,7 @@ template <int kTaps>
   }
 }
 
-// Taps whose partial sums fit the registers.
+// Number of taps whose partial sums fit the registers.
 constexpr int kTapsTogether = 4;
 constexpr int kPartialSums = 4;
 
@@ -78,7 +78,8 @@ template <int kTaps>
 }
 
 #if defined(__x86_64__)
-// These use wider registers but no fused multiplication, so the numbers are the same.
+// These functions use wider registers, but no fused multiply-add, so their results have the same
+// bits.
 [[gnu::target("avx2")]] void CorrelateWide(const double* in, const double* weights, int taps,
                                            int distance, double* out, int64_t count) {
   Correlate(in, weights, taps, distance, out, count);

@@ -1,5 +1,5 @@
-// The inner loops of convolutions on the host: rows of numbers against a row of taps. On every
-// processor sums run over the taps in the same order, since the elements of a vector are different
+// The inner loops of convolutions on the host: rows of numbers against a row of taps. Every
+// processor sums over the taps in the same order, because the elements of a vector are different
 // outputs.
 #pragma once
 
@@ -11,8 +11,8 @@ namespace ucudnn::multigrid {
 void AddCorrelation(const double* in, const double* weights, int taps, int distance, double* out,
                     int64_t count);
 
-// Computes sums[t] += sum over i < count of a[i] * b[i + t * distance], for t < taps, in four
-// partial sums.
+// Computes sums[t] += sum over i < count of a[i] * b[i + t * distance], for t < taps. Each sum is
+// split into four partial sums.
 void AddDotProducts(const double* a, const double* b, int taps, int distance, double* sums,
                     int64_t count);
 

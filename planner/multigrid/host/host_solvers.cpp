@@ -21,7 +21,8 @@ class HostLayers : public StageLayers {
     return std::unique_ptr<StageLayers>(std::move(made));
   }
 
-  Status LoadWeights() override { return Status::Ok(); }  // the stage reads them in place
+  // The stage reads the host's weights in place.
+  Status LoadWeights() override { return Status::Ok(); }
 
   Status Upload(const double* numbers, State to) override {
     std::copy_n(numbers, stage_->state_size(), HostStates::Numbers(to));
@@ -54,7 +55,7 @@ class HostLayers : public StageLayers {
   std::optional<HostChain> chain_, adjoint_;
 };
 
-// Sends states as messages of numbers, one state behind the other.
+// Sends the numbers of a message's states one behind the other.
 class HostExchange : public StateExchange {
  public:
   HostExchange(Peers& peers, RankRange ranks, int64_t state_size)

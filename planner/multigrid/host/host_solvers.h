@@ -1,4 +1,4 @@
-// Solvers of stages whose layers threads compute on the host, in double precision.
+// Solvers of stages whose layers run on threads of the host, in double precision.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace ucudnn::multigrid {
 
 class HostSolvers : public StageSolvers {
  public:
-  // Starts `threads` lanes. Fails if the system gives no more threads.
+  // Makes `threads` lanes. Fails if the system cannot start more threads.
   static Result<std::unique_ptr<HostSolvers>> Make(int threads);
 
   Result<std::unique_ptr<StageSolver>> Make(const StageToSolve& stage) override;

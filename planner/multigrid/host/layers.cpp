@@ -25,8 +25,8 @@ int64_t Pixels(const Shape& shape) {
   return int64_t{shape.extents[0]} * shape.extents[1] * shape.extents[2];
 }
 
-// Calls visit(offset of the input plane, output offset, place of the output) for each output of a
-// pooling.
+// Calls visit(offset of the input plane, output offset, position of the output) for each output of
+// a pooling.
 template <typename Visit>
 void ForEachWindow(const Shape& in, const Shape& out, Visit&& visit) {
   const Spatial& extents = out.extents;
@@ -40,7 +40,7 @@ void ForEachWindow(const Shape& in, const Shape& out, Visit&& visit) {
     }
   }
 }
-// Calls visit(input offset) for each pixel of the image in the window of output `place`.
+// Calls visit(input offset) for each pixel of the image in the window of the output at `place`.
 template <typename Visit>
 void ForEachPixel(const Pooling& op, const Shape& in, const Spatial& place, Visit&& visit) {
   Spatial begin, end;
@@ -72,7 +72,7 @@ void PoolForward(const Pooling& op, const Shape& in, const Shape& out, const dou
     int64_t count = 0;
     ForEachPixel(op, in, place, [&](int64_t pixel) {
       sum += x[plane + pixel];
-      // A NaN counts as the largest.
+      // A NaN is taken as the largest number.
       if (x[plane + pixel] > largest || std::isnan(x[plane + pixel])) largest = x[plane + pixel];
       ++count;
     });
@@ -111,7 +111,7 @@ void ScaleChannels(const Shape& shape, int batch, const NodeWeights& weights, co
   }
 }
 
-// Returns whether the output has the same numbers as the input.
+// Returns whether the output has the same numbers as the input in the same order.
 bool IsCopy(const planner::Operator& op) {
   return std::holds_alternative<planner::Flatten>(op) ||
          std::holds_alternative<planner::Reshape>(op);
@@ -212,7 +212,7 @@ void Forward(const LayerCall& call, const double* x, double* y) {
     }
   } else if (const auto* op = std::get_if<Activation>(&layer.op)) {
     const bool is_relu = op->kind == ActivationKind::kRelu;
-    // A NaN stays a NaN, so that a solve that diverges is noticed.
+    // A NaN stays a NaN, so that a diverging solve is noticed.
     for (int64_t i = 0; i < size; ++i) y[i] = is_relu ? (x[i] < 0 ? 0 : x[i]) : std::tanh(x[i]);
   } else if (IsChannelScale(layer.op)) {
     ScaleChannels(layer.input, batch, weights, x, y, true);
@@ -272,7 +272,8 @@ void AddGradient(const LayerCall& call, const double* x, const double* dy, doubl
   const int batch = call.batch;
   const Shape& out = layer.output;
   if (!gradient.bias.empty()) {
-    // There is one number for each output channel; a fully connected layer has one for each output.
+    // The bias has one number for each output channel; the output channels of a fully connected
+    // layer are its outputs.
     const auto numbers = static_cast<int64_t>(gradient.bias.size());
     const int64_t pixels = out.Features() / numbers;
     for (int n = 0; n < batch; ++n) {

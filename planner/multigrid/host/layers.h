@@ -1,6 +1,6 @@
-// Layers of a network in double precision on the host: plain loops over packed NCHW tensors, the
-// reference for every other back end. They compute the forward pass, the transposed Jacobian and
-// the gradient of the parameters. Pure functions.
+// Layers of a network in double precision on the host, as plain loops over packed NCHW tensors.
+// They are the reference for every other back end. They compute the forward pass, the transposed
+// Jacobian and the gradient of the parameters. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,27 @@ namespace ucudnn::multigrid {
 
 struct HostLayer {
   planner::Operator op;
-  planner::Shape input;   // of one image
-  planner::Shape output;  // of one image
+  planner::Shape input;   // shape for one image
+  planner::Shape output;  // shape for one image
 };
 
 // Returns the layer of a node. REQUIRES: the node has an input.
 HostLayer LayerOf(const ResidualChain& chain, planner::NodeId id);
 
-// Fails, in one line, for an operator that has no reference, such as a Softmax or a Concat.
+// Fails, with one line, for an operator without a reference, such as Softmax or Concat.
 Status CheckHostLayer(const std::string& node, const HostLayer& layer);
-// How many numbers NodeWeights must have for a layer.
+// The sizes of the vectors that NodeWeights must have for a layer.
 struct WeightCounts {
   int64_t weights = 0;
   int64_t bias = 0;
 };
 WeightCounts WeightCountsOf(const HostLayer& layer);
 WeightCounts WeightCountsOf(const ResidualChain& chain, planner::NodeId id);
-// Fails if the weights have other sizes. The error names the node, the sizes and the expected ones.
+// Fails unless the weights have the sizes of WeightCountsOf(). The error names the node, the sizes
+// and the expected sizes.
 Status CheckWeights(const std::string& node, const HostLayer& layer, const NodeWeights& weights);
 
-// Returns how many numbers of scratch the functions below need.
+// Returns the number of doubles of scratch that the functions below need.
 size_t ScratchOf(const HostLayer& layer);
 
 // The arguments of a layer's functions, for `batch` images.
@@ -48,10 +49,10 @@ struct LayerCall {
 };
 
 void Forward(const LayerCall& call, const double* x, double* y);
-// Computes dx = J^T dy, with the Jacobian J at x. y is the result of Forward.
+// Computes dx = J^T dy, with the Jacobian J at x. REQUIRES: y is the result of Forward.
 void TransposedJacobian(const LayerCall& call, const double* x, const double* y, const double* dy,
                         double* dx);
-// Adds factor * (the derivative by the weights)^T dy to `gradient`.
+// Adds factor * (dy/dweights)^T dy to `gradient`.
 void AddGradient(const LayerCall& call, const double* x, const double* dy, double factor,
                  NodeWeights& gradient);
 

@@ -17,9 +17,9 @@ using planner::Node;
 using planner::NodeId;
 using planner::Shape;
 
-constexpr double kEnoughMs = 10;  // all runs of one measurement together take at least this
-constexpr double kLongMs = 50;    // if a run takes longer, no more runs follow
-constexpr int64_t kMostWeights = 1 << 22;  // weights of one layer: 32 MiB
+constexpr double kEnoughMs = 10;           // least total time of all runs of one measurement
+constexpr double kLongMs = 50;             // a measurement ends after one run that takes longer
+constexpr int64_t kMostWeights = 1 << 22;  // of one layer: 32 MiB
 constexpr int kSharedLayers = 8;
 
 template <typename Work>
@@ -49,7 +49,7 @@ class LayerTimer {
 
   Result<MeasuredTimes::Kind> MeasureStep(const Stage& stage, const ResidualStep& step);
   Result<MeasuredTimes::Kind> MeasureSection(const SerialSection& section);
-  // Returns the ms of copying `numbers` numbers.
+  // Returns the ms that copying `numbers` numbers takes.
   double CopyMs(int64_t numbers);
   const std::string& notes() const { return notes_; }
 
@@ -69,7 +69,7 @@ class LayerTimer {
   }
   Result<NodeMs> MeasureNode(NodeId id);
   NodeMs MeasureLayer(const HostLayer& layer);
-  // Returns the ms of an update by stochastic gradient descent with momentum.
+  // Returns the ms that an update by stochastic gradient descent with momentum takes.
   double UpdateMs(int64_t parameters);
   Result<double> SharedMs(const Stage& stage, const ResidualStep& step);
 
@@ -116,7 +116,7 @@ Result<NodeMs> LayerTimer::MeasureNode(NodeId id) {
   auto* connected = std::get_if<FullyConnected>(&layer.op);
   const int64_t weights = WeightCountsOf(layer).weights;
   if (connected == nullptr || weights <= kMostWeights) return MeasureLayer(layer);
-  // The time grows with the number of outputs, which are all alike.
+  // The time is proportional to the number of outputs, because all outputs cost the same.
   const int32_t all = connected->outputs;
   const auto some = static_cast<int32_t>(
       std::max<int64_t>(1, kMostWeights / std::max<int64_t>(1, layer.input.Features())));
@@ -144,7 +144,7 @@ double LayerTimer::UpdateMs(int64_t parameters) {
   return ms * static_cast<double>(parameters) / static_cast<double>(some);
 }
 
-// Times a coarse step that applies several layers of this kind to one input. Returns the ms per
+// Measures a coarse step that applies several layers of this kind to one input. Returns the ms per
 // layer.
 Result<double> LayerTimer::SharedMs(const Stage& stage, const ResidualStep& step) {
   Stage repeated = stage;
@@ -153,7 +153,7 @@ Result<double> LayerTimer::SharedMs(const Stage& stage, const ResidualStep& step
   Shape input = stage.shape;
   for (const NodeId id : step.transformation) {
     const HostLayer layer = {NodeOf(id).op, input, ShapeOf(id)};
-    if (WeightCountsOf(layer).weights > kMostWeights) return 0.0;  // single layers count instead
+    if (WeightCountsOf(layer).weights > kMostWeights) return 0.0;  // 0: not measured
     parameters[id] = DrawnWeights(layer);
     input = layer.output;
   }
@@ -178,11 +178,12 @@ Result<MeasuredTimes::Kind> LayerTimer::MeasureStep(const Stage& stage, const Re
     sum.gradient += ms.gradient;
     parameters += planner::ParametersOf(NodeOf(id), ShapeOf(NodeOf(id).inputs.front())).trained;
   }
-  // A step first copies the state to which F(u) is added; the addition takes about as long.
+  // A step first copies the state to which F(u) is added. The addition takes about as long as the
+  // copy.
   const double add_ms = 2 * CopyMs(NumbersOf(step.sum));
   MeasuredTimes::Kind kind;
-  // The adjoint and the gradient run the step forward again. The gradient does not need the
-  // transposed Jacobian of the first node.
+  // The adjoint and the gradient compute the step's forward pass again. The gradient needs no
+  // transposed Jacobian of the step's first node.
   kind.ms = {sum.forward + add_ms, sum.forward + sum.transposed + add_ms,
              sum.forward + sum.transposed - first_transposed + sum.gradient, UpdateMs(parameters)};
   UCUDNN_ASSIGN_OR_RETURN(kind.shared_ms, SharedMs(stage, step));

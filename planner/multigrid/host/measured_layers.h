@@ -1,4 +1,4 @@
-// Measures how long a layer of each kind takes on this host, in double precision on one thread.
+// Measures the times of layers of each kind on this host, in double precision on one thread.
 #pragma once
 
 #include <vector>
@@ -11,15 +11,16 @@ namespace ucudnn::multigrid {
 
 struct HostMeasurement {
   std::vector<MeasuredTimes::Kind> kinds;  // in the order of NetworkLayers::kinds
-  // Tells which layers were timed on a part of their outputs: "fully connected layers timed on 64
-  // of 11520 outputs". Empty if there were none.
+  // A text about layers that were measured on a part of their outputs, such as "fully connected
+  // layers timed on 64 of 11520 outputs". Empty if there are none.
   std::string notes;
-  double copy_gb_per_s = 0;  // 10^9 bytes a second, for a copy of a state
+  double copy_gb_per_s = 0;  // rate of copying a state, in 10^9 bytes per second
 };
 
-// Times one layer of each kind of `network`, which is `chain`, with drawn weights: forward, adjoint
-// and gradient as HostStage runs them, and several layers on one input. Takes a fraction of a
-// second for each kind, on the calling thread. The fastest of several runs counts.
+// Measures one layer of each kind of `network`, which was derived from `chain`, with drawn weights:
+// the forward pass, adjoint and gradient as HostStage computes them, and several layers on one
+// input. Takes a fraction of a second for each kind, on the calling thread. The fastest of several
+// runs counts.
 Result<HostMeasurement> MeasureLayers(const ResidualChain& chain, const NetworkLayers& network);
 
 }  // namespace ucudnn::multigrid

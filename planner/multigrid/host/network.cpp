@@ -13,14 +13,14 @@ namespace ucudnn::multigrid {
 
 using planner::NodeId;
 
-// A stage with its solver on this rank.
+// A stage, with its solver on this rank.
 struct HostNetwork::StageSolve {
   NodeId input = 0;
   NodeId output = 0;
   int steps = 0;
   const SectionPlace* place = nullptr;
-  std::unique_ptr<StageSolver> solver;  // null if only other ranks have the layers
-  bool loads_weights = true;            // whether LoadWeights comes before the next solve
+  std::unique_ptr<StageSolver> solver;  // null if only other ranks have the stage's layers
+  bool loads_weights = true;            // whether LoadWeights is due before the next solve
 
   const Partition& partition() const { return place->partition; }
 };
@@ -31,8 +31,8 @@ bool IsSoftmax(const planner::Node& node) {
   return std::holds_alternative<planner::Softmax>(node.op);
 }
 
-// Returns the outcome, the cycles, the largest state, the number of residuals, the residuals, and
-// the letters of `fallback`, all as numbers.
+// Returns the solution as numbers: outcome, cycles, largest state, number of residuals, residuals,
+// and the characters of `fallback`.
 std::vector<double> MessageOf(const Solution& solution) {
   std::vector<double> message = {static_cast<double>(solution.outcome),
                                  static_cast<double>(solution.cycles), solution.largest_state,
@@ -377,7 +377,7 @@ int64_t StateBytes(const ResidualChain& chain, const NetworkSettings& settings, 
     const auto* stage = std::get_if<Stage>(&chain.sections[at]);
     if (stage == nullptr) continue;
     const Hierarchy& hierarchy = placement->sections[at].hierarchy;
-    // Each system also needs one state for the first state that its solves are given.
+    // Each system needs one additional state, for the first state that a solve is given.
     int64_t states = BlockSystem::StatesFor(hierarchy, settings.lanes, settings.storage) + 1;
     if (passes == Passes::kForwardAndBackward) {
       states += BlockSystem::StatesFor(hierarchy.Mirrored(), settings.lanes, settings.storage) + 1;
@@ -413,7 +413,8 @@ Parameters DrawParameters(const ResidualChain& chain, uint64_t seed,
     std::normal_distribution<double> normal(0, std::sqrt((is_activated[id] ? 2 : 1) / inputs));
     for (double& weight : weights.weights) weight = normal(random);
     if (is_kept) continue;
-    for (int64_t i = 0; i < counts.weights; ++i) normal(random);  // skips to the next node
+    // Keeps the random numbers of the next node the same.
+    for (int64_t i = 0; i < counts.weights; ++i) normal(random);
   }
   return parameters;
 }

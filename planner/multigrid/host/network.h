@@ -1,8 +1,8 @@
-// A network with its numbers on the host, in double precision: its stages are solved by multigrid
+// A network whose numbers are on the host, in double precision. Its stages are solved by multigrid
 // or serially, and the sections between stages run serially. Runs forward and backward for one
-// mini-batch. If there are several ranks, each has its own network, with the parameters and states
-// of its own layers; all ranks make and call their networks in the same order (peers.h). Results do
-// not depend on the number of ranks, to the bit. Thread-compatible.
+// mini-batch. If there are several ranks, each has its own network with the parameters and states
+// of its own layers, and all ranks must make and call their networks in the same order (peers.h).
+// Results do not depend on the number of ranks, to the bit. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -29,43 +29,44 @@ class ThreadRanks;
 
 struct NetworkSettings : PlacementSetting {
   int batch = 1;
-  int lanes = 1;  // threads
-  // A stage of N steps has h = time / N; if `time` is 0, h = step.
+  int lanes = 1;  // number of threads
+  // The step h of a stage of N steps is time / N, or `step` if `time` is 0.
   double time = 0;
   double step = 1;
   CoarseOperator coarse = CoarseOperator::kInject;
   Storage storage = Storage::kAll;
   SolveOptions forward;
   SolveOptions backward;
-  // Makes the solvers of this rank's part of stages; null: the host solves them. Outlives the
-  // network.
+  // Makes the solvers of this rank's part of stages; if null, the host solves them. Must outlive
+  // the network.
   StageSolvers* stage_solvers = nullptr;
   bool trains = false;  // whether Backward will be called
-  // The ranks that have this rank's layers, by replica; `peers` are the ranks of this replica. Null
-  // if there is one replica. Outlives the network.
+  // The ranks that have this rank's layers in each replica; null if there is one replica. (`peers`
+  // are the ranks of this replica.) Must outlive the network.
   Peers* replicas = nullptr;
-  // Whether forward solves by cycles on the host note when their lanes ran which steps.
+  // Whether forward solves on the host record the times of their lanes' steps.
   bool notes_timeline = false;
 
-  // The ranks that have the network together; null: this rank alone. Outlives the network.
+  // The ranks that have the network together; null if this rank has all of it. Must outlive the
+  // network.
   Peers* peers = nullptr;
 };
 
-// The outcome of one stage's solve in a forward or backward pass.
+// The outcome of a solve of one stage in a forward or backward pass.
 struct StageSolution {
   int steps = 0;
   int levels = 1;
   Solution solution;
-  // The timeline of this rank's layers, if NetworkSettings::notes_timeline.
+  // The times of this rank's steps, if NetworkSettings::notes_timeline.
   std::optional<CycleTimeline> timeline = std::nullopt;
 };
 
 class HostNetwork {
  public:
-  // Makes the network. `chain` and `parameters` outlive it; the parameters may change between
-  // passes, after which ParametersChanged must be called. Fails if settings or parameters do not
-  // fit, with an error that names them. A stage whose coarsening leaves fewer than two coarse
-  // layers is solved serially; if all stages are like that and `levels` is not 1, Make fails.
+  // Makes the network. `chain` and `parameters` must outlive it. If the caller changes parameters
+  // between passes, it must call ParametersChanged. An error names the settings or parameters that
+  // do not fit. A stage whose coarsening leaves fewer than two coarse layers is solved serially;
+  // Make fails if all stages are like this and `levels` is not 1.
   static Result<std::unique_ptr<HostNetwork>> Make(const ResidualChain& chain,
                                                    const Parameters& parameters,
                                                    const NetworkSettings& settings);
@@ -74,40 +75,41 @@ class HostNetwork {
   int64_t input_size() const;   // numbers in one image
   int64_t output_size() const;  // numbers in the logits of one image
 
-  // Makes passes start from a broadcast, until Backward has run, if they would start from the
-  // previous states (Start::kPrevious). The caller calls it before a mini-batch that was not just
-  // run. Without it, the change of the first state is added to all other states
+  // Makes later passes, until Backward has run, start from a broadcast if they would start from the
+  // previous states (Start::kPrevious). The caller must call it before a mini-batch other than the
+  // last one. Without it, the change of the first state is added to all other states
   // (BlockSystem::CarryOver).
   void ForgetStates() { knows_states_ = false; }
 
-  // Computes the logits of `images`, [batch, input_size]: the input of the closing softmax, or the
-  // output of the last node. Only the first rank reads `images`. Returns null except on
-  // logits_rank().
+  // Computes the logits of `images`, [batch, input_size]. The logits are the input of the closing
+  // softmax, or the output of the last node. Only the first rank reads `images`. Returns null
+  // except on logits_rank().
   Result<const double*> Forward(const double* images);
   int logits_rank() const { return placement_.homes[logits_]; }
-  // Adds the gradient by this rank's parameters to `gradient`, which has the sizes of the
-  // parameters. `logits_gradient`, [batch, output_size], is read on logits_rank() only. `watch`
-  // receives nodes when their gradients are complete, but no nodes whose parameters solvers keep;
-  // kHosts computes no gradients for those. REQUIRES: Forward.
+  // Adds the gradient with respect to this rank's parameters to `gradient`, which has the sizes of
+  // the parameters. Only logits_rank() reads `logits_gradient`, [batch, output_size]. watch()
+  // receives nodes when their gradients are complete, except nodes whose parameters solvers keep.
+  // With kHosts, does not compute gradients of nodes whose parameters solvers keep. REQUIRES:
+  // Forward.
   enum class Gradients { kAll, kHosts };
   Status Backward(const double* logits_gradient, Parameters& gradient,
                   const GradientWatch& watch = nullptr, Gradients which = Gradients::kAll);
 
-  // Notes that the host has changed the parameters since Make or the last pass.
+  // Tells the network that the host has changed parameters since Make or the last pass.
   void ParametersChanged();
   // Returns whether a solver keeps the node's parameters where it computes
-  // (StageSolver::keeps_weights). If so, Descend changes them, and the host has the parameters of
-  // the last ReadKept.
+  // (StageSolver::keeps_weights). If so, Descend changes these parameters, and the host has the
+  // parameters of the last ReadKept.
   bool KeepsParameters(planner::NodeId id) const { return is_kept_[id]; }
-  // Moves the parameters that solvers keep along the gradient of the last Backward, and notes that
-  // the caller has changed all others.
+  // Moves the parameters that solvers keep along the gradient of the last Backward. REQUIRES: the
+  // caller has changed all other parameters.
   Status Descend(const Descent& descent);
   Status ReadKept(Parameters& parameters);
 
   const Placement& placement() const { return placement_; }
   Peers& peers() { return *peers_; }
 
-  // The solutions of the last passes, the same on all ranks.
+  // Return the solutions of the last passes, which are the same on all ranks.
   const std::vector<StageSolution>& forward_solutions() const { return forward_; }
   const std::vector<StageSolution>& backward_solutions() const { return backward_; }
 
@@ -119,10 +121,10 @@ class HostNetwork {
   Status MakeStages();
   Status MakeSections();
   Status PrepareNode(planner::NodeId id);
-  // Sends a value from its home to rank `to`, unless that is the home.
+  // Sends a value from its home to rank `to`, unless `to` is its home.
   Status BringValue(planner::NodeId id, int to);
-  // Adds part_, which rank `from` has, to the gradient by a node's value, on the home of that
-  // value.
+  // Adds part_ to the gradient with respect to a node's value. Rank `from` has part_; the home of
+  // the value has the gradient.
   Status AddPart(planner::NodeId id, int from);
   Status RunNode(planner::NodeId id);
   Status RunNodeBackward(planner::NodeId id, int rank, Parameters& gradient);
@@ -130,7 +132,7 @@ class HostNetwork {
   Status SolveBackward(StageSolve& stage);
   Status AddGradients(StageSolve& stage, Parameters& gradient, const GradientWatch& watch,
                       Gradients which);
-  // Sends the solution of a stage's solve to the ranks that have none of its layers.
+  // Sends the solution of a stage's solve to the ranks that have none of the stage's layers.
   Result<Solution> ShareSolution(const StageSolve& stage, Solution solution);
   LayerCall CallOf(planner::NodeId id);
 
@@ -142,7 +144,7 @@ class HostNetwork {
   Placement placement_;
   std::unique_ptr<HostSolvers> host_solvers_;        // used if the settings have no solvers
   std::vector<std::unique_ptr<StageSolve>> stages_;  // in the order of the sections
-  // By section: the values that a serial section reads and another rank has.
+  // By section: the values that a serial section reads and that another rank has.
   std::vector<std::vector<planner::NodeId>> imports_;
   // By node: the values of this rank's serial sections, and the first and last values of its
   // stages.
@@ -150,7 +152,7 @@ class HostNetwork {
   std::vector<std::vector<double>> gradients_;
   std::vector<HostLayer> layers_;
   std::vector<double> scratch_;
-  std::vector<double> part_;  // a node's contribution to the gradient of its input
+  std::vector<double> part_;  // one node's contribution to the gradient of its input
   planner::NodeId input_ = 0;
   planner::NodeId logits_ = 0;
   bool knows_states_ = false;
@@ -160,21 +162,22 @@ class HostNetwork {
 };
 
 enum class Passes { kForward, kForwardAndBackward };
-// Returns the bytes of the states of all levels that a network on one rank of the host keeps for
-// such passes. The first pass allocates them. Returns 0 if `settings` are refused.
+// Returns the bytes of the states of all levels that a network keeps for such passes if one rank of
+// the host has the whole network. The first pass allocates them. Returns 0 if `settings` are
+// refused.
 int64_t StateBytes(const ResidualChain& chain, const NetworkSettings& settings, Passes passes);
 
-// Draws the weights of every node of the chain by `seed`. Weights of convolutions and fully
-// connected layers are from N(0, 2 / inputs of one output) in front of an activation, else from
-// N(0, 1 / inputs of one output); biases are 0 and scales 1. A node for which `is_wanted` is false
-// gets no weights, and the weights of the other nodes stay the same.
+// Draws the weights of every node of the chain from the seed `seed`. Weights of convolutions and
+// fully connected layers are from N(0, 2 / inputs of one output) if an activation follows, else
+// from N(0, 1 / inputs of one output); biases are 0 and scales 1. A node for which is_wanted() is
+// false gets no weights; this does not change the weights of other nodes.
 Parameters DrawParameters(const ResidualChain& chain, uint64_t seed,
                           const std::function<bool(planner::NodeId)>& is_wanted = nullptr);
 // Returns the parameters of the nodes that `rank` owns.
 Parameters ParametersOf(int rank, const Placement& placement, const Parameters& all);
 
 // Returns the mean cross-entropy of softmax(logits), [batch, classes], against `labels`, and writes
-// its gradient by the logits.
+// its gradient with respect to the logits to `gradient`.
 double CrossEntropy(const double* logits, const std::vector<int>& labels, int64_t classes,
                     double* gradient);
 

@@ -10,7 +10,7 @@ namespace {
 
 using planner::NodeId;
 
-// Returns the multiplications of a node for one image.
+// Estimates the multiplications of a node for one image.
 double OperationsOf(const ResidualChain& chain, NodeId id) {
   const planner::Node& node = chain.graph.nodes[id];
   if (node.inputs.empty()) return 0;

@@ -1,4 +1,4 @@
-// The chain of a stage and its adjoint, as propagators of states on the host.
+// The chain of a stage and the chain's adjoint, as propagators of states on the host.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace ucudnn::multigrid {
 
-// A propagator whose states are state_size() doubles each.
+// A propagator whose states have state_size() doubles each.
 class HostStates : public Propagator {
  public:
   Result<State> Create() override;
@@ -31,10 +31,10 @@ class HostStates : public Propagator {
   std::vector<std::unique_ptr<double[]>> states_;
 };
 
-// The chain Phi(u) = u + h F(u) with its coarse versions, or its adjoint.
+// The chain Phi(u) = u + h F(u) with its coarse versions, or the chain's adjoint.
 class HostChain : public HostStates {
  public:
-  // `stage` and `hierarchy` outlive the chain. For an adjoint, `hierarchy` is the mirrored one.
+  // `stage` and `hierarchy` must outlive the chain. The hierarchy of an adjoint is mirrored.
   HostChain(const HostStage& stage, const Hierarchy& hierarchy, CoarseOperator coarse, double h)
       : HostStates(stage.state_size()),
         stage_(stage),
@@ -43,7 +43,7 @@ class HostChain : public HostStates {
         h_(h) {}
 
   // Makes the object the adjoint chain w[j] = lambda[N - j]: Phi(w) = w + h J_F(u)^T w, linearised
-  // at `states` u, which outlive the solves that follow.
+  // at the states u of `states`, which must outlive later solves.
   void LineariseAt(StateReader& states) { linearised_ = &states; }
 
   Status Step(int level, int step, State from, State to, int lane) override;
@@ -53,7 +53,7 @@ class HostChain : public HostStates {
   const Hierarchy& hierarchy_;
   CoarseOperator coarse_;
   double h_;
-  StateReader* linearised_ = nullptr;  // null: the object is no adjoint
+  StateReader* linearised_ = nullptr;  // null if the object is no adjoint
 };
 
 }  // namespace ucudnn::multigrid

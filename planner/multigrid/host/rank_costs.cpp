@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kRounds = 10;
 
-// Returns the numbers in the largest state of a mini-batch.
+// Returns the count of numbers in the largest state of a mini-batch.
 size_t LargestState(const ResidualChain& chain, int batch) {
   int64_t largest = 1;
   for (const Stage* stage : chain.Stages()) {
@@ -19,8 +19,8 @@ size_t LargestState(const ResidualChain& chain, int batch) {
   return static_cast<size_t>(largest);
 }
 
-// Returns, on rank 0, half the least ms in which a message of `numbers` numbers goes to rank 1 and
-// back. Ranks 0 and 1 call it.
+// Returns, on rank 0, half of the least ms in which a message of `numbers` numbers travels to rank
+// 1 and back. Ranks 0 and 1 must call it.
 Result<double> MessageMs(Peers& peers, size_t numbers) {
   const std::vector<double> message(numbers);
   UCUDNN_ASSIGN_OR_RETURN(const double ms, LeastMs(kRounds, [&]() -> Status {
@@ -50,7 +50,7 @@ Result<std::vector<std::vector<double>>> StepMs(const ResidualChain& chain, int 
   const NetworkLayers all = LayersOfNetwork(chain, batch, sizeof(double));
   NetworkLayers of_stages = all;
   of_stages.kinds.clear();
-  std::vector<int> numbers;  // by kind: its place among the kinds of stages
+  std::vector<int> numbers;  // by kind: its position among the kinds of stages
   for (const LayerKind& kind : all.kinds) {
     numbers.push_back(static_cast<int>(of_stages.kinds.size()));
     if (all.sections[kind.section].is_stage) of_stages.kinds.push_back(kind);
@@ -69,7 +69,7 @@ Result<std::vector<std::vector<double>>> StepMs(const ResidualChain& chain, int 
   return steps;
 }
 
-// Returns the costs of messages, and then the costs of all steps.
+// Returns the costs of messages, and behind them the costs of all steps.
 std::vector<double> Flattened(const RankCosts& costs) {
   std::vector<double> numbers = {costs.messages.message, costs.messages.state};
   for (const auto& section : costs.steps) {

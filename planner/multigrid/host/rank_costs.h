@@ -1,4 +1,5 @@
-// Measures what layers and messages cost the ranks of a job, so that layers can be distributed.
+// Measures the costs of layers and messages for the ranks of a job, so that the layers can be
+// distributed.
 #pragma once
 
 #include <array>
@@ -16,26 +17,26 @@
 namespace ucudnn::multigrid {
 
 struct RankCosts {
-  // By section: the ms of each step, which count the forward pass and, in training, the adjoint and
-  // the gradient. Empty for serial sections.
+  // By section: the ms of each step, which include the forward pass and, in training, the adjoint
+  // and the gradient. Empty for serial sections.
   std::vector<std::vector<double>> steps;
   MessageCosts messages;  // in ms
 };
 
-// Measurements that replace those on the host.
+// Functions that measure in place of the host.
 struct RankMeasures {
-  // Returns the ms of one layer of each kind of `network`, in `passes`.
+  // Returns the ms of one layer of each kind of `network`, by pass, for `passes`.
   std::function<Result<std::vector<std::array<double, kLayerPasses>>>(
       const NetworkLayers& network, std::span<const LayerPass> passes)>
       layers;
-  // Returns the costs of messages, given the numbers in the largest state. All ranks call it, and
-  // rank 0's result counts.
+  // Returns the costs of messages, given the count of numbers in the largest state. All ranks call
+  // it; the result of rank 0 counts.
   std::function<Result<MessageCosts>(int64_t state_numbers)> messages;
 };
 
-// Times one step of each kind on rank 0 and, if there are several ranks, messages between ranks 0
-// and 1, on the host or by `measures`. All ranks get the same result. Takes a fraction of a second
-// for each kind.
+// Measures one step of each kind on rank 0 and, if there are several ranks, messages between ranks
+// 0 and 1, on the host or by `measures`. All ranks get the same result. Takes a fraction of a
+// second for each kind.
 Result<RankCosts> MeasureRankCosts(const ResidualChain& chain, int batch, bool trains, Peers& peers,
                                    const RankMeasures& measures = {});
 

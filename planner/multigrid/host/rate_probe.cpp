@@ -8,8 +8,8 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Returns the parameters of the nodes of `stand_in`, copied from the nodes of `chain` with the same
-// names.
+// Returns parameters for the nodes of `stand_in`, copied from the nodes of `chain` that have the
+// same names.
 Parameters CopiedParameters(const ResidualChain& chain, const Parameters& parameters,
                             const ResidualChain& stand_in) {
   std::unordered_map<std::string, size_t> ids;
@@ -48,7 +48,7 @@ Result<ConvergenceEstimate> RateProbe::Estimate(const MultigridSetting& setting)
   network_settings.forward.start = setting.start;
   network_settings.forward.scale = settings_.scale;
   network_settings.forward.cycles = 2;
-  // A stand-in with fewer layers may have too few for so many levels.
+  // A stand-in may have too few layers for the requested number of levels.
   const int steps = stand_in_.chain.Steps();
   if (!Hierarchy::Make(steps, setting.coarsening, setting.levels).ok()) network_settings.levels = 0;
   UCUDNN_ASSIGN_OR_RETURN(const auto network,

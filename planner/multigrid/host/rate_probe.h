@@ -1,5 +1,5 @@
-// Estimates how fast the solves of a network's longest stage converge: runs two cycles of a
-// stand-in with the network's weights on the host. Thread-compatible.
+// Estimates the convergence of solves of a network's longest stage by two cycles of a stand-in with
+// the network's weights, on the host. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,24 @@ namespace ucudnn::multigrid {
 
 struct ProbeSettings {
   double h = 1;               // the step h of the stage
-  double operations = 1.7e8;  // of a forward pass, at most, if stand-ins can be so small
-  uint64_t seed = 0;          // of the first state and of drawn weights
+  double operations = 1.7e8;  // operations of a forward pass that a stand-in should not exceed
+  uint64_t seed = 0;          // seed of the first state and of drawn weights
   int lanes = 1;
   ResidualScale scale = ResidualScale::kAbsolute;
 };
 
 class RateProbe {
  public:
-  // `parameters` belong to `chain`; null if weights are drawn. `chain` is not kept.
+  // `parameters` belong to `chain`; if null, weights are drawn. `chain` need not outlive the call.
   static Result<std::unique_ptr<RateProbe>> Make(const ResidualChain& chain, const Stage& stage,
                                                  const Parameters* parameters,
                                                  const ProbeSettings& settings);
 
-  // Runs two cycles, and returns residuals as the stage itself would have them: an absolute
-  // residual is scaled with the square root of the ratio of the state sizes.
+  // Runs two cycles, and returns the residuals that the stage itself would have: absolute residuals
+  // are multiplied by the square root of the ratio of the state sizes.
   Result<ConvergenceEstimate> Estimate(const MultigridSetting& setting);
 
-  // Returns how the stand-in differs from the stage, in words, or an empty text if it does not.
+  // Returns a text that names the differences between stand-in and stage; empty if there are none.
   const std::string& differences() const { return stand_in_.differences; }
 
  private:

@@ -7,7 +7,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Sums of squares over one node or several.
+// Sums of squares over one node or several nodes.
 struct SquaredSums {
   double difference = 0;
   double reference = 0;
@@ -42,7 +42,8 @@ void DescendAlong(std::vector<double>& numbers, std::vector<double>& velocity,
 
 }  // namespace
 
-// Each rank sends the sums of its nodes, and every rank adds all sums in the order of the nodes.
+// Each rank sends the sums of its own nodes, and every rank adds all sums in the order of the
+// nodes.
 Result<double> Trainer::DistanceOnRanks(const Parameters& a, const Parameters& b) {
   std::vector<double> mine;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -112,8 +113,8 @@ Result<CheckedStep> Trainer::Check(const double* logits) {
   UCUDNN_RETURN_IF_ERROR(network_->ReadKept(parameters_));
   serial_->ParametersChanged();
   UCUDNN_ASSIGN_OR_RETURN(const double* serial_logits, serial_->Forward(images_.data()));
-  // Backward starts from the gradient of the serial loss, so that the whole error of the step
-  // shows.
+  // Backward starts from the gradient of the serial network's loss, so that the error of the
+  // gradient includes the errors of both solves.
   std::vector<double> logits_gradient(logits_gradient_.size());
   if (has_logits()) {
     SquaredSums output;
@@ -146,7 +147,8 @@ Status Trainer::RunBackward() {
                             is_checked() ? Gradients::kAll : Gradients::kHosts);
 }
 
-// Makes the gradient the mean over replicas; each replica has the mean over its mini-batch.
+// Divides the sums over replicas by the number of replicas, because each replica's gradient is the
+// mean over its own mini-batch.
 Status Trainer::FinishGradient() {
   if (!sums_) return Status::Ok();
   UCUDNN_RETURN_IF_ERROR(sums_->Finish());
@@ -238,7 +240,7 @@ Result<double> Trainer::Evaluate(const Examples& examples) {
   const int64_t classes = network_->output_size();
   int right = 0;
   for (int begin = replica() * batch; begin < examples.count(); begin += batch * replicas()) {
-    // The last example fills up the last mini-batch, but counts once.
+    // Copies of the last example fill the last mini-batch, but are not counted.
     std::vector<int> chosen(batch);
     for (int i = 0; i < batch; ++i) chosen[i] = std::min(begin + i, examples.count() - 1);
     Take(examples, chosen.data());

@@ -1,7 +1,7 @@
-// Trains a network by stochastic gradient descent with momentum, with states and adjoints solved by
+// Trains a network by stochastic gradient descent with momentum. States and adjoints are solved by
 // multigrid or serially. If there are several ranks, each trains its own layers. Replicas of the
 // network train on their own mini-batches and sum their gradients, always in the same order.
-// Thread-compatible; all ranks make and call trainers in the same order.
+// Thread-compatible; all ranks must make and call trainers in the same order.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace ucudnn::multigrid {
 
-// Images in the shape of the network's input, [count, features], with their labels.
+// Images with the shape of the network's input, [count, features], and their labels.
 struct Examples {
   std::vector<double> images;
   std::vector<int> labels;
@@ -30,15 +30,15 @@ struct TrainingSettings {
   NetworkSettings network;
   double learning_rate = 0.05;
   double momentum = 0.9;
-  uint64_t seed = 0;  // of the order of examples
-  // Steps with one mini-batch before the next one comes. With Start::kPrevious, all of them but the
-  // first start from the states and adjoints of the step before.
+  uint64_t seed = 0;  // seed of the order of examples
+  // The number of successive steps with the same mini-batch. With Start::kPrevious, all of them but
+  // the first start from the states and adjoints of the step before.
   int repeats = 1;
-  int checked_every = 0;  // one step in so many is also solved serially; 0: none
+  int checked_every = 0;  // every so many steps, a step is also solved serially; 0: never
 };
 
-// The mean of the residuals at which solves ended, in the scale of their options. NaN if no solve
-// used cycles.
+// The mean of the residuals with which solves ended, in the scale of their options. NaN if no solve
+// had cycles.
 class ResidualMean {
  public:
   void Add(double residual) {
@@ -52,66 +52,68 @@ class ResidualMean {
   int count_ = 0;
 };
 
-// How much a step's solves differ from serial propagation: relative errors in L2.
+// The differences of a step's solves from serial propagation, as relative errors in L2.
 struct CheckedStep {
   int step = 0;
   double output_error = 0;
   double gradient_error = 0;
 };
 
-// Solves and checked steps are counted for this rank's replica only.
+// Solves and checked steps of other replicas are not counted.
 struct EpochResult {
   double loss = 0;        // mean over the epoch's steps and all replicas
-  double top1 = 0;        // of Evaluate's examples, in [0, 1]
-  int solves = 0;         // of stages, forward and backward
-  int64_t cycles = 0;     // of all solves
+  double top1 = 0;        // accuracy on Evaluate's examples, in [0, 1]
+  int solves = 0;         // number of solves of stages, forward and backward
+  int64_t cycles = 0;     // number of cycles of all solves
   int serial_solves = 0;  // solves that did not converge and were solved serially
-  int far_solves = 0;     // solves that stopped early and are far away (IsFarAway)
-  std::string fallback;   // why the first of serial_solves was solved serially
+  int far_solves = 0;     // solves that ended early and far from the solution (IsFarAway)
+  std::string fallback;   // the reason of the first of serial_solves
   ResidualMean forward_residual, backward_residual;
   std::vector<CheckedStep> checks;
 };
 
 class Trainer {
  public:
-  // `chain` outlives the trainer. Training begins with `parameters`, the parameters of this rank.
+  // `chain` must outlive the trainer. Training begins with `parameters`, which are those of this
+  // rank.
   static Result<std::unique_ptr<Trainer>> Make(const ResidualChain& chain, Parameters parameters,
                                                const TrainingSettings& settings);
 
-  // Runs through the examples once, in a random order and in whole mini-batches of all replicas; a
-  // remainder is left out. Calls `before_step` with the number of each step.
+  // Trains on all examples once, in a random order and in whole mini-batches of all replicas; a
+  // remainder is left out. Calls before_step() with the number of each step.
   Result<EpochResult> RunEpoch(const Examples& examples,
                                const std::function<void(int step)>& before_step);
-  // Returns how many steps RunEpoch takes.
+  // Returns the number of steps that RunEpoch makes.
   int StepsOf(const Examples& examples) const;
-  // Returns the share of examples whose label has the largest logit. The network solves as in
+  // Returns the share of examples whose label has the largest logit. The network is solved as in
   // training.
   Result<double> Evaluate(const Examples& examples);
 
-  // Waits for the devices that keep parameters, and returns all parameters of this rank.
+  // Waits for the devices that keep parameters. Returns all parameters of this rank.
   Result<const Parameters*> ReadParameters();
   const HostNetwork& network() const { return *network_; }
 
  private:
   Trainer(Parameters parameters, const TrainingSettings& settings)
       : settings_(settings), parameters_(std::move(parameters)), order_(settings.seed) {}
-  // Copies the examples numbered `chosen` into images_ and labels_.
+  // Copies the examples whose numbers are in `chosen` into images_ and labels_.
   void Take(const Examples& examples, const int* chosen);
   Peers* all_replicas() const { return settings_.network.replicas; }
   int replica() const { return all_replicas() == nullptr ? 0 : all_replicas()->rank(); }
   int replicas() const { return all_replicas() == nullptr ? 1 : all_replicas()->size(); }
   bool has_logits() { return network_->peers().rank() == network_->logits_rank(); }
   Status Step(EpochResult& epoch);
-  // Computes the gradient. Sums over replicas begin as soon as parts of it are complete.
+  // Computes the gradient. Sums over replicas begin as soon as parts of the gradient are complete.
   Status RunBackward();
   Status FinishGradient();
   bool is_checked() const {
     return settings_.checked_every > 0 && step_ % settings_.checked_every == 0;
   }
-  // Returns the sum over replicas of `number` on the rank that has the logits. All ranks get it.
+  // Returns on all ranks the sum of `number` over replicas. Each replica's number is that of its
+  // rank with the logits; the numbers of other ranks are ignored.
   Result<double> SumOfReplicas(double number);
   Result<CheckedStep> Check(const double* logits);
-  // Returns |a - b| / |b| over the parameters of all ranks of the network.
+  // Returns |a - b| / |b|, over the parameters of all ranks of the network.
   Result<double> DistanceOnRanks(const Parameters& a, const Parameters& b);
   static void Count(const std::vector<StageSolution>& solutions, ResidualScale scale,
                     EpochResult& epoch, ResidualMean& residual);
@@ -121,8 +123,8 @@ class Trainer {
   Parameters gradient_;
   Parameters velocity_;
   std::unique_ptr<HostNetwork> network_;
-  std::unique_ptr<HostNetwork> serial_;  // with the same parameters; null if no step is checked
-  std::optional<OrderedSum> sums_;       // sums gradients if there are replicas
+  std::unique_ptr<HostNetwork> serial_;  // has the same parameters; null if no step is checked
+  std::optional<OrderedSum> sums_;       // sums gradients over replicas, if there are several
   std::mt19937_64 order_;
   std::vector<double> images_;
   std::vector<int> labels_;

@@ -108,8 +108,7 @@ void PrintTable(const Measured& measured, const Options& options) {
   }
 }
 
-// Reports divisions whose output was not equal or could not be compared. Returns true if one is
-// wrong.
+// Reports divisions whose output differed or could not be compared. Returns true if one differed.
 bool TellOfUnverified(const CLI::App& app, const Measured& measured) {
   bool wrong = false;
   for (const MeasuredLayer& layer : measured.layers) {
@@ -152,8 +151,8 @@ Result<int> Bench(const CLI::App& app, const BenchOptions& bench) {
   Progress progress(layers, options.rewrites_lines,
                     [&](const std::string& line) { Refuse(app, line); });
   if (bench.cliff) {
-    // By default the engines are those that cuDNN itself chooses from when a program calls the
-    // legacy API.
+    // By default the engines are those of the legacy API, from which cuDNN itself chooses in a
+    // program's legacy calls.
     const EngineSet engines =
         bench.variables.Given("UCUDNN_ENGINES") ? options.engines : EngineSet::kLegacy;
     const Result<Cliffs> cliffs = MeasureCliffs(layers, options, engines, store.get(),

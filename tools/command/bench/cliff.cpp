@@ -15,8 +15,8 @@ namespace {
 
 Contender Undivided(const MicroConfiguration& micro) { return {Configuration{{{micro, 1}}}, 0}; }
 
-// Sets the choice of a run with these options within the request's limit, and the fastest undivided
-// engine there.
+// Sets the fastest undivided engine within the limit of `request`, and the choice that a run with
+// these options would make there.
 Status ChooseWithin(const tuning::LegacyKernel& kernel, const planning::PromiseRequest& request,
                     const Options& options, tuning::LegacyKernels& legacy, Cliff& cliff) {
   const tuning::LegacyRows measured = legacy.Get(kernel, request);
@@ -52,7 +52,7 @@ Result<Cliff> MeasureCliff(tuning::LegacyKernel kernel, const Layer& layer, cons
   if (cliff.HasCliff()) {
     UCUDNN_RETURN_IF_ERROR(ChooseWithin(kernel, request, options, legacy, cliff));
   }
-  // If ucudnn leaves the call unchanged, there is one contender to run, not two.
+  // If ucudnn leaves the call unchanged, both contenders are the same and run once.
   const bool same = cliff.real && cliff.ucudnn &&
                     cliff.real->division.configuration == cliff.ucudnn->division.configuration;
   std::vector<Contender*> contenders = {&cliff.best};
@@ -97,12 +97,12 @@ Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& op
   tuning::HeldDevice& bench = devices.first();
   const cuda::ContextScope context(*bench.device().driver, bench.device().context);
   UCUDNN_ASSIGN_OR_RETURN(const cudnnHandle_t handle, bench.Handle());
-  // A command measures everything it is asked for, however long that takes.
+  // The command has no time budget: it measures everything that was requested.
   tuning::MeasuredKernels kernels(store, std::nullopt, options.lock_folder);
   Cliffs cliffs;
   cliffs.platform = bench.device().platform;
   for (Layer layer : layers) {
-    // The alignment is that of a program's calls, so that a run finds these measurements.
+    // This is the alignment of a program's calls, so that a run finds these measurements.
     layer.problem.alignment = cudnn::kLegacyAlignment;
     progress(layer);
     tuning::LegacyKernel kernel{bench.device(), layer.problem, 0, handle};

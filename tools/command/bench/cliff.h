@@ -1,7 +1,7 @@
 // The cliff of workspace limits (mu-cuDNN, Fig. 1): the loss of a kernel whose workspace is one
-// byte short of its best engine's need, or is limited by the user. It is measured with the real
-// library, which falls back to another engine, and with ucudnn, which divides the mini-batch or
-// cuts the kernel into tiles. Not thread-safe: makes the device's context current.
+// byte less than its best engine needs, or is limited by the user. The loss is measured with the
+// real library, which falls back to another engine, and with ucudnn, which divides the mini-batch
+// or cuts the kernel into tiles. Not thread-safe: makes the device's context current.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@
 
 namespace ucudnn::command {
 
-// A configuration with both of its times: `division` holds the measurements of its engines,
-// `run_ms` is the median of its runs here, in turn with the other contenders.
+// A configuration with two times: `division` holds the measurements of its engines, and run_ms is
+// the median of its runs here, which alternate with the other contenders' runs.
 struct Contender {
   Division division = Configuration{};
   double run_ms = 0;
@@ -25,23 +25,23 @@ struct Contender {
 
 struct Cliff {
   Layer layer;
-  Contender best;          // the fastest undivided engine, whatever it needs
-  size_t limit_bytes = 0;  // the user's or, without one, one byte less than the need of `best`
-  // The contenders within the limit; none: nothing fits (or, if the best one fits, there is no
-  // cliff).
-  std::optional<Contender> real;    // the fastest undivided engine that fits, by its own Find
-  std::optional<Contender> ucudnn;  // the promise of a run
+  Contender best;          // the fastest undivided engine, with any workspace
+  size_t limit_bytes = 0;  // The user's limit or, without one, one byte less than `best` needs.
+  // The contenders within the limit; none if nothing fits, or if `best` itself fits. `real` is the
+  // fastest undivided engine that fits, as the real library would find it.
+  std::optional<Contender> real;
+  std::optional<Contender> ucudnn;  // the choice of a run with ucudnn
 
   size_t WorkspaceBytes() const { return best.division.configuration.WorkspaceBytes(); }
   bool HasCliff() const { return WorkspaceBytes() > limit_bytes; }
 };
 
-// Sums over the kernels that run under every limit.
+// Sums over the kernels for which all three contenders exist.
 struct CliffTotal {
   double best_ms = 0;
   double real_ms = 0;
   double ucudnn_ms = 0;
-  int left_out = 0;  // kernels that no engine runs within their limit
+  int left_out = 0;  // number of kernels for which no engine fits the limit
 };
 
 struct Cliffs {
@@ -52,19 +52,19 @@ struct Cliffs {
   CliffTotal Total() const;
 };
 
-// Measures what the store (null: none) lacks at the policy's sizes and for tiles, then runs the
-// contenders. `engines` run whole or on parts of the mini-batch; tiles have all engines that a
-// program's tiles would have. `progress` is called before each layer. Fails if there is no device,
-// no real cuDNN, or no engine for a layer.
+// Measures the rows that the store (null: none) lacks, at the policy's sizes and for tiles, and
+// then runs the contenders. `engines` run undivided or on parts of the mini-batch; tiles use all
+// engines that tiles in a program would use. Calls progress() before each layer. Fails if there is
+// no device, no real cuDNN, or no engine for a layer.
 Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& options,
                              EngineSet engines, planning::MeasurementStore* store,
                              const std::function<void(const Layer&)>& progress);
 
 void PrintCliffTable(const Cliffs& cliffs, const Options& options);
 
-// Writes the format `ucudnn-cliff`. Each kernel has `best`, and `real` and `ucudnn` under
-// `limit_bytes`, which are null if there is no cliff or nothing fits. `run_ms` was run here,
-// `planned_ms` is the sum of the measurements that a plan was made from.
+// Writes the format `ucudnn-cliff`. Each kernel has `best` and, under `limit_bytes`, `real` and
+// `ucudnn`, which are null if there is no cliff or if nothing fits. `run_ms` is a time measured by
+// this command; `planned_ms` is the sum of the measurements from which a plan was made.
 void PrintCliffJson(const Cliffs& cliffs, const Options& options);
 
 }  // namespace ucudnn::command

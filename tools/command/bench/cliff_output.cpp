@@ -13,12 +13,13 @@
 namespace ucudnn::command {
 namespace {
 
-// mu-cuDNN's loss for AlexNet's conv2, forward, with cuDNN 7.0.1 (Fig. 1).
+// The loss of AlexNet's conv2, forward, with cuDNN 7.0.1, as mu-cuDNN's Fig. 1 gives it.
 constexpr const char* kPaper = "4.51x";
 
 double Ratio(double ms, double best_ms) { return best_ms > 0 ? ms / best_ms : 1; }
 
-// Formats times with four digits, but from a second on in whole milliseconds.
+// Formats a contender's time with four digits, or from a second on in whole milliseconds, and its
+// ratio to the best time.
 std::string TimesText(const std::optional<Contender>& contender, double best_ms) {
   if (!contender) return "nothing fits";
   char ratio[16];

@@ -1,4 +1,4 @@
-// The devices that `ucudnn bench` measures on, and the real cuDNN for them. Not thread-safe.
+// The devices on which `ucudnn bench` measures, and the real cuDNN for them. Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@ namespace ucudnn::command {
 
 class BenchDevices {
  public:
-  // Opens the `wanted` devices that are of one model; `refused` says why the others are left out.
-  // Fails if there is no driver, no device or no real cuDNN.
+  // Opens those devices of `wanted` that are of one model. `refused` receives the reasons why other
+  // devices are left out. Fails if there is no driver, no device or no real cuDNN.
   Status Open(const Options& options, const BenchmarkDevices& wanted,
               std::vector<std::string>& refused);
 
-  // Returns the open devices; there is at least one.
+  // Returns the open devices, of which there is at least one.
   const std::vector<std::unique_ptr<tuning::HeldDevice>>& devices() const { return devices_; }
   tuning::HeldDevice& first() const { return *devices_.front(); }
   const cudnn::Functions& functions() const { return functions_; }

@@ -19,7 +19,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the candidates from which a run with these options would choose.
+// Returns the candidates among which a run with these options would choose.
 std::vector<planning::Candidate> Usable(const ConvolutionProblem& problem, const Options& options,
                                         const tuning::LegacyRows& measured) {
   std::vector<planning::Candidate> usable = tuning::OwnCandidates(problem, measured);
@@ -60,7 +60,8 @@ MeasuredLayer Choose(const Layer& layer, const std::vector<planning::Candidate>&
   return chosen;
 }
 
-// Returns the engine that a division is compared with: one that fits, or if there is none, any.
+// Returns the engine whose output is compared with a division's: the fastest one that fits or, if
+// none fits, the fastest one with any workspace.
 std::optional<MicroConfiguration> Reference(const MeasuredLayer& chosen,
                                             const std::vector<planning::Candidate>& usable,
                                             planning::PromiseRequest request) {
@@ -69,7 +70,7 @@ std::optional<MicroConfiguration> Reference(const MeasuredLayer& chosen,
   return planning::FastestUndivided(usable, request);
 }
 
-// Notes in the store that tiles were compared, under the kernels that they are measured as.
+// Marks tiles in the store as compared, under the kernels as which they were measured.
 void MarkTiles(const tuning::LegacyKernel& kernel, const Division& division,
                planning::MeasurementStore* store) {
   if (store == nullptr || division.tiles == nullptr) return;
@@ -78,11 +79,12 @@ void MarkTiles(const tuning::LegacyKernel& kernel, const Division& division,
     row.tile = {};
     const Status marked =
         store->MarkVerified(SlackTwin(division.tiles->kinds[kind]), kernel.device.platform, {row});
-    if (!marked.ok()) return;  // a store that fails costs no result
+    if (!marked.ok()) return;  // without a mark, a run only compares again
   }
 }
 
-// Chooses as a run with these options would, and compares the output once.
+// Chooses as a run with these options would, and compares the chosen division's output. If the
+// output is wrong, chooses again.
 Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const Layer& layer,
                                      const Options& options, tuning::LegacyKernels& kernels,
                                      planning::MeasurementStore* store) {
@@ -111,7 +113,8 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
       chosen.unverified = trust.message;
       return chosen;
     }
-    // The pieces of this division are now excluded, so the next choice is another one.
+    // The pieces of the wrong division are now excluded, so the next attempt chooses another
+    // division.
     wrong.push_back(DivisionText(*chosen.divided) + ": " + trust.message);
     if (attempt + 1 == kAttempts) {
       chosen.divided.reset();
@@ -122,7 +125,7 @@ Result<MeasuredLayer> ChooseVerified(const tuning::LegacyKernel& kernel, const L
   }
 }
 
-// Layers that share measurements. One device makes these.
+// Layers that share measurements, so that one device should measure all of them.
 struct LayerUnit {
   std::vector<size_t> layers;
   double work = 0;
@@ -145,11 +148,11 @@ std::vector<LayerUnit> UnitsOf(const std::vector<Layer>& layers) {
   return units;
 }
 
-// A device with its measurements. What fails on one device is tried on another.
+// A device and its measurements. If a layer fails on one device, another device tries it.
 struct DeviceBench {
   DeviceBench(tuning::HeldDevice& held, const Options& options, planning::MeasurementStore* store)
       : held(held),
-        // A command measures everything it is asked for, however long that takes.
+        // The command has no time budget: it measures everything that was requested.
         kernels(store, std::nullopt, options.lock_folder),
         legacy(*held.device().functions, options, kernels) {}
 
@@ -163,7 +166,7 @@ struct DeviceBench {
     if (!chosen.ok()) return Status::Error(layer.name + ": " + chosen.message());
     return chosen;
   }
-  // Returns whether the device still works; if it does, a failed measurement is not its fault.
+  // Returns whether the device still works. If it does, the layer or its memory caused the failure.
   bool Works() const {
     const cuda::Driver& driver = *held.device().driver;
     const cuda::ContextScope context(driver, held.device().context);
@@ -181,7 +184,7 @@ struct DeviceBench {
   tuning::LegacyKernels legacy;
 };
 
-// A layer that a working device could not measure.
+// A layer that a device failed to measure although the device still works.
 struct Failure {
   size_t device = 0;
   Status why;
@@ -214,8 +217,8 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   for (const std::string& why : refused) progress.Warn(why);
   std::vector<Layer> layers = asked;
   for (Layer& layer : layers) {
-    // The alignment is that of a program's calls, so that a run finds these measurements; layers
-    // from a report have their own.
+    // This is the alignment of a program's calls, so that a run finds these measurements. Layers
+    // from a report have alignments of their own.
     if (layer.problem.alignment == 1) layer.problem.alignment = cudnn::kLegacyAlignment;
   }
   std::vector<std::unique_ptr<DeviceBench>> benches;
@@ -225,7 +228,8 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   progress.UseDevices(benches.size());
   std::vector<LayerUnit> units = UnitsOf(layers);
   if (benches.size() > 1) {
-    // The longest units come first, so that no device is left with a long one at the end.
+    // The longest units come first, so that no device begins a long one when the others are
+    // finished.
     std::stable_sort(units.begin(), units.end(),
                      [](const LayerUnit& a, const LayerUnit& b) { return a.work > b.work; });
   }
@@ -233,7 +237,7 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   std::vector<std::optional<Failure>> failed(layers.size());
   const auto measure = [&](size_t device, size_t unit) -> Status {
     for (const size_t at : units[unit].layers) {
-      if (measured[at]) continue;  // a device measured it before it failed
+      if (measured[at]) continue;  // a device measured the layer before it failed
       progress.Begin(layers[at]);
       Result<MeasuredLayer> one = benches[device]->Measure(layers[at], options);
       if (one.ok()) {
@@ -254,7 +258,7 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   UCUDNN_RETURN_IF_ERROR(tuning::SpreadOverDevices(benches.size(), units.size(), measure, lost));
   for (size_t at = 0; at < layers.size(); ++at) {
     if (measured[at]) continue;
-    // Another device may have more free memory; if not, the failure is the layer's own.
+    // Another device may have more free memory. If it fails too, the layer itself is the cause.
     const size_t other = failed[at]->device == 0 ? 1 : 0;
     UCUDNN_ASSIGN_OR_RETURN(measured[at], benches[other]->Measure(layers[at], options));
   }

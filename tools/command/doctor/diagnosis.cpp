@@ -23,7 +23,8 @@ const char* SeverityName(Severity severity) {
   return "";
 }
 
-// Makes one line without control characters of any text from a process's environment or files.
+// Replaces control characters, so that text from a process's environment or files stays one
+// harmless line.
 std::string Printable(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
@@ -34,7 +35,7 @@ void PrintLine(const std::string& name, const std::string& text) {
   std::cout << std::left << std::setw(kNameColumn) << name << Printable(text) << "\n";
 }
 
-// PrintLine for sentences, which are broken at spaces.
+// Prints sentences as PrintLine does, broken into lines at spaces.
 void PrintWrapped(const std::string& name, const std::string& text) {
   std::istringstream words(text);
   std::string line;

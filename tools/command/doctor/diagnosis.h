@@ -10,23 +10,24 @@
 
 namespace ucudnn::command {
 
-enum class Severity { kNote, kWarning, kFault };  // a fault keeps ucudnn from working
+enum class Severity { kNote, kWarning, kFault };  // kFault: it keeps ucudnn from working
 
 struct Finding {
   Severity severity = Severity::kNote;
   std::string what;   // the finding, in one line
-  std::string cause;  // why, or why it matters; may be empty
-  std::string fix;    // the remedy; empty: nothing
+  std::string cause;  // the cause, or why the finding matters; may be empty
+  std::string fix;    // the remedy; empty if nothing need be done
 };
 
-// One kernel of a program's report: what it runs, and why.
+// A kernel of a program's report: what it runs, and why.
 struct KernelFinding {
   std::string kernel;
   std::string what;
 };
 
 struct Diagnosis {
-  std::vector<std::pair<std::string, std::string>> facts;  // name, text; an empty name continues
+  // Name and text; an empty name continues the fact before.
+  std::vector<std::pair<std::string, std::string>> facts;
   std::vector<KernelFinding> kernels;
   std::vector<Finding> findings;
   bool works = false;

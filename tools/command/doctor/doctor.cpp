@@ -1,5 +1,5 @@
-// `ucudnn doctor`: what exists on this machine, how a program uses cuDNN, what works, what does not
-// and why.
+// `ucudnn doctor`: shows what this machine has, how a program uses cuDNN, what works, and why the
+// rest does not.
 #include <csignal>
 #include <limits>
 #include <memory>
@@ -31,8 +31,8 @@ struct DoctorOptions {
   VariableOptions variables;
 };
 
-// Adds why the drop-in cannot be loaded into `program`, or why it cannot be served, as far as that
-// is known before it runs. Returns true if it may run.
+// Adds the reasons, as far as the file shows them, why the drop-in cannot be loaded into `program`,
+// or why the program cannot be served. Returns whether the program may be run.
 bool CheckProgramFile(const std::string& program, Diagnosis& diagnosis) {
   Status preload = CheckImage(program);
   if (preload.ok()) preload = CheckPreload(program);
@@ -68,7 +68,7 @@ void AddHostGaps(const HostGaps& gaps, Diagnosis& diagnosis) {
   }
 }
 
-// Sets the verdict once all findings are in `diagnosis`.
+// Sets the verdict. REQUIRES: all findings are in `diagnosis`.
 void Judge(const std::string& success, Diagnosis& diagnosis) {
   const Finding* const fault = diagnosis.FirstFault();
   diagnosis.works = fault == nullptr;
@@ -80,14 +80,15 @@ std::string SummaryText(const ReportSummary& summary) {
          " divided";
 }
 
-// The facts that are known before a process is looked at.
+// Facts that are known before a process is looked at.
 struct Surroundings {
   const Installation& installation;
-  const Options& options;          // of the process
-  std::optional<int> cuda_driver;  // the driver's version; none if its absence was reported already
+  const Options& options;  // options of the process
+  // The driver's version; none if its absence was already reported.
+  std::optional<int> cuda_driver;
 };
 
-// Adds how a process that was observed uses cuDNN. Returns the verdict of success.
+// Adds how an observed process uses cuDNN. Returns the verdict for the case that nothing is wrong.
 std::string CheckSeenProcess(const ProcessView& view, const CudnnUse& use,
                              const std::string& report, const Surroundings& around,
                              Diagnosis& diagnosis) {
@@ -108,7 +109,7 @@ std::string CheckSeenProcess(const ProcessView& view, const CudnnUse& use,
     }
     return "the drop-in is in place";
   }
-  // An earlier finding may be the cause.
+  // If there is a fault already, it may be the cause, so this finding is only a note.
   const Severity severity = diagnosis.FirstFault() != nullptr ? Severity::kNote : Severity::kFault;
   if (view.has_log && !use.called) {
     diagnosis.Add(severity, "the program loaded cuDNN, but called nothing of it",
@@ -173,7 +174,7 @@ void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words,
   const Surroundings around = {
       installation, parsed,
       machine.driver.ok() ? std::optional(machine.cuda_driver) : std::nullopt};
-  // The processes that use cuDNN are checked; if none does, the program itself is.
+  // Checks the processes that use cuDNN; if none does, checks the program itself.
   std::string success;
   bool any = false;
   const auto check = [&](const ObservedProcess& process, const CudnnUse& use) {
@@ -246,7 +247,7 @@ void DiagnoseMachine(Diagnosis& diagnosis) {
   Judge(run.ok() ? "works" : "works on the CPU stand-in (--host) only", diagnosis);
 }
 
-// Returns the process that --pid names; 0 if it is not given.
+// Returns the process that --pid names; 0 if --pid is not given.
 Result<pid_t> ParsePid(const DoctorOptions& options, const ProgramWords& words) {
   if (options.pid.empty()) return pid_t{0};
   UCUDNN_ASSIGN_OR_RETURN(const pid_t pid,
@@ -290,7 +291,7 @@ Result<int> Doctor(const CLI::App& app, const DoctorOptions& options, const Prog
   } else {
     DiagnoseMachine(diagnosis);
   }
-  std::signal(SIGPIPE, SIG_DFL);  // the program has been started: as in Main
+  std::signal(SIGPIPE, SIG_DFL);  // as in Main: the program has already been started
   (options.json ? PrintJson : PrintText)(diagnosis);
   return diagnosis.works ? 0 : kFailed;
 }

@@ -27,7 +27,7 @@ bool InContainer() {
   return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0;
 }
 
-// Errors of cuInit that have a known cause; see cuda.h.
+// Returns a text about a failure of cuInit; for known errors (see cuda.h) it gives the cause.
 std::string InitFailure(int error) {
   const std::string number = "cuInit fails with error " + std::to_string(error);
   switch (error) {
@@ -42,8 +42,8 @@ std::string InitFailure(int error) {
   }
 }
 
-// Finds the real cuDNN for a program without a run path of its own, with its version; `file`
-// becomes its path alone.
+// Finds the real cuDNN for a program without a run path of its own. Returns its path with its
+// version; `file` receives the path alone.
 Result<std::string> FindRealCudnn(const Options& options, const std::string& drop_in,
                                   std::string& file, Diagnosis& diagnosis) {
   const cudnn::RealSearch search = cudnn::FindReal(options.real_cudnn.c_str(), nullptr);
@@ -183,7 +183,7 @@ Options CheckVariables(const VariableMap& variables, Diagnosis& diagnosis) {
     diagnosis.Add(Severity::kWarning, warning, "the default holds", "correct or unset it");
   }
   if (const SpatialOptions& spatial = options.spatial; !spatial.refusal.empty()) {
-    // If this process lacks a rank, some of the processes that the program starts may have one.
+    // This process has no rank, but processes that the program starts may have one.
     diagnosis.Add(spatial.lacks_ranks ? Severity::kWarning : Severity::kFault, spatial.refusal,
                   "every convolution, pooling and normalisation is refused");
   }
@@ -210,7 +210,7 @@ void CheckStores(const Options& options, Diagnosis& diagnosis) {
   for (size_t i = 0; i < choice.paths.size(); ++i) {
     const std::string& path = choice.paths[i];
     const bool written = i == choice.written;
-    // The file that was named may be missing beside the host's own file.
+    // The named file may not exist yet while this host's own file already exists.
     std::error_code error;
     const bool missing = i < choice.written && !std::filesystem::exists(path, error);
     std::string state = missing ? "not there yet" : StoreState(path, written, diagnosis);
@@ -262,7 +262,7 @@ void CheckExports(const std::string& drop_in, const std::string& real, Diagnosis
   const auto number = static_cast<int64_t>(missing.size());
   const std::string what = "the drop-in lacks " + Counted(number, "function") + " of " + real +
                            ": " + Join(missing, ", ");
-  // The library of a program may be the one that was found on the machine.
+  // The library of a program may be the same one that was checked for the machine.
   for (const Finding& finding : diagnosis.findings) {
     if (finding.what == what) return;
   }

@@ -12,23 +12,23 @@
 
 namespace ucudnn::command {
 
-using VariableMap = std::map<std::string, std::string>;  // name to value
+using VariableMap = std::map<std::string, std::string>;  // by name
 
-// Returns an empty text if the variable is not set, or if `name` is null.
+// Returns the variable's value; empty if it is not set, or if `name` is null.
 std::string ValueOf(const VariableMap& variables, const char* name);
 
-// This process's environment.
+// Returns this process's environment.
 VariableMap OwnVariables();
 
 // Returns the options that `variables` give. Adds the variables that are set, and a warning for
-// each that is unknown, ignored, outdated or left over.
+// each variable that is unknown, ignored, outdated or left over.
 Options CheckVariables(const VariableMap& variables, Diagnosis& diagnosis);
 
-// Adds each store of `options` and its faults.
+// Adds each store of `options` and the store's faults.
 void CheckStores(const Options& options, Diagnosis& diagnosis);
 
-// Describes the driver and its first device; `cuda_driver` becomes cuDriverGetVersion. The error
-// says why none works.
+// Describes the driver and its first device; `cuda_driver` receives cuDriverGetVersion. If no
+// driver works, the error says why.
 Result<std::string> FindDriver(int& cuda_driver);
 
 struct FoundMachine {
@@ -36,17 +36,17 @@ struct FoundMachine {
   Status stand_ins;
   Status driver;          // whether there is a driver with a device
   Status real;            // whether a program without a run path of its own finds cuDNN
-  std::string real_file;  // path of that cuDNN; empty: none
+  std::string real_file;  // path of that cuDNN; empty if there is none
   int cuda_driver = 0;    // cuDriverGetVersion; 0: unknown
 };
 
-// With the stand-ins (`host`), driver and real library are not looked for.
+// Checks this machine. With the stand-ins (`host`), does not look for a driver and the real
+// library.
 FoundMachine CheckMachine(const Installation& installation, const Options& options, bool host,
                           Diagnosis& diagnosis);
 
-// Adds a warning, once for each library, that names functions which `real` exports and `drop_in`
-// does not. A program linked with such a function does not start with the drop-in in front of
-// `real`.
+// Adds a warning, once for each library, if `real` exports functions that `drop_in` does not. A
+// program linked with such a function does not start with the drop-in in front of `real`.
 void CheckExports(const std::string& drop_in, const std::string& real, Diagnosis& diagnosis);
 
 // Returns the remedy for a missing driver on this machine.

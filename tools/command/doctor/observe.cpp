@@ -23,8 +23,8 @@ namespace {
 constexpr std::string_view kLog = "loader.";
 constexpr std::string_view kReport = "report.%p";
 
-// Ignores interrupts: an interrupt ends the program, and the command then reports what it has
-// observed.
+// Makes this process ignore interrupts. An interrupt then ends only the program, and the command
+// reports what it has observed.
 class IgnoreInterrupts {
  public:
   IgnoreInterrupts() : before_(signal(SIGINT, SIG_IGN)) {}
@@ -56,7 +56,7 @@ std::string Ending(int status) {
   _exit(127);
 }
 
-// Returns the exit status; fails if the program could not be started.
+// Starts the program and waits for it. Returns its exit status; fails if it could not be started.
 Result<int> Start(const std::string& program, const ProgramWords& words, bool to_stderr,
                   pid_t& pid) {
   std::vector<char*> arguments;
@@ -149,11 +149,11 @@ Result<Observation> Observe(const std::string& program, const ProgramWords& word
                      std::pair(b.view.pid != pid, b.view.pid);
             });
   if (observation.processes.empty() || observation.processes[0].view.pid != pid) {
-    // A program with another loader, or a static one, writes no log.
+    // A program with another loader, and a static one, write no log.
     observation.processes.insert(observation.processes.begin(), ReadProcess(pid, "", report));
     observation.logged = false;
   }
-  // A program that a script has become has a path of its own.
+  // If the program became another one by a script, the log has the path of that one.
   std::string& seen_program = observation.processes[0].view.program;
   if (!seen_program.starts_with('/')) seen_program = program;
   return observation;

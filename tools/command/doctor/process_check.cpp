@@ -15,11 +15,12 @@ namespace ucudnn::command {
 namespace {
 
 constexpr std::string_view kSoname = "libcudnn.so.9";
-constexpr std::string_view kOwnSoname = "libucudnn.so.1";  // only ucudnn's drop-in needs it
+// Only ucudnn's drop-in needs this library.
+constexpr std::string_view kOwnSoname = "libucudnn.so.1";
 constexpr std::string_view kDlsymHook = "libucudnn_dlsym.so";
 constexpr std::string_view kDeleted = " (deleted)";
 
-// Returns the path without "..", links resolved; unchanged if that fails.
+// Returns the path without ".." and links; returns it unchanged if that fails.
 std::string Canonical(const std::string& path) {
   std::error_code error;
   const std::filesystem::path canonical = std::filesystem::canonical(path, error);
@@ -71,8 +72,8 @@ void LookAt(const ProcessView& view, const std::string& mapped, CudnnUse& use) {
   FindUser(path, *elf, use);
 }
 
-// Returns whether objects other than the drop-in call the cuDNN at `path`; `reopened` says that the
-// drop-in also opened it.
+// Returns whether objects other than the drop-in call the cuDNN at `path`. `reopened` says that the
+// drop-in opened this cuDNN, too.
 bool IsCalled(const ProcessView& view, const std::string& path, bool reopened) {
   return std::any_of(view.bindings.begin(), view.bindings.end(), [&](const CudnnBinding& binding) {
     if (binding.library != path || IsPartOfCudnn(NameOf(binding.user))) return false;
@@ -80,8 +81,8 @@ bool IsCalled(const ProcessView& view, const std::string& path, bool reopened) {
   });
 }
 
-// Adds facts from the loader's log: which libraries were opened, by which objects, and which
-// objects call them.
+// Adds facts from the loader's log: the libraries that were opened, the objects that opened them,
+// and the objects that call them.
 void ReadLog(const ProcessView& view, CudnnUse& use) {
   for (const CudnnBinding& binding : view.bindings) {
     if (use.drop_in.empty() || Canonical(binding.library) != use.drop_in) continue;
@@ -97,8 +98,8 @@ void ReadLog(const ProcessView& view, CudnnUse& use) {
     if (NameOf(opened.by).starts_with("libucudnn")) {
       use.called = true;
     } else if (!use.drop_in.empty() && Canonical(opened.path) != use.drop_in) {
-      // The log does not tell which object opens a library again. If the drop-in was also asked
-      // for, the drop-in counts.
+      // The log does not tell which object opens a library for a second time. If the process asked
+      // for the drop-in, too, the drop-in is assumed.
       const auto& again = view.repeated;
       const bool reopened = (use.opened || !use.dlsym_hook.empty() || !use.served.empty()) &&
                             std::find(again.begin(), again.end(), opened.path) != again.end();
@@ -126,7 +127,7 @@ bool Names(const std::string& paths, const std::string& wanted) {
                      [&](const std::string& path) { return Canonical(path) == Canonical(wanted); });
 }
 
-// Explains why the drop-in is absent, in the order in which one cause hides the next.
+// Adds the reason why the drop-in is absent. Reasons that hide others come first.
 void ExplainAbsence(const ProcessView& view, const CudnnUse& use, const Installation& installation,
                     Diagnosis& diagnosis) {
   const std::string preload = ValueOf(view.variables, "LD_PRELOAD");
@@ -181,10 +182,12 @@ CudnnUse FindCudnnUse(const ProcessView& view) {
   }
   for (const std::string& file : files) LookAt(view, file, use);
   ReadLog(view, use);
-  // TensorFlow and XLA define functions of these names that open the library and pass the calls on.
+  // TensorFlow and XLA define functions with cuDNN's names, which open the library and forward the
+  // calls, so these are no static cuDNN.
   std::string linked_in = std::exchange(use.linked_in, "");
   if (!use.Any()) use.linked_in = std::move(linked_in);
-  // NVIDIA's own libraries also contain a runtime.
+  // NVIDIA's own libraries also contain a runtime, so a runtime inside a file counts only if there
+  // is no shared one.
   const auto is_inside = [](const std::string& runtime) { return !runtime.starts_with('/'); };
   if (!std::all_of(use.cuda_runtime.begin(), use.cuda_runtime.end(), is_inside)) {
     std::erase_if(use.cuda_runtime, is_inside);
@@ -202,8 +205,8 @@ void AddUse(const ProcessView& view, const CudnnUse& use, Diagnosis& diagnosis) 
   if (!use.linked_in.empty()) diagnosis.AddFact("its cuDNN", "linked into " + use.linked_in);
   if (!use.drop_in.empty()) diagnosis.AddFact("its drop-in", use.drop_in);
   if (!use.dlsym_hook.empty()) diagnosis.AddFact("its dlsym hook", use.dlsym_hook);
-  // An object that links cuDNN is known; one that opened it is guessed only if none links it, or if
-  // it was opened.
+  // It is certain that an object which links cuDNN uses it. Objects that only contain its name are
+  // listed if no object links cuDNN, or if it was opened at run time.
   std::vector<std::string> users;
   const bool linked = std::any_of(use.users.begin(), use.users.end(),
                                   [](const CudnnUser& user) { return user.linked; });

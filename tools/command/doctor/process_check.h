@@ -1,5 +1,5 @@
-// How a process uses cuDNN, and whether the drop-in gets its calls: the causes that `ucudnn doctor`
-// knows, by what was observed of the process. Reads the files that the process mapped.
+// Finds out how a process uses cuDNN, and whether the drop-in gets its calls; if not, names the
+// cause. Works on what was observed of the process, and reads the files that the process mapped.
 // Thread-compatible.
 #pragma once
 
@@ -12,10 +12,12 @@
 
 namespace ucudnn::command {
 
-// An object that asked for cuDNN, and how.
+// An object that asked for cuDNN, and the way it did.
 struct CudnnUser {
   std::string path;
-  bool linked = false;  // it needs the library; otherwise its texts contain the name
+  // Whether the object needs the library. An object that does not need it has texts with the
+  // library's name.
+  bool linked = false;
   std::string library;  // the library's name with its version
   std::string rpath;
   std::string runpath;
@@ -25,27 +27,29 @@ struct CudnnUser {
 struct SecondCudnn {
   std::string path;
   std::string opened_by;
-  bool called;  // by objects other than the drop-in
+  bool called;  // whether objects other than the drop-in call it
 };
 
-// The conclusions from the files that a process mapped. Paths are as the process names them.
+// Conclusions from the files that a process mapped. Paths are as the process sees them.
 struct CudnnUse {
-  std::string drop_in;     // a drop-in of any installation of ucudnn; empty: none
-  std::string dlsym_hook;  // the hook that redirects look-ups, of any installation; empty: none
-  std::vector<std::string> real;   // libcudnn.so.9 that is no drop-in
-  std::vector<std::string> other;  // libcudnn.so of another version
+  std::string drop_in;  // the drop-in of any installation of ucudnn; empty if there is none
+  // The hook that redirects look-ups, of any installation; empty if there is none.
+  std::string dlsym_hook;
+  std::vector<std::string> real;   // files libcudnn.so.9 that are no drop-in
+  std::vector<std::string> other;  // files libcudnn.so of other versions
   std::vector<SecondCudnn> second;
-  std::vector<std::string> served;  // files whose calls of cuDNN go to the drop-in
+  std::vector<std::string> served;  // files whose calls of cuDNN the drop-in gets
   std::vector<CudnnUser> users;
-  std::string linked_in;  // the file that contains cuDNN's functions, if there is no libcudnn
-  std::vector<std::string> cuda_runtime;  // files, or files with a static runtime
+  std::string linked_in;  // the file that defines cuDNN's functions, if there is no libcudnn
+  std::vector<std::string> cuda_runtime;  // CUDA runtimes, or files with a static one
   std::string driver;
-  std::vector<std::string> replaced;  // ucudnn's or cuDNN's files that have been replaced since
-  bool opened = false;                // dlopen returned the drop-in (known from the log only)
-  bool called = false;                // the drop-in has forwarded a call to the real library
+  // Files of ucudnn or cuDNN that were replaced after the process mapped them.
+  std::vector<std::string> replaced;
+  bool opened = false;  // whether dlopen returned the drop-in (only the log shows this)
+  bool called = false;  // whether the drop-in has forwarded a call to the real library
 
-  // Returns whether the process uses cuDNN at all; the drop-in alone is in every process that it is
-  // preloaded into.
+  // Returns whether the process uses cuDNN at all. The drop-in alone does not count, because it is
+  // in every process with LD_PRELOAD.
   bool Any() const;
 };
 
@@ -54,12 +58,12 @@ CudnnUse FindCudnnUse(const ProcessView& view);
 // Adds the libraries that the process uses as facts.
 void AddUse(const ProcessView& view, const CudnnUse& use, Diagnosis& diagnosis);
 
-// Adds what keeps the drop-in from getting the calls. Returns true if nothing does.
+// Adds the reasons why the drop-in does not get the calls. Returns true if there are none.
 bool CheckInterception(const ProcessView& view, const CudnnUse& use,
                        const Installation& installation, Diagnosis& diagnosis);
 
-// Adds a fault if the CUDA runtime of the process is newer than the driver (cuDriverGetVersion; 0:
-// unknown), or if cuDNN has no driver to work with.
+// Adds a fault if the process's CUDA runtime is newer than the driver (`cuda_driver` is
+// cuDriverGetVersion; 0: unknown), or if cuDNN has no driver.
 void CheckCuda(const ProcessView& view, const CudnnUse& use, int cuda_driver, Diagnosis& diagnosis);
 
 }  // namespace ucudnn::command

@@ -33,7 +33,8 @@ void AddOnce(std::vector<std::string>& list, const std::string& text) {
   if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
 }
 
-// Returns the paths in /proc/PID/maps, whose lines are "from-to rights offset device inode   path".
+// Returns the paths of executable mappings in /proc/PID/maps, whose lines are "from-to rights
+// offset device inode   path".
 std::vector<std::string> MappedFiles(const std::string& maps) {
   std::vector<std::string> files;
   std::istringstream lines(maps);
@@ -65,8 +66,8 @@ bool IsSecure(const std::string& auxiliary) {
   return false;
 }
 
-// Returns NAME from "key=NAME [0];  rest" as the loader writes it; `end` becomes the begin of the
-// rest.
+// Returns NAME from "key=NAME [0];  rest", as the loader writes it; `end` receives the position
+// behind NAME.
 std::string LoggedName(std::string_view line, std::string_view key, size_t& end) {
   const size_t at = line.find(key);
   end = at != std::string_view::npos ? line.find(" [", at) : at;
@@ -81,7 +82,8 @@ void ReadBinding(const std::string& line, ProcessView& view) {
   std::string user = LoggedName(line, "binding file ", user_end);
   if (user.empty()) return;
   std::string library = LoggedName(std::string_view(line).substr(user_end), "] to ", end);
-  // A library's calls of its own functions name their version; look-ups by dlsym() name none.
+  // A library's calls of its own functions have a version in the log; look-ups by dlsym() have
+  // none.
   if (user == library && line.back() == ']') return;
   const bool known =
       std::any_of(view.bindings.begin(), view.bindings.end(), [&](const CudnnBinding& binding) {

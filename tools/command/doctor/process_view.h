@@ -1,7 +1,7 @@
-// Facts that can be observed about a process from outside: its program, the files that the loader
-// mapped, its environment. The process is either running, and read from /proc, or has ended, and
-// read from the loader's log (LD_DEBUG). Thread-compatible. Everything that the process wrote is
-// taken as text and not trusted.
+// The facts about a process that can be observed from outside: its program, the files that the
+// loader mapped, its environment. A running process is read from /proc, an ended process from the
+// loader's log (LD_DEBUG). Everything that the process wrote is taken as text and not trusted.
+// Thread-compatible.
 #pragma once
 
 #include <sys/types.h>
@@ -20,37 +20,38 @@ struct OpenedLibrary {
   std::string by;  // the object whose code asked for the library
 };
 
-// Functions of cuDNN that the loader bound.
+// An object whose calls of cuDNN's functions the loader bound to a library.
 struct CudnnBinding {
-  std::string user;  // the object that calls them; if it is `library`, they were looked up by dlsym
-  std::string library;  // the file that defines them
+  std::string user;     // the object that calls; equal to `library` for look-ups by dlsym
+  std::string library;  // the file that defines the functions
 };
 
 struct ProcessView {
   pid_t pid = 0;
   std::string program;  // file of the program
   std::vector<std::string>
-      objects;             // files that the loader mapped, each once, as the process names them
-  VariableMap variables;   // its environment when it started
-  bool secure = false;     // it started with more rights than its user
-  bool elsewhere = false;  // in another mount namespace: a container
-  std::string root;        // prefix of its paths to read them here; empty: none
-  std::string folder;      // its working folder
-  bool has_log = false;    // the loader's log is known: it gives the following members
+      objects;            // files that the loader mapped, each once, with the process's own paths
+  VariableMap variables;  // its environment at its start
+  bool secure = false;    // whether the process started with more rights than its user
+  // Whether the process is in another mount namespace, such as a container.
+  bool elsewhere = false;
+  std::string root;  // prefix under which this process can read its paths; empty if none is needed
+  std::string folder;    // its working folder
+  bool has_log = false;  // whether the loader's log is known, which gives the members below
   std::vector<OpenedLibrary> opened;   // libraries opened at run time that were not loaded before
-  std::vector<std::string> reopened;   // paths that dlopen returned, new or not
+  std::vector<std::string> reopened;   // paths that dlopen returned, whether new or not
   std::vector<std::string> repeated;   // paths that dlopen returned more than once
-  std::vector<CudnnBinding> bindings;  // each pair once
+  std::vector<CudnnBinding> bindings;  // without duplicates
 };
 
 // Fails unless `pid` is a process that runs a program.
 Status CheckProcess(pid_t pid);
 
-// Observes a running process. REQUIRES: CheckProcess(pid) was ok. The error says why it cannot be
-// observed: no permission, or it has just ended.
+// Observes a running process. The error says why this is impossible: no permission, or the process
+// has just ended. REQUIRES: CheckProcess(pid) succeeded.
 Result<ProcessView> ViewRunningProcess(pid_t pid);
 
-// Reads the log that the loader wrote with LD_DEBUG=files,bindings for one process.
+// Reads the log that the loader wrote for one process with LD_DEBUG=files,bindings.
 ProcessView ReadLoaderLog(std::istream& log);
 
 }  // namespace ucudnn::command

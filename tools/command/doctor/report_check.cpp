@@ -34,7 +34,7 @@ Status CheckVersion(const std::string& path) {
                        std::to_string(kReportVersion) + ", as this ucudnn writes it");
 }
 
-// The engines that run undivided, by the stores.
+// Finds in the stores the engines that run a kernel undivided.
 class UndividedNeeds {
  public:
   UndividedNeeds(const Options& options, planning::Platform platform)
@@ -61,8 +61,8 @@ class UndividedNeeds {
   std::unique_ptr<db::SqliteStore> store_;
 };
 
-// Formats "68 ms; undivided within the limit 118 ms, 75 ms by the best engine of any API"; empty if
-// a time is unknown.
+// Formats as "68 ms; undivided within the limit 118 ms, 75 ms by the best engine of any API"; empty
+// if a time is unknown.
 std::string TimesText(const ReportedKernel& kernel) {
   const std::optional<double> undivided = KnownTime(kernel.undivided),
                               best = KnownTime(kernel.best_undivided);

@@ -1,4 +1,4 @@
-// Describes the kernels of a process's own report (`ucudnn-report`) in words. Thread-compatible.
+// Describes the kernels of a process's report (`ucudnn-report`) in words. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ struct ReportSummary {
 };
 
 // Adds every kernel of the report at `path` with what it runs and why, every fallback, and what was
-// split. The stores of `options` give the needs of undivided engines. If the file is no report, the
-// error says what it is.
+// split. The stores of `options` give the workspaces of undivided engines. If the file is no
+// report, the error says so.
 Result<ReportSummary> CheckReport(const std::string& path, const Options& options,
                                   Diagnosis& diagnosis);
 

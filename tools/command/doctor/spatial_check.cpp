@@ -13,7 +13,7 @@
 namespace ucudnn::command {
 namespace {
 
-// The least share of a step that waits for exchanges or sums must take to be reported.
+// Waits for exchanges or sums are reported if they take at least this share of a step.
 constexpr double kNotableShare = 0.05;
 
 std::string LauncherName(const std::string& rank_variable, bool is_ours) {
@@ -174,8 +174,8 @@ void CheckStep(const RankEntry& rank, Diagnosis& diagnosis) {
 
 bool Exchanges(const SplitKernelEntry& kernel) { return kernel.moved_bytes() > 0; }
 
-// Returns whether dy is sent twice, for both gradients of a layer. It is, unless the program says
-// that dy is the same.
+// Returns whether dy is sent twice, once for each gradient of a layer. This is so unless the
+// program tells ucudnn that both have the same dy.
 bool SendsTwice(const RankEntry& rank) {
   for (const SplitKernelEntry& data : rank.kernels) {
     if (data.op != "backward_data" || !data.problem || !Exchanges(data)) continue;
@@ -199,7 +199,7 @@ void CheckKernels(const RankEntry& rank, Diagnosis& diagnosis) {
     diagnosis.Add(Severity::kWarning, SplitKernelLabel(kernel) + " is refused on all ranks",
                   kernel.reason, "docs/spatial.md says what can be split");
   }
-  // Two slices are exchanged at the same time, so more of them take longer.
+  // Two slices are exchanged at the same time, so only further slices cost time.
   if (most_slices > 2) {
     diagnosis.Add(Severity::kNote,
                   "a call exchanges its images in up to " + std::to_string(most_slices) + " slices",
@@ -238,7 +238,7 @@ void CheckSplitJob(const SplitJob& job, Diagnosis& diagnosis) {
                       "rank " + std::to_string(rank.rank) + " of " + job.grid.Text() + ": " +
                           (rank.transport.empty() ? "none yet" : rank.transport + library));
     CheckStep(rank, diagnosis);
-    // Kernels are the same on all ranks.
+    // All ranks have the same kernels.
     if (is_first) CheckKernels(rank, diagnosis);
     is_first = false;
   }

@@ -1,6 +1,6 @@
-// Findings of `ucudnn doctor` about splitting images over ranks: what starts the ranks, where they
-// meet, what carries their exchanges, and what would make the exchanges faster. For use from main's
-// thread only; opens the driver and NCCL.
+// Findings of `ucudnn doctor` about splitting images over ranks: the launcher of the ranks, their
+// meeting place, the transport of their exchanges, and ways to make exchanges faster. Used from
+// main's thread only; opens the driver and NCCL.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace ucudnn::command {
 
-// Adds findings about `options`, if a grid is set; `cudnn_file` is the program's cuDNN, beside
-// which NCCL may be (empty: unknown).
+// Adds findings about `options` if a grid is set. `cudnn_file` is the program's cuDNN, in whose
+// folder NCCL may be; empty if unknown.
 void CheckSplitting(const Options& options, const std::string& cudnn_file, Diagnosis& diagnosis);
 
 // Adds findings from the figures of a report's ranks.

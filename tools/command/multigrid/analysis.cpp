@@ -26,11 +26,12 @@ using multigrid::Problem;
 using multigrid::Stage;
 
 constexpr int kMostListed = 64;
-// Most operations of a verifying solve of the network itself: a few seconds of one processor.
+// A verifying solve of the network itself has at most this many operations, which take a few
+// seconds on one processor.
 constexpr double kVerifiedOperations = 4e10;
 constexpr int64_t kVerifiedParameters = 20'000'000;
 
-// Refuses options that change nothing, and options that the models do not know.
+// Fails if options are given that have no effect with --analyse, or that the models do not support.
 Status CheckAnalysis(const SolveSpec& spec) {
   UCUDNN_RETURN_IF_ERROR(spec.Refuse({"--train", "--depths", "--check", "--report"},
                                      "--analyse models one forward pass and one training step; "
@@ -50,8 +51,8 @@ Status CheckAnalysis(const SolveSpec& spec) {
   return Status::Ok();
 }
 
-// Returns the numbers of devices: up to those of the machine, if the network's layers can be
-// divided over them.
+// Returns the numbers of devices to analyse: up to the machine's, as far as there are enough
+// layers.
 Result<std::vector<int>> ReadDevices(const SolveSpec& spec, const NetworkAnalysis& analysis) {
   std::vector<int> devices;
   const int of_machine = analysis.is_measured ? kMostListed : analysis.machine.Devices();
@@ -80,14 +81,14 @@ AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settin
   if (spec.IsGiven("--levels")) choices.levels = {network.levels};
   if (spec.IsGiven("--coarse")) choices.coarse = {network.coarse};
   if (spec.IsGiven("--relaxation")) choices.c_sweeps = {network.forward.c_sweeps.front()};
-  // One core runs one block after the other, and launches nothing.
+  // One core runs one block after the other, and launches no kernels.
   if (is_measured) choices.common = {};
   choices.common.start = network.forward.start;
   choices.common.measures_residuals = network.forward.tolerance.has_value();
   return choices;
 }
 
-// Returns the setting that the command's own options give if nothing is chosen.
+// Returns the setting that the command's own options give, in which nothing is chosen.
 MultigridSetting SettingOf(const multigrid::NetworkSettings& network) {
   return {.coarsening = network.coarsening,
           .levels = network.levels,
@@ -127,7 +128,7 @@ class Analyst {
   Result<double> MessageMs();
   Status EstimateRates(const AnalysisChoices& choices);
   Result<TriedSetting> Try(const MultigridSetting& setting);
-  // Estimates the residual from two cycles.
+  // Extrapolates the residual from two cycles.
   static double ResidualAfter(const ConvergenceEstimate& estimate, int cycles);
   std::optional<int> CyclesOf(const ConvergenceEstimate& estimate) const;
   Result<std::optional<int>> FindCycles(const MultigridSetting& setting);
@@ -136,15 +137,15 @@ class Analyst {
     return problem_.time > 0 ? problem_.time / static_cast<double>(stage.steps.size())
                              : problem_.step;
   }
-  // Returns the number of cycles to run on the network itself: two with a tolerance; without one at
-  // most as many as the setting takes, for their residuals.
+  // Returns the number of cycles to run on the network itself: two if there is a tolerance, else at
+  // most as many as the setting needs, because only their residuals are shown.
   int VerifiedCycles(const TriedSetting& tried) const {
     const bool needs_rate = analysis_.settings.network.forward.tolerance.has_value();
     return needs_rate ? 2 : std::min(2, CyclesOf(tried.estimate).value_or(2));
   }
-  // Returns whether these cycles take a few seconds at most.
+  // Returns whether these cycles take at most a few seconds.
   bool IsVerifiable(const TriedSetting& tried) const;
-  // Returns whether the setting needs another number of cycles than the stand-in showed.
+  // Returns whether the network itself needs another number of cycles than the stand-in.
   Result<bool> Verify(const TriedSetting& tried);
 
   const SolveSpec& spec_;
@@ -175,7 +176,8 @@ Status Analyst::ReadTimes() {
   return Status::Ok();
 }
 
-// Measures the message of a state of the longest stage between two ranks that share the device.
+// Measures the time of a message with one state of the longest stage, between two ranks that share
+// the device.
 Result<double> Analyst::MessageMs() {
   const multigrid::DeviceSolvers& solvers = analysis_.settings.device->solvers(0);
   const int64_t numbers = LongestStage().shape.Features() * analysis_.settings.network.batch;
@@ -193,7 +195,7 @@ Result<double> Analyst::MessageMs() {
   return ms;
 }
 
-// Messages between stages are still modelled.
+// Measures layers on the device. Messages between stages are still modelled.
 Status Analyst::MeasureOnDevice() {
   progress_.Show("timing one layer of each kind, and several at once");
   MultigridDevice& device = *analysis_.settings.device;
@@ -251,7 +253,7 @@ Result<std::optional<int>> Analyst::FindCycles(const MultigridSetting& setting) 
   return CyclesOf(tried.estimate);
 }
 
-// Makes the probe, and the tolerance if none is given.
+// Makes the probe and, if the user gave no tolerance, the tolerance.
 Status Analyst::EstimateRates(const AnalysisChoices& choices) {
   const multigrid::NetworkSettings& network = analysis_.settings.network;
   const auto candidates = multigrid::CandidatesFor(analysis_.layers, choices);
@@ -346,8 +348,8 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
   }
   verified.cycles = CyclesOf(verified.estimate);
   const bool changes = verified.cycles != CyclesOf(tried.estimate);
-  // The tolerance is a residual of the stand-in's reference, which the network itself need not
-  // reach.
+  // The tolerance is a residual of the stand-in's reference setting, which the network itself need
+  // not reach.
   if (!analysis_.settings.network.forward.tolerance) verified.cycles = CyclesOf(tried.estimate);
   analysis_.verified = std::move(verified);
   return changes && analysis_.settings.network.forward.tolerance.has_value();

@@ -1,5 +1,5 @@
-// `ucudnn multigrid --analyse`: says whether layer-parallel multigrid pays on a machine, without
-// running there. For use from main's thread only.
+// `ucudnn multigrid --analyse`: finds out whether layer-parallel multigrid is worthwhile on a
+// machine, without running on that machine. Used from main's thread only.
 #pragma once
 
 #include <memory>
@@ -17,12 +17,12 @@
 
 namespace ucudnn::command {
 
-// A setting whose rate was estimated.
+// A setting whose convergence was estimated.
 struct TriedSetting {
   multigrid::MultigridSetting setting;
   int levels = 2;
   multigrid::ConvergenceEstimate estimate;
-  std::optional<int> cycles;  // none: it does not converge, or not in the allowed cycles
+  std::optional<int> cycles;  // none: it does not converge, or not within the permitted cycles
 };
 
 struct NetworkAnalysis {
@@ -31,29 +31,32 @@ struct NetworkAnalysis {
   MultigridSettings settings;
   multigrid::NetworkLayers layers;
   planner::Machine machine;
-  std::unique_ptr<multigrid::LayerTimes> modelled;  // if a device measured the other times
+  // If a device measured the times, the times that the model gives.
+  std::unique_ptr<multigrid::LayerTimes> modelled;
   std::unique_ptr<multigrid::LayerTimes> times;
   std::string measured_on;  // the device that measured the stages' layers; empty if none did
-  // Layer times are CPU times of this machine; else they come from a roofline.
+  // Whether layer times are CPU times of this machine; otherwise they come from a roofline or a
+  // device.
   bool is_measured = false;
-  std::string measurement_notes;  // what was not measured as it runs
+  std::string measurement_notes;  // which layers were measured only in part
 
   double tolerance = 0;
   // The setting whose residual after its cycles is the tolerance; none if the user gave the
   // tolerance.
   std::optional<TriedSetting> reference;
-  // How the network of the estimates differs from the longest stage; empty: it does not.
+  // Differences between the longest stage and the network on which residuals were estimated; empty
+  // if there are none.
   std::string stand_in;
   std::vector<TriedSetting> tried;
-  // The fastest setting's residuals on the network itself, if that takes a few seconds.
+  // The fastest setting with residuals of the network itself, if these take at most a few seconds.
   std::optional<TriedSetting> verified;
 
   std::vector<multigrid::WorkloadAnalysis> workloads;
 };
 
-// Prints the analysis. It says that every time of a solve is modelled.
+// Prints the analysis, and says that every time of a solve is modelled.
 void PrintAnalysis(const NetworkAnalysis& analysis);
-// Writes the format ucudnn-multigrid-analysis, described in planner/multigrid/FORMAT.md.
+// Writes the format ucudnn-multigrid-analysis, described in planner/multigrid/analysis/FORMAT.md.
 std::string FormatAnalysis(const NetworkAnalysis& analysis);
 
 Result<int> AnalyseMultigrid(const CLI::App& app, const SolveSpec& spec);

@@ -29,13 +29,13 @@ const char* WorkloadName(Workload workload) {
   return workload == Workload::kTraining ? "training" : "inference";
 }
 
-// Formats "c = 16, 3 levels, F, sum".
+// Formats as "c = 16, 3 levels, F, sum".
 std::string SettingText(const MultigridSetting& setting, int levels) {
   return "c = " + Joined(setting.coarsening, ",") + ", " + std::to_string(levels) + " levels, " +
          SweepsText(setting.c_sweeps) + ", " + multigrid::NameOf(setting.coarse);
 }
 
-// Formats a time in a table: three digits, never a power of ten.
+// Formats a time for a table, with three digits and without an exponent.
 std::string ShortMs(double time) {
   return NumberText(time >= 100 ? "%.0f" : time >= 10 ? "%.1f" : time >= 1 ? "%.2f" : "%.3f", time);
 }
@@ -149,8 +149,8 @@ std::string RatioText(double numerator, double denominator) {
   return NumberText(numerator < 10 * denominator ? "%.2f" : "%.1f", numerator / denominator) + "x";
 }
 
-// Returns the two lines of heads for the columns beside the number of devices. Only devices have
-// captured and launched kernels.
+// Returns the two lines of heads of the table. Only devices, not cores, have columns for captured
+// and launched kernels.
 std::vector<TextColumns> HeadsOf(const NetworkAnalysis& analysis) {
   TextColumns first = {{"", 7, 0}, {"partitioned", 11, 2}, {"multigrid", 9, 2}, {"over", 6, 2}};
   TextColumns second = {{"devices", 7, 0}, {"ms", 11, 2}, {"ms", 9, 2}, {"serial", 6, 2}};
@@ -300,7 +300,7 @@ Json WorkloadJson(const planner::Device& device, const WorkloadAnalysis& workloa
           {"best_devices", devices(workload.Best(device))}};
 }
 
-// Writes the times of one layer of this kind.
+// Returns the times of one layer of this kind.
 Json LayerJson(const NetworkAnalysis& analysis, int kind) {
   const auto cost = [&](LayerPass pass) { return analysis.times->Cost(pass, {kind}); };
   return {{"layer", analysis.layers.kinds[static_cast<size_t>(kind)].name},

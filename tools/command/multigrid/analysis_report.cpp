@@ -23,7 +23,7 @@ ReportedRun ReadRun(const JsonPlace& place) {
   return run;
 }
 
-// Formats "c = 16, 3 levels, F, sum, 1 cycle" from a row's `multigrid`.
+// Formats the setting of a row's `multigrid` as "c = 16, 3 levels, F, sum, 1 cycle".
 std::string ReadSetting(const JsonPlace& multigrid) {
   const JsonPlace setting = multigrid.Member("setting");
   setting.Object();

@@ -1,5 +1,5 @@
-// Reads analyses of `ucudnn multigrid --analyse --json` (`ucudnn-multigrid-analysis`,
-// planner/multigrid/analysis/FORMAT.md) for the figures of scaling. The files may come from
+// Reads analyses that `ucudnn multigrid --analyse --json` wrote (`ucudnn-multigrid-analysis`,
+// planner/multigrid/analysis/FORMAT.md), for the figures of scaling. The files may come from
 // elsewhere, so every value is checked before use. Thread-compatible.
 #pragma once
 
@@ -13,9 +13,9 @@
 namespace ucudnn::command {
 
 struct ReportedRun {
-  double ms = 0;               // modelled
-  double computing_share = 0;  // in [0, 1]; the rest is waiting
-  bool fits = true;            // it fits the devices' memory
+  double ms = 0;               // modelled, never measured
+  double computing_share = 0;  // in [0, 1]; the rest of the time is waiting
+  bool fits = true;            // whether the run fits the devices' memory
 
   double ComputingMs() const { return ms * computing_share; }
   double WaitingMs() const { return ms * (1 - computing_share); }
@@ -24,9 +24,10 @@ struct ReportedRun {
 struct ReportedScaling {
   int devices = 1;
   ReportedRun partitioned;
-  std::optional<ReportedRun> multigrid;         // none if no setting converges
-  std::optional<ReportedRun> launched_streams;  // the same setting; none without it
-  std::string setting;                          // "c = 8, 4 levels, F, sum, 1 cycle"
+  std::optional<ReportedRun> multigrid;  // none if no setting converges
+  // The setting of `multigrid` with streams; none without `multigrid`.
+  std::optional<ReportedRun> launched_streams;
+  std::string setting;  // such as "c = 8, 4 levels, F, sum, 1 cycle"
 };
 
 struct ReportedWorkload {
@@ -36,7 +37,7 @@ struct ReportedWorkload {
 };
 
 struct MultigridAnalysisReport {
-  std::string source;  // the file
+  std::string source;  // the name of the file
   std::string network;
   int64_t layers = 0;
   int64_t parameters = 0;

@@ -16,13 +16,14 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the devices of ranks with these numbers on this machine, in turn if there are fewer.
+// Returns the devices of these ranks on this machine. If there are fewer devices than ranks, ranks
+// share them in turn.
 BenchmarkDevices DevicesOf(const MultigridRanks& ranks) {
   const cuda::Driver* const driver = cuda::GetDriver();
   int count = 0;
   if (driver == nullptr || driver->cuInit(0) != CUDA_SUCCESS ||
       driver->cuDeviceGetCount(&count) != CUDA_SUCCESS || count < 1) {
-    return BenchmarkDevices();  // code that opens them says why
+    return BenchmarkDevices();  // the code that opens devices reports the reason
   }
   BenchmarkDevices wanted;
   if (ranks.are_processes()) {
@@ -37,8 +38,8 @@ BenchmarkDevices DevicesOf(const MultigridRanks& ranks) {
 
 }  // namespace
 
-// Finds the functions of the ucudnn in this process, if there is one, and of the real library for
-// those that it lacks.
+// Takes the functions from the ucudnn in this process, if there is one. Takes functions that it
+// lacks from the real library.
 Status MultigridDevice::FindFunctions() {
   const Result<SharedLibrary> ours = SharedLibrary::Loaded("libucudnn.so.1");
   goes_through_ucudnn_ = ours.ok();

@@ -37,8 +37,8 @@ int64_t CountOf(const multigrid::ResidualChain& chain, size_t id) {
   return counts.weights + counts.bias;
 }
 
-// Returns the hierarchy as HostNetwork makes it: a stage with too few layers for coarsening has one
-// level. Empty if the settings make no hierarchy at all.
+// Returns the hierarchy that HostNetwork makes, in which a stage with too few layers for coarsening
+// has one level. Empty if the settings permit no hierarchy.
 std::vector<Hierarchy> LevelsOf(int steps, const multigrid::NetworkSettings& settings) {
   const bool is_serial = settings.method == multigrid::Method::kPartitioned;
   for (const int levels : {is_serial ? 1 : settings.levels, 1}) {
@@ -55,7 +55,7 @@ ProblemFacts FactsOf(const multigrid::Problem& problem,
   ProblemFacts facts = {.network = problem.chain.graph.name,
                         .layers = LayersOf(problem.chain),
                         .has_drawn_weights = problem.has_drawn_weights};
-  // The problem of several ranks has no parameters of its own.
+  // Counts by the graph, because the problem of several ranks has no parameters of its own.
   const planner::Graph& graph = problem.chain.graph;
   for (size_t id = 0; id < graph.nodes.size(); ++id) facts.parameters += CountOf(problem.chain, id);
   for (const Stage* stage : problem.chain.Stages()) {
@@ -103,7 +103,7 @@ int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement&
     }
     states += count * stage->shape.Features() * settings.batch;
   }
-  // In training parameters have a gradient and a velocity.
+  // In training each parameter also has a gradient and a velocity, and each state an adjoint.
   const bool trains = passes == multigrid::Passes::kForwardAndBackward;
   const int64_t numbers = parameters * ((trains ? 3 : 1) - existing) + states * (trains ? 2 : 1);
   return numbers * static_cast<int64_t>(sizeof(double));

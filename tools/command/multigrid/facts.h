@@ -1,5 +1,5 @@
-// Facts about a problem for the outputs of `ucudnn multigrid`: counts and shapes, without its
-// numbers. Pure functions.
+// Facts about a problem for the outputs of `ucudnn multigrid`: counts and shapes, without the
+// problem's numbers. Pure functions.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace ucudnn::command {
 
-// The first with most steps. REQUIRES: there is one.
+// Returns the first stage with most steps. REQUIRES: there is a stage.
 template <typename Stages>
 const auto& LongestOf(const Stages& stages) {
   return *std::max_element(stages.begin(), stages.end(),
@@ -22,21 +22,22 @@ const auto& LongestOf(const Stages& stages) {
 
 struct StageFacts {
   int steps = 0;
-  std::vector<int> shape;   // shape of a state of one image: channels, then extents
+  std::vector<int> shape;   // of a state of one image: channels, then extents
   double h = 1;             // length of a step
   std::vector<int> levels;  // number of layers of each level, the finest first
-  // How many layers of each level one layer of the next level stands for. One entry fewer than
-  // levels.
+  // Number of layers of each level that one layer of the next level replaces. Has one entry fewer
+  // than `levels`.
   std::vector<int> coarsening;
 };
 
 struct ProblemFacts {
   std::string network;
-  int layers = 0;  // counted as in the papers: convolutions, fully connected layers and the softmax
+  // Counted as in the papers: convolutions, fully connected layers and the softmax.
+  int layers = 0;
   int64_t parameters = 0;
   bool has_drawn_weights = true;
   std::vector<StageFacts> stages;
-  // Bytes that all levels keep on the host; none if they are not on the host.
+  // Bytes of the states of all levels on the host; none if they are not on the host.
   std::optional<int64_t> state_bytes;
 
   const StageFacts& LongestStage() const { return LongestOf(stages); }
@@ -44,11 +45,11 @@ struct ProblemFacts {
 
 ProblemFacts FactsOf(const multigrid::Problem& problem, const multigrid::NetworkSettings& settings);
 
-// Formats "4,093, 511, 63 and 7".
+// Formats as "4,093, 511, 63 and 7".
 std::string LayersText(const std::vector<int>& levels);
 
-// Returns the bytes that a rank still needs for parameters and states in `passes`. `existing`
-// copies of the parameters exist already.
+// Returns the bytes that a rank must still allocate for parameters and states in `passes`.
+// `existing` copies of the parameters are already allocated.
 int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,
                   const multigrid::NetworkSettings& settings, int rank, multigrid::Passes passes,
                   int existing);

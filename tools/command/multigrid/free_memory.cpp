@@ -15,7 +15,7 @@ constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 std::optional<int64_t> NumberIn(const char* path) {
   int64_t number = 0;
   std::ifstream file(path);
-  return file >> number ? std::optional(number) : std::nullopt;  // "max" becomes none
+  return file >> number ? std::optional(number) : std::nullopt;  // the text "max" gives none
 }
 
 int64_t FreeOnThisMachine() {

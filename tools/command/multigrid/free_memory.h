@@ -1,4 +1,4 @@
-// How much memory this machine can still give, as far as the system says. Thread-safe.
+// The memory that this machine can still give, as far as the system tells. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace ucudnn::command {
 
-// Returns the free bytes of the machine, or of this process's control group if it has fewer left.
-// An unknown number is no limit.
+// Returns the free bytes of the machine, or of this process's control group if it has fewer left. A
+// number that the system does not tell is no limit.
 int64_t FreeMemoryBytes();
 
-// Refuses more bytes than that: "WHAT take 3 GiBHOW, and 2 GiB of memory are free; expected
-// EXPECTED".
+// Fails if `bytes` exceeds FreeMemoryBytes(). The error is "A take 3 GiBB, and 2 GiB of memory are
+// free; expected C", where A is `what`, B is `how` and C is `expected`.
 Status CheckFreeMemory(int64_t bytes, const std::string& what, const std::string& how,
                        const std::string& expected);
 

@@ -8,7 +8,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the head of a document: the network, where it is solved, and the options.
+// Returns the head of a document: the network, the place where it is solved, and the options.
 MultigridReport HeadOf(const SolveSpec& spec, const ProblemFacts& facts,
                        const MultigridSettings& all) {
   MultigridReport report;
@@ -44,7 +44,7 @@ ReportedStage StageOf(const StageFacts& facts) {
   return stage;
 }
 
-// Rounds times to a tenth of a microsecond.
+// Rounds a time to a tenth of a microsecond.
 double WithTenthsOfMicroseconds(double ms) { return std::round(ms * 1e4) / 1e4; }
 
 ReportedTimeline TimelineOf(const multigrid::CycleTimeline& timeline) {

@@ -1,5 +1,5 @@
-// `ucudnn multigrid`: solves a residual network over all its layers at once, or trains it in this
-// way.
+// `ucudnn multigrid`: solves a residual network over all its layers at once, or trains a network by
+// such solves.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -22,7 +22,7 @@ namespace {
 
 using multigrid::Problem;
 
-// Refuses options that would change nothing.
+// Fails if options are given that would have no effect.
 Status CheckUse(const SolveSpec& spec) {
   const bool is_chain = spec.net == "chain";
   const bool is_partitioned = spec.network().method == multigrid::Method::kPartitioned;
@@ -67,7 +67,7 @@ Status CheckUse(const SolveSpec& spec) {
   return Status::Ok();
 }
 
-// Tells what else a reader of the output must know.
+// Prints lines about results that a reader should doubt.
 void TellDoubts(const CLI::App& app, const SolvedNetwork& solved) {
   for (size_t at = 0; at < solved.stages.size(); ++at) {
     const multigrid::Solution& solution = solved.stages[at].solution;

@@ -17,9 +17,10 @@ using multigrid::Solution;
 const TextColumns kEpochColumns = {{"epoch", 5, 0},  {"loss", 9, 2},      {"top-1", 7, 2},
                                    {"cycles", 9, 2}, {"fell back", 9, 2}, {"s", 9, 2}};
 
-constexpr double kWideLoss = 1000;  // with five decimals wider than its column
+// With five decimals, a larger loss would be wider than its column.
+constexpr double kWideLoss = 1000;
 
-// Describes the outcome of the solve in a sentence.
+// Returns a sentence about the outcome of a solve.
 std::string VerdictText(const multigrid::SolveOptions& options, const Solution& solution) {
   const std::string cycles = Counted(solution.cycles, "cycle");
   switch (solution.outcome) {
@@ -39,7 +40,7 @@ std::string VerdictText(const multigrid::SolveOptions& options, const Solution& 
          " of at most " + std::to_string(options.cycles) + ", since " + solution.fallback;
 }
 
-// Formats "4 levels of 4,093, 511, 63 and 7 layers", or "1 level of 4,093 layers".
+// Formats as "4 levels of 4,093, 511, 63 and 7 layers" or "1 level of 4,093 layers".
 std::string LevelsText(const std::vector<int>& levels) {
   return Counted(static_cast<int64_t>(levels.size()), "level") + " of " + LayersText(levels) +
          " layers";
@@ -70,7 +71,7 @@ void PrintMethod(const multigrid::NetworkSettings& settings, const std::string& 
               StartText(settings.forward.start));
 }
 
-// `lane` is the name of one lane: thread, stream.
+// `lane` is the name of one lane: "thread" or "stream".
 void PrintTimeline(const multigrid::CycleTimeline& timeline, const char* lane) {
   if (timeline.cycle == 0) return;
   std::printf("in cycle %d, of %.3g ms, %.2f of %s run a layer on average\n", timeline.cycle,
@@ -78,7 +79,7 @@ void PrintTimeline(const multigrid::CycleTimeline& timeline, const char* lane) {
               Counted(timeline.lanes, lane).c_str());
 }
 
-// Prints where the devices' layers begin: "layers 0, 1,023, 2,046 and 3,069".
+// Prints the first layer of each device: "layers 0, 1,023, 2,046 and 3,069".
 void PrintPlacement(const multigrid::Placement& placement) {
   for (const multigrid::SectionPlace& place : placement.sections) {
     const multigrid::Partition& partition = place.partition;
@@ -124,7 +125,7 @@ void PrintStage(const SolvedNetwork& solved, size_t at) {
   if (timeline) PrintTimeline(*timeline, solved.settings.device ? "stream" : "thread");
 }
 
-// Compares a solve with serial propagation.
+// Returns a comparison of a solve's time with that of serial propagation.
 std::string ComparisonText(double seconds, double serial_seconds) {
   if (!(seconds > 0 && serial_seconds > 0)) return "";
   const bool serial_wins = serial_seconds < seconds;
@@ -152,7 +153,7 @@ void PrintCheck(const SolvedNetwork& solved) {
   }
 }
 
-// Prints a row of the table of depths: a name, and `text` of each solve.
+// Prints a row of the table of depths: a name, and text(solve) for each solve.
 template <typename Text>
 void PrintDepthsRow(const std::string& name, const std::vector<SolvedNetwork>& solves,
                     Text&& text) {

@@ -1,5 +1,5 @@
-// The tables and the JSON of `ucudnn multigrid`. Times are wall-clock times on this machine's CPU,
-// and the outputs say so.
+// The tables and the JSON of `ucudnn multigrid`. Times are wall-clock times; if they are times of
+// this machine's CPU, the outputs say so.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ void PrintDepths(const SolveSpec& spec, const std::vector<SolvedNetwork>& solves
 void PrintTraining(const SolveSpec& spec, const TrainingFacts& facts);
 void PrintEpoch(int number, const TrainedEpoch& epoch);
 
-// Writes the format `ucudnn-multigrid` (planner/report/FORMAT.md) for one solve, or with --depths
-// for one solve at each depth. REQUIRES: there is one.
+// Writes the format `ucudnn-multigrid` (planner/report/FORMAT.md), for one solve or, with --depths,
+// for one solve at each depth. REQUIRES: there is a solve.
 std::string FormatSolves(const SolveSpec& spec, const std::vector<SolvedNetwork>& solves);
 std::string FormatTraining(const SolveSpec& spec, const TrainingFacts& facts,
                            const std::vector<TrainedEpoch>& epochs);

@@ -38,7 +38,7 @@ bool IsRelative(const MultigridReport& report) {
   return report.norm.find("relative") != std::string::npos;
 }
 
-// One stage's solve, as a row of the table and a curve.
+// A solve of one stage, which is a row of the table and a curve.
 struct SolveRow {
   const MultigridReport* report;
   const ReportedSolve* solve;
@@ -46,7 +46,7 @@ struct SolveRow {
   std::string name;
 };
 
-// One report's training, as rows of the table and two curves.
+// The training of one report, which is rows of the table and two curves.
 struct TrainingRow {
   const MultigridReport* report;
   const ReportedTraining* training;
@@ -60,8 +60,8 @@ struct EpochRow {
   const ReportedEpoch& epoch;
 };
 
-// Names rows by their attributes that differ, or by the first attribute if none does. REQUIRES: all
-// rows have equally many attributes.
+// Returns names for rows: the attributes that differ between rows, or the first attribute if none
+// does. REQUIRES: all rows have equally many attributes.
 std::vector<std::string> NamesOf(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> names(rows.size());
   const size_t attributes = rows.empty() ? 0 : rows.front().size();
@@ -112,7 +112,7 @@ std::vector<SolveRow> SolveRowsOf(const std::vector<MultigridReport>& reports) {
                               "start " + report.start, report.norm, report.precision,
                               DevicesText(report),
                               stage.step ? NumberText("h = %.3g", *stage.step) : ""});
-        // If the total time is fixed, h follows from the depth and tells nothing.
+        // If the total time T is fixed, h follows from the depth, so T is shown instead.
         if (stage.step) {
           attributes.back().back() =
               NumberText("T = %.3g", *stage.step * static_cast<double>(stage.steps));
@@ -151,7 +151,7 @@ std::vector<TrainingRow> TrainingRowsOf(const std::vector<MultigridReport>& repo
                           Counted(training.repeats, "step") + " each", "start " + report.start,
                           std::to_string(training.examples) + " images", DevicesText(report)});
   }
-  // The solver of a step is always named.
+  // The first attribute, the solver of a step, is part of every name.
   std::vector<std::vector<std::string>> rest = attributes;
   for (auto& row : rest) row.erase(row.begin());
   const std::vector<std::string> names = NamesOf(rest);
@@ -165,7 +165,7 @@ std::vector<TrainingRow> TrainingRowsOf(const std::vector<MultigridReport>& repo
 
 Element AboutList(const std::vector<MultigridReport>& reports) {
   planner::Descriptions list("about");
-  // Adds the value that all reports share, or each value.
+  // Adds the value that all reports share, or all different values.
   const auto add = [&](const char* name, const auto& value_of) {
     std::vector<std::string> values;
     for (const MultigridReport& report : reports) {
@@ -210,16 +210,17 @@ std::optional<double> LastResidual(const ReportedStage& stage) {
   return stage.residuals.empty() ? std::nullopt : stage.residuals.back();
 }
 
-// Returns the residual relative to the largest state.
+// Returns the last residual divided by the norm of the largest state.
 std::optional<double> RelativeResidual(const SolveRow& row) {
   const std::optional<double> residual = LastResidual(*row.stage);
   const std::optional<double>& largest = row.stage->largest_state;
-  if (row.stage->status == "serial") return std::nullopt;  // the states have changed since
+  // The serial solve has replaced the states.
+  if (row.stage->status == "serial") return std::nullopt;
   if (!residual || IsRelative(*row.report)) return residual;
   return largest && *largest > 0 ? std::optional(*residual / *largest) : std::nullopt;
 }
 
-// Explains each status that a row has.
+// Returns explanations of the statuses that occur in `rows`.
 std::string StatusesText(const std::vector<SolveRow>& rows) {
   static constexpr std::pair<const char*, const char*> kMeanings[] = {
       {"converged", "converged: the residual is at most the tolerance"},
@@ -272,8 +273,8 @@ Element SolvesSection(const std::vector<SolveRow>& rows) {
       section.Add(TableOf("solve-table", "A heading sorts by its column.", columns, rows)));
 }
 
-// Returns a line of the known values of `value_of` for `count` cycles or epochs, numbered from
-// `first` on.
+// Returns a line with the known values of value_of(at), for `count` cycles or epochs that are
+// numbered from `first` on.
 template <typename ValueOf>
 planner::Line LineOf(const std::string& name, const std::string& unit, int first, size_t count,
                      const char* format, const ValueOf& value_of) {
@@ -381,7 +382,7 @@ planner::LineChart EpochChart(const char* id, const char* title, const char* y_l
   return chart;
 }
 
-// Draws the mean residuals at which solves by cycles ended; none if there are none.
+// Draws the mean residuals with which solves by cycles ended; none if there was no such solve.
 std::optional<Element> TrainingResidualChart(const std::vector<TrainingRow>& rows) {
   planner::LineChart chart = EpochChart(
       "residual-chart", "Residual at which solves ended: the mean over an epoch", "residual");

@@ -1,7 +1,7 @@
-// Shows outputs of `ucudnn multigrid` as one HTML page: how residuals fall at several depths or
-// with several options (Kirby et al., figure 4), what runs when in a cycle (5), how training goes,
-// the levels, and how scaling is modelled in analyses (6 and 7). Shows only what the files hold,
-// and says what the numbers are. Pure function.
+// Shows outputs of `ucudnn multigrid` as one HTML page, with the figures of Kirby et al.: how
+// residuals fall at several depths or with several options (figure 4), what runs at which time in a
+// cycle (5), the epochs of trainings, the levels, and the scaling that analyses model (6 and 7).
+// Shows only what the files contain, and explains the numbers. Pure function.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct MultigridFiles {
   std::vector<MultigridAnalysisReport> analyses;
 };
 
-// REQUIRES: there is a report or an analysis.
+// REQUIRES: `files` has a report or an analysis.
 std::string FormatMultigridPage(const MultigridFiles& files);
 
 }  // namespace ucudnn::command

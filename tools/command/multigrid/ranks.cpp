@@ -71,7 +71,8 @@ Status MultigridRanks::Share(double& number) {
 Status MultigridRanks::Run(const std::function<Status(multigrid::Peers&)>& work) {
   const auto work_and_meet = [&](multigrid::Peers& peers) -> Status {
     UCUDNN_RETURN_IF_ERROR(work(peers));
-    // No rank leaves while others need it: with processes, the first one forwards all messages.
+    // Waits for all ranks, because other ranks may still need this one: the first process forwards
+    // all messages.
     return multigrid::GatherNumbers(peers, {0, peers.size()}, {}).status();
   };
   if (!process_) {

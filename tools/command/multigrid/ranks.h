@@ -1,5 +1,5 @@
 // The devices of `ucudnn multigrid` if there are several: ranks that are threads of this process,
-// or processes that a launcher started. For use from main's thread only, except inside Run().
+// or processes that a launcher started. Used from main's thread only, except inside Run().
 #pragma once
 
 #include <functional>
@@ -15,32 +15,33 @@ struct SolveSpec;  // solve_spec.h
 
 class MultigridRanks {
  public:
-  // Opens the ranks that --devices, --data-parallel and the launcher's variables give. Processes
-  // meet here. An error names the option or the variable.
+  // Opens the ranks that --devices, --data-parallel and the launcher's variables define. Processes
+  // meet in this call. An error names the option or the variable.
   static Result<std::shared_ptr<MultigridRanks>> Open(const SolveSpec& spec);
 
-  int devices() const { return devices_; }    // number of devices of one replica of the network
-  int replicas() const { return replicas_; }  // number of replicas that train together
+  int devices() const { return devices_; }    // devices of one replica of the network
+  int replicas() const { return replicas_; }  // replicas that train together
   int all() const { return devices_ * replicas_; }
   bool are_processes() const { return process_ != nullptr; }
-  // Ranks of this process: all threads' from rank 0 on, or the process's own rank.
+  // The first rank of this process, and the number of its ranks: all ranks if they are threads,
+  // else the process's own.
   int first_here() const { return process_ ? process_->rank() : 0; }
   int here() const { return process_ ? 1 : all(); }
   int local_rank() const { return local_rank_; }  // a process's rank on its machine
-  // Returns the number of ranks that share this host's processors with this process, itself
-  // included.
+  // Returns the number of ranks, including this process's, that share this host's processors.
   int on_this_host() const { return on_this_host_; }
   // Returns whether rank 0, which writes to the user, is in this process.
   bool speaks() const { return !process_ || process_->rank() == 0; }
-  // Formats "4 devices (threads of this process)".
+  // Formats as "4 devices (threads of this process)".
   std::string Text() const;
 
-  // Gives all processes the `number` of rank 0.
+  // Sets `number` on all processes to that of rank 0.
   Status Share(double& number);
-  // Calls `work` for each rank of this process, and returns when all ranks of the job have
-  // finished. The error is the job's.
+  // Calls work() for each rank of this process, and returns when all ranks of the job have
+  // finished. The error is the whole job's.
   Status Run(const std::function<Status(multigrid::Peers& all)>& work);
-  // Returns whether the last Run() failed because of another rank, for example one that died.
+  // Returns whether the last Run() failed because of a rank of another process, for example one
+  // that died.
   bool others_failed() const { return others_failed_; }
 
  private:

@@ -21,7 +21,7 @@ struct Share {
   void Read(const JsonPlace& place) const { share = ReadShare(place); }
 };
 
-// The ways of running blocks, and the seconds of each.
+// The ways in which blocks can run, with the seconds of each.
 struct WaySeconds {
   std::vector<std::pair<std::string, double>>& ways;
 
@@ -31,7 +31,7 @@ struct WaySeconds {
   bool empty() const { return ways.empty(); }
 };
 
-// Returns whether the levels are those of the coarsening.
+// Returns whether the levels follow from the coarsening.
 bool Fits(const ReportedStage& stage) {
   bool fits = !stage.levels.empty() && stage.levels.front() == stage.steps &&
               stage.coarsening.size() + 1 == stage.levels.size();
@@ -84,7 +84,7 @@ void ReportedStage::Members(json::Object& member) {
 }
 
 void ReportedSolve::SolveMembers(json::Object& member) {
-  // Readers that want one stage take the longest.
+  // The document also has the members of the longest stage, for readers that want only one stage.
   ReportedStage longest = stages.empty() ? ReportedStage() : LongestOf(stages);
   member("residuals", longest.residuals, json::kUnread);
   member("cycles", longest.cycles, json::kUnread);

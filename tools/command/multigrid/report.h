@@ -17,7 +17,7 @@ namespace ucudnn::command {
 struct ReportedSpan {
   int64_t lane = 0;   // less than the timeline's number of lanes
   int64_t level = 0;  // less than the stage's number of levels
-  int64_t first = 0;  // first step of the level; all steps exist
+  int64_t first = 0;  // number of its first step; all its steps exist
   int64_t steps = 1;
   double begin_ms = 0;
   double end_ms = 0;
@@ -35,13 +35,13 @@ struct ReportedTimeline {
   void Members(json::Object& member, const std::vector<int64_t>& levels);
 };
 
-// A stage that training solves many times: only what it is.
+// Marks a stage without a solve, because training solves it many times.
 struct WithoutSolve {};
 
 struct ReportedStage {
   int64_t steps = 1;
-  std::vector<int64_t> shape;   // shape of a state of one image
-  std::optional<double> step;   // h
+  std::vector<int64_t> shape;   // of a state of one image
+  std::optional<double> step;   // the step h
   std::vector<int64_t> levels;  // number of layers of each level, the finest first
   std::vector<int64_t> coarsening;
   std::vector<std::optional<double>> residuals;  // by cycle; none if not measured or not finite
@@ -64,7 +64,7 @@ struct ReportedSolve {
   std::optional<double> serial_seconds;
 
   void Members(json::Object& member);
-  // Lists the members that the document itself has, too.
+  // Names the members that the document itself also has.
   void SolveMembers(json::Object& member);
 };
 
@@ -83,7 +83,7 @@ struct ReportedEpoch {
   int64_t serial_solves = 0;
   std::string fallback;
   int64_t far_solves = 0;  // number of solves that stopped early, far from serial propagation
-  // The mean residuals at which solves by cycles ended. None if there was no such solve, or an
+  // The mean residuals with which solves by cycles ended; none if there was no such solve, or if an
   // older ucudnn wrote the file.
   std::optional<double> residual;
   std::optional<double> backward_residual;
@@ -96,7 +96,7 @@ struct ReportedEpoch {
 };
 
 struct ReportedTraining {
-  std::vector<ReportedStage> stages;  // what is solved, without its solves
+  std::vector<ReportedStage> stages;  // without solves
   std::string data;
   int64_t replicas = 1;
   int64_t examples = 0;
@@ -112,21 +112,22 @@ struct ReportedTraining {
 };
 
 struct MultigridReport {
-  std::string source;  // the file
-  std::string ucudnn;  // version of ucudnn
+  std::string source;  // the name of the file
+  std::string ucudnn;  // the version of ucudnn
   std::string network;
   int64_t layers = 0;
   int64_t parameters = 0;
   std::string weights;
   std::string backend;
   std::string precision;
-  std::string machine;  // "double precision on the host, 2 threads"
+  std::string machine;  // such as "double precision on the host, 2 threads"
   std::string method;   // "multigrid" or "partitioned"
-  int64_t devices = 1;  // number of devices of each replica
+  int64_t devices = 1;  // of each replica
   bool has_cpu_times = true;
-  int64_t threads = 0;  // of the host, on each of several devices; 0: on a device
+  // Threads of the host, on each of several devices; 0 if stages are solved on a device.
+  int64_t threads = 0;
   std::string way, launch;
-  std::vector<std::pair<std::string, double>> ways;  // seconds of one cycle, where measured
+  std::vector<std::pair<std::string, double>> ways;  // seconds of one cycle by way, if measured
   int64_t batch = 0;
   std::string norm;
   std::optional<double> tolerance;
@@ -144,11 +145,12 @@ struct MultigridReport {
   void Members(json::Object& member);
 };
 
-// Returns the format that the text of a file names; empty if none.
+// Returns the value of `format` in the text of a file; empty if there is none.
 std::string FormatNamedIn(const std::string& json);
-double ReadShare(const JsonPlace& place);  // from 0 to 1; notes a fault of the place if outside
+// Reads a number from 0 to 1. If there is no such number, records a fault of the place.
+double ReadShare(const JsonPlace& place);
 
-// The error names the place of the wrong value ("stages[0].cycles"), and what was expected.
+// The error names the place of the wrong value, such as "stages[0].cycles", and what was expected.
 Result<MultigridReport> ParseMultigridReport(const std::string& json);
 
 }  // namespace ucudnn::command

@@ -24,7 +24,7 @@ planner::LineChart ScalingChart(const std::string& id, const std::string& title)
   return chart;
 }
 
-// `ms_of` returns the milliseconds of a row, or none.
+// ms_of(row) returns a time in milliseconds, or none.
 template <typename MsOf>
 void AddScalingLine(const std::string& name, const ReportedWorkload& workload, MsOf&& ms_of,
                     planner::LineChart& chart) {
@@ -43,7 +43,7 @@ std::optional<double> TimeOf(const std::optional<ReportedRun>& run) {
   return run ? std::optional(run->ms) : std::nullopt;
 }
 
-// Draws figures 6a, 6b and 7.
+// Draws figures 6a, 6b and 7 of Kirby et al.
 Element TimesChart(const MultigridAnalysisReport& analysis, const ReportedWorkload& workload,
                    const std::string& id) {
   planner::LineChart chart =
@@ -69,7 +69,7 @@ Element TimesChart(const MultigridAnalysisReport& analysis, const ReportedWorklo
   return Draw(chart);
 }
 
-// Draws figure 6c.
+// Draws figure 6c of Kirby et al.
 Element SharesChart(const MultigridAnalysisReport& analysis, const ReportedWorkload& workload,
                     const std::string& id) {
   planner::LineChart chart =

@@ -7,7 +7,7 @@
 
 namespace ucudnn::command {
 
-// `number` distinguishes the sections of a page: 1, 2, ...
+// `number` (1, 2, ...) distinguishes the sections of a page.
 planner::Element ScalingSection(const MultigridAnalysisReport& analysis, size_t number);
 
 }  // namespace ucudnn::command

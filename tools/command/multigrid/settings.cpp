@@ -47,11 +47,11 @@ Result<Problem> ReadChain(const SolveSpec& spec) {
   return multigrid::ProblemOf(weights, spec.activation);
 }
 
-// Checks that the parameters fit this machine's memory in double precision, with gradients and
-// velocities if `trains`. It does not count what else a solve needs.
+// Fails if the parameters in double precision, with gradients and velocities if `trains`, do not
+// fit this machine's memory. Does not count other memory of a solve.
 Status CheckParameterMemory(const planner::Graph& graph, bool trains) {
   const Result<int64_t> count = planner::ParameterCount(graph);
-  if (!count.ok()) return Status::Ok();  // code that reads the shapes says why
+  if (!count.ok()) return Status::Ok();  // the code that infers shapes reports the fault
   return CheckFreeMemory(
       (trains ? 3 : 1) * *count * static_cast<int64_t>(sizeof(double)),
       graph.name + ": " + std::to_string(*count) + " parameters",
@@ -63,7 +63,8 @@ BatchNorms NormsOf(const SolveSpec& spec) {
   return spec.frozen_norms ? BatchNorms::kFrozen : BatchNorms::kRefused;
 }
 
-// If frozen statistics would help, returns that as the reason instead of `refusal`.
+// Returns `refusal`, with --frozen-norms added to the text if this option would make the network
+// acceptable.
 Status WithFrozenNorms(const planner::Graph& graph, const SolveSpec& spec, const Status& refusal) {
   const bool thaws =
       !spec.frozen_norms && multigrid::MakeResidualChain(graph, BatchNorms::kFrozen).ok();
@@ -115,8 +116,8 @@ std::string MultigridSettings::MachineText() const {
 
 namespace {
 
-// Returns the operator of --coarse. The default is inject on processors, and on a device the
-// operator that suits it in the longest stage.
+// Returns the operator of --coarse. By default, processors use inject, and a device uses the
+// operator that fits it best in the longest stage.
 Result<multigrid::CoarseOperator> CoarseOf(const SolveSpec& spec, const Problem& problem,
                                            const MultigridSettings& settings) {
   if (spec.coarse) return *spec.coarse;
@@ -150,7 +151,7 @@ Result<MultigridSettings> SettingsOf(const SolveSpec& spec, const Problem& probl
   network.time = problem.time;
   network.step = problem.step;
   if (!spec.IsGiven("--coarsening")) {
-    // The longest stage then has at least two coarse layers.
+    // With this default the longest stage has at least two coarse layers.
     const multigrid::Stage* const longest = problem.chain.LongestStage();
     const int steps = longest != nullptr ? static_cast<int>(longest->steps.size()) : 0;
     network.coarsening = {std::clamp(steps / 2, 2, 8)};

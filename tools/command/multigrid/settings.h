@@ -1,5 +1,4 @@
-// Applies a spec of `ucudnn multigrid` to a problem and this machine. For use from main's thread
-// only.
+// Applies a spec of `ucudnn multigrid` to a problem and this machine. Used from main's thread only.
 #pragma once
 
 #include <memory>
@@ -14,19 +13,20 @@
 
 namespace ucudnn::command {
 
-// Reads what is solved from --weights, --layers, --seed, --time and similar options. `drawn` says
-// what is drawn if no file has the weights: processes draw the parameters of their own layers
+// Reads the problem that --weights, --layers, --seed, --time and similar options define. `drawn`
+// says what is drawn if no file has the weights; processes draw the parameters of their own layers
 // later.
 enum class Drawn { kAll, kImage, kNothing };
 Result<multigrid::Problem> ReadProblem(const SolveSpec& spec, Drawn drawn);
 
-// How and where the problem is solved.
+// How and where a problem is solved.
 struct MultigridSettings {
   multigrid::NetworkSettings network;
-  std::shared_ptr<MultigridDevice> device;  // null: the host. Solves network's stages
-  std::shared_ptr<MultigridRanks> ranks;    // each has network.lanes threads
+  std::shared_ptr<MultigridDevice> device;  // the device that solves stages; null: the host
+  std::shared_ptr<MultigridRanks> ranks;    // each rank has network.lanes threads
 
-  // Formats "double precision on the host, 2 threads"; for a device, also how its blocks last ran.
+  // Formats as "double precision on the host, 2 threads"; for a device, adds how its blocks last
+  // ran.
   std::string MachineText() const;
   // Returns whether times are CPU times.
   bool RunsOnCpu() const { return !device || device->is_stand_in(); }

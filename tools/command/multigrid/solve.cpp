@@ -16,7 +16,7 @@ namespace {
 using multigrid::HostNetwork;
 using multigrid::Problem;
 
-// Repeats the problem's image for each image of a mini-batch.
+// Returns `batch` copies of the problem's image.
 std::vector<double> Repeated(const std::vector<double>& image, int batch) {
   std::vector<double> images;
   for (int i = 0; i < batch; ++i) images.insert(images.end(), image.begin(), image.end());
@@ -25,7 +25,7 @@ std::vector<double> Repeated(const std::vector<double>& image, int batch) {
 
 struct Pass {
   std::unique_ptr<HostNetwork> network;
-  std::vector<double> logits;  // on the rank that has them
+  std::vector<double> logits;  // only on the rank that has them
   double seconds = 0;
 };
 
@@ -40,7 +40,7 @@ Result<Pass> RunForward(const Problem& problem, const multigrid::Parameters& par
   if (logits != nullptr) {
     pass.logits.assign(logits, logits + pass.network->output_size() * settings.batch);
   }
-  if (peers.size() > 1) {  // waits until the last rank has finished its part
+  if (peers.size() > 1) {  // waits until all ranks have finished their parts
     UCUDNN_RETURN_IF_ERROR(multigrid::GatherNumbers(peers, {0, peers.size()}, {}).status());
   }
   pass.seconds = stopwatch.Seconds();
@@ -62,12 +62,13 @@ std::string CycleText(int cycle, double residual, const multigrid::SolveOptions&
   return std::isnan(residual) ? text : text + NumberText(": residual %.2e", residual);
 }
 
-// Checks as CheckStateMemory() does, for several devices and with their parameters.
+// Fails as CheckStateMemory() does, for several devices, whose parameters it counts, too.
 Status CheckRankMemory(const Problem& problem, const multigrid::Placement& placement,
                        const MultigridSettings& settings, multigrid::Passes passes) {
-  if (settings.device) return Status::Ok();  // states are on devices, which report missing memory
+  // States are on devices, whose allocations report missing memory.
+  if (settings.device) return Status::Ok();
   const MultigridRanks& ranks = *settings.ranks;
-  // Parameters of this process are handed to its ranks, but copied for replicas.
+  // One replica's ranks take over the parameters of this process; several replicas need copies.
   const int existing = problem.parameters.empty() || ranks.replicas() > 1 ? 0 : 1;
   int64_t all = 0;
   int64_t most = 0;
@@ -76,7 +77,7 @@ Status CheckRankMemory(const Problem& problem, const multigrid::Placement& place
     all += bytes;
     most = std::max(most, bytes);
   }
-  // If not all ranks are on this machine, each rank here counts as the most expensive of all.
+  // If some ranks are on other machines, each rank here counts as the rank that needs most.
   const bool are_all_here = ranks.on_this_host() == ranks.all();
   const int64_t here = are_all_here ? all * ranks.replicas() : most * ranks.on_this_host();
   return CheckFreeMemory(
@@ -97,7 +98,7 @@ Status CheckStateMemory(const Problem& problem, const multigrid::NetworkSettings
 Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const MultigridSettings& settings,
                                           multigrid::Passes passes, multigrid::Peers& all,
                                           multigrid::NetworkSettings& network) {
-  // An impossible placement is reported before anything is measured.
+  // The first placement fails early if no placement is possible, before anything is measured.
   UCUDNN_ASSIGN_OR_RETURN(multigrid::Placement placement,
                           PlaceNetwork(problem.chain, network, settings.ranks->devices()));
   UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, passes));
@@ -134,7 +135,7 @@ Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const Multigri
 
 namespace {
 
-// Solves as one rank, together with the ranks of `all`. Rank 0 fills `solved`.
+// Solves as one rank, together with the other ranks of `all`. Rank 0 fills `solved`.
 Status SolveOnRank(Problem& problem, const MultigridSettings& settings, bool checks,
                    multigrid::Peers& all, SolvedNetwork& solved) {
   multigrid::NetworkSettings network = settings.network;
@@ -160,7 +161,8 @@ Status SolveOnRank(Problem& problem, const MultigridSettings& settings, bool che
     UCUDNN_ASSIGN_OR_RETURN(
         placement, PlaceOnRanks(problem, settings, multigrid::Passes::kForward, all, network));
     own = TakeParameters(all.rank(), placement, false, problem);
-    if (settings.ranks->are_processes()) problem.parameters = {};  // parameters of other ranks
+    // Frees parameters of other ranks.
+    if (settings.ranks->are_processes()) problem.parameters = {};
     parameters = &own;
   }
   const std::vector<double> images = Repeated(problem.input, network.batch);

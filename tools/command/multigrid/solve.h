@@ -1,5 +1,5 @@
-// Solves of `ucudnn multigrid`: a network once, or at several depths. For use from main's thread
-// only.
+// Solves of `ucudnn multigrid`: one network, or a network at several depths. Used from main's
+// thread only.
 #pragma once
 
 #include <optional>
@@ -11,33 +11,33 @@
 
 namespace ucudnn::command {
 
-// One pass through a network, with the findings of --check.
+// One pass through a network, and the findings of --check.
 struct SolvedNetwork {
   ProblemFacts facts;
   MultigridSettings settings;
   std::vector<multigrid::StageSolution> stages;
-  multigrid::Placement placement;  // if there are several devices
+  multigrid::Placement placement;  // only with several devices
   double seconds = 0;              // wall-clock time of the solve
   std::string machine;             // MultigridSettings::MachineText() after the solve
-  // The seconds of serial propagation, and the relative error of the output against it, in L2.
+  // The seconds of serial propagation, and the relative error of the output against it in L2.
   std::optional<double> serial_seconds;
   std::optional<double> output_error;
 
   const multigrid::StageSolution& LongestStage() const { return LongestOf(stages); }
 };
 
-// Solves once; if `checks`, compares with serial propagation. The error is one line: options do not
-// fit the problem, or ask for more than the precision or this machine's memory allows. Several
-// devices consume the problem's parameters.
+// Solves once and, if `checks`, compares with serial propagation. The error is one line: options do
+// not fit the problem, or they exceed the precision or this machine's memory. With several devices,
+// the problem's parameters are moved out.
 Result<SolvedNetwork> SolveOnce(multigrid::Problem& problem, const MultigridSettings& settings,
                                 bool checks);
 
-// Refuses states for which this machine has no memory.
+// Fails if this machine has too little memory for the states.
 Status CheckStateMemory(const multigrid::Problem& problem,
                         const multigrid::NetworkSettings& settings, multigrid::Passes passes);
 
-// Measures the cost of layers and messages, and divides the layers among ranks. `network` becomes
-// the network of one of several ranks.
+// Measures the costs of layers and messages, and divides the layers among ranks. Sets the members
+// of `network` that concern this rank.
 Result<multigrid::Placement> PlaceOnRanks(const multigrid::Problem& problem,
                                           const MultigridSettings& settings,
                                           multigrid::Passes passes, multigrid::Peers& all,

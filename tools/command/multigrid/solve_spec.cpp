@@ -58,7 +58,7 @@ const char* NameIn(const std::pair<const char*, T> (&choices)[N], const T& value
       ->first;
 }
 
-// Returns the value whose name is `text`; the error names the option and all names.
+// Returns the value whose name is `text`. The error names the option and all names.
 template <typename T, size_t N>
 Result<T> Choose(const std::string& option, const std::string& text,
                  const std::pair<const char*, T> (&choices)[N]) {
@@ -76,14 +76,14 @@ Result<double> ParsePositive(const std::string& option, const std::string& text)
   return Status::Error(option + " " + Quoted(text) + ": expected a number above 0");
 }
 
-// Parses whole numbers from 2 on, separated by commas.
+// Parses whole numbers, 2 or more, separated by commas.
 Result<std::vector<int>> ParseList(const std::string& option, const std::string& text) {
   if (auto numbers = WholeNumbers(text, ',', 2, kMostSteps)) return std::move(*numbers);
   return Status::Error(option + " " + Quoted(text) + ": expected whole numbers from 2 to " +
                        std::to_string(kMostSteps) + ", with commas between");
 }
 
-// Parses how many C-relaxations F, FCF, FCFCF, ... have, for each level.
+// Parses F, FCF, FCFCF, ... for each level into the number of C-relaxations.
 Result<std::vector<int>> ParseRelaxation(const std::string& option, const std::string& text) {
   std::vector<int> levels;
   for (const std::string& word : Split(text, ',')) {
@@ -102,7 +102,7 @@ Result<std::vector<int>> ParseRelaxation(const std::string& option, const std::s
   return levels;
 }
 
-// Returns the reader of an option whose value is one place of the spec: `place(spec)`.
+// Returns a reader of an option whose value is stored at place(spec).
 
 template <typename Place>
 auto Text(Place place) {
@@ -120,7 +120,7 @@ auto Flag(Place place) {
   };
 }
 
-// Returns a reader that calls `parse(option, text)`.
+// Returns a reader that stores parse(option, text).
 template <typename Parse, typename Place>
 auto Parsed(Parse parse, Place place) {
   return [parse, place](const std::string& option, const std::string& text,
@@ -144,7 +144,8 @@ auto Choice(const std::pair<const char*, T> (&choices)[N], Place place) {
       place);
 }
 
-// Returns a reader that uses a parser of the planner, whose error does not name the option.
+// Returns a reader that uses a parser of the planner, and adds the option's name to the parser's
+// errors.
 template <typename T, typename Place>
 auto Named(Result<T> (*parse)(const std::string&), Place place) {
   return Parsed(
@@ -167,7 +168,7 @@ Result<double> ParseMomentum(const std::string& option, const std::string& text)
   return Status::Error(option + " " + Quoted(text) + ": expected a number from 0 to below 1");
 }
 
-// A function that returns the member `member` of a spec.
+// Returns a function that returns the member `member` of a spec.
 #define UCUDNN_SPEC(member) \
   [](SolveSpec & spec) -> auto& { return spec.member; }
 
@@ -339,7 +340,7 @@ Status ReadCheck(SolveSpec& spec) {
   return Status::Ok();
 }
 
-// Fills in what follows from several options.
+// Sets members that depend on several options.
 Status Complete(SolveSpec& spec) {
   if (spec.time && spec.step) {
     return Status::Error("--time and --step both say how far a layer goes; expected one of them");
@@ -361,7 +362,7 @@ Status Complete(SolveSpec& spec) {
   return ReadCheck(spec);
 }
 
-// Returns a hash of the file's bytes, in hexadecimal digits.
+// Returns a hash of the file's bytes, as hexadecimal digits.
 Result<std::string> ContentsHash(const std::string& path) {
   UCUDNN_ASSIGN_OR_RETURN(const multigrid::DataFile file, multigrid::DataFile::Open(path));
   std::vector<char> block(size_t{1} << 20);
@@ -369,7 +370,7 @@ Result<std::string> ContentsHash(const std::string& path) {
   for (uint64_t at = 0; at < file.size(); at += block.size()) {
     const auto size = static_cast<size_t>(std::min<uint64_t>(block.size(), file.size() - at));
     UCUDNN_RETURN_IF_ERROR(file.Read(at, std::span(block).first(size)));
-    // Hashes the hash of the earlier blocks together with this block.
+    // The hash of a block includes the hash of all earlier blocks.
     std::string text(sizeof hash, '\0');
     std::copy_n(reinterpret_cast<const char*>(&hash), sizeof hash, text.begin());
     hash = spatial::HashOf(text.append(block.data(), size));

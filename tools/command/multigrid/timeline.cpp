@@ -13,8 +13,8 @@ namespace {
 using planner::Element;
 
 constexpr size_t kMostTimelines = 4;
-constexpr size_t kMostSpans = 6000;  // drawn of one timeline
-constexpr double kSpanWidth = 5;     // on average, in the lane with most spans
+constexpr size_t kMostSpans = 6000;  // most spans that are drawn of one timeline
+constexpr double kSpanWidth = 5;     // px, on average, in the lane with most spans
 constexpr double kMostWidth = 6 * planner::kFigureWidth;
 
 std::string RangeText(int64_t first, int64_t count) {
@@ -22,7 +22,7 @@ std::string RangeText(int64_t first, int64_t count) {
 }
 
 std::string TipOf(const ReportedSpan& span, const ReportedStage& stage) {
-  int64_t layers = 1;  // number of layers of a step of the level
+  int64_t layers = 1;  // number of the network's layers that one step of the level replaces
   for (int64_t level = 0; level < span.level; ++level) {
     layers *= stage.coarsening[level];
   }
@@ -35,7 +35,7 @@ std::string TipOf(const ReportedSpan& span, const ReportedStage& stage) {
          NumberText(" from %.4g ms on", span.begin_ms);
 }
 
-// Returns the spans that are drawn: those that begin first.
+// Returns the spans to draw: those that begin first.
 std::vector<ReportedSpan> DrawnSpans(const ReportedTimeline& timeline) {
   std::vector<ReportedSpan> spans = timeline.spans;
   if (spans.size() <= kMostSpans) return spans;

@@ -10,10 +10,10 @@
 
 namespace ucudnn::command {
 
-// A stage whose solve has a timeline.
+// A stage with a timeline of its solve.
 struct TimelineRow {
-  std::string name;  // name of the solve
-  const char* lane;  // name of one lane: thread, stream
+  std::string name;  // the name of the solve
+  const char* lane;  // the name of one lane: "thread" or "stream"
   bool has_cpu_times;
   const ReportedStage& stage;
 };

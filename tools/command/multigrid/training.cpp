@@ -21,7 +21,7 @@ namespace {
 using multigrid::Problem;
 using multigrid::Trainer;
 
-// Returns the first `most` images (all if 0), scaled to the network's input.
+// Returns the first `most` images (0: all), scaled to the network's input.
 multigrid::Examples ExamplesOf(const multigrid::LabelledImages& from, int full_scale,
                                const planner::Shape& input, int64_t most) {
   const multigrid::Images& images = from.images;
@@ -68,7 +68,7 @@ Result<DigitSets> ReadDigits(const SolveSpec& spec, const Problem& problem) {
       (replicas == 1 ? "a mini-batch" : std::to_string(replicas) + " mini-batches at once"));
 }
 
-// Tells once what a user must know besides the table.
+// Prints warnings that a user needs beside the table, each at most once.
 class Notices {
  public:
   explicit Notices(const CLI::App& app) : app_(app) {}
@@ -100,7 +100,7 @@ std::string EpochText(int number, int epochs) {
   return "epoch " + std::to_string(number) + " of " + std::to_string(epochs);
 }
 
-// Runs one epoch and its test. `show` shows the progress.
+// Runs one epoch and its test. show() shows the progress.
 using ShowProgress = std::function<void(const std::string& text, double done)>;
 Result<TrainedEpoch> RunEpoch(Trainer& trainer, const DigitSets& digits, int number, int epochs,
                               const ShowProgress& show) {
@@ -120,13 +120,13 @@ Result<TrainedEpoch> RunEpoch(Trainer& trainer, const DigitSets& digits, int num
   return epoch;
 }
 
-// Writes the output of training on the rank that writes to the user.
+// Writes the output of training. Only the rank that writes to the user has a Reporter.
 class Reporter {
  public:
   Reporter(const CLI::App& app, const SolveSpec& spec, TrainingFacts& facts)
       : app_(app), spec_(spec), facts_(facts), notices_(app) {}
 
-  // Writes the report even without an epoch, so that an unwritable file is found at once and not
+  // Writes the report before the first epoch, so that an unwritable file is noticed at once and not
   // after hours.
   Status Begin(const multigrid::Placement& placement) {
     has_begun_ = true;
@@ -151,7 +151,7 @@ class Reporter {
   bool has_begun() const { return has_begun_; }
 
  private:
-  // Fails if the report cannot be written; code() says more.
+  // Fails if the report cannot be written; code() has the exit code.
   Status Write() {
     if (spec_.report.empty()) return Status::Ok();
     code_ = WriteOutput(app_, FormatTraining(spec_, facts_, epochs_), spec_.report);
@@ -189,7 +189,7 @@ Status TrainOnRank(Problem& problem, const SolveSpec& spec, const MultigridSetti
     UCUDNN_ASSIGN_OR_RETURN(placement,
                             PlaceOnRanks(problem, of_all, kPasses, all, settings.network));
     parameters = TakeParameters(peers.network.rank(), placement, spec.replicas > 1, problem);
-    if (of_all.ranks->are_processes()) problem.parameters = {};  // parameters of other ranks
+    if (of_all.ranks->are_processes()) problem.parameters = {};  // frees parameters of other ranks
   }
   UCUDNN_ASSIGN_OR_RETURN(const auto trainer,
                           Trainer::Make(problem.chain, std::move(parameters), settings));
@@ -228,8 +228,8 @@ int Train(const CLI::App& app, const SolveSpec& spec, Problem& problem,
   reporter.Clear();
   if (reporter.code() != 0) return reporter.code();
   if (!status.ok()) {
-    // Faults of options are found before the first step, or by the first solve if a tolerance is
-    // below what the states can reach.
+    // Wrong options are found before the first step, or by the first solve if its states cannot
+    // reach the tolerance.
     const bool asks_too_much =
         !reporter.has_begun() || settings.network.forward.tolerance.has_value();
     return Refuse(app, status.message(),

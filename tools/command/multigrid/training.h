@@ -1,4 +1,4 @@
-// Training by `ucudnn multigrid --train`. For use from main's thread only.
+// Training by `ucudnn multigrid --train`. Used from main's thread only.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@
 
 namespace ucudnn::command {
 
-// What was trained on, and how.
+// The data, the problem and the settings of a training.
 struct TrainingFacts {
   ProblemFacts problem;
   MultigridSettings settings;
   int examples = 0;
   int test_examples = 0;
-  multigrid::Placement placement;  // if there are several devices
+  multigrid::Placement placement;  // only with several devices
 };
 
 struct TrainedEpoch {
@@ -28,7 +28,7 @@ struct TrainedEpoch {
 };
 
 // Trains `problem` as the spec says, prints the table or the JSON, and writes --report after each
-// epoch. Returns the exit code. Consumes the problem's parameters.
+// epoch. Returns the exit code. Moves the problem's parameters out.
 int Train(const CLI::App& app, const SolveSpec& spec, multigrid::Problem& problem,
           const MultigridSettings& settings);
 

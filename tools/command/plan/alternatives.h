@@ -1,4 +1,5 @@
-// Additions of `ucudnn plan` to the best layout: the next best ones, and the cost of less memory.
+// What `ucudnn plan` prints beside the best layout: the next best layouts, and the cost of less
+// memory.
 #pragma once
 
 #include "base/status.h"
@@ -6,11 +7,12 @@
 
 namespace ucudnn::command {
 
-// Prints the `plans` layouts of least time, and how each differs from the first. Fails if the
-// search is not exact.
+// Prints the `plans` fastest layouts, and how each of them differs from the first. Fails if the
+// search cannot prove that they are the fastest.
 Status PrintBestPlans(const planner::PlanningProblem& problem, int plans);
 
-// Prints layouts that no other beats in both time and a device's memory, found at `points` limits.
+// Prints layouts that are found at up to `points` memory limits. No printed layout beats another
+// one in both time and memory of a device.
 Status PrintFrontier(const planner::PlanningProblem& problem, int points);
 
 }  // namespace ucudnn::command

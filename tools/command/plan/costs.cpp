@@ -20,7 +20,8 @@ using namespace ucudnn::planner;
 
 constexpr const char* kMeasured = "measured";
 
-// Returns the name of the cost model; options about measurements need a model that uses them.
+// Returns the name of the cost model. Fails if an option about measurements is given for a model
+// that uses none.
 Result<std::string> CostName(const CostWords& words) {
   const bool db = words.variables.Given("UCUDNN_DATABASE");
   const bool device = !words.device.empty();
@@ -65,7 +66,8 @@ Status PlanCosts::Measured(const CostWords& words) {
   }
   UCUDNN_ASSIGN_OR_RETURN(rows_, ReadOfflineRows(options, words.device));
   const size_t limit = options.workspace_limit.value_or(std::numeric_limits<size_t>::max());
-  // A run's alignment counts before none, and the legacy API's engines before the graph API's.
+  // The last model is asked first: rows with the alignment of a run's calls take precedence over
+  // rows without alignment, and legacy engines over graph engines.
   for (const int alignment : {1, int{cudnn::kLegacyAlignment}}) {
     for (const Api api : {Api::kGraph, Api::kLegacy}) {
       ApiRows& store = stores_.emplace_back(rows_, api);

@@ -17,26 +17,26 @@
 
 namespace ucudnn::command {
 
-// The values of the command line; CLI11 fills the members.
+// The words of the command line. CLI11 fills the members.
 struct CostWords {
-  std::string cost;    // empty: other options determine it
-  std::string update;  // empty: other options determine it
+  std::string cost;    // empty: other options determine the model
+  std::string update;  // empty: other options determine the update
   std::string device;
-  VariableOptions variables;  // --db and --workspace-limit
+  VariableOptions variables;  // for --db and --workspace-limit
 
   void AddTo(CLI::App& app);
 };
 
-// A cost model and all objects that it refers to. Does not move.
+// A cost model and all objects to which it refers. The object must not move.
 class PlanCosts {
  public:
-  // Chooses the model. `machine` outlives this object. The error is bad usage. REQUIRES:
+  // Chooses the model. `machine` must outlive the object. Errors mean bad usage. REQUIRES:
   // words.update names a model.
   Status Choose(const CostWords& words, const planner::Machine& machine);
 
   const planner::CostModel& model() const { return *model_; }
   const std::string& name() const { return name_; }
-  // Returns the device with the measurements; empty if none are used.
+  // Returns the device whose measurements are used; empty if none are.
   const std::string& measured_on() const { return rows_.device; }
 
  private:
@@ -47,13 +47,14 @@ class PlanCosts {
   std::optional<planner::ComputeTable> table_;
   OfflineRows rows_;
   std::deque<ApiRows> stores_;
-  std::deque<planner::MeasuredCompute> measured_;  // each asks its predecessor for missing times
+  // Each asks its predecessor for times that it lacks.
+  std::deque<planner::MeasuredCompute> measured_;
   const planner::ComputeModel* compute_ = nullptr;
   std::unique_ptr<planner::CostModel> model_;
 };
 
-// Formats "on NAME, 12 of 40 configurations of convolutions; others: roofline". Fails if none is
-// measured.
+// Formats as "on NAME, 12 of 40 configurations of convolutions; others: roofline". Fails if no
+// configuration is measured.
 Result<std::string> MeasuredText(const planner::PlanningProblem& problem,
                                  const std::string& device);
 

@@ -32,7 +32,7 @@ namespace ucudnn::command {
 namespace {
 
 using namespace ucudnn::planner;
-using planner::ParallelLayout;  // not the layout of tensors
+using planner::ParallelLayout;  // not the memory layout of tensors
 
 struct PlanOptions {
   std::string net;
@@ -57,13 +57,13 @@ struct PlanOptions {
   bool html = false;
 };
 
-// Reads `text` as a number; 0 if the option is not given.
+// Returns `text` as a number; 0 if it is empty, because the option is not given.
 Result<int> ParseCount(const char* option, const std::string& text, int most) {
   if (text.empty()) return 0;
   return ParseWhole(option, text, 1, most, "accepted: 1 to " + std::to_string(most));
 }
 
-// Parses --memory-limit: a size, or the memory of the machine's devices.
+// Parses --memory-limit: a size, or `device` for the memory of the machine's devices.
 Result<std::optional<int64_t>> ParseMemoryLimit(const std::string& text, const Machine& machine) {
   if (text.empty()) return std::optional<int64_t>();
   if (text == "device") return std::optional(machine.device.memory_bytes);
@@ -92,8 +92,8 @@ void PrintStrategies(const std::vector<ParallelLayout>& layouts) {
   }
 }
 
-// Returns the columns of a table of layers, or of one layer's configurations. The first column is
-// `first`.
+// Returns the columns of a table of layers, or of one layer's configurations. `first` is the title
+// of the first column.
 TextColumns ChoiceColumns(const std::string& first) {
   return {{first, -24, 0}, {"configuration", -28}, {"devices", 7},   {"transfer", 12},
           {"compute", 12}, {"update", 12},         {"total ms", 12}, {"best plan", 12}};
@@ -112,8 +112,8 @@ void PrintChoice(const std::string& first, const WhatIf& row, const std::string&
   PrintRow(ChoiceColumns(""), cells, (why.empty() ? "" : "  ") + why);
 }
 
-// Prints the chosen configuration of each layer, or all configurations of layer `what_if` if it is
-// not negative.
+// Prints the chosen configuration of each layer, or all configurations of layer `what_if` if that
+// is not negative.
 void PrintChoices(const PlanningProblem& problem, const ParallelLayout& chosen,
                   const ParallelLayout& deepa, int what_if) {
   const std::vector<PlannedLayer>& layers = problem.graph.layers;
@@ -145,7 +145,7 @@ void PrintMemory(const ParallelLayout& chosen, const Machine& machine) {
               SizeText(machine.device.memory_bytes).c_str());
 }
 
-// Checks that at most one document is asked for; without one, tables are printed.
+// Fails if several documents are requested; if none is, tables are printed.
 Status CheckOutput(const PlanOptions& plan) {
   const int documents = plan.json + plan.dot + plan.html + plan.schedule.schedule;
   if (documents > 1) {
@@ -189,8 +189,7 @@ void PrintTables(const PlanningProblem& problem, const LayoutSetting& setting,
   PrintChoices(problem, chosen, deepa, what_if);
 }
 
-// Checks that --pin and --what-if name layers of the network, and that no two pins name the same
-// one.
+// Fails unless --pin and --what-if name layers of the network, and no two pins name the same layer.
 Status CheckLayers(const PlanOptions& plan, const std::vector<Pin>& pins,
                    const LayerGraph& layers) {
   const auto check = [&](const char* option, const std::string& name) {
@@ -214,7 +213,7 @@ Status CheckLayers(const PlanOptions& plan, const std::vector<Pin>& pins,
   return Status::Ok();
 }
 
-// The question of the command line.
+// What the command line asks for.
 struct Question {
   Graph graph;
   PlanningProblem problem;
@@ -244,7 +243,8 @@ Result<Question> PoseProblem(const PlanOptions& plan, const Machine& machine,
   return Question{std::move(graph), std::move(problem)};
 }
 
-// Chooses how gradients are summed. A schedule cannot execute the update model of deepa-paper.
+// Chooses the update model. A schedule cannot run the update model of deepa-paper, so its costs
+// then use that of the schedule's own options.
 Result<UpdateModel> ChooseUpdate(const PlanOptions& plan, CostWords& costs) {
   if (!plan.schedule.IsAsked()) {
     if (costs.update.empty()) costs.update = UpdateName(UpdateModel::kParameterServer);
@@ -257,19 +257,19 @@ Result<UpdateModel> ChooseUpdate(const PlanOptions& plan, CostWords& costs) {
   return update;
 }
 
-// Returns `status` with the option's name.
+// Returns `status` with the option's name in its message.
 Status Named(const char* option, const Status& status) {
   return status.ok() ? status : Status::Error(option + (": " + status.message()));
 }
 
-// Prints the additions behind the tables.
+// Prints the tables of --best and --frontier.
 Status PrintMore(const PlanningProblem& problem, int best, int frontier) {
   if (best > 0) UCUDNN_RETURN_IF_ERROR(Named("--best", PrintBestPlans(problem, best)));
   return frontier > 0 ? Named("--frontier", PrintFrontier(problem, frontier)) : Status::Ok();
 }
 
-// Returns whether to show the best whole plan for every configuration of every layer, without a
-// further search; --what-if searches for the best plans of its layer one by one.
+// Returns whether the search also computes, for every configuration of every layer, the best whole
+// plan. For --what-if, separate searches find these for one layer.
 bool ShowsAllBestPlans(const PlanOptions& plan, Strategy strategy, int what_if) {
   if (plan.json) return true;
   if (plan.schedule.schedule) return false;

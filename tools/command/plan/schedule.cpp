@@ -12,7 +12,7 @@ namespace ucudnn::command {
 namespace {
 
 using namespace ucudnn::planner;
-using planner::ParallelLayout;  // not the layout of tensors
+using planner::ParallelLayout;  // not the memory layout of tensors
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // `ucudnn plan --schedule` and `--simulate`: the plan as a schedule, and the time of one of its
-// steps. For use from main's thread only.
+// steps. Used from main's thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,7 +12,7 @@
 
 namespace ucudnn::command {
 
-// The values of the command line; CLI11 fills the members.
+// The words of the command line. CLI11 fills the members.
 struct ScheduleWords {
   bool schedule = false;
   bool simulate = false;
@@ -24,15 +24,15 @@ struct ScheduleWords {
 
   bool IsAsked() const { return schedule || simulate; }
   // Returns the update of a plan that is executed: `update`, or owner if that is empty. Fails for
-  // one that is only a model.
+  // an update that exists only as a model.
   Result<planner::UpdateModel> Update(const std::string& update) const;
-  // The error names the option that does not fit the others.
+  // The error names the option that contradicts others.
   Result<planner::ScheduleOptions> Options(planner::Strategy strategy,
                                            planner::UpdateModel update) const;
 };
 
-// Prints the time of a step, simulated with and without overlap, and as the sum of equation 1. The
-// error says why a schedule stalls.
+// Prints the time of a step, simulated with and without overlap, and as the sum of equation 1. If a
+// schedule deadlocks, the error says why.
 Status PrintSimulation(const planner::Schedule& schedule, const planner::PlanningProblem& problem,
                        const planner::ParallelLayout& layout, const planner::Machine& machine);
 

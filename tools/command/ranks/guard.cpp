@@ -20,7 +20,8 @@ namespace {
 
 constexpr pid_t kDismissed = 0;
 
-// Uses the system call, which older C libraries and kernels lack.
+// Uses the system call directly, because older C libraries lack the function; older kernels lack
+// the call, too.
 void CloseRange(unsigned first, unsigned last) {
   constexpr unsigned kMost = 65536;
   if (syscall(SYS_close_range, first, last, 0) == 0) return;
@@ -29,7 +30,8 @@ void CloseRange(unsigned first, unsigned last) {
   }
 }
 
-// Closes everything but the pipe: other processes wait for the end of our output.
+// Closes everything but the pipe, because other processes may wait for the end of this process's
+// output.
 void KeepOnly(int pipe) {
   const int nowhere = open("/dev/null", O_RDWR);
   for (int standard = 0; standard < 3; ++standard) {
@@ -75,7 +77,7 @@ Status RankGuard::Start() {
 }
 
 void RankGuard::Watch(pid_t rank) {
-  // If the guard is gone, it cannot be informed; ranks then still die with this process.
+  // If the guard has ended, the write fails. The ranks themselves still die with this process.
   [[maybe_unused]] const ssize_t told = write(pipe_, &rank, sizeof rank);
 }
 

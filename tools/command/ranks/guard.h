@@ -1,5 +1,5 @@
-// A process that outlives this one. It ends the ranks, and the processes that they started, if this
-// one is killed without a chance to do so. Used from main's thread only.
+// A process that outlives the launcher. If the launcher is killed, so that it cannot end the ranks,
+// the guard ends them and all processes that they started. Used from main's thread only.
 #pragma once
 
 #include <sys/types.h>
@@ -13,13 +13,13 @@ class RankGuard {
   RankGuard() = default;
   RankGuard(const RankGuard&) = delete;
   RankGuard& operator=(const RankGuard&) = delete;
-  // A guard that was not dismissed ends the ranks.
+  // If Dismiss() was not called, the guard ends the ranks.
   ~RankGuard() { Leave(); }
 
   Status Start();
-  // Kills the session `rank` when this process dies.
+  // Makes the guard kill the session `rank` when this process dies.
   void Watch(pid_t rank);
-  // Ends the guard, and nothing else.
+  // Ends the guard, but not the ranks.
   void Dismiss();
 
  private:

@@ -18,12 +18,12 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kForLastWords{5};  // from a request to end until the process is killed
-// For processes that ranks left behind, before they are asked to end.
+constexpr seconds kForLastWords{5};  // between a request to end and the kill
+// Time for processes that ranks left behind, before these are asked to end.
 constexpr seconds kForRest{2};
 constexpr milliseconds kLookForRest{20};
 
-// The places of the polled descriptors; the relays follow.
+// Positions of the polled descriptors; those of the relays follow.
 enum Place : size_t { kSignals, kNotes, kTyped, kInput, kOutput, kErrors, kRelays };
 
 bool IsOneFile(int first, int second) {
@@ -56,7 +56,8 @@ RankJob::RankJob(std::string name, std::vector<RankProcess> ranks, const JobPart
 
 void RankJob::Run() {
   while (!AllEnded() || AnyLives(Sessions())) Turn();
-  SignalSessions(Sessions(), SIGKILL);  // without /proc, which tells which of them live
+  // Ends the rest even without /proc, which alone tells whether processes live.
+  SignalSessions(Sessions(), SIGKILL);
   Drain();
 }
 
@@ -108,7 +109,7 @@ int RankJob::PatienceMs() const {
 void RankJob::Turn() {
   std::vector<pollfd> polled(kRelays + relays_.size());
   const auto poll_for = [&](size_t place, int descriptor, short events) {
-    polled[place] = {descriptor, events, 0};  // a negative descriptor is left out
+    polled[place] = {descriptor, events, 0};  // poll() ignores a negative descriptor
   };
   poll_for(kSignals, parts_.signals.descriptor(), POLLIN);
   poll_for(kNotes, parts_.notes.descriptor(), POLLIN);
@@ -122,7 +123,7 @@ void RankJob::Turn() {
   poll(polled.data(), polled.size(), PatienceMs());
   std::vector<short> ready;
   for (const pollfd& one : polled) ready.push_back(one.revents);
-  // Ends are handled before notes, because a rank's death is also reported by its peers.
+  // Ends are handled before notes, because the other ranks also report the death of a rank.
   TakeSignals();
   SeeEnds();
   TakeNotes();
@@ -134,7 +135,7 @@ void RankJob::TakeSignals() {
   while (const int signal = parts_.signals.Receive()) {
     if (signal == SIGCHLD) continue;
     if (signal == SIGTSTP) {
-      // Ranks have no terminal that could stop them.
+      // Ranks have no terminal whose Ctrl-Z could stop them.
       PassOn(SIGSTOP);
       kill(getpid(), SIGSTOP);
       continue;
@@ -161,7 +162,7 @@ void RankJob::SeeEnds() {
 void RankJob::Fail(size_t rank) {
   failed_ = rank;
   const Time now = Clock::now();
-  // Ranks that were asked to end already are not asked again at once.
+  // If the ranks were asked to end by a signal, they first get time to do so.
   const Time ask = passed_on_ != 0 ? now + kForLastWords : now;
   EndBy(ask, ask + kForLastWords);
   const bool by_reader = ranks_[rank].signal == SIGPIPE && !output_.has_reader();
@@ -180,7 +181,7 @@ void RankJob::TakeNotes() {
     const std::string rank = note->rank >= 0 ? "rank " + std::to_string(note->rank) : "a rank";
     Say(rank + " says: " + note->line);
     if (note->note != LauncherNote::kFailed) continue;
-    const Time ask = Clock::now() + kForLastWords;  // time for programs to report errors
+    const Time ask = Clock::now() + kForLastWords;  // programs get time to report errors
     EndBy(ask, ask + kForLastWords);
   }
 }
@@ -200,7 +201,7 @@ void RankJob::WriteOutputs(bool output_is_ready, bool errors_are_ready) {
   if (output_is_ready) output_.Write();
   if (errors_are_ready) errors_.Write();
   for (LineRelay& relay : relays_) {
-    // The ranks notice this as if they had written there themselves.
+    // The ranks' next writes then fail, as if they wrote to the closed output themselves.
     if (!relay.has_reader()) relay.Close();
   }
 }
@@ -226,8 +227,8 @@ void RankJob::HeedTimes() {
 }
 
 void RankJob::Drain() {
-  // A pipe holds this much. A process that still writes is none of our ranks, and may do so for
-  // ever.
+  // 32 reads are as much as a pipe holds. A process that still writes is not of this job and might
+  // never stop.
   constexpr int kMostReads = 32;
   for (LineRelay& relay : relays_) {
     for (int reads = 0; reads < kMostReads && relay.Read(Clock::now()); ++reads) {

@@ -1,5 +1,5 @@
-// A job's ranks from their start to the end of the last one: their output, signals, notes and ends.
-// Used from main's thread only.
+// The ranks of a job, from their start to the end of the last one: their output, signals, notes and
+// ends. Used from main's thread only.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace ucudnn::command {
 
-// The launcher's parts that a job uses; they outlive it.
+// The parts of the launcher that a job uses. They must outlive the job.
 struct JobParts {
   JobSignals& signals;
   NoteSocket& notes;
@@ -32,28 +32,29 @@ class RankJob {
   void Run();
 
   const std::vector<RankProcess>& ranks() const { return ranks_; }  // to be reaped after Run
-  // Returns, after Run, the exit code of `ucudnn run`.
+  // REQUIRES: Run has returned. Returns the exit code of `ucudnn run`.
   int code() const;
-  // Returns, after Run, errno of lost output; 0: none was lost.
+  // REQUIRES: Run has returned. Returns the errno of lost output; 0 if none was lost.
   int loss() const { return output_.loss() != 0 ? output_.loss() : errors_.loss(); }
-  // Returns, after Run, the interrupt, if it was passed on and ranks ended by it; else 0.
+  // REQUIRES: Run has returned. Returns SIGINT if it was passed on and ended the first rank that
+  // failed; else 0.
   int ending_signal() const;
 
  private:
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
 
-  // Runs one round: waits for the next event, and handles it.
+  // Waits for the next event, and handles it.
   void Turn();
-  int PatienceMs() const;  // time until the next round at the latest; -1: no time is set
+  int PatienceMs() const;  // time until the next round at the latest; -1: no limit
   void TakeSignals();
   void TakeNotes();
   void Relay(const std::vector<short>& ready);
   void WriteOutputs(bool output_is_ready, bool errors_are_ready);
   void SeeEnds();
   void Fail(size_t rank);
-  // Asks all ranks to end at `ask`, and kills them at `kill`, or at earlier times that were set
-  // before.
+  // Asks all ranks to end at time `ask`, and kills them at time `kill`. Times that were set before
+  // stay if they are earlier.
   void EndBy(Time ask, Time kill);
   void HeedTimes();
   void Drain();
@@ -67,15 +68,15 @@ class RankJob {
   const std::string name_;
   std::vector<RankProcess> ranks_;
   JobParts parts_;
-  const bool one_file_;  // stdout and stderr are one file
+  const bool one_file_;  // whether stdout and stderr are one file
   LineOutput output_, errors_;
   std::vector<LineRelay> relays_;
 
   std::optional<size_t> failed_;      // the first rank that failed by itself
-  std::optional<ReceivedNote> note_;  // the first note
-  int passed_on_ = 0;                 // the last signal that asks to end and was passed on; 0: none
-  bool asked_ = false;                // all ranks were asked to end, by this process
-  bool abandoned_ = false;            // the unwritten output was given up
+  std::optional<ReceivedNote> note_;  // the first note, or a later one about a failure
+  int passed_on_ = 0;       // the last signal asking to end that was passed on; 0 if there was none
+  bool asked_ = false;      // whether this process has asked all ranks to end
+  bool abandoned_ = false;  // whether unwritten output was given up
   std::optional<Time> ask_at_, kill_at_;
 };
 

@@ -1,5 +1,6 @@
-// Relays the output of several processes to one file in whole lines: no line is torn apart by
-// another process's. Any bytes are allowed. Used from main's thread only; nothing here waits.
+// Relays the output of several processes to one file in whole lines, so that no line of one process
+// interrupts a line of another. Any bytes are permitted. Used from main's thread only; no function
+// waits.
 #pragma once
 
 #include <chrono>
@@ -9,15 +10,15 @@
 
 namespace ucudnn::command {
 
-// One file, to which the lines of all sources go in the order in which they were complete.
+// One file. The lines of all sources are written to it in the order in which they became complete.
 class LineOutput {
  public:
-  // The caller keeps owning `descriptor`.
+  // The caller stays the owner of `descriptor`.
   explicit LineOutput(int descriptor);
 
-  // Adds text of `source` (a number from 0), behind its earlier text. If the text ends within a
-  // line, the source may continue the line; if another source comes in between, its text begins a
-  // new line.
+  // Adds text of `source` (a number from 0 on) behind the source's earlier text. If the text ends
+  // within a line, the source may continue that line; text of another source then begins a new
+  // line.
   void Add(int source, std::string_view text);
 
   int descriptor() const { return descriptor_; }
@@ -30,7 +31,8 @@ class LineOutput {
 
   // Returns false if nobody reads the output any more.
   bool has_reader() const;
-  // Returns errno of output that is incomplete although it still has a reader; 0: none.
+  // If output is incomplete although it still has a reader, returns the errno of the failure; else
+  // 0.
   int loss() const { return has_reader() ? error_ : 0; }
 
  private:
@@ -40,8 +42,8 @@ class LineOutput {
   const bool is_terminal_;
   std::string text_;
   size_t written_ = 0;
-  int unfinished_ = -1;  // the source with an incomplete line; -1: none
-  int error_ = 0;        // errno of the first write that failed; later text is dropped
+  int unfinished_ = -1;  // the source whose line is incomplete; -1 if there is none
+  int error_ = 0;        // errno of the first failed write; later text is dropped
 };
 
 // The lines of one source.
@@ -49,7 +51,7 @@ class LineRelay {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Reads from `descriptor` and closes it at the end.
+  // Reads from `descriptor`, and closes it at the end.
   LineRelay(int source, int descriptor, LineOutput& output);
   LineRelay(LineRelay&& other) noexcept;
   LineRelay(const LineRelay&) = delete;
@@ -57,22 +59,22 @@ class LineRelay {
 
   int descriptor() const { return descriptor_; }  // -1: closed
   bool wants_to_read() const { return descriptor_ >= 0 && !output_->full(); }
-  // Reads at most 64 KiB of the available bytes. At the end of the source its last line is passed
-  // on, complete or not, and the relay is closed. Returns false if there was nothing.
+  // Reads at most 64 KiB of the available bytes. At the end of the source, adds its last line,
+  // complete or not, and closes the relay. Returns false if there was nothing to read.
   bool Read(Time now);
-  // On a terminal an unfinished line is shown when nothing was added to it for a while, because it
-  // may be a question that a person has to answer.
+  // On a terminal, shows an unfinished line if nothing was added to it for kPatience, because the
+  // line may be a question that a person must answer.
   bool has_unfinished() const { return !line_.empty() && output_->is_terminal(); }
   void ShowUnfinished(Time now);
   bool has_reader() const { return output_->has_reader(); }
-  // Passes on what was read, and reads no more.
+  // Adds the text that was read, and reads no more.
   void Finish();
   void Close();
 
   static constexpr std::chrono::milliseconds kPatience{250};
 
  private:
-  // A longer line is passed on in pieces.
+  // A longer line is added in pieces.
   static constexpr size_t kLongestLine = 256 << 10;
 
   void Hand();

@@ -18,7 +18,7 @@ Status MeetingFailure(const std::string& what) {
   return Status::Error(what + ": " + std::strerror(errno));
 }
 
-// Returns whether the datagram's sender is a process of this user.
+// Returns whether a process of this user sent the datagram.
 bool IsOurs(const msghdr& message) {
   for (const cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
        part = CMSG_NXTHDR(const_cast<msghdr*>(&message), const_cast<cmsghdr*>(part))) {
@@ -34,7 +34,7 @@ bool IsOurs(const msghdr& message) {
 
 Result<std::vector<int>> FreePorts(int count) {
   std::vector<int> ports;
-  std::vector<int> held;  // keeps the ports open, so that they differ
+  std::vector<int> held;  // keeps the ports open, so that all are different
   Status status;
   for (int i = 0; i < count && status.ok(); ++i) {
     const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -77,7 +77,7 @@ Status NoteSocket::Open() {
   name_ = "ucudnn-" + word;
   descriptor_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (descriptor_ < 0) return MeetingFailure("no socket for what ranks tell");
-  // An abstract name: it is no file, and disappears with the process.
+  // An abstract name is no file, and disappears with the process.
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, name_.data(), name_.size());
@@ -91,7 +91,8 @@ Status NoteSocket::Open() {
 }
 
 std::optional<ReceivedNote> NoteSocket::Receive() {
-  constexpr int kMostStrangers = 64;  // at once, because other users may send as much as they like
+  // Handled at once, because other users may send as much as they like.
+  constexpr int kMostStrangers = 64;
   for (int tries = 0; tries < kMostStrangers; ++tries) {
     char bytes[2 + kLongestLauncherNote + 1];
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];

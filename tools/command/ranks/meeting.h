@@ -12,13 +12,13 @@
 
 namespace ucudnn::command {
 
-// Returns `count` different TCP ports of the loopback interface that are free now.
+// Returns `count` different TCP ports of the loopback interface that are currently free.
 Result<std::vector<int>> FreePorts(int count);
 
 // Returns 32 hexadecimal digits that cannot be guessed.
 Result<std::string> RandomWord();
 
-// Receives what ranks send by TellLauncher(). Other users' messages are ignored.
+// Receives the notes that ranks send by TellLauncher(). Ignores messages of other users.
 class NoteSocket {
  public:
   NoteSocket() = default;
@@ -27,9 +27,9 @@ class NoteSocket {
   ~NoteSocket();
 
   Status Open();
-  const std::string& name() const { return name_; }  // the value of the ranks' UCUDNN_LAUNCHER
+  const std::string& name() const { return name_; }  // the value of UCUDNN_LAUNCHER for the ranks
   int descriptor() const { return descriptor_; }
-  // Returns the next note that has arrived; none: there are no more now.
+  // Returns the next note that has arrived; none if there is none now.
   std::optional<ReceivedNote> Receive();
 
  private:

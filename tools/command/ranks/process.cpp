@@ -13,7 +13,7 @@
 namespace ucudnn::command {
 namespace {
 
-// A pipe whose ends are closed with this object, and in every program that is started.
+// A pipe. Its ends are closed with this object, and in every program that is started.
 struct Pipe {
   int read_end = -1, write_end = -1;
 
@@ -40,8 +40,8 @@ struct Pipe {
   }
 };
 
-// The gate at which new processes wait. They pass at `go`, once all of them exist and are guarded,
-// and report by `failure` why they did not start.
+// The gate at which new processes wait until all of them exist and are guarded. They pass it by
+// `go`, and report by `failure` why they did not start.
 struct Gate {
   Pipe go, failure;
 };
@@ -50,12 +50,12 @@ struct Streams {
   int input, output, errors;
 };
 
-// Runs in the new process and never returns.
+// Runs in the new process, and never returns.
 [[noreturn]] void BecomeRank(const RankProgram& program, const RankVariables& variables,
                              const Streams& streams, Gate& gate, pid_t launcher) {
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != launcher) _exit(kFailed);  // the launcher died before that
+  if (getppid() != launcher) _exit(kFailed);  // the launcher died before prctl took effect
   gate.go.CloseWrite();
   dup2(streams.input, STDIN_FILENO);
   dup2(streams.output, STDOUT_FILENO);
@@ -81,7 +81,7 @@ Status StartFailure(const std::string& what) {
   return Status::Error(what + ": " + strerror(errno));
 }
 
-// Adds one process, which waits at the gate, to `ranks`.
+// Adds one process to `ranks`, which waits at the gate.
 Status Fork(const RankProgram& program, const RankVariables& variables, int input, Gate& gate,
             std::vector<RankProcess>& ranks) {
   Pipe output, errors;

@@ -18,10 +18,11 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the variables that each rank's environment has beside this process's.
+// Returns the variables that each rank's environment has beside this process's environment.
 Result<std::vector<RankVariables>> VariablesOf(int ranks, const std::string& launcher) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<int> ports, FreePorts(2));
-  // A rank that starts a job of its own inherits the variables of the job that it is in.
+  // If a rank starts a job of its own, the launcher's variables that it inherits belong to the
+  // outer job.
   const bool own = Environment(kLauncherSocketVariable).empty();
   std::string rendezvous = own ? Environment("UCUDNN_RENDEZVOUS") : std::string();
   std::string token = own ? Environment("UCUDNN_RENDEZVOUS_TOKEN") : std::string();
@@ -45,7 +46,7 @@ Result<std::vector<RankVariables>> VariablesOf(int ranks, const std::string& lau
   return variables;
 }
 
-// Opens closed standard streams, so that no pipe takes their place.
+// Opens closed standard streams, because a pipe could otherwise get their numbers.
 void OpenStandardStreams() {
   for (int stream = 0; stream < 3; ++stream) {
     if (fcntl(stream, F_GETFD) >= 0) continue;
@@ -59,7 +60,7 @@ void OpenStandardStreams() {
 
 struct JobOutcome {
   int code = 0;
-  int signal = 0;  // the signal by which this process also ends; 0: none
+  int signal = 0;  // the signal by which this process must end, too; 0 if there is none
 };
 
 JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
@@ -70,7 +71,8 @@ JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
   JobSignals signals;
   NoteSocket notes;
   TerminalInput input;
-  // Signals are taken first, so that no signal finds a rank that would be left running.
+  // Signals are blocked first, so that no signal can end this process while ranks exist that it
+  // could not end.
   for (const Status& status : {signals.Take(), guard.Start(), notes.Open(), input.Open()}) {
     if (!status.ok()) return refused(status);
   }
@@ -90,7 +92,8 @@ JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
   }
   RankJob job(FullName(app), std::move(*started), {signals, notes, input});
   job.Run();
-  // Until the ranks are reaped, no other process has the ids that the guard knows.
+  // As long as the ranks are not reaped, no other process can have the ids that the guard would
+  // kill.
   guard.Dismiss();
   Reap(job.ranks());
   if (job.loss() != 0) {
@@ -109,8 +112,8 @@ int RunRanks(const CLI::App& app, const std::string& program, const ProgramWords
   ranks_program.words = words;
   const JobOutcome outcome = RunJob(app, ranks_program, ranks);
   if (outcome.signal != 0) {
-    // A shell that runs this command in a script then ends too, as after any program that Ctrl-C
-    // has ended.
+    // Ends by the same signal. A shell that runs this command in a script then ends, too, as it
+    // does after any program that Ctrl-C ended.
     signal(outcome.signal, SIG_DFL);
     raise(outcome.signal);
   }

@@ -1,5 +1,5 @@
 // `ucudnn run --ranks`: runs a program as several processes of this machine, the ranks of one job,
-// from its start to the end of the last one. Used from main's thread only.
+// until the last one has ended. Used from main's thread only.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@ constexpr int kMostRanks = 64;
 
 // Runs `program`, a file, as `ranks` processes with `words` as arguments. Their environment is this
 // process's, with torchrun's variables, the ranks' meeting place and the launcher's socket. Their
-// output goes where this process's output goes, in whole lines; rank 0 has this process's input.
-// Returns the exit code: the first one of a rank that is not 0, or 128 and the signal's number if a
-// signal ended it; 1 if ranks reported that the job failed or went wrong (options/launcher_note.h),
-// or if output was lost. The first rank that fails ends the others; signals that end processes are
-// passed on to all.
+// output is written to this process's output in whole lines; rank 0 reads this process's input.
+// Returns the exit code of the first rank whose code is not 0, which is 128 plus the signal's
+// number if a signal ended the rank. Returns 1 if ranks reported that the job failed or went wrong
+// (options/launcher_note.h), or if output was lost. If a rank fails, the others are ended; signals
+// that end processes are passed on to all ranks.
 int RunRanks(const CLI::App& app, const std::string& program, const ProgramWords& words, int ranks);
 
 }  // namespace ucudnn::command

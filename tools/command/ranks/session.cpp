@@ -18,12 +18,13 @@ struct SessionMember {
   pid_t pid, group;
 };
 
-// Reads the group and session of a process; returns false if it has ended, or cannot be read.
+// Reads the process group and session of a process. Returns false if the process has ended, or
+// cannot be read.
 bool ReadStat(const std::filesystem::path& process, pid_t& group, pid_t& session) {
   const Result<std::string> read = ReadTextFile(process / "stat");
   if (!read.ok()) return false;
   const std::string& text = *read;
-  // The program's name stands in parentheses, and may contain anything.
+  // The program's name is in parentheses, and may contain any characters.
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return false;
   std::istringstream fields(text.substr(name_end + 1));

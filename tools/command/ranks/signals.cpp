@@ -32,10 +32,10 @@ Status JobSignals::Take() {
   if (descriptor_ < 0) return Status::Error(std::string("signals: ") + strerror(errno));
   sigprocmask(SIG_BLOCK, &taken, &blocked_);
   struct sigaction action {};
-  // If the reader of our output goes away, writes fail.
+  // If nobody reads the output of this process any more, writes must fail, and not end the process.
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, &broken_pipe_);
-  // If it were ignored, ends of children would not be reported.
+  // If SIGCHLD were ignored, the ends of children would not be reported.
   action.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &action, &child_end_);
   return Status::Ok();

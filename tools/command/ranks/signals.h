@@ -1,6 +1,6 @@
-// The signals that a job's launcher handles, as a descriptor to poll instead of interrupts: ends of
-// its ranks, signals that it passes on, stopping and continuing. Signals that were ignored stay
-// ignored. Used from main's thread only.
+// The signals that a job's launcher handles, as a descriptor to poll in place of interrupts: the
+// ends of its ranks, signals that it passes on, stopping and continuing. Signals that were ignored
+// stay ignored. Used from main's thread only.
 #pragma once
 
 #include <signal.h>
@@ -14,21 +14,21 @@ class JobSignals {
   JobSignals() = default;
   JobSignals(const JobSignals&) = delete;
   JobSignals& operator=(const JobSignals&) = delete;
-  // Restores everything. A signal that came and was not received takes effect now.
+  // Restores the former handling. A signal that came and was not received takes effect now.
   ~JobSignals();
 
   Status Take();
-  // Restores the blocked and ignored signals, in a new process; the descriptor stays.
+  // Restores the blocked and ignored signals in a new process; the descriptor stays open.
   void GiveBack() const;
   int descriptor() const { return descriptor_; }
-  // Returns the next signal; 0: none.
+  // Returns the next signal; 0 if there is none.
   int Receive();
 
   // Returns whether the signal asks a program to end.
   static bool Ends(int signal);
 
  private:
-  sigset_t blocked_{};  // the former mask
+  sigset_t blocked_{};  // the former signal mask
   struct sigaction broken_pipe_ {
   }, child_end_{};
   int descriptor_ = -1;

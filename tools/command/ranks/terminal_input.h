@@ -1,5 +1,5 @@
-// Passes on what is typed at this process's terminal to rank 0, which has a session of its own and
-// therefore cannot read the terminal itself. For use from main's thread only; nothing here waits.
+// Passes on to rank 0 what is typed at this process's terminal. Rank 0 has a session of its own,
+// and therefore cannot read the terminal itself. Used from main's thread only; no function waits.
 #pragma once
 
 #include <string>
@@ -15,12 +15,13 @@ class TerminalInput {
   TerminalInput& operator=(const TerminalInput&) = delete;
   ~TerminalInput();
 
-  // If standard input is no terminal, nothing is passed on and `reader()` is standard input.
+  // If standard input is no terminal, passes nothing on, and reader() is standard input itself.
   Status Open();
   int reader() const { return reader_; }
-  void CloseReader();  // to be called once rank 0 has the reader
+  void CloseReader();  // to be called when rank 0 has its copy
 
-  // Descriptors to poll; -1: not now. Only a job in the foreground may read its terminal.
+  // Descriptors to poll; -1 if there is nothing to do now. Only a job in the foreground may read
+  // its terminal.
   int wants_to_read() const;
   int wants_to_write() const;
   void Read();
@@ -29,7 +30,7 @@ class TerminalInput {
  private:
   void Close();
 
-  // Ends of a pipe; the writer is -1 once there is nothing to pass on.
+  // The ends of a pipe. The writer is -1 when there is nothing more to pass on.
   int reader_ = -1, writer_ = -1;
   bool owns_reader_ = false;
   std::string typed_;

@@ -19,10 +19,10 @@ namespace {
 using namespace ucudnn::planner;
 
 constexpr size_t kMostDrawn = 60;    // kernels or layers in one figure
-constexpr int kMostPieces = 64;      // pieces of a plan that are drawn one by one
+constexpr int kMostPieces = 64;      // most pieces of a plan that are drawn one by one
 constexpr size_t kMostPoints = 200;  // points of a desirable set
 
-// Assigns colours by first appearance.
+// Assigns colours to names in the order of their first use.
 class Colours {
  public:
   int Of(const std::string& name) {
@@ -37,8 +37,8 @@ class Colours {
   std::vector<std::string> names_;
 };
 
-// Returns the `kMostDrawn` kernels among `chosen` with the largest weights, in the report's order;
-// says how many are left out.
+// Returns those kMostDrawn kernels of `chosen` that have the largest weights, in the report's
+// order. Adds a text about those that are left out.
 template <typename Weight>
 std::vector<size_t> Heaviest(std::vector<size_t> chosen, const Weight& weight, const char* by,
                              Element& section) {
@@ -90,12 +90,12 @@ uint64_t Numbers(int32_t images, int32_t channels, const Spatial& extents) {
          static_cast<uint64_t>(extents[2]);
 }
 
-// Fig. 12's three parts of a layer's memory.
+// The three parts of a layer's memory in mu-cuDNN's Fig. 12.
 struct LayerMemory {
   std::string label;
   double data = 0;        // input and output
   double parameters = 0;  // filter
-  double workspace = 0;   // the most of its kernels
+  double workspace = 0;   // the largest of its kernels
   double all() const { return data + parameters + workspace; }
 };
 
@@ -110,7 +110,7 @@ LayerMemory MemoryOf(const ConvolutionProblem& problem) {
   return memory;
 }
 
-// Returns the key of a kernel's layer: kernels that differ only in their operation, and in
+// Returns the key of a kernel's layer. Kernels that differ only in their operation, and in
 // properties that concern engines, belong to one layer.
 std::string LayerKey(const ReportedKernel& kernel) {
   ConvolutionProblem problem = kernel.problem;
@@ -145,8 +145,8 @@ std::vector<size_t> Positions(size_t count) {
   return all;
 }
 
-// Counts shared segments once: layers of one shape share a segment even if each kernel has one of
-// its own.
+// Counts a shared segment once. Layers of one shape share a segment even if each kernel has a
+// segment of its own.
 class SeenSegments {
  public:
   explicit SeenSegments(const RunReport& report)
@@ -162,7 +162,7 @@ class SeenSegments {
 
 void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
   const ReportedKernel& kernel = report.kernels[at];
-  // The figure refers to this text by address, so it lives until the page is made.
+  // The figure keeps the address of this text, so the text must live until the page is made.
   const std::string id = "desirable-" + std::to_string(at + 1);
   PointChart chart;
   chart.id = id.c_str();
@@ -185,7 +185,7 @@ void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
     chart.apart = Point{static_cast<double>(workspace), *kernel.plan_ms, true,
                         "what runs: " + tip(kernel.division, *kernel.plan_ms, workspace)};
   }
-  // A distant limit would press all points together.
+  // A limit far beyond the points would squeeze them together, so it is not drawn.
   const double most =
       std::max(static_cast<double>(workspace),
                static_cast<double>(kernel.desirable_set.back().configuration.WorkspaceBytes()));
@@ -200,15 +200,15 @@ void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
   }
 }
 
-constexpr double kImageSide = 200;  // px; longer side of a drawn image
+constexpr double kImageSide = 200;  // length in px of the longer side of a drawn image
 
 // Returns the interval along `axis` that a tile computes.
 const Interval& PartOf(const Tile& tile, Operation operation, size_t axis) {
   return (operation == Operation::kBackwardData ? tile.x : tile.y)[axis];
 }
 
-// Returns the two axes that show a grid: the outermost one that it cuts and the next one, or
-// another one of the image.
+// Returns the two axes that show a grid: the outermost axis that it cuts, and the next axis that it
+// cuts or, failing that, another axis of the image.
 std::pair<size_t, size_t> AxesToDraw(const Tiles& tiles, Operation operation) {
   std::vector<size_t> cut;
   for (const size_t axis : {kAxisD, kAxisH, kAxisW, kAxisC, kAxisN}) {
@@ -223,7 +223,8 @@ std::pair<size_t, size_t> AxesToDraw(const Tiles& tiles, Operation operation) {
   return {down, down == kAxisW ? size_t{kAxisH} : size_t{kAxisW}};
 }
 
-// Tiles with the same place in the drawing, and of the same kind, are one rectangle.
+// Draws one rectangle for all tiles that have the same place in the drawing and are of the same
+// kind.
 void AddGrid(const ReportedKernel& kernel, double top, Element& svg) {
   const Tiles& tiles = *kernel.division.tiles;
   const Operation operation = kernel.problem.operation;

@@ -45,11 +45,11 @@ Element Head(const RunReport& report, const std::string& source) {
   return list.Take();
 }
 
-// Milliseconds of one kernel, or sums over all kernels with known times.
+// Milliseconds of one kernel, or sums over all kernels whose times are known.
 struct Times {
-  double undivided_ms = 0;  // by the fastest engine of the program's API; only in a run
+  double undivided_ms = 0;  // by the fastest engine of the program's API; only known in a run
   double best_ms = 0;       // undivided, by the fastest engine of any API
-  double whole_ms = 0;      // best_ms of divided kernels, the present time of others
+  double whole_ms = 0;      // best_ms for divided kernels, the present time for others
   double planned_ms = 0;
 
   double BetterEngine() const { return undivided_ms / whole_ms; }
@@ -89,8 +89,8 @@ size_t DividedKernels(const RunReport& report) {
                                            [](const auto& kernel) { return kernel.divided(); }));
 }
 
-// Lists the reasons why kernels are not divided, the most frequent one first. REQUIRES: a run's
-// report.
+// Lists the reasons why kernels are not divided, the most frequent one first. REQUIRES: `report` is
+// a run's.
 Element ReasonTable(const RunReport& report) {
   std::map<std::string, int> counts;
   for (const ReportedKernel& kernel : report.kernels) {

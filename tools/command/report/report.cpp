@@ -25,7 +25,7 @@ struct ReportOptions {
   VariableOptions variables;
 };
 
-// Adds the stores' desirable sets of the report's kernels on its device.
+// Adds the stores' desirable sets for the report's kernels on its device.
 Status AddDesirableSets(const Options& options, RunReport& report) {
   std::vector<ApiKernel> kernels;
   for (const ReportedKernel& kernel : report.kernels) {
@@ -41,8 +41,8 @@ int FirstRankOf(const RunReport& report) {
   return report.split->ranks.empty() ? INT_MAX : report.split->ranks.front().rank;
 }
 
-// Reads the reports of a split job's ranks as one: the first rank's, with the split job of all.
-// `files` become the files of the reports, the first rank's first.
+// Reads the reports of a split job's ranks as one report: that of the first rank, with the split
+// job of all. Sorts `files` so that the first rank's file is the first.
 Result<RunReport> ReadReports(std::vector<std::string>& files) {
   std::vector<std::pair<RunReport, std::string>> reports;
   for (const std::string& file : files) {
@@ -77,7 +77,8 @@ Status Keep(Result<Parsed> parsed, const std::string& file, std::vector<Parsed>&
   return Status::Ok();
 }
 
-// Reads files of `ucudnn multigrid`; empty if no file is one. They cannot be mixed with others.
+// Reads files of `ucudnn multigrid`. Returns nothing if none of `files` is such a file; fails if
+// some are and others are not.
 Result<MultigridFiles> ReadMultigridFiles(const std::vector<std::string>& files) {
   MultigridFiles read;
   std::string one, other;  // a file of multigrid, and another one

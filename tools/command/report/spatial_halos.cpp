@@ -1,4 +1,4 @@
-// Draws the grid with each kernel's halo.
+// Draws the grid of ranks with each kernel's halo.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -16,8 +16,7 @@ using planner::Element;
 using planner::Paragraph;
 using planner::Section;
 
-// A run of positions along one axis that a rank reads: in a part before or behind its own, or in
-// its own.
+// Consecutive positions along one axis that a rank reads, in its own part or in another part.
 struct HaloPiece {
   int part = 0;
   int64_t positions = 0;
@@ -28,7 +27,7 @@ struct HaloPiece {
   }
 };
 
-// For each part of one axis; if the axis is not cut, one part with only its own piece.
+// By part of one axis. An axis that is not cut has one part, with only its own piece.
 using AxisPieces = std::vector<std::vector<HaloPiece>>;
 
 std::vector<HaloPiece> PiecesOf(const SplitAxis& axis, size_t part) {
@@ -41,10 +40,10 @@ std::vector<HaloPiece> PiecesOf(const SplitAxis& axis, size_t part) {
   return pieces;
 }
 
-// The properties that distinguish the halos of kernels; the positions that a rank owns are not
-// among them.
+// The properties by which halos of kernels differ. The number of positions that a rank owns is no
+// such property.
 struct HaloShape {
-  bool is_gradient = false;  // rows of dy are exchanged, not of x
+  bool is_gradient = false;  // whether rows of dy are exchanged, and not of x
   std::array<AxisPieces, 3> axes;
 
   bool operator<(const HaloShape& other) const {
@@ -72,12 +71,12 @@ HaloShape ShapeOf(const SplitKernelEntry& kernel) {
 
 constexpr double kOwnWidth = 84;
 constexpr double kOwnHeight = 26;
-constexpr double kBand = 15;  // drawn size of a halo's piece, whatever its rows
+constexpr double kBand = 15;  // drawn size of a halo's piece, whatever its number of rows
 constexpr double kCellGap = 12;
 
-// Positions where the pieces of each part are drawn along one axis.
+// The positions at which the pieces of each part are drawn along one axis.
 struct DrawnAxis {
-  std::vector<double> begins;  // of each part's own piece
+  std::vector<double> begins;  // by part: the begin of its own piece
   double end = 0;
 };
 
@@ -94,7 +93,7 @@ DrawnAxis LayOut(const AxisPieces& axis, double own, double begin) {
   return drawn;
 }
 
-// Returns the begin of a piece, and its drawn length.
+// Returns the begin and the drawn length of a piece.
 std::pair<double, double> PlaceOf(const std::vector<HaloPiece>& pieces, size_t at, double own_begin,
                                   double own) {
   const auto middle =
@@ -110,7 +109,7 @@ std::string PositionsText(const HaloPiece& piece, const char* one, const char* m
   return std::to_string(piece.positions) + " " + (piece.positions == 1 ? one : many);
 }
 
-// Draws one rank's cell: its own part, and around it the rows that it reads of others.
+// Draws one rank's cell: its own part, and around this the rows that it reads from other ranks.
 void AddCell(const SpatialGrid& grid, const HaloShape& shape, const GridCell& cell,
              std::pair<double, double> own, Element& svg) {
   const std::vector<HaloPiece>& rows = shape.axes[1][static_cast<size_t>(cell.h)];
@@ -148,7 +147,8 @@ void AddCell(const SpatialGrid& grid, const HaloShape& shape, const GridCell& ce
   }
 }
 
-// Returns the text beside a panel: what its ranks read from other panels.
+// Returns the text beside a panel, which lists the planes that the panel's ranks read from other
+// panels.
 std::string DepthText(const std::vector<HaloPiece>& pieces, size_t part) {
   std::string text = "d part " + std::to_string(part + 1);
   for (const HaloPiece& piece : pieces) {
@@ -209,7 +209,7 @@ Element HalosSection(const SplitJob& job) {
       Paragraph("Each rank's part, and around it, in the colour of the rank that has it, what it "
                 "reads beside it, from the first row to the last. Not to scale." +
                 std::string(job.grid.n > 1 ? " Each group is like the first." : "")));
-  // Ordered by their first kernel.
+  // Shapes are shown in the order of their first kernels.
   std::vector<std::pair<std::vector<size_t>, const HaloShape*>> ordered;
   for (const auto& [shape, numbers] : shapes) ordered.emplace_back(numbers, &shape);
   std::sort(ordered.begin(), ordered.end());

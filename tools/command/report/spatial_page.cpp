@@ -43,7 +43,7 @@ std::string CellText(const SpatialGrid& grid, int rank) {
   return text;
 }
 
-// Names the ranks of the grid without a report.
+// Returns a text that names the ranks of the grid without a report.
 std::string MissingText(const SplitJob& job) {
   std::set<int> there;
   for (const RankEntry& rank : job.ranks) there.insert(rank.rank);
@@ -110,7 +110,7 @@ Element RankTable(const SplitJob& job) {
       rows);
 }
 
-// Returns the ranks' texts, each once.
+// Returns the different texts of all ranks.
 std::string DistinctText(const SplitJob& job, std::string RankEntry::*of) {
   std::vector<std::string> texts;
   for (const RankEntry& rank : job.ranks) {
@@ -152,7 +152,7 @@ const SplitTimes* SlowestOf(const SplitJob& job, const JobKernel& kernel) {
   return slowest;
 }
 
-// Shows how much was moved, relative to the least.
+// Shows the moved bytes divided by the least possible number.
 Cell ExcessCell(const Moved& moved) {
   const size_t all = moved.sent + moved.received;
   if (moved.least == 0) return {all == 0 ? "" : "nothing is needed", 0};
@@ -234,7 +234,8 @@ Element SplitKernelsSection(const SplitJob& job) {
 
 std::vector<JobKernel> KernelsOf(const SplitJob& job) {
   std::vector<JobKernel> kernels;
-  // The key is the text that ranks share, and its number among equal ones.
+  // The key has the text that all ranks share, and the kernel's number among kernels with the same
+  // text.
   std::map<std::pair<std::string, size_t>, size_t> numbers;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
     std::map<std::string, size_t> seen;

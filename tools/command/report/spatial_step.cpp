@@ -19,11 +19,11 @@ using planner::Section;
 // Colours of the timeline.
 enum StepColour { kOwnCall, kExchangeOfRows, kRestOfCall, kSumOverRanks, kWait };
 
-// The colour and the name of a span.
+// How a kind of span is shown.
 struct SpanLook {
   StepColour colour;
   const char* words;
-  bool is_exchange;  // on the stream of exchanges
+  bool is_exchange;  // whether the span is on the stream of exchanges
 };
 
 const SpanLook& LookOf(StepSpan span) {
@@ -34,8 +34,8 @@ const SpanLook& LookOf(StepSpan span) {
   return kLooks[static_cast<size_t>(span)];
 }
 
-// Returns the time at which the first exchange of the step's call number `at` ends; none if it has
-// no exchange.
+// Returns the time at which the first exchange of the step's call number `at` ends; none if the
+// call has no exchange.
 std::optional<double> EndOfExchange(const RankEntry& rank, size_t at) {
   if (at >= rank.step.calls.size()) return std::nullopt;
   for (const StepSpanEntry& span : rank.step.calls[at].spans) {
@@ -44,8 +44,8 @@ std::optional<double> EndOfExchange(const RankEntry& rank, size_t at) {
   return std::nullopt;
 }
 
-// Returns a shift for each rank's times so that a common exchange ends at the same time on all
-// ranks, because devices have no common clock.
+// Returns for each rank a shift of its times, with which a common exchange ends at the same time on
+// all ranks. Devices have no common clock.
 std::vector<double> ShiftsOf(const std::vector<const RankEntry*>& ranks) {
   std::vector<double> shifts(ranks.size(), 0);
   for (size_t at = 0; at < ranks.front()->step.calls.size(); ++at) {
@@ -61,7 +61,7 @@ std::vector<double> ShiftsOf(const std::vector<const RankEntry*>& ranks) {
   return shifts;
 }
 
-// Returns for each of a rank's kernels its number in the job.
+// Returns the number in the job for each kernel of a rank.
 std::vector<size_t> NumbersOf(const SplitJob& job, size_t rank) {
   std::vector<size_t> numbers(job.ranks[rank].kernels.size());
   const std::vector<JobKernel> kernels = KernelsOf(job);

@@ -13,15 +13,15 @@ using cudnn::ElfInput;
 
 constexpr uint64_t kChunkBytes = 1u << 20;
 
-// A text in the read-only data of every CUDA runtime since 5.0, the name of its shared memory. It
-// survives strip.
+// A text in the read-only data of every CUDA runtime since 5.0: the name of its shared memory.
+// strip does not remove it.
 constexpr std::string_view kCudartMark = "/cudart.shm.%";
 constexpr std::string_view kCudnnMark = "libcudnn.so";
 constexpr std::string_view kCudnnPathMark = "/libcudnn.so";
 constexpr std::string_view kCudnnFunction = "cudnnCreate";
-// nvcc makes a file call this at its start for each kernel that it can launch. GPU code in sections
-// is no evidence: every file that nvcc links has some, at least of an empty module, and it may be
-// compressed.
+// nvcc makes a file call this function at its start, once for each kernel that the file can launch.
+// Sections with GPU code are no evidence: every file that nvcc links has some, at least for an
+// empty module, and they may be compressed.
 constexpr std::string_view kRegisterKernel = "__cudaRegisterFunction";
 
 bool ReadSegments(const ElfInput& file, const Elf64_Ehdr& header, ElfFile& out) {
@@ -51,8 +51,8 @@ void ReadTexts(const ElfInput& file, const Elf64_Shdr& section, ElfFile& out) {
   }
 }
 
-// Calls visit(name, defined) for each symbol of a table: the file defines it, or needs it from
-// another. `names` is the table's string table.
+// Calls visit(name, defined) for each symbol of a table. `defined` is false if the file needs the
+// symbol from another file. `names` is the table's string table.
 template <class Visit>
 void ForEachSymbol(const ElfInput& file, const Elf64_Shdr& table, const Elf64_Shdr& names,
                    const Visit& visit) {
@@ -71,7 +71,8 @@ void ForEachSymbol(const ElfInput& file, const Elf64_Shdr& table, const Elf64_Sh
   }
 }
 
-// Section headers are not needed to run: a file without any is valid, and gives no facts here.
+// A program runs without section headers, so a file without them is valid; this function then finds
+// no facts.
 void ReadSections(const ElfInput& file, const Elf64_Ehdr& header, ElfFile& out) {
   std::vector<Elf64_Shdr> sections;
   std::vector<char> names;

@@ -11,7 +11,8 @@ void Prepend(const char* name, const std::string& value) {
   setenv(name, (before.empty() ? value : value + ":" + before).c_str(), 1);
 }
 
-// Returns the libraries that the loader will put in front of everything that the program names.
+// Returns the libraries for LD_PRELOAD, which the loader puts in front of all libraries that the
+// program names.
 std::vector<std::string> Preloads(const Installation& installation, const Launch& launch,
                                   const Reach& reach) {
   std::vector<std::string> preloads;
@@ -19,8 +20,8 @@ std::vector<std::string> Preloads(const Installation& installation, const Launch
   if (!launch.off && reach.dlsym_hook) preloads.push_back(installation.dlsym_hook);
   if (launch.host) {
     if (launch.off) preloads.push_back(installation.host_cudnn);
-    // These libraries are given by path, so that they also reach programs whose DT_RPATH leads to
-    // the real libraries.
+    // These libraries are preloaded by path, because a program's DT_RPATH may lead to the real
+    // ones.
     preloads.push_back(installation.host_cuda);
     preloads.push_back(installation.host_cudart);
   }
@@ -28,7 +29,7 @@ std::vector<std::string> Preloads(const Installation& installation, const Launch
 }
 
 // Returns the folder in which `pip install --user` puts packages; empty if Python is told not to
-// look there.
+// use it.
 std::string PythonUserBase() {
   if (!Environment("PYTHONNOUSERSITE").empty()) return {};
   const std::string base = Environment("PYTHONUSERBASE");

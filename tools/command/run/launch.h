@@ -15,10 +15,10 @@ namespace ucudnn::command {
 std::string Environment(const char* name);
 
 struct Launch {
-  bool host = false;           // on the stand-ins
-  bool off = false;            // without the drop-in, for comparison
-  std::string dlsym = "auto";  // see ParseDlsymHook
-  // Settings of the stand-in; empty: unchanged.
+  bool host = false;           // whether to use the CPU stand-ins
+  bool off = false;            // whether to leave out the drop-in, for comparison
+  std::string dlsym = "auto";  // "auto", "on" or "off" (ParseDlsymHook)
+  // Settings of the stand-in; an empty text leaves the setting unchanged.
   std::string devices;
   std::string device_memory;
 };
@@ -26,8 +26,8 @@ struct Launch {
 // Adds --dlsym.
 void AddDlsym(CLI::App& app, Launch& launch);
 
-// Determines how `program`, the file of the first of `words`, and the programs that it starts will
-// be reached. The error lists the values of `launch.dlsym`.
+// Determines how to reach `program`, which is the file of words[0], and the programs that it
+// starts. If launch.dlsym is wrong, the error lists its values.
 Result<Reach> ReachOf(const Launch& launch, const std::string& program, const ProgramWords& words);
 
 // Sets this process's environment for the program that it will become or start. The error names

@@ -32,7 +32,7 @@ Status CheckExecutable(const std::string& path) {
   return Status::Ok();
 }
 
-// Returns whether the program runs with more rights than its user: the loader then drops
+// Returns whether the program runs with more rights than its user, in which case the loader ignores
 // LD_PRELOAD.
 bool GainsRights(const std::string& path) {
   struct stat status;
@@ -42,14 +42,13 @@ bool GainsRights(const std::string& path) {
   return getuid() != 0 && getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
 }
 
-// Returns "12" for "libcudart.so.12" and the `stem` "libcudart.so."; nothing for another library.
+// Returns "12" for "libcudart.so.12" and the `stem` "libcudart.so."; none for another library.
 std::optional<std::string> VersionAfter(const std::string& name, const std::string& stem) {
   if (!name.starts_with(stem)) return std::nullopt;
   return name.substr(stem.size());
 }
 
-// Says why a library of this name cannot be replaced by a stand-in; returns Ok if it can, or need
-// not be.
+// Fails, with the reason, if a program needs a library of this name and no stand-in can replace it.
 Status CheckNeededName(const std::string& name) {
   if (const auto version = VersionAfter(name, "libcudart.so."); version && *version != "13") {
     return Status::Error("needs " + name + " (CUDA " + Split(*version, '.')[0] +
@@ -95,7 +94,8 @@ class Walk {
  private:
   struct Object {
     std::string path;
-    std::vector<std::string> run_path;  // DT_RPATH of this object and of the objects that led to it
+    // DT_RPATH of this object and of the objects that needed it.
+    std::vector<std::string> run_path;
   };
 
   static std::string Usable(const std::string& path) {
@@ -167,7 +167,7 @@ FoundProgram FindProgram(const std::string& name, const std::string& search_path
 
 Status CheckImage(const std::string& program) {
   const std::string quoted = "'" + program + "' ";
-  // A program may be executable but not readable.
+  // A program may be executable, but not readable.
   if (access(program.c_str(), R_OK) != 0) return Status::Ok();
   const Result<ElfFile> elf = ReadElf(program);
   if (!elf.ok()) return Status::Error(quoted + elf.message());

@@ -14,7 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A virtual environment uses its user's packages only if it uses the system's.
+// Returns whether a Python uses its user's packages. A virtual environment does so only if it uses
+// the system's packages.
 bool LooksAtUserPackages(const fs::path& prefix) {
   std::ifstream settings(prefix / "pyvenv.cfg");
   if (!settings) return true;
@@ -29,8 +30,8 @@ bool LooksAtUserPackages(const fs::path& prefix) {
 }
 
 // Returns the folders from which a Python imports modules, as far as they can be found without
-// starting it: PYTHONPATH, and the site-packages of its environment, of the Python that the
-// environment was made from, and of its user.
+// starting it: PYTHONPATH, and the site-packages of its environment, of the Python from which the
+// environment was made, and of its user.
 std::vector<fs::path> ModuleFolders(const std::string& python, const std::string& module_path,
                                     const std::string& user_base) {
   std::vector<fs::path> folders;

@@ -21,7 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A script may name any number of programs, and those others, so only the first ones are looked at.
+// A script may name any number of programs, and these may name others, so only the first files and
+// words are looked at.
 constexpr size_t kMostFiles = 64;
 constexpr size_t kMostWords = 2048;
 
@@ -30,7 +31,7 @@ constexpr std::string_view kCudnn = "libcudnn";
 constexpr std::string_view kCudnnPath = "/libcudnn.so";
 constexpr std::string_view kXlaPath = "XLA_GPU_LIBRARY_PATH";
 
-// The program that reads a file or a text which does not name its own interpreter.
+// The program that reads a file, or a text, which names no interpreter of its own.
 enum class Reader { kNone, kShell, kPython };
 
 Reader ReaderOf(const std::string& program) {
@@ -44,8 +45,8 @@ bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// Returns the words of a script that may open cuDNN by its path, which the script may put together
-// from parts. Empty: none.
+// Returns the text in a script which shows that it may open cuDNN by its path. The script may build
+// that path from parts. Empty if there is no such text.
 std::string_view OpensCudnn(std::string_view text) {
   if (Contains(text, kCudnn)) return kCudnn;
   return Contains(text, kXlaPath) ? kXlaPath : std::string_view();
@@ -56,7 +57,7 @@ bool IsReadableFile(const std::string& path) {
   return fs::is_regular_file(path, error) && access(path.c_str(), R_OK) == 0;
 }
 
-// Looks through a command until something is found that opens cuDNN by its path.
+// Searches a command until a file or text is found that opens cuDNN by its path.
 class Search {
  public:
   explicit Search(const ReachEnvironment& environment) : environment_(environment) {}
@@ -82,14 +83,15 @@ class Search {
     if (added_.insert(path).second) waiting_.push_back({path, reader});
   }
 
-  // Puts at the front of the queue what the present file certainly starts; `path` may be empty.
+  // Adds a file that the present file certainly starts to the front of the queue. `path` may be
+  // empty.
   void AddFirst(const std::string& path) {
     if (!path.empty()) waiting_.push_front({path, Reader::kNone});
   }
 
   // The possible meanings of a word.
   struct Meaning {
-    std::string program;  // empty: none
+    std::string program;  // empty if it names no program
     bool is_file = false;
   };
 
@@ -102,15 +104,15 @@ class Search {
                               IsReadableFile(word)};
   }
 
-  // Notes a file that cannot be searched; the first one is reported.
+  // Records a file that cannot be searched. Only the first one is reported.
   void NoteUnseen(const std::string& what) {
     if (unseen_.empty()) unseen_ = what;
   }
 
-  // Looks at the words behind `runner`, in a command or a shell's text. Each program or file among
-  // them is looked at, because `runner` may start or read it.
+  // Looks at each program or file among the words behind `runner`, in a command or a shell's text,
+  // because `runner` may start or read it.
   void LookAtWords(const std::vector<std::string>& words, const std::string& runner) {
-    Reader next = ReaderOf(runner);  // reader of the next file
+    Reader next = ReaderOf(runner);  // the reader of the next file
     Reader last = next;
     if (next == Reader::kShell) NoteUnseen(runner);
     for (const std::string& word : words) {
@@ -136,7 +138,7 @@ class Search {
     }
   }
 
-  // Looks at a word that is a text, as behind `bash -c` and `python3 -c`.
+  // Looks at a word that is itself a text, as behind `bash -c` and `python3 -c`.
   void LookAtText(const std::string& word, const std::string& runner, Reader reader) {
     const std::string text = Statements(word);
     const std::string_view opens = OpensCudnn(text);
@@ -165,8 +167,8 @@ class Search {
     LookAtScript(file, *start);
   }
 
-  // A manager of Python versions puts scripts in front of them, each of which starts the program of
-  // the same name in one version.
+  // Managers of Python versions put scripts in front of the versions ("shims"). Each of them starts
+  // the program of the same name in one version.
   void AddVersions(const std::string& program) {
     const std::string folder = FolderOf(program);
     if (NameOf(folder) != "shims") return;
@@ -215,8 +217,8 @@ class Search {
   std::set<std::string> looked_at_;
   std::set<std::string> read_;               // programs and libraries that were read
   std::map<std::string, Meaning> meanings_;  // by word
-  std::string opens_;   // the file that opens cuDNN by its path, once it is found
-  std::string unseen_;  // a file that cannot be searched
+  std::string opens_;   // text about the file that opens cuDNN by its path, once found
+  std::string unseen_;  // a file that cannot be searched; empty if there is none
 };
 
 }  // namespace

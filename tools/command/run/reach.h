@@ -1,8 +1,9 @@
-// How a program can be reached. Preloading the drop-in nearly always suffices; a program that opens
-// cuDNN by its path, and looks its functions up on that handle, also needs the dlsym hook. This is
-// found beforehand from the files and words of the command: the program, the programs and scripts
-// that its arguments name (as behind env, timeout or mpirun), the files that those scripts name in
-// turn, and the modules of each Python among them. Reads files, starts nothing. Thread-compatible.
+// How a program can be reached. Preloading the drop-in nearly always suffices; but a program that
+// opens cuDNN by its path and looks up functions on that handle also needs the dlsym hook. Whether
+// it does is found before the start, from the files and words of the command: the program, the
+// programs and scripts that its arguments name (as behind env, timeout or mpirun), the files that
+// these scripts name in turn, and the modules of each Python among them. Only reads files, and
+// starts nothing. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -27,15 +28,17 @@ struct ReachEnvironment {
   std::string path;          // PATH
   std::string library_path;  // LD_LIBRARY_PATH
   std::string module_path;   // PYTHONPATH
-  std::string user_base;     // the folder of packages that the user installed alone; empty: none
-  std::string xla_path;      // XLA_GPU_LIBRARY_PATH: folders from which XLA opens libraries by path
+  // The folder of packages that only this user installed; empty if there is none.
+  std::string user_base;
+  std::string xla_path;  // XLA_GPU_LIBRARY_PATH: folders from which XLA opens libraries by path
 };
 
-// Chooses for `program`, a file (of FindProgram), and the words behind it, `arguments`.
+// Chooses for `program`, a file that FindProgram returned, and its `arguments`.
 Reach ChooseReach(DlsymHook wanted, const std::string& program,
                   const std::vector<std::string>& arguments, const ReachEnvironment& environment);
 
-// Returns whether `program` takes its instructions from a file or a text: a shell or a Python.
+// Returns whether `program` takes its instructions from a file or a text, as a shell or a Python
+// does.
 bool ReadsScripts(const std::string& program);
 
 }  // namespace ucudnn::command

@@ -22,11 +22,11 @@
 namespace ucudnn::command {
 namespace {
 
-constexpr int kMostDevices = 64;  // for the stand-in
+constexpr int kMostDevices = 64;  // of the stand-in
 
 struct RunOptions {
   Launch launch;
-  std::string ranks;  // empty: the program is one process
+  std::string ranks;  // empty if the program is one process
   CLI::Option* devices_given = nullptr;
   CLI::Option* device_memory_given = nullptr;
   VariableOptions variables;
@@ -36,7 +36,7 @@ Result<int> CheckCount(const std::string& option, const std::string& text, int m
   return ParseWhole(option, text, 1, most, "not a number from 1 to " + std::to_string(most));
 }
 
-// Returns the number of ranks; 0: the program is one process.
+// Returns the number of ranks; 0 if the program is one process.
 Result<int> RanksOf(const RunOptions& options) {
   return options.ranks.empty() ? 0 : CheckCount("--ranks", options.ranks, kMostRanks);
 }
@@ -70,7 +70,7 @@ Status CheckOptions(const RunOptions& options) {
   return options.launch.off ? Status::Ok() : CheckFilesOfRun(options.variables);
 }
 
-// Reports requests that cannot be served for this program.
+// Prints lines about requests that have no effect for this program.
 void TellOfUnserved(const CLI::App& app, const RunOptions& options) {
   if (options.launch.off) {
     const std::vector<std::string> flags = options.variables.GivenFlags();
@@ -94,7 +94,7 @@ Status CheckServed(const RunOptions& options, const std::string& program) {
       .status();
 }
 
-// The stand-in gets a device for each rank, for programs that choose their device by LOCAL_RANK.
+// Gives the stand-in a device for each rank, because programs choose their device by LOCAL_RANK.
 Launch WithDevices(Launch launch, int ranks) {
   if (ranks > 0 && launch.devices.empty() && Environment("HOSTGPU_DEVICES").empty()) {
     launch.devices = std::to_string(ranks);
@@ -102,7 +102,7 @@ Launch WithDevices(Launch launch, int ranks) {
   return launch;
 }
 
-// Runs the program. Returns only if it was not started, or if it ran as ranks.
+// Runs the program. Returns only if the program was not started, or if it ran as ranks.
 Result<int> Run(const CLI::App& app, const RunOptions& options, const ProgramWords& words) {
   if (words.empty()) {
     return Status::Error("no program; it is written behind --, as in `ucudnn run -- python3 a.py`");
@@ -113,7 +113,7 @@ Result<int> Run(const CLI::App& app, const RunOptions& options, const ProgramWor
   if (!found.can_run.ok()) {
     return Refuse(app, found.can_run.message(), program.empty() ? kNotFound : kCannotRun);
   }
-  // Without the drop-in the system decides, since it may have an emulator.
+  // Without the drop-in the system decides, because it may have an emulator for other programs.
   if (Status image = CheckImage(program); !image.ok() && !options.launch.off) {
     return Refuse(app, image.message(), kCannotRun);
   }

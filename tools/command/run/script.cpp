@@ -22,7 +22,7 @@ bool IsWordCharacter(char c) {
 }  // namespace
 
 std::optional<std::string> ReadStart(const std::string& path) {
-  // A FIFO must not block us.
+  // Without O_NONBLOCK, opening a FIFO could block.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return std::nullopt;
   std::optional<std::string> text;

@@ -1,5 +1,5 @@
-// The beginning of a script file, and the words of a shell's text. Files may be of any kind: a file
-// that is not regular is closed at once, and little of a long one is read.
+// The beginning of a script file, and the words of a shell's text. Files may be of any kind: one
+// that is not regular is closed at once, and only the beginning of a long one is read.
 #pragma once
 
 #include <optional>
@@ -9,18 +9,18 @@
 
 namespace ucudnn::command {
 
-// Returns the first 64 KiB of a regular file; nothing if it cannot be read.
+// Returns the first 64 KiB of a regular file; none if it cannot be read.
 std::optional<std::string> ReadStart(const std::string& path);
 
-// Returns the interpreter in a script's first line, as it is written there; behind `env`, the word
+// Returns the interpreter that a script's first line names; if that is `env`, the word behind `env`
 // that names a program. Empty for a file that is no script.
 std::string InterpreterOf(std::string_view text);
 
 // Returns the lines of a script without comments, up to the first binary data.
 std::string Statements(std::string_view text);
 
-// Returns all words that may name a program or a file in a shell's text, in order: quotes and
-// grammar are ignored, and variables are not expanded.
+// Returns all words of a shell's text that may name a program or a file, in order. Ignores quotes
+// and grammar, and does not expand variables.
 std::vector<std::string> ShellWords(std::string_view text);
 
 }  // namespace ucudnn::command

@@ -33,8 +33,8 @@ std::map<std::string, std::string> ProgramEnvironment(const SplitSettings& setti
   return environment;
 }
 
-// Returns whether the program may start others, or tell its rank itself: a script or its
-// interpreter, or any program with another program among its words, such as mpirun and env.
+// Returns whether the program may start other processes or set its rank itself: a script or its
+// interpreter may, and any program with another program among its words, such as mpirun and env.
 bool MayHaveRanks(const SplitSettings& settings) {
   const auto start = ReadStart(settings.program);
   if (!start || !start->starts_with("\177ELF") || ReadsScripts(settings.program)) return true;
@@ -47,7 +47,7 @@ bool MayHaveRanks(const SplitSettings& settings) {
 
 Status CheckSplit(const SplitSettings& settings, const VariableOptions& variables) {
   const auto environment = ProgramEnvironment(settings, variables);
-  std::vector<std::string> ignored;  // the processes that read them report them
+  std::vector<std::string> ignored;  // the processes that read these variables report them
   const Options options = ParseOptions(
       [&](const char* name) {
         const auto found = environment.find(name);

@@ -1,5 +1,5 @@
 // `ucudnn spatial`: shows what splitting a network's images over a grid of ranks would do, without
-// running it.
+// running the network.
 #include <memory>
 #include <string>
 #include <vector>

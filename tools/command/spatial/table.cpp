@@ -33,8 +33,8 @@ std::string SizeText(const Spatial& extents, int spatial_rank) {
   return Join(texts, "x");
 }
 
-// Returns whether ranks compute the operator exactly from their own stripes alone, so that it gets
-// no row of its own.
+// Returns whether ranks compute the operator exactly from their own stripes alone. Such an operator
+// gets no row of its own.
 bool IsLocal(const StripedOperator& made) {
   return made.judgement.verdict == Verdict::kExact && made.exchanges.empty() &&
          made.judgement.output.IsCut() && made.kind != std::string("input");
@@ -85,7 +85,8 @@ void PrintOperators(const Striping& striping) {
   std::printf("exact from each rank's own stripe alone: %s\n", Join(counts, ", ").c_str());
 }
 
-// Prints why operators are not exact as they are, grouped by reason.
+// Prints the reasons why operators are not exact without changes, with the operators of each
+// reason.
 void PrintReasons(const Striping& striping) {
   struct Reason {
     Verdict verdict;
@@ -139,7 +140,7 @@ void PrintConclusion(const Striping& striping) {
   std::printf("%s\n", line.c_str());
 }
 
-// Prints the size and the multiple at which nothing is refused.
+// Prints the next size and the next multiple with which no operator is refused.
 void PrintNext(const Striping& striping, const NextExact& next) {
   if (next.size) {
     std::printf("the next size at which nothing is refused: %s%s",
@@ -160,8 +161,8 @@ void PrintNext(const Striping& striping, const NextExact& next) {
   }
 }
 
-// Prints the maps with one row on every rank, which are stripes or copies: a call does not tell
-// which.
+// Prints the maps that have one row on every rank. A call does not tell whether such rows are
+// stripes or copies.
 void PrintOnes(const Striping& striping) {
   std::string split, replicated;
   for (const StripedOperator& made : striping.operators) {

@@ -7,7 +7,7 @@
 
 namespace ucudnn::command {
 
-// If something is refused, `next` says when nothing is.
+// `next` has the next size and multiple with which no operator is refused, if one is refused now.
 void PrintStriping(const planner::Striping& striping, const planner::NextExact& next);
 
 }  // namespace ucudnn::command

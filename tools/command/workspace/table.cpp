@@ -16,7 +16,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the fastest engine for the whole mini-batch within the limit; none fits: an empty one.
+// Returns the fastest engine for the whole mini-batch within the limit; an empty one if none fits.
 MicroConfiguration FastestUndivided(const OfflineKernel& kernel,
                                     const std::optional<size_t>& limit_bytes) {
   MicroConfiguration fastest;

@@ -10,36 +10,37 @@
 
 namespace ucudnn::command {
 
-// One configuration of each kernel: the fastest within its own limit (WR), or within one budget for
-// all (WD).
+// One configuration for each kernel: the fastest within the kernel's own limit (WR), or the choice
+// within one budget for all kernels (WD).
 struct WorkspaceTable {
-  OfflineKernels network;       // desirable sets within the limit
-  std::vector<size_t> chosen;   // for each kernel, the position in its desirable set
-  std::vector<size_t> numbers;  // for each kernel; layers of one shape are one kernel in a run
-  // Segment of each kernel, if there is one budget. Kernels with the same segment share it, in as
-  // many copies as they have lanes.
+  OfflineKernels network;      // the desirable sets are within the limit
+  std::vector<size_t> chosen;  // by kernel: position in its desirable set
+  // By kernel: its number in a run, where layers of one shape are one kernel.
+  std::vector<size_t> numbers;
+  // With one budget: the segment of each kernel, and the number of copies of that segment. Kernels
+  // with the same segment share its memory; each lane of the segment has a copy.
   std::vector<size_t> segments;
   std::vector<size_t> copies;
   size_t lanes = 1;    // number of lanes on which any kernel was seen
-  size_t shares = 1;   // number of equal parts of the budget: see UndividedLimit
-  std::string solver;  // empty: there was nothing to solve
+  size_t shares = 1;   // number of equal parts of the budget (see UndividedLimit)
+  std::string solver;  // empty if there was nothing to solve
   bool optimal = true;
   double gap_ms = 0;
   double total_time_ms = 0;
-  size_t total_workspace_bytes = 0;  // reserved by the division
+  size_t total_workspace_bytes = 0;  // bytes that the division reserves
 };
 
-// Returns the workspace of a kernel if nothing is divided: its limit; with a budget, all of it if
-// kernels take turns, or an equal share if each stream, or each kernel on each stream, has its own
-// segment. None: no limit.
+// Returns the workspace of a kernel if nothing is divided; none if there is no limit. Without a
+// budget this is the kernel's limit. With a budget it is all of the budget if kernels take turns,
+// or an equal share if each stream, or each kernel on each stream, has a segment of its own.
 std::optional<size_t> UndividedLimit(const WorkspaceTable& plan, const Options& options);
 
-// Writes `ucudnn-workspace-table`: everything.
+// Writes the format `ucudnn-workspace-table`, which has all of the plan.
 std::string FormatWorkspaceTable(const WorkspaceTable& plan, const Options& options);
 
-// Writes `ucudnn-workspace-plan`, which a run follows. Kernels with the same segment number share
-// workspace; null is the caller's own, and each of the segment's lanes has a copy. order_after is
-// empty, because the stream orders all kernels.
+// Writes the format `ucudnn-workspace-plan`, which a run follows. Kernels with the same segment
+// number share workspace, of which each lane of the segment has a copy; a null segment means the
+// caller's own workspace. order_after is empty, because the stream orders all kernels.
 std::string FormatWorkspacePlan(const WorkspaceTable& plan, const Options& options);
 
 void PrintWorkspaceTable(const WorkspaceTable& plan, const Options& options, bool desirable_sets);

@@ -1,4 +1,4 @@
-// `ucudnn workspace`: Workspace Reuse and Workspace Division planned offline, from measurements
+// `ucudnn workspace`: plans Workspace Reuse and Workspace Division offline, from measurements
 // alone, without a device, driver or cuDNN.
 #include <algorithm>
 #include <bit>
@@ -35,7 +35,7 @@ struct WorkspaceOptions {
   VariableOptions variables;
 };
 
-// Refuses options that contradict each other or mean nothing offline.
+// Fails if options contradict each other, or have no meaning offline.
 Status CheckMeaning(const WorkspaceOptions& words, const Options& options) {
   if (options.workspace_limit_auto) {
     return Status::Error(
@@ -85,12 +85,12 @@ Status ShortOf(const planning::Shortage& shortage, size_t budget_bytes,
                        KernelNames(layers));
 }
 
-// The kernels that a run distinguishes: layers of one shape are one kernel.
+// The kernels that a run distinguishes. Layers of one shape are one kernel.
 struct DistinctKernels {
   std::vector<planning::DesirableConfigurations> sets;
-  std::vector<const Layer*> firsts;  // the first layer of each kernel
-  std::vector<size_t> layers;        // number of layers of each kernel
-  std::vector<uint64_t> lanes;       // lanes of any of its layers
+  std::vector<const Layer*> firsts;  // by kernel: its first layer
+  std::vector<size_t> layers;        // by kernel: its number of layers
+  std::vector<uint64_t> lanes;       // by kernel: the lanes of any of its layers, one bit each
 };
 
 DistinctKernels DistinctOf(const OfflineKernels& network, const std::vector<size_t>& numbers) {
@@ -114,7 +114,7 @@ DistinctKernels DistinctOf(const OfflineKernels& network, const std::vector<size
 struct Shares {
   std::vector<size_t> chosen;
   std::vector<size_t> segments;
-  std::vector<size_t> copies;  // copies of each kernel's segment
+  std::vector<size_t> copies;  // by kernel: number of copies of its segment
 };
 
 // Divides the budget among kernels that run one after the other.
@@ -139,8 +139,8 @@ Result<Shares> DivideOneLane(const DistinctKernels& kernels, const Options& opti
   return division;
 }
 
-// Divides as a run does that sees the kernels on these lanes (a bit each; none: the first lane in
-// `all`).
+// Divides the budget as a run does that sees the kernels on these lanes. A kernel without lanes
+// counts as one on the first lane in `all`, which has one bit per lane.
 Result<Shares> DivideLanes(const DistinctKernels& kernels, uint64_t all, const Options& options,
                            planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;
@@ -187,8 +187,8 @@ Result<Shares> DivideLanes(const DistinctKernels& kernels, uint64_t all, const O
   return division;
 }
 
-// Runs WD. If a plug-in is missing or fails, a line says so, and the built-in solver takes its
-// place.
+// Runs WD. If the solver's plug-in is missing or fails, prints a line, and the built-in solver
+// takes its place.
 Result<Shares> Divide(const CLI::App& app, const DistinctKernels& kernels, const Options& options,
                       WorkspaceTable& plan) {
   uint64_t all = 0;
@@ -206,15 +206,16 @@ Result<Shares> Divide(const CLI::App& app, const DistinctKernels& kernels, const
   return divided;
 }
 
-// Numbers the kernels by first appearance. A call does not tell its layer, so layers of one shape
-// run as one kernel; each is planned as the first of them.
+// Numbers the kernels in the order of their first appearance. A call does not show its layer, so
+// layers of one shape run as one kernel; each is planned as the first of them.
 std::vector<size_t> NumberKernels(OfflineKernels& network) {
   std::unordered_map<ConvolutionProblem, size_t, HashOfProblem> firsts[2];  // by API
   std::vector<size_t> numbers;
   size_t next = 0;
   for (OfflineKernel& kernel : network.kernels) {
     ConvolutionProblem problem = kernel.layer.problem;
-    problem.alignment = 1;  // alignment of the measurements, not of the calls
+    // Ignores the alignment of the measurements, which is not that of the calls.
+    problem.alignment = 1;
     const bool legacy = std::string_view(kernel.api) == "legacy";
     const auto [entry, added] =
         firsts[legacy].try_emplace(problem, static_cast<size_t>(&kernel - network.kernels.data()));
