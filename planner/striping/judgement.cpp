@@ -242,14 +242,21 @@ void KeepRows(const Placement& input, Judgement& judgement) {
   }
 }
 
+// Returns whether rows of stored padding, which are zeros, stay zeros behind `op`.
+bool KeepsZeros(const Operator& op) {
+  const auto* const activation = std::get_if<Activation>(&op);
+  if (activation == nullptr) return std::holds_alternative<Dropout>(op);
+  return activation->kind != ActivationKind::kSigmoid &&
+         activation->kind != ActivationKind::kHardSigmoid &&
+         activation->kind != ActivationKind::kOther;
+}
+
 // Judges operators whose output has their input's positions, and that compute each position from
 // this position alone or from sums over all positions.
 void JudgeByPosition(const Operator& op, const Placement& input, Judgement& judgement) {
   KeepRows(input, judgement);
-  for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
-    // An activation or a dropout keeps the rows of stored padding as padding, which assumes that it
-    // maps 0 to 0.
-    if (std::holds_alternative<Activation>(op) || std::holds_alternative<Dropout>(op)) {
+  if (KeepsZeros(op)) {
+    for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
       judgement.output.axes[axis] = input.axes[axis];
     }
   }

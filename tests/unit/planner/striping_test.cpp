@@ -176,6 +176,25 @@ TEST(Striping, PaddingBeforeAConvolutionIsTheConvolutions) {
   EXPECT_THAT(Having(striping, Verdict::kConvert), ElementsAre("pad", "conv"));
 }
 
+TEST(Striping, PaddingBehindAnActivationIsTheConvolutionsIfZerosStayZeros) {
+  for (const auto& [kind, stay] : std::map<ActivationKind, bool>{{ActivationKind::kRelu, true},
+                                                                 {ActivationKind::kSigmoid, false},
+                                                                 {ActivationKind::kOther, false}}) {
+    GraphBuilder builder("net");
+    const NodeId data = builder.Add("data", Input{3, {1, 16, 16}, 2}, {});
+    const NodeId pad = builder.Add("pad", Padding{{0, 0, 0}, {0, 1, 1}}, {data});
+    const NodeId activation = builder.Add("activation", Activation{kind}, {pad});
+    Convolution halves;
+    halves.window = {1, 3, 3};
+    halves.stride = {1, 2, 2};
+    builder.Add("conv", halves, {activation});
+    const Striping striping = Stripe(*builder.Build(), "h4");
+    EXPECT_THAT(RowsOf(Find(striping, "activation")), ElementsAre(4, 4, 4, 5));
+    EXPECT_THAT(RowsOf(Find(striping, "conv")), ElementsAre(2, 2, 2, 2));
+    EXPECT_EQ(Find(striping, "conv").judgement.never_as_it_is, stay) << static_cast<int>(kind);
+  }
+}
+
 TEST(Striping, DropoutIsVouchedForByNobody) {
   EXPECT_EQ(Stripe(Net(Dropout{}, 8, 8), "h2").Worst(), Verdict::kUnvouched);
 }
