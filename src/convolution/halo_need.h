@@ -1,6 +1,6 @@
-// The least that the ranks of a group must exchange for one cut convolution: every position of x,
-// or of dy, that a rank reads and another one owns, once. It is counted window by window from the
-// definition of a convolution, not from the messages that ranks send. Pure functions;
+// The least that the ranks of a group must exchange for one cut convolution: each position of x, or
+// of dy, that one rank reads and another one owns, once. The count goes through the windows as a
+// convolution is defined, independently of the messages that ranks send. Pure functions;
 // thread-compatible. Axes are d, h, w.
 #pragma once
 
@@ -13,7 +13,8 @@
 
 namespace ucudnn {
 
-// One axis of the exchanged tensor, by part. Positions are counted along the whole axis.
+// One axis of the exchanged tensor; the lists have an entry for each part. Positions are counted
+// along the whole axis.
 struct AxisNeed {
   std::vector<Interval> owned;
   std::vector<Interval> needed;  // from the first to the last position that the part reads
@@ -23,8 +24,8 @@ struct AxisNeed {
 
 struct HaloNeed {
   std::array<AxisNeed, kMaxSpatial> axes;
-  // Positions per image and channel: those that the rank reads from others, and those that others
-  // read from it, added over all others.
+  // Positions per image and channel: `received` are those that the rank reads from others, `sent`
+  // those that others read from it; a position that several others read counts for each.
   int64_t received = 0;
   int64_t sent = 0;
 };
