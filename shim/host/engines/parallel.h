@@ -1,5 +1,6 @@
-// Parallel loops of the engines, on the OpenMP threads that oneDNN also uses. Any thread may call.
-// A process has one number of threads, so plans that one thread makes fit another.
+// Parallel loops of the engines, on the OpenMP threads that oneDNN also uses. Any thread may call
+// them. The number of threads is the same for the whole process, so a plan that one thread created
+// works in another.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@ namespace hostgpu {
 
 int ThreadCount();
 
-// While alive, OpenMP regions started by this thread (oneDNN's too) have `count` threads.
+// While it exists, OpenMP regions that this thread starts, also in oneDNN, have `count` threads.
 class ScopedThreadCount {
  public:
   explicit ScopedThreadCount(int count);
