@@ -149,8 +149,8 @@ typedef struct {
   const int* coarsening;
   ucudnnLayerParallelCoarse_t coarse;
   ucudnnLayerParallelStorage_t storage;
-  /* How many blocks of layers run at once, at most UCUDNN_LAYER_PARALLEL_MOST_LANES; 0 stands for
-   * 1. Results with any number of lanes are equal to the last bit. */
+  /* How many blocks of layers run at once, at most UCUDNN_LAYER_PARALLEL_MOST_LANES; 0 means one
+   * block. Results with any number of lanes are equal to the last bit. */
   int lanes;
   ucudnnLayerParallelThreads_t threads;
   /* Half the distance from 1 to the next larger number that an element of a state can hold: 0x1p-24

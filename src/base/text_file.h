@@ -1,5 +1,5 @@
-// Reads whole files. Also for files of /proc, whose sizes are unknown and whose processes may end
-// meanwhile.
+// Reads whole files. Also reads files of /proc, whose sizes are unknown in advance and whose
+// processes may end meanwhile.
 #pragma once
 
 #include <string>

@@ -11,8 +11,8 @@
 namespace ucudnn {
 
 // The lengths of a part along the axes other than n, in elements of the part's result; 0 means the
-// whole length. In a gradient of the filter, spatial lengths are those of the dy that the part sums
-// over.
+// whole length. In a gradient of the filter, the spatial lengths are the lengths of the dy over
+// which the part sums.
 struct TileLengths {
   int32_t groups = 0;
   int32_t k = 0;

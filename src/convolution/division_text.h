@@ -20,8 +20,8 @@ std::string DivisionText(const Division& division);
 // "d-h+" the first plane and the last row. Returns an empty text for tiles inside.
 std::string BorderOf(const Tiles& tiles, size_t kind);
 
-// Returns the grid whose number of parts of each axis follows from the lengths of the runs' tiles
-// along this axis, added. The runs come from a plan that was read. Fails if the numbers of parts
+// Returns the grid of tiles of the runs, which come from a plan that was read. The number of parts
+// of an axis is computed from the sum of the tiles' lengths along it. Fails if the numbers of parts
 // multiply to another number of tiles than the runs have. The lengths of single tiles are not
 // compared: Division::CheckCovers does that.
 Result<TileGrid> GridOfRuns(const ConvolutionProblem& whole, const std::vector<Run>& runs);

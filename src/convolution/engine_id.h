@@ -93,7 +93,7 @@ class EngineId {
   // their engine.
   bool is_auxiliary() const { return is_partial_sum() || is_packing(); }
   // Returns whether the text claims to name an engine of the graph API by beginning with "graph:".
-  // Measurements of such engines are kept apart from those of the legacy API.
+  // Measurements of such engines are kept apart from measurements of legacy engines.
   bool of_graph_api() const;
 
   // Returns the engine without the operations that are fused behind the convolution.

@@ -37,7 +37,7 @@ int64_t CountIn(const Positions& positions, const Interval& interval) {
 struct AxisReads {
   AxisNeed need;
   int64_t all = 0, own = 0;  // positions that this rank reads, and how many of them it owns
-  // For each part: how many positions it reads that this rank owns.
+  // For each part, the number of positions that it reads and this rank owns.
   std::vector<int64_t> of_this = {};
 };
 

@@ -1,7 +1,7 @@
-// The least that the ranks of a group must exchange for one cut convolution: each position of x, or
-// of dy, that one rank reads and another one owns, once. The count goes through the windows as a
-// convolution is defined, independently of the messages that ranks send. Pure functions;
-// thread-compatible. Axes are d, h, w.
+// Counts the least that the ranks of a group must exchange for one cut convolution: each position
+// of x, or of dy, that a rank reads and another rank owns counts once. The count visits all
+// windows, as the definition of a convolution does, independently of the code that plans messages.
+// Pure functions; thread-compatible. Axes are d, h, w.
 #pragma once
 
 #include <array>
@@ -24,8 +24,9 @@ struct AxisNeed {
 
 struct HaloNeed {
   std::array<AxisNeed, kMaxSpatial> axes;
-  // Positions per image and channel: `received` are those that the rank reads from others, `sent`
-  // those that others read from it; a position that several others read counts for each.
+  // Numbers of positions per image and channel. `received` counts the positions that the rank reads
+  // from other ranks. `sent` counts the positions that other ranks read from the rank, once for
+  // each reading rank.
   int64_t received = 0;
   int64_t sent = 0;
 };

@@ -33,8 +33,8 @@ struct ProblemColumns {
   std::string Write(int depth) const;
   void Read(const JsonPlace&) const { problem = ReadProblem(kernel); }
 };
-// The member `problem` of a kernel that may have none: the output of a refused call may be empty,
-// which no valid problem has.
+// The member `problem` of a kernel that may have no valid problem, because the output of a refused
+// call may be empty. Read then leaves `problem` unset.
 struct PossibleProblem {
   std::optional<ConvolutionProblem>& problem;
   const JsonPlace& kernel;

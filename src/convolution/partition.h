@@ -63,7 +63,7 @@ SlidingWindow WindowOf(const ConvolutionProblem& problem, size_t spatial_axis);
 // empty or all of its windows lie in the padding. REQUIRES: outputs.begin >= 0.
 Interval UnderWindows(const SlidingWindow& window, const Interval& outputs, int64_t image);
 
-// Returns those of the windows 0 to `windows` - 1 that lie over at least one element of `elements`,
+// Returns the windows, among 0 to `windows` - 1, that lie over at least one element of `elements`,
 // counting each window from its first to its last tap. Backward data and transposed convolutions
 // read these windows to compute `elements`. Empty if `elements` is empty or lies between two
 // windows (stride > Extent()).

@@ -47,7 +47,7 @@ bool IsOwnResult(const AxisPart& part, int64_t at) {
   return true;
 }
 
-// The part's results as maximal runs: `own` are those that its own pooling gives.
+// The part's results as maximal runs; its own pooling gives the results in `own`.
 struct AxisRuns {
   std::vector<Interval> own, others;
 };
@@ -171,9 +171,9 @@ std::vector<PooledBox> PooledBoxes(const Stripes& stripes) {
   };
   const auto all_of = [&](size_t axis) { return std::vector<Interval>{part(axis).result()}; };
   std::vector<PooledBox> boxes;
-  // Each pass covers, along `axis`, the results that the part's own pooling does not give; along
-  // the axes before it those that it gives, and along the axes behind it all results. So the boxes
-  // are disjoint.
+  // Each pass covers, along `axis`, the results that the part's own pooling does not give. Along
+  // the axes before `axis` it covers the results that the own pooling gives, and along the axes
+  // behind it all results. So the boxes are disjoint.
   std::array<std::vector<Interval>, kMaxSpatial> choices = {all_of(0), all_of(1), all_of(2)};
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     choices[axis] = runs[axis].others;

@@ -40,8 +40,8 @@ struct PooledBox {
   PooledBoxPair read;
 };
 
-// Returns disjoint boxes that together are the results of this cell that its own pooling does not
-// give, because a window that they depend on reads beyond the cell's own elements.
+// Returns disjoint boxes that together contain exactly the results that this cell's own pooling
+// does not give. Such a result depends on a window that reads beyond the cell's own elements.
 std::vector<PooledBox> PooledBoxes(const Stripes& stripes);
 
 }  // namespace ucudnn

@@ -42,13 +42,14 @@ struct KernelRecord {
   size_t workspace_bytes = 0;         // part of the caller's workspace that it uses
   size_t owned_workspace_bytes = 0;   // part of ucudnn's own workspace that it uses
   Configuration configuration;        // what runs; a single piece if undivided
-  // The fastest engine within the limit that takes the whole mini-batch in one piece: of the
-  // program's API, and of any API. Without an engine none is known; offline only `best_undivided`
-  // is. A negative time is unknown.
+  // `undivided` is the fastest engine of the program's API that takes the whole mini-batch in one
+  // piece within the limit; `best_undivided` is the fastest such engine of any API. An engine is
+  // empty if none is known; an offline plan knows only `best_undivided`. A negative time is
+  // unknown.
   MicroConfiguration undivided, best_undivided;
   std::string reason;
   std::string api;  // legacy, graph, or empty
-  int steps = 0;    // that a call enqueues (Schedule::Steps); 0 if undivided
+  int steps = 0;    // number of steps that a call enqueues (Schedule::Steps); 0 if undivided
 
   bool operator==(const KernelRecord&) const = default;
 };

@@ -86,7 +86,8 @@ Result<AxisExtents> ExtentsOf(const SpatialGrid& grid, std::span<const Spatial> 
                          std::to_string(ranks.size()) + " gave their extents");
   }
   AxisExtents extents;
-  // The rank that gave each extent: the first one with that part of the axis.
+  // For each part of each axis, the first rank that has this part; its extent is compared with the
+  // extents of the others.
   std::array<std::vector<int>, kMaxSpatial> named_by;
   for (int cell = 0; cell < grid.GroupSize(); ++cell) {
     const auto part = PartsOf(grid, cell);

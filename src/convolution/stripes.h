@@ -82,9 +82,9 @@ struct Stripes {
   static Result<Stripes> Make(const ConvolutionProblem& local, const SpatialGrid& grid, int cell,
                               const AxisExtents& extents);
 
-  // Messages are in ascending order of peers, at most one for each. What one rank's Received()
-  // lists from a peer, box by box, the peer's Sent() lists for it. Each halo row is in one message
-  // only, and the rank reads all of them.
+  // Messages are in ascending order of peers, at most one for each. The boxes that this rank's
+  // Received() lists from a peer are the boxes that the peer's Sent() lists for this rank, in the
+  // same order. Each halo row is in one message only, and the rank reads all of them.
   std::vector<HaloMessage> Received() const;
   std::vector<HaloSend> Sent() const;
 

@@ -31,11 +31,11 @@ constexpr int64_t kMostViewSpan = (int64_t{1} << 31) - 1;
 // to less.
 constexpr int32_t kChannelsLastAlignment = 16;
 
-// What tiles have in common that differ in their places alone.
+// The properties that tiles share if they differ only in their places.
 struct TileKind {
-  // The strides are those of the whole tensors, or of a packed copy; if there is a single image,
-  // the stride of n is the span of the view. The alignment is the same for all tiles of the grid:
-  // it divides the offsets of all their views, and is at most that of the whole problem.
+  // The strides are the strides of the whole tensors, or of a packed copy; if there is a single
+  // image, the stride of n is the span of the view. The alignment is the same for all tiles of the
+  // grid: it divides the offsets of all their views, and is at most that of the whole problem.
   ConvolutionProblem problem;
   // The view spans more than engines accept, so the tile has to be computed on a packed copy.
   bool packs_x = false;

@@ -13,8 +13,8 @@ constexpr int64_t kMostPitch = (int64_t{1} << 31) - 1;
 constexpr std::array<size_t, 5> kChannelsFirst = {4, 3, 2, 1, 0};  // axes, the innermost first
 constexpr std::array<size_t, 5> kChannelsLast = {1, 4, 3, 2, 0};
 
-// Returns the axes of a box without those of one element. Axes that are contiguous in both tensors
-// are joined into one; `run_bytes` becomes the number of bytes that are contiguous in both.
+// Returns the axes of a box that have more than one element. Axes that are contiguous in both
+// tensors are joined into one; `run_bytes` becomes the number of bytes that are contiguous in both.
 std::vector<CopyAxis> JoinedAxes(const BoxExtents& extents, const Strides& from, const Strides& to,
                                  int64_t element_bytes, int64_t& run_bytes) {
   std::vector<CopyAxis> axes;

@@ -47,8 +47,8 @@
   F(cuStreamWaitEvent)             \
   F(cuThreadExchangeStreamCaptureMode)
 
-// Functions that only ranks need that exchange data (transport/, spatial/). Null if a driver lacks
-// them.
+// Functions that are needed only to exchange data between ranks (transport/, spatial/). Null if a
+// driver lacks them.
 #define UCUDNN_DRIVER_EXCHANGE_FUNCTIONS(F) \
   F(cuCtxEnablePeerAccess)                  \
   F(cuCtxGetStreamPriorityRange)            \

@@ -41,8 +41,9 @@ class BackendDescriptor {
   cudnnBackendDescriptor_t descriptor_ = nullptr;
 };
 
-// The device that plans are built for: that of a handle or, if nothing is run, a finalized
-// CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. Exactly one of the two is set: cuDNN crashes without either.
+// The device for which plans are built. It is the device of a handle or, if no plan is run, a
+// finalized CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR. Exactly one of the two members is set, because
+// cuDNN crashes without either.
 struct PlanDevice {
   cudnnHandle_t handle = nullptr;
   cudnnBackendDescriptor_t properties = nullptr;

@@ -25,8 +25,8 @@ struct Descriptors {
   cudnnConvolutionDescriptor_t convolution = nullptr;
 };
 
-// The arguments of cudnnConvolutionBiasActivationForward beyond those of a forward convolution. z
-// has the shape of y.
+// The arguments of cudnnConvolutionBiasActivationForward that a plain forward convolution does not
+// have. z has the shape of y.
 struct BiasActivation {
   const void* alpha2 = nullptr;
   cudnnTensorDescriptor_t z_descriptor = nullptr;
@@ -96,7 +96,7 @@ constexpr void* ConvolutionCall::*OutputOf(Operation operation) {
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call);
 // Calls the real convolution with these descriptors, algorithm and beta instead of the call's own.
 // z gets the descriptor of y if the call has none for it. `call` is passed by reference: a copy
-// right after its pointers were written would stall until those writes are done.
+// right after its pointers were written would wait until these writes are done.
 cudnnStatus_t Convolve(const Functions& functions, const ConvolutionCall& call,
                        const Descriptors& descriptors, int algorithm, const void* beta);
 

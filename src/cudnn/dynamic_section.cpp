@@ -54,7 +54,8 @@ int AddLoadedObject(dl_phdr_info* info, size_t, void* data) try {
   objects.push_back({std::move(path), std::move(dynamic)});
   return 0;
 } catch (...) {
-  // Out of memory: the objects so far must do; the loader is C, so no exception may leave.
+  // Memory ran out. The list ends with the objects found so far, because no exception may pass
+  // through the loader, which is C code.
   return 1;
 }
 

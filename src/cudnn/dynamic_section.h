@@ -28,7 +28,7 @@ struct DynamicSection {
 // Reads a dynamic section. Entries whose strings lie outside `strings` are left out.
 DynamicSection ReadDynamic(std::span<const Elf64_Dyn> entries, std::string_view strings);
 
-// A file with any content; reading never leaves the file.
+// Reads a file that may have any content; never reads beyond its end.
 class ElfInput {
  public:
   // On failure IsOpen() is false and errno says why.

@@ -48,7 +48,7 @@ class Engines {
   virtual Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) = 0;
   // Makes a piece of `engine` for the part, in at most `workspace_bytes`. Fails if a plan needs
   // more; a legacy engine that needs more fails when it runs. If `scales` are not plain, a plan
-  // runs with its own scales; a legacy engine always takes the call's.
+  // runs with its own scales; a legacy engine always uses the call's scales.
   virtual Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part,
                                                    const EngineId& engine,
                                                    const PieceScales& scales,

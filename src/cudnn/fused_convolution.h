@@ -22,8 +22,8 @@ struct FusedConvolution {
   // because the engine's name tells its arithmetic. `alignment` is the largest one that is declared
   // for a batched tensor.
   ConvolutionProblem problem;
-  // The plan's engine. Its knobs are in ascending order of their numbers, without those at their
-  // default; its text ends in FusedOperations::text.
+  // The plan's engine. Its knobs are in ascending order of their numbers; knobs at their default
+  // are left out; its text ends in FusedOperations::text.
   EngineId engine;
   double alpha = 1;
   double beta = 0;

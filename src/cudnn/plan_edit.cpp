@@ -273,7 +273,7 @@ class PlanEditor {
     return SetGroups(node);
   }
 
-  // Replaces a scale that changes. Others keep cuDNN's text.
+  // Replaces a scale if its value changes. An unchanged scale keeps cuDNN's text.
   Status SetScale(const FlatObject& node, const char* name, double before, double value) {
     if (value == before) return Status::Ok();
     const size_t at = node.Find(name);

@@ -1,5 +1,5 @@
-// The pointwise operations that may follow a convolution which is divided: each element of the
-// output depends only on the operands' elements at its own position. Pure functions.
+// The pointwise operations that may follow a convolution in a plan that is divided: each element of
+// the output depends only on the operands' elements at its own position. Pure functions.
 #pragma once
 
 #include <cudnn.h>

@@ -13,7 +13,7 @@ constexpr int64_t kLookedAt = 16;
 constexpr int64_t kUidX = 1, kUidW = 2, kUidY = 3;
 
 struct TensorShape {
-  int64_t images;  // of a filter: its output channels
+  int64_t images;  // number of images; for a filter, of output channels
   int64_t channels;
   Spatial extents;
   Strides strides;

@@ -70,7 +70,7 @@ void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
 }
 
 // Returns whether `directory` is one of the loader's default directories, which it searches last,
-// behind those of LD_LIBRARY_PATH.
+// behind the directories of LD_LIBRARY_PATH.
 bool IsDefaultDirectory(const std::string& directory) {
   static constexpr const char* kDefaults[] = {"/lib",
                                               "/usr/lib",

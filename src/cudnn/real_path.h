@@ -22,8 +22,8 @@ using AcceptReal = std::function<Status(const std::string& path)>;
 
 // Searches in this order: `configured` (the user's choice; null or empty: none), libraries already
 // loaded, DT_RPATH of loaded objects, LD_LIBRARY_PATH and the program's own run path, DT_RUNPATH of
-// loaded objects, ld.so.cache, default directories. Among run paths, those of objects that need
-// cuDNN come first. `self` is an address inside the drop-in, or null.
+// loaded objects, ld.so.cache, default directories. Run paths of objects that need cuDNN precede
+// run paths of other objects. `self` is an address inside the drop-in, or null.
 RealSearch FindReal(const char* configured, const void* self, const AcceptReal& accept = {});
 
 // Returns Ok if the file can be the real library: it is a cuDNN 9, it is no drop-in of ucudnn, and

@@ -114,7 +114,7 @@ Options ParseOptions(const VariableLookup& lookup, std::vector<std::string>& war
 
 // ParseOptions for this process's environment. A name that looks like a variable of ucudnn but is
 // none also adds a line to `warnings` or `spatial.faults`. With Use::kPlanning the faults are added
-// to `warnings`, too, since no split call is there to refuse.
+// to `warnings`, too, because there is no split call that could be refused.
 Options OptionsOfEnvironment(std::vector<std::string>& warnings, Use use);
 
 // Returns the variable of this name or old name; null if there is none.

@@ -17,8 +17,8 @@ namespace ucudnn {
 // When ranks gather their extents: at a kernel's first execution, or at each execution.
 enum class SpatialAgreement { kFirst, kEach };
 enum class SpatialReduction { kAll, kNone };
-// Whether a convolution whose images have extent 1 on every rank is split, or runs on each rank as
-// on a copy.
+// Whether a convolution whose images have extent 1 on every rank is split, or its tensors count as
+// copies, so that each rank runs it alone.
 enum class SpatialOnes { kSplit, kReplicated };
 enum class Transport { kAuto, kNccl, kPeer, kLoopback };
 

@@ -33,7 +33,7 @@ constexpr double kMostModelBytes = 0x1p62;
 
 using Sizes = std::set<int>;
 
-// Returns the sizes that a piece may have: multiples of the step and, for the last piece, those
+// Returns the sizes that a piece may have: multiples of the step and, for the last piece, multiples
 // plus the rest of n. The value says whether pieces of this size, as equal as possible, make up n.
 std::map<int, bool> LegalSizes(int n, int step) {
   const int steps = n / step, rest = n % step;

@@ -189,7 +189,7 @@ struct Made {
 };
 
 // Searches the kernels of the core in ascending order of `distance`. Drops states that another
-// state beats in bytes and ticks, and those that cannot beat the best selection so far. When no
+// state beats in bytes and ticks, and states that cannot beat the best selection so far. When no
 // state is left, or all kernels are searched, the best selection is proven optimal.
 class Search {
  public:

@@ -1,7 +1,7 @@
 // Workspace Division of a running network: one budget for all kernels that a program was seen to
-// run, on all its lanes. The calls of a lane run one after the other, as those of a handle on a
-// stream do. Pure, except for the solver. Source: mu-cuDNN, section III-C, extended to several
-// streams.
+// run, on all its lanes. The calls of a lane run one after the other; a handle on a stream is an
+// example of a lane. Pure, except for the solver. Source: mu-cuDNN, section III-C, extended to
+// several streams.
 #pragma once
 
 #include <cstddef>

@@ -32,9 +32,9 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
-// Measurements of one grid of tiles, kind by kind. The engines are those of the kind's own problem;
-// time and workspace are what one tile takes in a row with all others, including the summing of
-// partials.
+// Measurements of one grid of tiles, kind by kind. The engines are engines of the kind's own
+// problem; time and workspace are what one tile takes in a row with all others, including the
+// summing of partials.
 struct Tiling {
   struct Kind {
     int count = 0;                      // number of tiles
@@ -80,8 +80,8 @@ struct Promise {
   size_t owned_bytes = 0;
 };
 
-// Returns the bytes of ucudnn's workspace that must be set aside to keep the promise: what pieces
-// need that nothing replaces, be it the plan's or those of `alone`.
+// Returns the bytes of ucudnn's workspace that must be set aside to keep the promise: the need of
+// the plan's pieces, or of the pieces of `alone`, if nothing can replace these pieces.
 size_t AssuredBytes(const Promise& promise);
 
 struct PromiseRequest {
@@ -128,8 +128,8 @@ std::optional<Promise> MakePromiseOf(const Configuration& configuration,
                                      std::span<const Candidate> measured,
                                      const PromiseRequest& request);
 // Returns the fastest division into tiles that the request allows; of equally fast ones the one
-// with the fewest tiles. Each kind of tile has the engine that is fastest for it among those that
-// are no coarser than `coarsest`.
+// with the fewest tiles. Each kind of tile has the fastest engine that is no coarser than
+// `coarsest`.
 std::optional<Configuration> FastestTiles(std::span<const Tiling> tilings,
                                           const PromiseRequest& request, NumericClass coarsest);
 // Returns `promise` or, if tiles are faster by kHysteresis, the promise of these tiles. `promise`

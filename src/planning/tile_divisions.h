@@ -1,5 +1,5 @@
-// Divisions into tiles from which a kernel may choose: those that no other division beats in both
-// time and workspace. Pure functions.
+// Divisions into tiles from which a kernel may choose: the divisions that no other division beats
+// in both time and workspace. Pure functions.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,8 @@
 
 namespace ucudnn::spatial {
 
-// What a split call computes. The other kinds are handled in the form of a convolution.
+// What a split call computes. The kinds other than kConvolution are described in the form of a
+// convolution.
 enum class SplitWork : uint8_t {
   kConvolution,
   kBiasGradient,  // a filter gradient with a filter of one tap, over an image of ones

@@ -54,9 +54,9 @@ std::string BegunCallText(const CallRecord& record);
 // Returns the last sentence of a message about `call`, the first call whose results may be wrong.
 std::string SuspectFrom(uint64_t call);
 
-// Compares this rank's records with those of the other ranks of its group. Thread-safe: the rank's
-// calls and the transport's thread use it. Add allocates nothing once there is room, and does not
-// become slower with the number of kernels.
+// Compares this rank's records with the records of the other ranks of its group. Thread-safe: the
+// rank's calls and the transport's thread use it. Add allocates nothing once there is room, and
+// does not become slower with the number of kernels.
 class CallRecords {
  public:
   // Returns how many calls a rank of a group of `ranks` may be ahead of the slowest other rank. In
@@ -70,8 +70,8 @@ class CallRecords {
   void MakeRoom();
 
   // Adds this rank's next record. `extents` are what each rank must have in its record; null: all
-  // ranks have those of `record`. Returns a difference from another rank's record that has already
-  // arrived; none if there is none.
+  // ranks have the extents of `record`. Returns a difference from another rank's record that has
+  // already arrived; none if there is none.
   std::optional<std::string> Add(const CallRecord& record, AllExtents extents);
   // Adds another rank's next record, which arrived as `bytes`. Returns a difference as Add does.
   std::optional<std::string> AddOf(int rank, std::string_view bytes);

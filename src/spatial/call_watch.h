@@ -44,7 +44,7 @@ class CallWatch {
   // none if there is none. HearLeave and set_waiting write different words and may run at once: the
   // thread that writes second sees the other's write when it calls this function.
   std::optional<Slowest> LeftBehind() const;
-  // Returns the rank with the fewest calls among this rank and those that have not ended.
+  // Returns the rank with the fewest calls among this rank and the ranks that have not ended.
   Slowest SlowestPresent() const;
 
   // Judges whether the other ranks make progress towards the call in which this rank waits.

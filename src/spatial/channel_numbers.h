@@ -36,8 +36,8 @@ class ChannelNumbers {
   // Computes to = scale a b + beta to. `to` may be `a`.
   Status Multiply(cudnnHandle_t handle, double scale, CUdeviceptr a, CUdeviceptr b, double beta,
                   CUdeviceptr to) const;
-  // Computes to = 1 / sqrt(variance + epsilon). The numbers at `zeros` must be 0, those at `ones`
-  // 1.
+  // Computes to = 1 / sqrt(variance + epsilon). The numbers at `zeros` must be 0, and the numbers
+  // at `ones` must be 1.
   Status InverseDeviation(cudnnHandle_t handle, double epsilon, CUdeviceptr variance,
                           CUdeviceptr zeros, CUdeviceptr ones, CUdeviceptr to) const;
 

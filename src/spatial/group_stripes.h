@@ -14,8 +14,8 @@
 
 namespace ucudnn::spatial {
 
-// The ranks whose stripes a window over the whole image covers: those that differ from this rank
-// only along the axes that the window covers.
+// The ranks whose stripes a window over the whole image covers. They differ from this rank only
+// along the axes that the window covers.
 struct PooledRanks {
   std::array<bool, kMaxSpatial> axes = {};
   Spatial parts = {1, 1, 1};   // the grid's parts along `axes`, 1 along all other axes

@@ -60,7 +60,7 @@ class HaloKernel : public SplitKernel {
   // Runs the rank's own call and, for a 16-bit gradient, adds it to the sum.
   KernelOutcome RunOwn(const KernelCall& call, const cudnn::ConvolutionCall& own,
                        ExchangeResources& device);
-  // Corrects all slices, and exchanges the rows of those whose exchange is not enqueued yet.
+  // Corrects all slices. Exchanges the rows of the slices whose exchange is not enqueued yet.
   Status CorrectAll(const KernelCall& call, const cudnn::ConvolutionCall& own,
                     ExchangeResources& device, transport::Channel& channel);
   Status ExchangeAt(int64_t image, const KernelCall& call, const cudnn::ConvolutionCall& own,
@@ -76,7 +76,7 @@ class HaloKernel : public SplitKernel {
   int slice_ = 0;
   std::unique_ptr<SlicePlan> full_, rest_;  // for slice_ images, and for the remaining images
   // How many slices have a room in the buffer, and the size of a room. With two rooms, the rows of
-  // the next slice are exchanged while results are corrected with those of the present one.
+  // the next slice are exchanged while results are corrected with the rows of the present slice.
   size_t rooms_ = 1, room_bytes_ = 0;
   bool sums_ = false;                       // gradients are summed over ranks
   bool counts_ = true;                      // this rank's gradient counts in a sum over ranks

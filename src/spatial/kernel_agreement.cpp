@@ -186,8 +186,8 @@ KernelAgreement::Found KernelAgreement::FindOrAgree(const Turn& turn) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) gathered_extents_[axis] = call.problem.x[axis];
   gathered_kernel_.store(HashOf(TextOf(turn)), std::memory_order_release);
   gathering_.store(turn.sequence, std::memory_order_release);
-  // HearPost compares records that arrive from now on; this compares those that have already
-  // arrived.
+  // HearPost compares records that arrive from now on; this call compares the records that have
+  // already arrived.
   if (const auto early = records_.NotAgreeing()) FailNotNew(early->rank, early->record);
   // The channel is opened before ClaimOf runs the rank's own call: it takes memory, and connecting
   // takes time.

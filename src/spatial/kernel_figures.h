@@ -17,7 +17,7 @@ enum class Verdict : uint8_t {
   kRefused,      // an error on all ranks
 };
 
-// What is known about a kernel on which ranks agreed. Bytes are those of one call on this rank.
+// What is known about a kernel on which ranks agreed. Bytes are counted for one call on this rank.
 struct KernelFacts {
   const char* kind = "convolution";  // static text
   ConvolutionProblem problem;        // the rank's own problem
@@ -63,7 +63,7 @@ struct TimedSpan {
 struct StepTimes {
   struct Call {
     int kernel = 0;  // index into RankFigures::kernels
-    size_t end = 0;  // end of its spans, which begin where those of the preceding call end
+    size_t end = 0;  // end of its spans, which begin where the spans of the preceding call end
   };
   uint64_t number = 0;  // number of the step on this rank, from 1; 0: no step was timed
   std::vector<Call> calls;

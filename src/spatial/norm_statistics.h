@@ -57,8 +57,8 @@ class NormStatistics {
 
   size_t scratch_bytes() const { return Place(kNumbers); }
   // Size of a message, and place of a slice's message, in the scratch memory. RunOwn and
-  // RunOwnStatistics write this rank's message; those of other ranks are received at their places.
-  // Finish overwrites messages.
+  // RunOwnStatistics write this rank's message; messages of other ranks are received at their
+  // places. Finish overwrites messages.
   size_t message_bytes() const { return 2 * numbers_->bytes(); }
   size_t message_place(size_t slice) const { return slice * message_bytes(); }
 

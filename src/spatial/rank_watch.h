@@ -1,6 +1,6 @@
 // The thread with which a rank watches its calls. It finds exchanges that failed after their calls
 // had returned. It looks whether the other ranks and this rank's device make progress with the
-// calls that this rank has made, and with those that its device has begun in CUDA graphs
+// calls that this rank has made, and with the calls that its device has begun in CUDA graphs
 // (device_log.h). It warns of a long wait once, and after the timeout makes all ranks' calls fail.
 // Thread-safe.
 #pragma once

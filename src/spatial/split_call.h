@@ -56,11 +56,12 @@ struct SplitCall {
   bool is_captured = false;
   // The plan of the graph API that the call executes; null for a call of the legacy API.
   const cudnn::GraphTemplate* plan = nullptr;
-  // What `problem` and `call` contain for each kind of work: - kBiasGradient: the problem has one
-  // input channel, and the call has no image. - kRows: y is x with as many rows around it as a
-  // filter with the problem's padding reads. The problem has a filter of 2 pad + 1 taps for each
-  // channel. - kPooling: the problem is from ReadPooling; `pooling` is its kind. - kNorm: the
-  // problem is from ReadNorm, and the call has the arguments of the normalisation.
+  // What `problem` and `call` contain for each kind of work:
+  //  - kBiasGradient: the problem has one input channel, and the call has no image.
+  //  - kRows: y is x with as many rows around it as a filter with the problem's padding reads. The
+  //    problem has a filter of 2 pad + 1 taps for each channel.
+  //  - kPooling: the problem is from ReadPooling; `pooling` is its kind.
+  //  - kNorm: the problem is from ReadNorm, and the call has the arguments of the normalisation.
   SplitWork work = SplitWork::kConvolution;
   cudnn::PoolingKind pooling;
   Declared declared;

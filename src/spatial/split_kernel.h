@@ -146,7 +146,7 @@ class SplitKernel : public std::enable_shared_from_this<SplitKernel> {
   // Returns how many of the buffer's first bytes are received from other ranks.
   virtual size_t received_end() const { return 0; }
 
-  // Makes once, besides the rank's own call, those library calls that do not change the program's
+  // Makes once, besides the rank's own call, all library calls that do not change the program's
   // memory. Fails if the library refuses one.
   virtual Status Try(const KernelCall& call, ExchangeResources& device) = 0;
   virtual KernelOutcome Run(const KernelCall& call, ExchangeResources& device,

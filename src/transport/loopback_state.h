@@ -68,7 +68,7 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
 
   Status Create();
 
-  // Makes this rank's slots. The caller then opens those of the other ranks.
+  // Makes this rank's slots. The caller then opens the other ranks' slots.
   Result<Slots> MakeSlots(size_t slot_bytes) const;
   // Uses `made` for all messages from now on. The former slots are kept if a graph may use them.
   void Replace(Slots made);

@@ -1,4 +1,5 @@
-// The functions of Ranks that a program calls; ranks_service.cpp has those of the service thread.
+// The functions of Ranks that a program calls. The functions of the service thread are in
+// ranks_service.cpp.
 #include "transport/ranks.h"
 
 #include <pthread.h>

@@ -74,11 +74,11 @@ class Ranks final : public Gatherer, private Sink {
   std::optional<std::string> Failure() const;  // only an atomic load while there is no failure
 
   // Callbacks run on the service thread, one at a time, and must be quick, because this rank's
-  // heartbeats wait for them, on rank 0 those of all ranks. A callback may call Post, Doing, Fail
-  // and Failure. The thread that sets one holds no lock that a callback takes. Setting null removes
-  // a callback, which no longer runs when the call returns. Records that arrive before the first
-  // call of OnPost are kept; that call delivers them on the calling thread, so OnGather must be set
-  // before OnPost.
+  // heartbeats wait for them, and on rank 0 the heartbeats of all ranks. A callback may call Post,
+  // Doing, Fail and Failure. The thread that sets one holds no lock that a callback takes. Setting
+  // null removes a callback, which no longer runs when the call returns. Records that arrive before
+  // the first call of OnPost are kept; that call delivers them on the calling thread, so OnGather
+  // must be set before OnPost.
   void OnPost(std::function<void(int group_rank, std::string_view record)> heard);
   // Called when another rank of the group has come to its gather `number` (from 1), in order with
   // that rank's posts. So a rank that gathers while others post, or the reverse, is noticed.

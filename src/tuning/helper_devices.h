@@ -19,7 +19,7 @@ class HelperDevices {
   HelperDevices(const HelperDevices&) = delete;
   HelperDevices& operator=(const HelperDevices&) = delete;
 
-  // Returns the devices that may measure for `device`: those of its model and driver, except
+  // Returns the devices that may measure for `device`: devices of the same model and driver, except
   // itself. Warns once for each device that is left out. The returned pointers keep the devices
   // open.
   std::vector<std::shared_ptr<HeldDevice>> Beside(const Device& device);

@@ -17,7 +17,7 @@ namespace {
 
 using planning::Candidate;
 
-// The most graph engines that are considered: those that were fastest when this or another process
+// The most graph engines that are considered: the fastest ones when this or another process
 // measured them.
 constexpr size_t kMostGraphEngines = 3;
 // The most engines for the tiles of a kernel: all that were chosen for one kind of tile, and the
@@ -77,8 +77,8 @@ LegacyRows LegacyKernels::Get(const LegacyKernel& kernel, const planning::Promis
     question.need = [&](int images, const EngineId& engine) { return needs.Of(images, engine); };
   }
   if (kernel.must_fit) question.must_fit = std::min(*kernel.must_fit, request.limit_bytes);
-  // What brings the kernel under the limit is measured first, because graph engines only make it
-  // faster.
+  // Engines and pieces that bring the kernel under the limit are measured first, because graph
+  // engines only make the kernel faster.
   const Status fitted = kernels_.MeasureFitting(kernel.device, question);
   const bool any_graph = options_.engines != EngineSet::kLegacy && functions_.HasGraphApi();
   const bool graph = kernel.graph && any_graph;

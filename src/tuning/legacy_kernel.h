@@ -42,7 +42,7 @@ struct LegacyRows : MeasuredRows {
 };
 
 // Groups returns the candidates that may share a plan, by the math type that the caller will set;
-// OwnCandidates returns those of the problem's own math type.
+// OwnCandidates returns the candidates of the problem's own math type.
 std::vector<planning::MathGroup> Groups(const ConvolutionProblem& problem,
                                         const LegacyRows& measured);
 std::vector<planning::Candidate> OwnCandidates(const ConvolutionProblem& problem,
@@ -59,7 +59,7 @@ class LegacyKernels {
   // undivided kernel, returns no rows, and a status that says why.
   LegacyRows Get(const LegacyKernel& kernel, const planning::PromiseRequest& request);
 
-  // Returns grids of tiles within request.limit_bytes, with the engines that serve plain calls:
+  // Returns grids of tiles within request.limit_bytes, with engines that may run in plain calls:
   // engines that the heuristics choose for tiles and for the whole, and legacy algorithms on tiles
   // with even paddings.
   planning::Tilings GetTilings(const LegacyKernel& kernel, const planning::PromiseRequest& request);

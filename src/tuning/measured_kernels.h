@@ -44,11 +44,13 @@ struct Question {
   // share of the time that the kernel has left.
   std::optional<double> legacy_share;
   // If set, returns the bytes of workspace that cuDNN now demands of a legacy engine for `images`
-  // images (cudnn::LegacyNeeds::Of). A store may be from other settings, or wrong: a larger number
-  // of cuDNN's replaces that of a row, and a row of an engine that does not serve is dropped.
+  // images (cudnn::LegacyNeeds::Of). A row of a store may come from other settings, or be wrong: if
+  // cuDNN's number is larger, it replaces the row's, and a row of an engine that cuDNN does not run
+  // for these images is dropped.
   std::function<std::optional<size_t>(int images, const EngineId& engine)> need;
-  // If set, the user's limit of the kernel's workspace. Engines and pieces that bring the kernel
-  // under it are measured before those that only make it faster.
+  // If set, the user's limit of the kernel's workspace. Engines and pieces with which the kernel
+  // fits this limit are measured first; engines and pieces that only make it faster are measured
+  // afterwards.
   std::optional<size_t> must_fit;
   // Measuring ends at this time; the rest stays unmeasured.
   Clock::time_point until = Clock::time_point::max();
@@ -75,7 +77,7 @@ struct MeasuredRows {
 struct TilingTask {
   // Engines whose workspaces determine the grids, the most promising one first.
   std::vector<EngineId> engines;
-  // Returns those measurements `rows` on `tile` that may be planned with.
+  // Returns the rows among `rows`, measured on `tile`, that plans may use.
   std::function<std::vector<planning::Candidate>(const ConvolutionProblem& tile,
                                                  const std::vector<MicroConfiguration>& rows)>
       candidates;
@@ -229,14 +231,14 @@ class MeasuredKernels {
   // Adds the rows of `family` that the store has now.
   void Refresh(const Family& family, Known& known);
   // Returns false if legacy algorithms were measured at `size`, but none with the math type of the
-  // problem's descriptor: earlier releases left out those that the library does not list. Requires
-  // the lock.
+  // problem's descriptor: earlier releases left out algorithms that the library does not list.
+  // Requires the lock.
   static bool HasOwnMath(const Known& known, int size);
   // Notes that `row` is of a graph engine that was measured for the kernel. Requires the lock.
   static void NoteGraphEngine(const MicroConfiguration& row, Known& legacy);
   enum class Extent { kAll, kFitting };
-  // Ensures that `sizes` are known, within the budget: reads the store again, then measures those
-  // that are missing. Fails if measuring failed or was not possible.
+  // Ensures that `sizes` are known, within the budget: reads the store again, then measures the
+  // sizes that are missing. Fails if measuring failed or was not possible.
   Status MeasureMissing(const Device& device, const Question& question, const Family& family,
                         const std::vector<int>& sizes, Extent extent, Known& known);
   // Returns the entry whose time budget pays for measuring `question`: `known`, or the legacy
@@ -247,12 +249,12 @@ class MeasuredKernels {
   // Measures `sizes`, and adds the rows that the store then has for these sizes to `known`.
   Status Measure(const Device& device, const Question& question, const Family& family,
                  const std::vector<int>& sizes, const MeasureLimits& limits, Known& known);
-  // Returns those of `sizes` at which `problem` still has to be measured.
+  // Returns the sizes among `sizes` at which `problem` still has to be measured.
   std::vector<int> Missing(const ConvolutionProblem& problem, const Known& known,
                            const std::vector<int>& sizes);
   // Calls Question::need for the rows at `sizes` for which it was not called yet.
   void Confirm(const Question& question, Known& known, const std::vector<int>& sizes);
-  // Returns the rows of all engines at `sizes` of `problem`, except those that were found wrong.
+  // Returns the rows of all engines at `sizes` of `problem`, except engines that were found wrong.
   std::vector<MicroConfiguration> RowsAt(const ConvolutionProblem& problem, const Known& known,
                                          const std::vector<int>& sizes);
   // Adds the pieces of `configuration` that were not compared yet, as `proof` demands, to
@@ -279,7 +281,7 @@ class MeasuredKernels {
   // Returns the known result of the race that `about` describes; none if there is none.
   std::optional<Trust> FindRace(const Device& device, const ConvolutionProblem& problem,
                                 const std::string& about);
-  // Compares those kinds of tiles that are not trusted yet.
+  // Compares the kinds of tiles that are not trusted yet.
   Verification CompareKinds(const Device& device, const ConvolutionProblem& problem,
                             const Division& division, const MeasureLimits& limits,
                             const EngineScope& scope);

@@ -307,8 +307,8 @@ class TileVerifier {
     return Status::Ok();
   }
 
-  // Adds those of `listed` that may be references for the tile, in ascending order of workspace,
-  // the tile's own engine last.
+  // Adds the engines of `listed` that may be references for the tile, in ascending order of
+  // workspace; the tile's own engine is the last one.
   void AddReferences(std::vector<cudnn::ListedEngine> listed,
                      std::vector<cudnn::ListedEngine>& references) const {
     // Only engines of the plan's own graph compute fused operations, so then each of them may be a

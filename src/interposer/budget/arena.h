@@ -61,8 +61,8 @@ class Arena {
     size_t bytes = 0;
   };
 
-  // The caller owns `driver` and keeps it alive. All segments together never exceed `limit_bytes`,
-  // except for those of BorrowAssured and TakeAssuredForCapture.
+  // The caller owns `driver` and keeps it alive. All segments together never exceed `limit_bytes`;
+  // only segments of BorrowAssured and TakeAssuredForCapture may exceed it.
   Arena(const cuda::Driver& driver, CUcontext context, size_t limit_bytes)
       : driver_(driver), context_(context), limit_bytes_(limit_bytes) {}
   ~Arena();
@@ -83,9 +83,9 @@ class Arena {
   void GiveBack(const Segment& segment, CUstream stream);
 
   enum class Readiness { kReady, kBusy, kShort };
-  // Makes a segment ready for each of `needs`. Frees all other segments, except those of captures
-  // and those that lost_bytes() counts. kBusy: some segments are still in use, and nothing was
-  // allocated. kShort: the device has no memory left, and no segment was added.
+  // Makes a segment ready for each of `needs`. Frees all other segments, except segments of
+  // captures and segments that lost_bytes() counts. kBusy: some segments are still in use, and
+  // nothing was allocated. kShort: the device has no memory left, and no segment was added.
   Readiness Prepare(std::span<const Need> needs);
   // Ends lending. From now on owners call Take.
   void Fix();
@@ -134,7 +134,7 @@ class Arena {
   // Leave is to be called when `handle` will enqueue no more; Waited, with the result of Leave,
   // after the caller has waited for the device, as cudnnDestroy does. Waited frees the segments of
   // handles that had left by then. If no handle is left, it frees all segments except assured ones
-  // and those of graphs, and returns true.
+  // and segments of graphs, and returns true.
   uint64_t Leave(const void* handle);
   bool Waited(uint64_t leave);
   // Returns whether `owner` has a segment of at least `bytes`, which Take would give it again.
@@ -197,7 +197,7 @@ class Arena {
   // Returns how much memory can be freed for `owner`: now while memory is lent, later after Fix.
   size_t Soon(const ArenaOwner& owner) UCUDNN_REQUIRES(mutex_);
   bool IsIdle(const Block& block) const UCUDNN_REQUIRES(mutex_);
-  // Frees idle blocks, except those for which `spared` returns true, until `bytes` fit the limit.
+  // Frees idle blocks for which `spared` returns false, until `bytes` fit the limit.
   template <typename Spared>
   void MakeRoom(size_t bytes, Spared spared) UCUDNN_REQUIRES(mutex_);
   // Gives up the segments of `owner` that are no larger than `kept`; if `kept` is null, all its

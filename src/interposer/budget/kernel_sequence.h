@@ -67,15 +67,16 @@ class KernelSequence {
   // network.
   void Leave(int lane);
 
-  // Returns whether the program asked about or ran a kernel that was not among those of kAsked.
+  // Returns whether the program asked about or ran a kernel that was not among the kernels of
+  // kAsked.
   bool surprised() const { return surprised_; }
   bool complete() const { return complete_; }
 
   // Stops recording.
   void End() { complete_ = true; }
 
-  // Returns the network's kernels in ascending order of number: those that were asked about or,
-  // once learning is complete, those of each lane's repeat.
+  // Returns the network's kernels in ascending order of number: the kernels that were asked about
+  // or, once learning is complete, the kernels of each lane's repeat.
   std::vector<KernelUse> Uses() const;
 
  private:

@@ -132,7 +132,7 @@ class WorkspaceBudget {
 
   // The budget's figures for the report. summary() sets all members of ReportedBudget except
   // total_bytes, division and other_devices. `kernels` counts the kernels that have a share or,
-  // with a workspace plan, those of the plan that have run. total_workspace_bytes is what the
+  // with a workspace plan, the plan's kernels that have run. total_workspace_bytes is what the
   // budget holds on the device, or, once the last handle was destroyed, what it held before.
   struct Summary : ReportedBudget {
     size_t shares_bytes = 0;  // sum of all shares' segments

@@ -64,7 +64,7 @@ void WorkspaceBudget::Lower(size_t budget_bytes) {
 
 void WorkspaceBudget::Fix() {
   arena_.Fix();
-  // Memory that the division leaves serves one capture: all kernels of the capture, or those that
+  // Memory that the division leaves serves one capture: all kernels of the capture, or as many as
   // fit.
   size_t largest = 0;
   for (const planning::Slot& slot : divided_.slots) {

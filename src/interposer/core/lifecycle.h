@@ -75,7 +75,8 @@ struct Look {
   int epoch = 0;                   // is stored in KernelState::looked_at
 };
 
-// Use: Decide; then, unless stands(), Enter, publishing the state to other threads, and Published.
+// The caller calls Decide. Then, unless stands() is true, it calls Enter, publishes the state to
+// other threads, and calls Published.
 class Lifecycle {
  public:
   explicit Lifecycle(const Look& look) : look_(look) {}

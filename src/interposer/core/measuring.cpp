@@ -73,7 +73,8 @@ planning::TileUse UseOfTiles(Process& process, const Session& session,
 }
 
 bool MayUseTiles(Process& process, const Session& session, double span, size_t need_bytes) {
-  constexpr double kMostBytes = 16;  // for an element of x and one of y
+  // Bytes of an element of x and an element of y: 8 each for fp64.
+  constexpr double kMostBytes = 16;
   const planning::TileConditions conditions = ConditionsOfTiles(process, session, need_bytes);
   if (!conditions.allowed || LacksWorkspace(process, session)) return false;
   const size_t cache = conditions.l2_bytes;

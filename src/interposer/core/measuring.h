@@ -20,9 +20,9 @@ size_t UserLimit(Process& process, const Session& session);
 // Returns the facts about a kernel that do not depend on what the program names.
 planning::Facts FactsOfKernel(Process& process, const Session& session,
                               const ConvolutionProblem& problem, Api api);
-// Returns what the kernel may be cut into tiles for, if the program would run an engine that needs
-// `need_bytes` undivided. Under one budget kToFit only means that nothing forbids tiles:
-// planning::MayMeasureTiles decides whether the kernel's share demands them.
+// Returns the purpose for which the kernel may be cut into tiles, if the program would run an
+// engine that needs `need_bytes` undivided. Under one budget kToFit only means that nothing forbids
+// tiles: planning::MayMeasureTiles decides whether the kernel's share demands them.
 planning::TileUse UseOfTiles(Process& process, const Session& session,
                              const ConvolutionProblem& problem, size_t need_bytes);
 // Returns false if UseOfTiles will certainly return kNone. Instead of the problem it needs only

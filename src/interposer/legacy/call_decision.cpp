@@ -65,8 +65,8 @@ planning::Facts LegacyCalls::FactsOf(const cudnn::ConvolutionCall& call, const L
     asked.confirmed = std::move(confirmed.choice);
     asked.confirmed_later = confirmed.unanswered;
   }
-  // A promise with more workspace than its undivided engine needs waits for a plan that uses it, so
-  // tiles are considered as without a need.
+  // A promise with more workspace than its undivided engine needs was made in expectation of a plan
+  // that uses this workspace. So tiles are considered as if the program's engine had no known need.
   const bool waits = asked.told && asked.told->provisional &&
                      asked.told->workspace_bytes > asked.told->undivided.workspace_bytes;
   facts.tiles = UseOfTiles(process_, *kernel.session, problem,

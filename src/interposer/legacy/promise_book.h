@@ -19,7 +19,7 @@
 
 namespace ucudnn::interposer {
 
-// What a caller names both when it asks and when it runs.
+// The key of a promise: what a caller passes both in a query and in the call itself.
 struct PromiseKey {
   int platform = 0;            // index of the handle's platform in Sessions
   int algorithm = 0;           // as the caller was told

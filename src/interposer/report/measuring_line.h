@@ -1,6 +1,6 @@
-// Tells a user at a terminal why the program stands still: one line, which is rewritten while
-// kernels are measured, once the program has waited for a second in all, and a last line at the end
-// of the process. Thread-safe; never throws.
+// Tells a user at a terminal why the program stands still. Once the program has waited for a second
+// in total, one line shows what is being measured, and is rewritten. At the end of the process a
+// last line says how much was measured. Thread-safe; never throws.
 #pragma once
 
 #include <atomic>

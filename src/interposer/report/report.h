@@ -31,7 +31,7 @@ using planning::kUnknownTime;  // null in the JSON
 struct CountedKernel {
   KernelRecord record;
   std::atomic<long> calls = 0;  // a native CUDA graph that is made counts as one call
-  // Those of `calls` that ran undivided although the plan has pieces.
+  // The part of `calls` that ran undivided although the plan has pieces.
   std::atomic<long> undivided_calls = 0;
   std::atomic<uint64_t> lanes = 0;  // bits of the lanes of its calls (Lanes::BitOf)
   bool replaced = false;  // a later decision has replaced this one and has taken over its calls

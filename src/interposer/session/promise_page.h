@@ -14,7 +14,8 @@ struct PromisePage {
   // Increases with every new promise, in PromiseBook::Add only. A decision that was taken under an
   // earlier version may lack the latest promise.
   std::atomic<uint64_t> latest = 0;
-  // Calls on all handles, which are counted only until the last decision about them is final.
+  // Number of calls on all handles. Calls are counted only as long as some decision about them may
+  // still change.
   std::atomic<long> calls = 0;
   // True once a piece failed or a plan was found wrong: then no plan divides any more, on any
   // handle, if an undivided engine keeps the promise.

@@ -1,8 +1,8 @@
 // Decides for this process whether calls are split and to which rank a call belongs, and makes each
 // rank meet the others at its first split call. Either the process is one rank, or its threads are
 // ranks: then each rank has a thread, and a call belongs to the rank of its device (peer) or of its
-// handle (loopback). If calls are split, every convolution is run by this class, and its own call
-// alone is never the answer. Thread-safe.
+// handle (loopback). If calls are split, this class runs every convolution, and never returns the
+// result of the rank's own call alone. Thread-safe.
 #pragma once
 
 #include <sys/types.h>

@@ -93,21 +93,20 @@ size_t WorkspaceOfFastest(const std::vector<Candidate>& candidates,
 std::string WhyNoTiles(const Tilings& tilings);
 
 // Returns the postcondition that `decision` breaks, in words (static text) that begin with the
-// invariant's number in docs/design.md; null if it keeps all of them. 1. No engine is coarser or
-// less deterministic than the program asked for or was told. A plan of
+// invariant's number in docs/design.md; null if it keeps all of them.
+//  1. No engine is coarser or less deterministic than the program asked for or was told. A plan of
 //     the graph API is divided with its own engine. Other engines run only as a substitute, by the
 //     workspace plan, or, if as exact, in tiles of a vast plan.
-// 2. Nothing exceeds the workspace that the caller passes, or that a plan promises: its need, or
+//  2. Nothing exceeds the workspace that the caller passes, or that a plan promises: its need, or
 //     less, or more if the user has a limit. The promise is kept by an undivided engine inside it,
 //     or by pieces that nothing can replace. A plan that was promised less than it needs never runs
-//     as
-//     the program asked for it.
-// 3. All that runs was built. 4. Pieces are multiples of the legal step, or tiles, and cover the
-// mini-batch. 7. Without a need to fit, nothing is slower than what the program asked for, as far
-// as both are
+//     as the program asked for it.
+//  3. All that runs was built.
+//  4. Pieces are multiples of the legal step, or tiles, and cover the mini-batch.
+//  7. Without a need to fit, nothing is slower than what the program asked for, as far as both are
 //     measured. Nothing is refused unless the user demands it.
-// 8. Workspace that was not promised earlier, plus ucudnn's own, stays within the limit. 9. Pieces
-// were compared, except for pieces that alone keep a promise.
+//  8. Workspace that was not promised earlier, plus ucudnn's own, stays within the limit.
+//  9. Pieces were compared, except for pieces that alone keep a promise.
 const char* BrokenInvariant(const Facts& facts, const Decision& decision);
 
 // After this many plans of a kernel were found wrong, no further plan of it is compared.

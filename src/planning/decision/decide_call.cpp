@@ -10,8 +10,8 @@
 namespace ucudnn::planning {
 namespace {
 
-// Returns whether the promise exceeds the needs of the plan and of its undivided engine only
-// because pieces of the named algorithm alone need as much, which serve an identity activation.
+// Returns true if the promise has more workspace than its plan and its undivided engine need, so
+// that pieces of the named algorithm can serve an identity activation in it.
 bool IsSizedForAlone(const Promise& promise) {
   const size_t own =
       std::max(promise.configuration.WorkspaceBytes(), promise.undivided.workspace_bytes);
@@ -181,8 +181,8 @@ std::optional<Promise> CallDecider::OrTiles(std::optional<Promise> promise,
 }
 
 Promise CallDecider::Improved(Promise promise) {
-  // A promise may exceed the limit, because pieces of the named algorithm that serve an identity
-  // activation may need more.
+  // The promise may exceed the user's limit, because pieces for an identity activation may need
+  // more (IsSizedForAlone). A better plan must stay within both.
   PromiseRequest request = RequestFor(
       facts_.problem, std::min(promise.workspace_bytes, promise.limit_bytes), facts_.deterministic);
   request.deterministic |= promise.reported.deterministic;

@@ -28,14 +28,16 @@ constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
 // Stands for an unknown time.
 constexpr double kUnknownTime = -1;
 
-// The properties of a legacy call, besides the problem, on which a decision depends. - kPlain:
-// alpha = 1 and beta = 0, so that engines of the graph API may serve the call; or any scales, if
-// only legacy engines may serve. - kAdding: a filter gradient with beta = 1. Engines of the graph
-// API serve it by plans of their own, which must have run once before they are captured. - kScaled:
-// other scales, which only legacy engines serve. - kActivation: bias and activation. - kIdentity:
-// bias with identity activation, which cuDNN serves with one algorithm only. - kMisaligned: a
-// pointer is aligned to less than 16 bytes, so that perhaps only the algorithm that the caller
-// names serves the call.
+// The properties of a legacy call, besides the problem, on which a decision depends.
+//  - kPlain: alpha = 1 and beta = 0, so that engines of the graph API may serve the call; or any
+//    scales, if only legacy engines may serve.
+//  - kAdding: a filter gradient with beta = 1. Engines of the graph API serve it by plans of their
+//    own, which must have run once before they are captured.
+//  - kScaled: other scales, which only legacy engines serve.
+//  - kActivation: bias and activation.
+//  - kIdentity: bias with identity activation, which cuDNN serves with one algorithm only.
+//  - kMisaligned: a pointer is aligned to less than 16 bytes, so that perhaps only the algorithm
+//    that the caller names serves the call.
 enum class CallKind : int32_t { kPlain, kAdding, kScaled, kActivation, kMisaligned, kIdentity };
 
 // Each question of Decide names the type of its answer as Question::Answer.
@@ -229,7 +231,7 @@ struct Facts {
   bool tunes = true;  // this process may measure the kernel, now or later
   bool capturing = false;
   bool failed = false;             // a piece failed, or the plan that runs was found wrong
-  TileUse tiles = TileUse::kNone;  // what the kernel may be cut into tiles for
+  TileUse tiles = TileUse::kNone;  // the purpose for which the kernel may be cut into tiles
   std::optional<BudgetShare> share;
   // Bytes of ucudnn's own workspace that any call can have: they are set aside for kernels that no
   // engine serves without workspace.

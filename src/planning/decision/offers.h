@@ -1,4 +1,4 @@
-// Decides what a caller is told that asks about a kernel of the legacy API: for each math type,
+// Decides what to tell a caller that asks about a kernel of the legacy API: for each math type,
 // engines that run undivided, or promises. Pure functions.
 #pragma once
 
@@ -39,8 +39,8 @@ void AddOffersInBudget(Operation operation, MathType math, const std::vector<Can
                        const PromiseRequest& request, std::vector<Offer>& offers,
                        std::span<const Tiling> tilings = {});
 
-// Adds the promises in tiles that are faster than those of AddOffers: the fastest one and the
-// fastest deterministic one.
+// Adds the promises in tiles that are faster than the promises of AddOffers: the fastest one and
+// the fastest deterministic one.
 void AddTiles(Operation operation, MathType math, const std::vector<Candidate>& candidates,
               std::span<const Tiling> tilings, const PromiseRequest& request,
               std::vector<Offer>& offers);

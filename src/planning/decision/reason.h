@@ -51,8 +51,7 @@ enum class Because {
   kWorkspacePlanWrong,  // the file's micro-batches were found wrong
 };
 
-// A sentence shows those members that its words have a place for. `detail` is an engine or a
-// message.
+// A sentence shows the members for which its text has a place. `detail` is an engine or a message.
 struct Reason {
   Because because = Because::kNotMeasured;
   int pieces = 1;

@@ -1,4 +1,4 @@
-// What a kernel may be cut into tiles for (convolution/tiles.h). Pure functions.
+// The purposes for which a kernel may be cut into tiles (convolution/tiles.h). Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ enum class TileUse : int32_t {
 // slow engines, but they serve its tiles.
 bool IsVast(const ConvolutionProblem& problem, int64_t most_span = kMostViewSpan);
 
-// What decides about the use of tiles besides the problem.
+// The conditions, besides the problem, on which the use of tiles depends.
 struct TileConditions {
   bool allowed = true;  // by UCUDNN_TILES
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
