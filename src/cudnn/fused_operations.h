@@ -45,7 +45,7 @@ class FusedOperations {
 
  private:
   struct Read {
-    int tensor;  // its index
+    int tensor;  // index of the tensor
     // How text() names the tensor; "this" is the result of the previous operation.
     std::string words;
   };

@@ -25,7 +25,7 @@ constexpr double kHope = 0.05;
 // need fewer measurements.
 constexpr double kUnequal = 0.001;
 // A mini-batch of more steps than this is divided into at most this many equal parts, or into
-// pieces that are smaller than these.
+// pieces that are smaller than such parts.
 constexpr int kEveryPart = 256;
 // No real workspace is larger. Rows of a store may hold any number, because other programs may have
 // written it.

@@ -61,7 +61,7 @@ bool ComesAfter(const WorkspacePlanKernel& kernel, int other) {
 }
 
 // Keeps the first entry of each problem. Its order_after keeps another problem only if all entries
-// of this problem say that they come after all entries of the other one.
+// of this problem say that they come after all entries of that other problem.
 void KeepFirstOfEach(WorkspacePlan& plan) {
   std::vector<WorkspacePlanKernel> all = std::move(plan.kernels);
   plan.kernels.clear();

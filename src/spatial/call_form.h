@@ -31,7 +31,7 @@ struct CallForm {
   // True if the call is cudnnConvolutionBiasActivationForward, or a plan with operations fused
   // behind its convolution.
   bool is_fused = false;
-  bool is_identity = false;    // its activation is the identity
+  bool is_identity = false;    // the fused activation is the identity
   bool hides_nan = false;      // a fused operation or a maximum may turn NaN into a number
   bool reads_result = false;   // the call reads its old output: beta is not 0, or z is y
   bool is_replicated = false;  // all ranks have the same whole tensors, and each makes its own call

@@ -14,9 +14,9 @@ namespace ucudnn::spatial {
 
 // How received rows become part of the result.
 enum class Correction {
-  kAdded,       // their contribution is added to the result of the caller's own call
+  kAdded,       // the rows' contribution is added to the result of the caller's own call
   kRecomputed,  // results that depend on them are computed anew and overwritten
-  kPlaced,      // they are copied into the result
+  kPlaced,      // the rows are copied into the result
 };
 
 // Returns kAdded for linear calls in 32 and 64 bits, and for all filter gradients, which are summed

@@ -69,8 +69,8 @@ class HaloKernel : public SplitKernel {
   Status FinishGradient(const KernelCall& call, ExchangeResources& device,
                         transport::Channel& channel);
   bool IsDeferred(const KernelCall& call) const { return call.is_deferred && sums_; }
-  // Ensures that the next call, on any stream, overwrites the buffer only after this one is done
-  // with it.
+  // Ensures that the next call, on any stream, overwrites the buffer only after this call no longer
+  // uses the buffer.
   Status Leave(const KernelCall& call, ExchangeResources& device) const;
 
   int slice_ = 0;

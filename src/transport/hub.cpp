@@ -145,7 +145,8 @@ void Hub::Admit(Arrival arrival) {
   Refuse(*arrival.connection);
   const int rank = arrival.hello ? arrival.hello->membership.rank : -1;
   if (rank > 0 && rank < meeting_.membership.size) {
-    members_[static_cast<size_t>(rank)].came = true;  // it has received the refusal as its answer
+    // The rank has received the refusal as its answer.
+    members_[static_cast<size_t>(rank)].came = true;
   }
   strangers_.SeeOff(std::move(arrival.connection));
 }

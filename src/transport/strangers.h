@@ -51,7 +51,7 @@ class Strangers {
   struct Stranger {
     std::unique_ptr<Connection> connection;
     Clock::time_point since;
-    bool answered = false;  // its answer was sent, and only the end of its connection is awaited
+    bool answered = false;  // the answer was sent, and only the end of the connection is awaited
   };
   void Accept();
   // Reads the stranger's data. Returns whether the stranger is kept.

@@ -381,7 +381,8 @@ MeasuredRows MeasuredKernels::Get(const Device& device, const Question& question
     } else if (!missing.empty() && question.read_again) {
       Refresh(family, known);
     }
-    // The next sizes depend on the measurements at all of these.
+    // The next sizes depend on the measurements at all sizes of `asked`, so the search ends if one
+    // is missing.
     if (!search || !Missing(question.problem, known, asked).empty()) break;
   }
   answer.settled = Missing(question.problem, known, asked).empty();

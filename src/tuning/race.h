@@ -16,8 +16,9 @@ namespace ucudnn::tuning {
 
 struct Racer {
   Division division = Configuration{};
-  size_t workspace_bytes = 0;  // the workspace that it gets, as in a program that grants no more
-  EngineScope scope;           // its engines
+  // The workspace that the racer gets, as in a program that passes no more.
+  size_t workspace_bytes = 0;
+  EngineScope scope;  // the racer's engines
 };
 
 struct RaceResult {

@@ -34,7 +34,7 @@ void Communicator::Settle(ncclResult_t result, Membership membership) {
     settled_ = true;
   }
   state_ = result;
-  // It was aborted before it was settled; now the other ranks can be told.
+  // The communicator was aborted before it was settled; now the other ranks can be told.
   if (GivenUp() && settled_) Abort();
 }
 

@@ -23,7 +23,7 @@ struct Part {
 struct Launched {
   std::shared_ptr<Communicator> communicator;
   Operation operation;
-  // Its place in turns(); none for captured work, and after it has run.
+  // The operation's place in turns(); none for captured work, and after it has run.
   std::optional<uint64_t> place;
 
   bool is_held = false;  // true if it was captured, so that a graph holds it

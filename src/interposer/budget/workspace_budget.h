@@ -225,7 +225,8 @@ class WorkspaceBudget {
   bool asked_only_ UCUDNN_GUARDED_BY(mutex_) = false;
   // Bytes that the division leaves for a capture.
   size_t capture_bytes_ UCUDNN_GUARDED_BY(mutex_) = 0;
-  bool capture_ready_ UCUDNN_GUARDED_BY(mutex_) = false;  // these were reserved, if there was room
+  // Capture_bytes_ are reserved; false if there was no room.
+  bool capture_ready_ UCUDNN_GUARDED_BY(mutex_) = false;
   // The kernels of the workspace plan that have run or were asked about.
   std::set<int> met_ UCUDNN_GUARDED_BY(mutex_);
   struct SegmentUse {

@@ -27,7 +27,7 @@ struct GraphKernel {
   bool is_heuristics_first = false;  // the plan is the first of a heuristics list
   // The configurations of that list that still exist, best first; null if there is no list.
   std::shared_ptr<const LentConfigurations> listed;
-  bool again = false;        // it was decided about before, so the store may have more rows by now
+  bool again = false;  // the plan was decided about before, so the store may have more rows by now
   bool may_measure = false;  // missing measurements may be made now, unless comes_late
   // True if as many plans as are remembered were made before it; then it is never measured.
   bool comes_late = false;

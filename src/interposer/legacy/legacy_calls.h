@@ -119,7 +119,8 @@ class LegacyCalls : public DivisionChoices {
   Performances AnswerOfPieces(const LegacyKernel& kernel, const cudnn::Descriptors& descriptors,
                               const tuning::LegacyRows& measured, size_t limit_bytes,
                               size_t caller_bytes);
-  // Adds the promises of `offers` to process_.promises. Returns what the caller is told of them.
+  // Adds the promises of `offers` to process_.promises. Returns what the caller is told of these
+  // promises.
   Performances Told(const LegacyKernel& kernel, std::vector<planning::Offer> offers, bool settled);
   // Returns the undivided algorithms with the problem's math type. Their times only put them in the
   // order of the real library's heuristics.

@@ -15,7 +15,7 @@
 namespace ucudnn::interposer {
 
 struct MeasuringLineUse {
-  bool tells = false;     // there may be a user at a terminal who wants to know
+  bool tells = false;     // a user at a terminal may want to see the line
   bool rewrites = false;  // the terminal can rewrite a line
 };
 MeasuringLineUse MeasuringLineUseOf(const Options& options);

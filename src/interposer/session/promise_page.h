@@ -14,8 +14,7 @@ struct PromisePage {
   // Increases with every new promise, in PromiseBook::Add only. A decision that was taken under an
   // earlier version may lack the latest promise.
   std::atomic<uint64_t> latest = 0;
-  // Number of calls on all handles. Calls are counted only as long as some decision about them may
-  // still change.
+  // Number of calls on all handles. A call whose decision is final is not counted.
   std::atomic<long> calls = 0;
   // True once a piece failed or a plan was found wrong: then no plan divides any more, on any
   // handle, if an undivided engine keeps the promise.
