@@ -14,7 +14,7 @@
 namespace ucudnn::db {
 
 struct Pruned {
-  // platforms to remove, each with the number of its rows
+  // Platforms to remove, each with the number of its rows.
   std::vector<std::pair<planning::Platform, size_t>> platforms;
   size_t kernels = 0;  // number of kernels to which only these rows refer
   std::string file;    // path of the pruned file, which may be a sibling of the named one

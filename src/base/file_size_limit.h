@@ -16,7 +16,7 @@ class FileSizeLimitScope {
 
  private:
   sigset_t before_;       // the thread's signal mask before
-  bool changed_ = false;  // SIGXFSZ is blocked by this object: it was not pending before
+  bool changed_ = false;  // SIGXFSZ was not pending, so it is blocked until the destructor
 };
 
 }  // namespace ucudnn

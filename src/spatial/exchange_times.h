@@ -88,7 +88,7 @@ class ExchangeTimes {
   // True while a call is open; its slot is the one behind the pending calls.
   bool is_open_ UCUDNN_GUARDED_BY(mutex_) = false;
 
-  // the kernel whose calls begin a step
+  // The kernel whose calls begin a step.
   std::optional<int> first_kernel_ UCUDNN_GUARDED_BY(mutex_);
   uint64_t step_ UCUDNN_GUARDED_BY(mutex_) = 0;
   size_t calls_ UCUDNN_GUARDED_BY(mutex_) = 0;  // calls in the present step so far

@@ -51,7 +51,7 @@ class KernelAgreement {
   std::span<AgreedKernel> Find(const ConvolutionProblem& problem, const CallForm& form) {
     return kernels_.Find(KernelKey::Of(problem, form));
   }
-  // the limit at the last agreement
+  // Returns the limit at the last agreement.
   size_t most_buffer_bytes() const { return most_buffer_bytes_; }
 
   // To be called for another rank's record, on the transport's thread. Fails the job if this rank
@@ -109,7 +109,7 @@ class KernelAgreement {
   KernelLog& log_;
   // Number of the call for whose claims this rank waits; 0: none.
   std::atomic<uint64_t> gathering_ = 0;
-  // extents of x in that call
+  // Extents of x in that call.
   std::array<std::atomic<int32_t>, kMaxSpatial> gathered_extents_ = {};
   std::atomic<uint64_t> gathered_kernel_ = 0;  // hash of that call's common text
   KernelTable kernels_;

@@ -57,7 +57,7 @@ class GraphChoices {
 
   const cudnn::Functions& functions_;
   Mutex mutex_;
-  // the problem in the key has n = 0
+  // The problem in the key has n = 0.
   std::unordered_map<Key, Known, KeyHash> known_ UCUDNN_GUARDED_BY(mutex_);
   std::unordered_set<Key, KeyHash> postponed_ UCUDNN_GUARDED_BY(mutex_);
 };

@@ -231,7 +231,7 @@ class Arena {
   std::optional<cuda::Stream> stream_ UCUDNN_GUARDED_BY(mutex_);
   std::optional<cuda::MemoryPool> pool_ UCUDNN_GUARDED_BY(mutex_);
   std::vector<Block> blocks_ UCUDNN_GUARDED_BY(mutex_);
-  // handles to which segments were given
+  // Handles to which segments were given.
   std::vector<const void*> handles_ UCUDNN_GUARDED_BY(mutex_);
   // Requests of Take that failed although their owners gave up segments: at most one for each
   // owner.

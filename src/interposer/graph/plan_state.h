@@ -19,8 +19,8 @@ using EngineTemplate = std::shared_ptr<const cudnn::GraphTemplate>;
 using EngineTemplates = std::vector<EngineTemplate>;
 
 // When more is known later, `better` replaces the state, while other threads may still run this
-// one. It is never destroyed, because native CUDA graphs may use the kernels of its plans at any
-// time.
+// one. States are never destroyed, because native CUDA graphs may use the kernels of their plans at
+// any time.
 struct PlanState : KernelState {
   EngineTemplate own;
   CUcontext context = nullptr;

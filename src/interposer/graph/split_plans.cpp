@@ -50,7 +50,7 @@ std::string NameOf(const WideOperation& operation) {
   const auto named =
       std::find_if(std::begin(kNamedOperations), std::end(kNamedOperations),
                    [&](const NamedOperation& one) { return one.type == operation.type; });
-  // a newer cuDNN has the operation
+  // Only a newer cuDNN has the operation.
   if (named == std::end(kNamedOperations)) {
     return "an operation of type " + std::to_string(static_cast<int>(operation.type));
   }

@@ -24,7 +24,8 @@ enum class Course {
 enum class Otherwise {
   kReal,       // the program's own call, whose need was promised
   kUndivided,  // the undivided engine, which fits the promise
-  // nothing: no undivided engine fits the promise, so the call returns the error of the pieces
+  // Nothing runs: no undivided engine fits the promise, so the call returns the error of the
+  // pieces.
   kPieces,
 };
 // When a call of the kernel decides anew, because more may be known by then.

@@ -87,10 +87,11 @@ struct FindSubstitutes {
 };
 
 // Asks whether `configuration` computes the same as the undivided engine `against`. If the whole
-// exceeds the memory for measuring, tiles are compared one by one or, with `need_whole`, not at
-// all: a plan that must not be slower has to be compared with the whole in place. Tiles are also
-// timed in place, in turn with `faster_than`, the fastest undivided engine that could run instead,
-// over which they must gain kHysteresis. If the engine of `faster_than` is empty, nothing is timed.
+// convolution exceeds the memory for measuring, each kind of tile is compared by itself; with
+// `need_whole` nothing is compared then, because a plan that must not be slower has to be compared
+// with the whole in place. Tiles are also timed in place, in turn with `faster_than`, the fastest
+// undivided engine that could run instead; they must gain kHysteresis over it. If the engine of
+// `faster_than` is empty, nothing is timed.
 struct Compare {
   using Answer = Trust;
   Configuration configuration;
