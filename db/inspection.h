@@ -18,7 +18,7 @@ struct StoreContents {
   size_t rows = 0;
   size_t verified = 0;          // rows whose output a process with this store compared
   size_t imported = 0;          // rows that were merged from other stores or CSV files
-  size_t incomplete_sizes = 0;  // micro-batches at which some engines have rows and some do not
+  size_t incomplete_sizes = 0;  // micro-batches that have rows but are not complete
   size_t promises = 0;
   // The number of rows of each platform: device, then cuDNN and driver version.
   std::map<std::pair<std::string, std::pair<int, int>>, size_t> platforms;

@@ -23,8 +23,8 @@ void Log(LogLevel level, const char* message);
 // Returns the process's TerminalLine on stderr. Log erases it before it writes a line to stderr.
 TerminalLine& StderrLine();
 
-// Warns once for each cause and process. `cause` names the kind of fault, `message` this instance
-// of it.
+// Warns once for each cause and process. `cause` names the kind of fault; `message` describes this
+// fault.
 void WarnOnce(const std::string& cause, const std::string& message);
 // WarnOnce for callers that no exception may leave.
 void WarnOnce(const char* cause, const char* message) noexcept;

@@ -31,15 +31,16 @@ struct AxisTerm {
   bool operator==(const AxisTerm&) const = default;
 };
 
-// Returns disjoint rectangles, with pad 0, whose pairs are all pairs of a window of `windows` and a
-// tap of it that reads an element of `elements`. All positions are counted from the same origin.
-// Either each rectangle has windows of its own, or each has taps of its own, whichever gives fewer
-// rectangles. If the pairs form a staircase, as between neighbours, no other choice gives fewer.
+// Returns disjoint rectangles, with pad 0, which together contain all pairs of a window of
+// `windows` and a tap with which this window reads an element of `elements`. All positions are
+// counted from the same origin. Either each rectangle has windows of its own, or each has taps of
+// its own, whichever gives fewer rectangles. If the pairs form a staircase, as between neighbours,
+// no other choice gives fewer.
 std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval& windows,
                                      const Interval& elements);
 
-// A run of positions of the exchanged tensor that one part owns, and what they contribute to the
-// part that reads them.
+// A run of positions of the exchanged tensor that one part owns, and their contribution to the part
+// that reads them.
 struct AxisRun {
   Interval range;  // counted in the owner's part
   int64_t at = 0;  // the first position of the run, counted in the part that reads it

@@ -52,7 +52,7 @@ size_t PartialSumBytes(const ConvolutionProblem& problem);
 MicroConfiguration AsPartial(const ConvolutionProblem& problem, MicroConfiguration measured,
                              double sum_ms);
 // Returns the bytes that the engine itself uses of the piece's workspace; 0 if the sum and the
-// partial take all of it.
+// partial take the whole workspace.
 size_t EngineBytes(const ConvolutionProblem& problem, const MicroConfiguration& micro);
 
 }  // namespace ucudnn

@@ -40,8 +40,8 @@ struct ConvolutionProblem {
   Layout layout = Layout::kNchw;        // of the filter
   ConvolutionMode mode = ConvolutionMode::kCrossCorrelation;
   MathType math = MathType::kDefault;  // allowed by the caller's convolution descriptor
-  // In bytes. Every piece of a batched tensor must begin at a multiple of it, counted from the
-  // beginning of the tensor.
+  // In bytes. Every piece of a batched tensor must begin at a multiple of `alignment`, counted from
+  // the beginning of the tensor.
   int32_t alignment = 1;
   Strides x_strides = {};
   Strides y_strides = {};
@@ -69,7 +69,7 @@ void SetPackedStrides(ConvolutionProblem& problem);
 size_t ElementBytes(DataType type);
 
 // Returns the smallest number of images whose bytes are a multiple of `alignment` in both batched
-// tensors. A batch boundary is legal only at multiples of it.
+// tensors. A batch boundary is legal only at multiples of this number.
 int LegalStep(const ConvolutionProblem& problem);
 
 // Returns the kernel without its mini-batch (n = 0); measurements at all micro-batches are filed

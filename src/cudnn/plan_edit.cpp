@@ -51,7 +51,7 @@ std::string Text(const NumberList& numbers) {
   return text;
 }
 
-// A text and replacements of pieces of it, which are given by their positions in the text.
+// A text, and replacements for pieces of the text that are given by their positions.
 class Splice {
  public:
   explicit Splice(std::string_view text) : text_(text) {}
@@ -142,7 +142,8 @@ ConvolutionProblem WithPart(ConvolutionProblem whole, const ConvolutionProblem& 
   return whole;
 }
 
-// Makes one edit of one plan, and collects what the edited plan must read back as.
+// Makes one edit of one plan, and collects the values that the edited plan must have when it is
+// read back.
 class PlanEditor {
  public:
   PlanEditor(std::string_view json, const FusedConvolution& convolution, const PlanEdit& edit)

@@ -186,7 +186,7 @@ class Knowledge {
 };
 
 // Adds, for the L2 cache and for half of it, the whole part of n whose workspace with `engine`
-// fits, unless the undivided call's fits, too.
+// fits, unless the undivided call's workspace fits, too.
 void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
                     const AutoRequest& request, const std::map<int, bool>& legal, Sizes& sizes) {
   const int n = request.promise.n, step = request.promise.step;

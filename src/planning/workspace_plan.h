@@ -32,9 +32,9 @@ struct WorkspacePlanKernel {
   int segment = -1;
   // Number of lanes on which kernels of its segment run, as this entry of the file states it.
   size_t lanes = 1;
-  // Indices into WorkspacePlan::kernels, ascending, which may include its own. The program promises
-  // that a call of this kernel begins on the device only after the latest calls of these kernels
-  // have ended, whichever lanes they are on.
+  // Indices into WorkspacePlan::kernels, ascending; the kernel's own index may be among them. The
+  // program promises that a call of this kernel begins on the device only after the latest calls of
+  // these kernels have ended, whichever lanes they are on.
   std::vector<int> order_after;
 
   // `has_total` says that the file has total_bytes; `kernels` is the number of its kernels.

@@ -101,7 +101,7 @@ class CallRecords {
   uint64_t ahead() const;
 
  private:
-  // This rank's record of a call, and the extents that each rank must have in its own.
+  // This rank's record of a call, and the extents that each rank must have in its record.
   struct Made {
     CallRecord record;
     AllExtents extents;

@@ -47,7 +47,8 @@ class KernelAgreement {
   // program may change who sums gradients; then the ranks agree again on gradients that were
   // refused.
   Found KernelOf(const Turn& turn);
-  // Returns what was agreed on before for such a call. Valid until the next KernelOf.
+  // Returns the kernels on which the ranks agreed before for such a call. Valid until the next
+  // KernelOf.
   std::span<AgreedKernel> Find(const ConvolutionProblem& problem, const CallForm& form) {
     return kernels_.Find(KernelKey::Of(problem, form));
   }

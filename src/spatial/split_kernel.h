@@ -28,9 +28,9 @@ struct ExchangeResources {
   ExchangeResources(const ExchangeResources&) = delete;
   ExchangeResources& operator=(const ExchangeResources&) = delete;
   Status Create(CUcontext context);
-  // Makes resources for the calls of one capture. A graph is in no order with work outside of it,
-  // so the capture has its own of everything but the channel. There is no handle, and the buffer
-  // has `bytes` bytes from the beginning.
+  // Makes resources for the calls of one capture. A graph is not ordered with work outside of it,
+  // so a capture has its own stream, events and buffer; only the channel is shared. There is no
+  // handle, and the buffer has `bytes` bytes from the beginning.
   Status CreateForCapture(CUcontext context, size_t bytes);
   // Called before the first call of each capture. `origin` is a stream in the capture.
   Status EnterCapture(CUstream origin);

@@ -8,8 +8,8 @@ Result<std::unique_ptr<SplitKernel>> SplitNorm::Make(const PlanContext& context,
                                                      const GroupStripes& group,
                                                      const CallForm& form, bool sums_gradients) {
   std::unique_ptr<SplitNorm> kernel(new SplitNorm(context, group, form));
-  // If the ranks sum gradients, copies, which are not summed, keep their own. If the program sums
-  // over ranks, only the first copy may count.
+  // If the ranks sum gradients, each copy keeps its own gradient, because copies are not summed. If
+  // the program sums over ranks, only the first copy may count.
   kernel->counts_ = group.counts || sums_gradients;
   if (!group.cuts) return std::unique_ptr<SplitKernel>(std::move(kernel));
   NormSlices slices;

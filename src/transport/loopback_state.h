@@ -122,8 +122,8 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
 
  private:
   // The arguments of the host function of one message. Uncaptured messages use kTakings of them in
-  // turn, enough that only a host far ahead of its stream waits for one. Each captured message has
-  // arguments of its own, which its graph owns.
+  // turn, so many that only a host far ahead of its stream waits for a free one. Each captured
+  // message has arguments of its own, which its graph owns.
   struct Taking {
     LoopbackState* state = nullptr;
     int peer = 0;

@@ -127,7 +127,7 @@ class Ranks final : public Gatherer, private Sink {
   std::optional<Result<std::vector<std::string>>> GatherResult(std::string_view mine,
                                                                std::string_view doing);
   std::string NameWithDoingLocked(int rank) const UCUDNN_REQUIRES(mutex_);
-  // Names the ranks that have not come to this rank's gather, with what they do.
+  // Names the ranks that have not come to this rank's gather, with the present action of each.
   std::string Awaited() const;
   bool AllHaveLeft() const;
   // Names, on rank 0, the ranks of other groups that have not left; empty if there are none.

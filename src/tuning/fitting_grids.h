@@ -51,8 +51,8 @@ struct GridLimits {
 
 struct FoundGrids {
   // At most four grids within the workspace, in ascending order of the number of tiles: the fewest
-  // tiles that fit, twice as many, and the fewest whose workspace is at most the cache, and at most
-  // half of it.
+  // tiles that fit, twice as many, the fewest whose workspace is at most the cache, and the fewest
+  // whose workspace is at most half of the cache.
   std::vector<Division> fitting;
   // If no grid fits: the smallest workspace of a grid; 0: the engine serves none.
   size_t least_bytes = 0;

@@ -29,8 +29,9 @@ struct ComparedTile {
 };
 
 // Describes how `kind` of a division of `problem` is compared: in tensors that are hardly larger
-// than it (SlackTwin) or, if a view of it spans 2^31 bytes or more, with its strides in the whole.
-// A packed tile is copied from such tensors. REQUIRES: the division has tiles.
+// than the tile (SlackTwin) or, if a view of the tile spans 2^31 bytes or more, with the tile's
+// strides in the whole. A packed tile is copied from such tensors. REQUIRES: the division has
+// tiles.
 ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& division,
                             size_t kind);
 

@@ -112,9 +112,9 @@ class Arena {
   Segment TakeForCapture(const cuda::Capture& capture, const ArenaOwner& owner, size_t bytes);
 
   // Sets at least `bytes` aside for any call, in place of a smaller amount, and as many for a
-  // capture if there is room. If a capture took the latter, replaces it. Returns false if the limit
-  // or the device leaves no room; what was assured before remains. Takes no lock if there is
-  // nothing to do.
+  // capture if there is room. If a capture took the bytes for a capture, replaces them. Returns
+  // false if the limit or the device leaves no room; what was assured before remains. Takes no lock
+  // if there is nothing to do.
   bool Assure(size_t bytes);
   bool IsAssured(size_t bytes) const {
     return bytes <= assured_bytes() && !capture_took_.load(std::memory_order_acquire);
@@ -153,7 +153,8 @@ class Arena {
   size_t set_aside_bytes() const;
   // Returns the part of the limit that is neither allocated nor withheld by Keep.
   size_t left() const;
-  // Returns the part of bytes() in segments of which no event tells when they become idle.
+  // Returns the bytes of segments for which no event tells when they become idle. They are a part
+  // of bytes().
   size_t lost_bytes() const;
 
  private:

@@ -119,8 +119,8 @@ KernelSequence::Known WorkspaceBudget::Run(const BudgetKernel& kernel, const Are
       problems_.emplace(Key(Api::kLegacy, kernel.problem, 0), problems_.size()).first;
   const KernelRun run = {number, static_cast<int>(problem->second), kernel.algorithm};
   // With several handles it is unknown which handle runs which kernel, and most plans that a
-  // program makes serve only to choose from. Kernels of one lane can share a segment, but kernels
-  // that may run on any lane would each need their own.
+  // program makes serve only to choose from. Kernels of one lane can share a segment, but each
+  // kernel that may run on any lane would need its own segment.
   const bool asked_counts = handles_.size() <= 1 || !HasPlans();
   const KernelSequence::Known known = sequence_.Run(run, static_cast<int>(lane), asked_counts);
   return known == KernelSequence::Known::kRepeated ? Learned() : known;

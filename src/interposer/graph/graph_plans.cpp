@@ -288,7 +288,8 @@ cudnnStatus_t GraphPlans::RunPieces(Session* session, cudnnHandle_t handle,
       session->context() != state.context) {
     return RunOtherwise(state, other);
   }
-  // A program that passes no workspace was told the plan's own need, by a process without a limit.
+  // The program passes no workspace although this process promised more than the plan needs.
+  // Another process, without a limit, told the program the plan's own need.
   if (state.decision.promises_more && operands->workspace == nullptr) {
     return RunOtherwise(state, other);
   }

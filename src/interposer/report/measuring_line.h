@@ -46,7 +46,7 @@ class MeasuringLine : public tuning::MeasuringProgress {
   const pid_t owner_;  // a forked child, whose process id differs, shows nothing
   Mutex mutex_;
   int waiting_ UCUDNN_GUARDED_BY(mutex_) = 0;          // number of Begin calls without their End
-  Clock::time_point since_ UCUDNN_GUARDED_BY(mutex_);  // since when some thread waits
+  Clock::time_point since_ UCUDNN_GUARDED_BY(mutex_);  // time since which some thread waits
   // How long at least one thread was waiting, before `since_`.
   Clock::duration waited_ UCUDNN_GUARDED_BY(mutex_) = {};
   Clock::time_point next_ UCUDNN_GUARDED_BY(mutex_);  // the line is not rewritten before this time

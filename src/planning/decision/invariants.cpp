@@ -42,7 +42,7 @@ class Invariants {
 
  private:
   Broken OfTheProgramsOwnCall() const;
-  // Checks that what was told beyond a plan's need stays the same and is allowed.
+  // Checks that a promise beyond a plan's need is allowed and does not change.
   Broken RoomToldOf() const;
   Broken Exact() const;
   Broken Promised() const;

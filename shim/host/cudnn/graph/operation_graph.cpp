@@ -131,8 +131,8 @@ cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations) {
   }
   std::vector<GraphOperation> ordered;
   std::vector<bool> placed(operations->size(), false);
-  // An operation is placed when the producers of all its inputs are placed; operations of a cycle
-  // are never placed.
+  // An operation is placed when the producers of all its inputs are placed. Operations of a cycle,
+  // and operations that depend on a cycle, are never placed. An operation may read its own output.
   for (bool progress = true; progress;) {
     progress = false;
     for (size_t i = 0; i < operations->size(); ++i) {
