@@ -70,7 +70,7 @@ class StoreFile {
   Connection connection_;
   std::string opened_;   // path of the file that connection_ has open
   std::string damaged_;  // paths that were found damaged while in use, one per line
-  // paths and reasons that WarnSetAside has yet to report
+  // Paths and reasons that WarnSetAside has yet to report.
   std::vector<std::pair<std::string, std::string>> set_aside_;
   pid_t pid_ = 0;        // the process that opened connection_
   int64_t version_ = 0;  // schema version of connection_; 0: no tables yet

@@ -25,9 +25,9 @@ struct AssembledCopy {
 };
 
 // A box of the result and the convolution that computes it from an assembled tensor, with the
-// caller's operation, filter, stride and dilation. A call of the legacy API can compute it, whose
-// pad is the same on both sides: along every axis x or dy has `assembled` elements, and y or dx has
-// as many as `result`.
+// caller's operation, filter, stride and dilation. A call of the legacy API, whose pad is the
+// same on both sides, can compute it: along every axis x or dy has `assembled` elements, and y or
+// dx has as many as `result`.
 struct RecomputedBox {
   SpatialBox result;  // of the own y (forward) or dx (backward_data)
   std::array<int64_t, kMaxSpatial> assembled = {0, 0, 0};

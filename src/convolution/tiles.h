@@ -55,7 +55,7 @@ size_t PackedBytes(const TileKind& kind);       // bytes of both copies
 // unlike a plan of a packed tensor. Engines are measured on the twin, however large the whole is.
 ConvolutionProblem SlackTwin(const TileKind& kind);
 // Returns the slack twin with the tile's own views instead of packed copies. Packing is measured
-// and compared from these views and back to them.
+// and compared by copies from these views and back to them.
 ConvolutionProblem SlackViews(TileKind kind);
 
 // The engine under whose name packing is measured, for the tile's twin and number of images. Its

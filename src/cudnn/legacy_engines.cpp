@@ -160,7 +160,7 @@ class LegacyList {
 
   // Returns whether the library lists the algorithm with the single math type of `types` both for a
   // descriptor with the problem's math type and for one with the math type of `listed`. `others`
-  // caches the library's answers for math types of `listed`.
+  // caches the library's answers by math type.
   Result<bool> RunsAlike(const AlgorithmPerformance& listed, const std::set<MathType>& types,
                          std::map<MathType, Ranking>& others) {
     if (types.size() != 1) return false;

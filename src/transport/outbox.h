@@ -1,7 +1,7 @@
 // The frames that threads of a rank want to send, until the rank's service thread takes them. Put
 // allocates nothing, and makes a system call only to wake a service thread that sleeps. A service
-// thread that looks at short intervals need not be woken, which would cost the caller more than all
-// the rest. Thread-safe; one thread takes.
+// thread that looks at short intervals need not be woken, because waking it would take longer than
+// the rest of Put. Thread-safe; one thread takes.
 #pragma once
 
 #include <string_view>
