@@ -106,8 +106,8 @@ Handle Keep(std::unordered_map<Object*, std::shared_ptr<Object>> State::*table,
   return reinterpret_cast<Handle>(object.get());
 }
 
-// Initialize implements cuInit. Initialized returns CUDA_SUCCESS if cuInit has succeeded in this process; a
-// success in the parent of a fork does not count.
+// Initialize implements cuInit. Initialized returns CUDA_SUCCESS if cuInit has succeeded in this
+// process; a success in the parent of a fork does not count.
 CUresult Initialize();
 CUresult Initialized();
 
